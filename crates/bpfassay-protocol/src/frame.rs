@@ -1,0 +1,172 @@
+//! Framing of messages on a byte stream: magic, length, payload.
+//!
+//! A frame is the four bytes `BPA` and the protocol version, the payload's length as a little-endian `u32`, and the
+//! payload, one JSON value. A reader that finds anything else has lost the stream and cannot find back: every
+//! [`FrameError`] is final for that connection.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::PROTOCOL_VERSION;
+
+/// Largest payload of a frame, in bytes.
+pub const MAX_PAYLOAD: usize = 8 << 20;
+
+const PREFIX: [u8; 3] = *b"BPA";
+const HEADER: usize = 8;
+
+/// Why a byte stream is not a sequence of frames.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The stream does not hold a frame where one must begin.
+    #[error("expected a frame, found bytes {found:02x?}: the peer does not speak this protocol")]
+    Garbage {
+        /// The bytes found in place of the header.
+        found: Vec<u8>,
+    },
+    /// The peer speaks another version.
+    #[error("the peer speaks protocol version {theirs}, this side {PROTOCOL_VERSION}: rebuild the guest payload")]
+    Version {
+        /// The version announced.
+        theirs: u8,
+    },
+    /// The announced payload is larger than allowed.
+    #[error("a frame announces {announced} bytes, more than the {MAX_PAYLOAD} allowed")]
+    TooLarge {
+        /// The length announced.
+        announced: usize,
+    },
+    /// The payload is not the message expected.
+    #[error("a frame of {length} bytes does not hold a valid message")]
+    Payload {
+        /// The payload's length.
+        length: usize,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// `message` as one frame.
+///
+/// # Errors
+/// [`FrameError::TooLarge`] or, for a message that has no JSON form, [`FrameError::Payload`].
+pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
+    let mut frame = vec![0; HEADER];
+    serde_json::to_writer(&mut frame, message).map_err(|source| FrameError::Payload { length: 0, source })?;
+    let length = frame.len() - HEADER;
+    if length > MAX_PAYLOAD {
+        return Err(FrameError::TooLarge { announced: length });
+    }
+    frame[..3].copy_from_slice(&PREFIX);
+    frame[3] = PROTOCOL_VERSION as u8;
+    frame[4..HEADER].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(frame)
+}
+
+/// Takes bytes as they come and gives back whole messages.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+}
+
+impl Decoder {
+    /// Adds bytes received.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Whether a frame has begun and not ended.
+    #[must_use]
+    pub fn is_mid_frame(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    /// The next whole message, or `None` until more bytes come.
+    ///
+    /// # Errors
+    /// [`FrameError`]; the stream is lost then.
+    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
+        let known = self.buffer.len().min(PREFIX.len());
+        if self.buffer[..known] != PREFIX[..known] {
+            return Err(FrameError::Garbage { found: self.buffer[..self.buffer.len().min(16)].to_vec() });
+        }
+        if let Some(&theirs) = self.buffer.get(3)
+            && u32::from(theirs) != PROTOCOL_VERSION
+        {
+            return Err(FrameError::Version { theirs });
+        }
+        let Some(length) = self.buffer.get(4..HEADER) else { return Ok(None) };
+        let length = length.iter().rev().fold(0usize, |value, &byte| value << 8 | usize::from(byte));
+        if length > MAX_PAYLOAD {
+            return Err(FrameError::TooLarge { announced: length });
+        }
+        let Some(payload) = self.buffer.get(HEADER..HEADER + length) else { return Ok(None) };
+        let message = serde_json::from_slice(payload).map_err(|source| FrameError::Payload { length, source })?;
+        self.buffer.drain(..HEADER + length);
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn garbage_is_refused_at_the_first_byte() {
+        let mut decoder = Decoder::default();
+        decoder.push(b"\n[    0.0");
+        assert!(matches!(decoder.next::<u32>(), Err(FrameError::Garbage { .. })));
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let mut frame = encode(&1).unwrap();
+        frame[3] += 1;
+        let mut decoder = Decoder::default();
+        decoder.push(&frame);
+        assert!(matches!(decoder.next::<u32>(), Err(FrameError::Version { theirs: 2 })));
+    }
+
+    #[test]
+    fn oversized_frames_are_refused_before_their_payload_comes() {
+        let mut decoder = Decoder::default();
+        decoder.push(b"BPA\x01\xff\xff\xff\xff");
+        assert!(matches!(decoder.next::<u32>(), Err(FrameError::TooLarge { announced: 0xffff_ffff })));
+    }
+
+    #[test]
+    fn a_valid_frame_with_another_message_is_an_error() {
+        let mut decoder = Decoder::default();
+        decoder.push(&encode(&"text").unwrap());
+        assert!(matches!(decoder.next::<u32>(), Err(FrameError::Payload { length: 6, .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn messages_survive_any_fragmentation(messages: Vec<String>, cuts: Vec<u8>) {
+            let stream: Vec<u8> = messages.iter().flat_map(|m| encode(m).unwrap()).collect();
+            let mut decoder = Decoder::default();
+            let mut received = Vec::new();
+            let (mut rest, mut cuts) = (&stream[..], cuts.iter().cycle());
+            while !rest.is_empty() {
+                let step = usize::from(cuts.next().copied().unwrap_or(7)).clamp(1, rest.len());
+                decoder.push(&rest[..step]);
+                rest = &rest[step..];
+                while let Some(message) = decoder.next::<String>().unwrap() {
+                    received.push(message);
+                }
+            }
+            prop_assert_eq!(received, messages);
+            prop_assert!(!decoder.is_mid_frame());
+        }
+
+        #[test]
+        fn any_bytes_end_in_a_message_an_error_or_a_wait(bytes: Vec<u8>) {
+            let mut decoder = Decoder::default();
+            decoder.push(&bytes);
+            let _ = decoder.next::<serde_json::Value>();
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The job: what one boot of a guest has to do. It travels in the guest's initramfs at [`crate::JOB_PATH`], so that
+//! nothing needs to be said to a guest before it measures.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{ProbeConfiguration, names};
+
+/// What a guest does from boot to power-off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// [`crate::PROTOCOL_VERSION`] of the side that wrote it.
+    pub protocol: u32,
+    /// Kernel modules to insert before anything else needs them, as paths in the initramfs, dependencies first.
+    pub modules: Vec<String>,
+    /// The file system under test.
+    pub file_system: FileSystem,
+    /// What comes once the guest is ready.
+    pub task: Task,
+}
+
+/// What a guest does once it is ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Task {
+    /// Carry out these runs in this order, report each, power off.
+    Runs {
+        /// The runs.
+        runs: Vec<RunOrder>,
+    },
+    /// Give an interactive shell on the console; power off when it ends.
+    Shell,
+}
+
+/// The file system that the workload uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum FileSystem {
+    /// The kernel's NFS server exporting a tmpfs, mounted over the loopback interface.
+    Nfs(Nfs),
+    /// A tmpfs, without NFS.
+    Tmpfs {
+        /// Size in MiB.
+        size_mib: u32,
+    },
+}
+
+/// NFS over loopback.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nfs {
+    /// Protocol version of the mount.
+    pub version: NfsVersion,
+    /// Whether LOCALIO may bypass the protocol: `Some` sets it where the kernel has it, `None` leaves the kernel's default.
+    pub localio: Option<bool>,
+    /// nfsd threads.
+    pub threads: u32,
+    /// Size of the exported tmpfs in MiB.
+    pub size_mib: u32,
+}
+
+names! {
+    /// An NFS protocol version.
+    pub enum NfsVersion: "NFS version" {
+        /// NFSv3.
+        V3 = "3",
+        /// NFSv4.1.
+        V41 = "4.1",
+        /// NFSv4.2.
+        V42 = "4.2",
+    }
+}
+
+/// One run to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunOrder {
+    /// The host's name for it; comes back with every message about it.
+    pub id: String,
+    /// The tracer's configuration; the baseline attaches nothing.
+    pub probe: ProbeConfiguration,
+    /// How often the tracer samples by itself, in milliseconds; `None`: only at barriers.
+    pub sampling_interval_ms: Option<u64>,
+    /// The workload.
+    pub workload: Workload,
+}
+
+/// A workload to run in its own cgroup on the file system under test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Workload {
+    /// IOR.
+    Ior {
+        /// Which program.
+        engine: IorEngine,
+        /// MPI ranks.
+        ranks: u32,
+        /// Options, one word each, without the program's name, `-o`, and `-O summary…`, which the agent adds.
+        options: Vec<String>,
+    },
+}
+
+names! {
+    /// The program that does IOR's work.
+    pub enum IorEngine: "IOR engine" {
+        /// The engine of this project.
+        Embedded = "embedded",
+        /// The real IOR, from the directory tree that the user overlaid on the guest.
+        External = "external",
+    }
+}

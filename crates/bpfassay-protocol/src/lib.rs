@@ -1,0 +1,86 @@
+//! The words that host, guest and tracer share, and the messages they exchange.
+//!
+//! Here: names (architectures, probe configurations, operations), the job that a guest carries out, the messages it
+//! sends back, the tracer's lines, and the framing of messages on a byte stream.
+//! Not here: any input or output, any policy, anything only one side needs.
+//!
+//! Everything a guest or a tool sends is untrusted: frames are bounded ([`frame::MAX_PAYLOAD`]) and decoding never
+//! allocates more than was announced within that bound.
+
+pub mod arch;
+pub mod frame;
+pub mod job;
+pub mod message;
+pub mod operation;
+pub mod probe;
+pub mod tracer;
+
+pub use arch::Arch;
+pub use operation::Operation;
+pub use probe::ProbeConfiguration;
+
+/// Version of everything in this crate that crosses the host/guest border. Both sides must agree exactly.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host; in the guest it is found
+/// under `/sys/class/virtio-ports/*/name`.
+pub const AGENT_PORT: &str = "org.bpfassay.agent";
+
+/// Path, in the guest's initramfs, of the [`job::Job`] as JSON.
+pub const JOB_PATH: &str = "/bpfassay/job.json";
+
+/// A word that does not name anything known; carries what would have been valid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {kind} `{word}`; known are {known}")]
+pub struct UnknownName {
+    /// What kind of thing was to be named ("architecture", "probe", …).
+    pub kind: &'static str,
+    /// The word as given.
+    pub word: String,
+    /// The valid words, comma-separated.
+    pub known: String,
+}
+
+/// Makes an enumeration of plain names: `Display`, `FromStr`, serde and `ALL` from one list.
+macro_rules! names {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident: $kind:literal { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        $vis enum $name {
+            $($(#[$vmeta])* #[serde(rename = $word)] $variant),+
+        }
+
+        impl $name {
+            /// Every variant, in the order used for display.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name used in files, on the command line and in output.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::UnknownName;
+
+            fn from_str(word: &str) -> Result<Self, Self::Err> {
+                match word {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err($crate::UnknownName {
+                        kind: $kind,
+                        word: word.chars().take(64).collect(),
+                        known: [$($word),+].join(", "),
+                    }),
+                }
+            }
+        }
+    };
+}
+pub(crate) use names;

@@ -1,0 +1,230 @@
+//! Messages from guest to host and back.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Operation, ProbeConfiguration,
+    job::IorEngine,
+    names,
+    operation::Totals,
+    tracer::{Attached, Device, Refusal, Sample},
+};
+
+/// What a guest tells the host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum GuestMessage {
+    /// First message of every guest.
+    Hello {
+        /// Version of the agent's package.
+        agent: String,
+    },
+    /// A phase begins; the host's deadline for it starts now.
+    Phase {
+        /// The phase.
+        phase: Phase,
+        /// The run it belongs to, if one.
+        run: Option<String>,
+    },
+    /// The file system is mounted and the guest can work.
+    Ready(Box<GuestFacts>),
+    /// A run came to its end, measured or not.
+    RunEnded {
+        /// [`crate::job::RunOrder::id`].
+        run: String,
+        /// What came of it.
+        outcome: Box<RunOutcome>,
+    },
+    /// A line worth keeping in the log.
+    Log {
+        /// The text.
+        text: String,
+    },
+    /// The guest itself cannot go on; it powers off after this.
+    Failed {
+        /// What failed, on what, and the error.
+        message: String,
+    },
+    /// Everything is done; the guest powers off after this.
+    Done,
+}
+
+/// What the host tells a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum HostMessage {
+    /// Stop what is running and power off.
+    PowerOff,
+}
+
+names! {
+    /// Phases of a guest, each with its own deadline.
+    pub enum Phase: "phase" {
+        /// From power-on to the agent's first message.
+        Boot = "boot",
+        /// Modules, NFS server, mount.
+        SetUp = "set-up",
+        /// Loading and attaching the tracer.
+        Attach = "attach",
+        /// The workload.
+        Workload = "workload",
+        /// Last readings, detaching, removing files.
+        TearDown = "tear-down",
+        /// An interactive shell.
+        Shell = "shell",
+    }
+}
+
+/// What a guest knows about itself once it is ready.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GuestFacts {
+    /// `uname -r`.
+    pub kernel_release: String,
+    /// `uname -v`.
+    pub kernel_version: String,
+    /// `uname -m`.
+    pub machine: String,
+    /// `/proc/cmdline`.
+    pub kernel_command_line: String,
+    /// CPUs online.
+    pub cpus: u32,
+    /// `MemTotal` of `/proc/meminfo`, in KiB.
+    pub memory_kib: u64,
+    /// Size of a page in bytes.
+    pub page_size: u64,
+    /// Whether `/sys/kernel/btf/vmlinux` is there.
+    pub btf: bool,
+    /// `/proc/sys/net/core/bpf_jit_enable`; `None` where it cannot be read.
+    pub jit: Option<u32>,
+    /// `/sys/devices/system/cpu/vulnerabilities/*`.
+    pub mitigations: BTreeMap<String, String>,
+    /// `/sys/devices/system/clocksource/clocksource0/current_clocksource`.
+    pub clocksource: Option<String>,
+    /// Whether NFS LOCALIO is in use: `None` where this kernel has none.
+    pub localio: Option<bool>,
+    /// The file system under test, from `/proc/self/mountinfo`.
+    pub mount: MountFacts,
+    /// Nanoseconds since boot (`CLOCK_BOOTTIME`) at which each set-up step ended, in order.
+    pub steps: Vec<(String, u64)>,
+}
+
+/// One mount, from `/proc/self/mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MountFacts {
+    /// Mount id.
+    pub id: u64,
+    /// Device of its superblock.
+    pub device: Device,
+    /// Where it is mounted.
+    pub path: String,
+    /// File system type (`nfs4`, `nfs`, `tmpfs`).
+    pub file_system: String,
+    /// Superblock options, comma-separated.
+    pub options: String,
+}
+
+impl Default for MountFacts {
+    fn default() -> Self {
+        Self {
+            id: 0,
+            device: Device { major: 0, minor: 0 },
+            path: String::new(),
+            file_system: String::new(),
+            options: String::new(),
+        }
+    }
+}
+
+/// What came of a run inside the guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RunOutcome {
+    /// Measured.
+    Measured(RunFigures),
+    /// The tracer does not work on this kernel; the workload was not run.
+    Refused(Refusal),
+    /// Something else went wrong.
+    Failed {
+        /// What failed, on what, and the error.
+        message: String,
+    },
+}
+
+/// The raw figures of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunFigures {
+    /// Which configuration was attached.
+    pub probe: ProbeConfiguration,
+    /// Which program did the work.
+    pub engine: IorEngine,
+    /// The workload's own summary as it wrote it: IOR's JSON.
+    pub summary: String,
+    /// Id of the cgroup (v2) that the workload ran in.
+    pub cgroup: u64,
+    /// The file system it ran on.
+    pub mount: MountFacts,
+    /// The timed phases, in order. Empty where the engine cannot be stopped between phases (a real IOR).
+    pub phases: Vec<WorkloadPhase>,
+    /// The whole run: readings before the workload started and after it ended.
+    pub whole: Interval,
+    /// The tracer as it attached; `None` for the baseline.
+    pub tracer: Option<Attached>,
+    /// Periodic samples, in order.
+    pub samples: Vec<Sample>,
+}
+
+/// One timed phase of the workload, between two barriers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkloadPhase {
+    /// IOR's word for it: `write`, `read`, `writecheck`, `readcheck`.
+    pub name: String,
+    /// Index of the test in the script, from 0.
+    pub test: u32,
+    /// Repetition within the test, from 0.
+    pub repetition: u32,
+    /// The workload's own ledger for this phase, summed over ranks: what its system calls returned.
+    pub ledger: BTreeMap<Operation, Totals>,
+    /// Readings at the barriers before and after.
+    #[serde(flatten)]
+    pub interval: Interval,
+}
+
+/// Readings at two instants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// At the first.
+    pub before: Reading,
+    /// At the second.
+    pub after: Reading,
+}
+
+/// What is read at a barrier, while the workload stands still.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reading {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub monotonic_ns: u64,
+    /// The tracer's counters; `None` for the baseline.
+    pub tracer: Option<Sample>,
+    /// Byte counters of `/proc/self/mountstats`; `None` where the mount has none (tmpfs).
+    pub mountstats: Option<MountStats>,
+}
+
+/// The `bytes:` line of an NFS mount in `/proc/self/mountstats` (fs/nfs/iostat.h).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MountStats {
+    /// Bytes that applications read through the page cache.
+    pub normal_read: u64,
+    /// Bytes that applications wrote through the page cache.
+    pub normal_written: u64,
+    /// Bytes that applications read with O_DIRECT.
+    pub direct_read: u64,
+    /// Bytes that applications wrote with O_DIRECT.
+    pub direct_written: u64,
+    /// Bytes that the client read from the server.
+    pub server_read: u64,
+    /// Bytes that the client wrote to the server.
+    pub server_written: u64,
+}

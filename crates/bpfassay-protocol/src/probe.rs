@@ -1,0 +1,178 @@
+//! Probe configurations: which hooks, through which map layout and loader.
+//!
+//! Written `probe[+map][@loader]`, for example `fexit+percpu@libbpf`; what is left out takes the default, and output
+//! leaves defaults out again. `none` is the baseline and takes neither map nor loader.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{UnknownName, names};
+
+names! {
+    /// How the tracer hooks the kernel.
+    pub enum Probe: "probe" {
+        /// No tracer at all: the baseline.
+        None = "none",
+        /// kprobe at function entry; counts the bytes that the caller *requested*.
+        Kprobe = "kprobe",
+        /// BPF trampoline at function exit; counts the bytes that the call *returned*.
+        Fexit = "fexit",
+    }
+}
+
+names! {
+    /// How counters are laid out in BPF maps.
+    pub enum MapLayout: "map layout" {
+        /// Per-CPU hash keyed by (cgroup, mount, operation); summed over possible CPUs by the reader.
+        Percpu = "percpu",
+    }
+}
+
+names! {
+    /// Which library loads and attaches the programs.
+    pub enum Loader: "loader" {
+        /// libbpf through libbpf-rs; programs in C with CO-RE.
+        Libbpf = "libbpf",
+    }
+}
+
+impl Probe {
+    /// What the `bytes` of this probe's counters mean.
+    #[must_use]
+    pub const fn counts(self) -> Option<ByteMeaning> {
+        match self {
+            Self::None => None,
+            Self::Kprobe => Some(ByteMeaning::Requested),
+            Self::Fexit => Some(ByteMeaning::Returned),
+        }
+    }
+}
+
+names! {
+    /// What a byte counter counts.
+    pub enum ByteMeaning: "byte meaning" {
+        /// The size argument of the call, whatever it then did.
+        Requested = "requested",
+        /// What the call returned.
+        Returned = "returned",
+    }
+}
+
+/// One probe configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProbeConfiguration {
+    /// The hook.
+    pub probe: Probe,
+    /// The map layout; meaningless for [`Probe::None`].
+    pub map: MapLayout,
+    /// The loader; meaningless for [`Probe::None`].
+    pub loader: Loader,
+}
+
+impl ProbeConfiguration {
+    /// The baseline: nothing attached.
+    pub const BASELINE: Self = Self::with_defaults(Probe::None);
+
+    /// `probe` with the default map layout and loader.
+    #[must_use]
+    pub const fn with_defaults(probe: Probe) -> Self {
+        Self { probe, map: MapLayout::Percpu, loader: Loader::Libbpf }
+    }
+
+    /// Whether this is the baseline.
+    #[must_use]
+    pub fn is_baseline(self) -> bool {
+        self.probe == Probe::None
+    }
+}
+
+impl fmt::Display for ProbeConfiguration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = Self::with_defaults(self.probe);
+        let mut text = self.probe.name().to_owned();
+        if self.map != default.map {
+            text = format!("{text}+{}", self.map);
+        }
+        if self.loader != default.loader {
+            text = format!("{text}@{}", self.loader);
+        }
+        f.pad(&text)
+    }
+}
+
+impl FromStr for ProbeConfiguration {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (rest, loader) = match text.split_once('@') {
+            Some((rest, loader)) => (rest, Some(loader.parse()?)),
+            None => (text, None),
+        };
+        let (probe, map) = match rest.split_once('+') {
+            Some((probe, map)) => (probe, Some(map.parse()?)),
+            None => (rest, None),
+        };
+        let default = Self::with_defaults(probe.parse()?);
+        if default.is_baseline() && (map.is_some() || loader.is_some()) {
+            return Err(UnknownName {
+                kind: "probe configuration",
+                word: text.chars().take(64).collect(),
+                known: "none (without map and loader), or PROBE[+MAP][@LOADER]".to_owned(),
+            });
+        }
+        Ok(Self { map: map.unwrap_or(default.map), loader: loader.unwrap_or(default.loader), ..default })
+    }
+}
+
+impl Serialize for ProbeConfiguration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ProbeConfiguration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for ProbeConfiguration {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ProbeConfiguration".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "PROBE[+MAP][@LOADER], or none",
+            "pattern": "^[a-z-]+(\\+[a-z-]+)?(@[a-z]+)?$",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_configuration_reads_back_as_written() {
+        for &probe in Probe::ALL {
+            let configuration = ProbeConfiguration::with_defaults(probe);
+            assert_eq!(configuration.to_string().parse(), Ok(configuration));
+        }
+    }
+
+    #[test]
+    fn defaults_may_be_spelt_out() {
+        assert_eq!("fexit+percpu@libbpf".parse(), Ok(ProbeConfiguration::with_defaults(Probe::Fexit)));
+    }
+
+    #[test]
+    fn unknown_words_name_the_known_ones() {
+        let error = "fexti".parse::<ProbeConfiguration>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown probe `fexti`; known are none, kprobe, fexit");
+        assert!("none+percpu".parse::<ProbeConfiguration>().is_err());
+        assert!("kprobe@gobpf".parse::<ProbeConfiguration>().is_err());
+    }
+}
