@@ -8,6 +8,7 @@
 //! allocates more than was announced within that bound.
 
 pub mod arch;
+pub mod control;
 pub mod frame;
 pub mod job;
 pub mod message;

@@ -1,0 +1,45 @@
+//! The control channel between the agent and a workload that can be held between its phases.
+//!
+//! The agent puts two inherited file descriptors into the environment variable [`ENVIRONMENT`] as `READ,WRITE`. At the
+//! beginning and at the end of every timed phase the workload writes one [`PhaseEvent`] as a line of JSON to `WRITE` and
+//! then reads exactly one byte from `READ` before it goes on: while it waits, no rank of it does any I/O, and the agent
+//! reads counters. The channel is a pipe, so its own bytes never count as I/O of the file system under test.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Operation, operation::Totals};
+
+/// Environment variable holding the two file descriptors.
+pub const ENVIRONMENT: &str = "BPFASSAY_CONTROL";
+
+/// Longest line that the agent accepts, in bytes.
+pub const MAX_LINE: usize = 64 << 10;
+
+/// A phase of the workload begins or has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum PhaseEvent {
+    /// All ranks stand before the first open of the phase.
+    Begin(PhaseName),
+    /// All ranks have passed the last close of the phase.
+    End {
+        /// Which phase.
+        #[serde(flatten)]
+        phase: PhaseName,
+        /// What the phase's system calls returned, summed over ranks.
+        ledger: BTreeMap<Operation, Totals>,
+    },
+}
+
+/// Names one phase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseName {
+    /// IOR's word: `write`, `read`, `writecheck`, `readcheck`.
+    pub phase: String,
+    /// Index of the test in the script, from 0.
+    pub test: u32,
+    /// Repetition within the test, from 0.
+    pub repetition: u32,
+}
