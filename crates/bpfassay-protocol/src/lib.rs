@@ -11,6 +11,7 @@ pub mod arch;
 pub mod control;
 pub mod frame;
 pub mod job;
+pub mod layout;
 pub mod message;
 pub mod operation;
 pub mod probe;

@@ -1,0 +1,25 @@
+//! Where things lie in the guest: the host composes its root file system, the agent finds them there.
+
+/// Path of the agent; the kernel starts it as process 1.
+pub const AGENT: &str = "/init";
+
+/// Directory of everything that belongs to this project, except [`AGENT`]. A user's overlay cannot write into it.
+pub const HOME: &str = "/bpfassay";
+
+/// The bundled tracer.
+pub const TRACER: &str = "/bpfassay/tracer";
+
+/// The embedded IOR-compatible engine.
+pub const IOR: &str = "/bpfassay/ior";
+
+/// Symbolic link to the real `ior` in the user's overlay; absent where there is no overlay.
+pub const EXTERNAL_IOR: &str = "/bpfassay/external-ior";
+
+/// Directory of kernel modules, one flat level. Their order of insertion is in [`crate::job::Job::modules`].
+pub const MODULES: &str = "/bpfassay/modules";
+
+/// Busybox, in images made for an interactive shell; absent in others.
+pub const BUSYBOX: &str = "/bin/busybox";
+
+/// Directories that exist and are empty at start: mount points for the agent and places for its files.
+pub const DIRECTORIES: [&str; 7] = ["/dev", "/mnt", "/proc", "/run", "/sys", "/tmp", "/var"];
