@@ -18,8 +18,9 @@ pub const EXTERNAL_IOR: &str = "/bpfassay/external-ior";
 /// Directory of kernel modules, one flat level. Their order of insertion is in [`crate::job::Job::modules`].
 pub const MODULES: &str = "/bpfassay/modules";
 
-/// Busybox, in images made for an interactive shell; absent in others.
-pub const BUSYBOX: &str = "/bin/busybox";
+/// Busybox, in images made for an interactive shell; absent in others. Not in `/bin`, which a user's overlay may have as
+/// a symbolic link; `busybox --install -s DIRECTORY` makes the links to its applets.
+pub const BUSYBOX: &str = "/bpfassay/busybox";
 
 /// Directories that exist and are empty at start: mount points for the agent and places for its files.
 pub const DIRECTORIES: [&str; 7] = ["/dev", "/mnt", "/proc", "/run", "/sys", "/tmp", "/var"];
