@@ -1,0 +1,142 @@
+//! Compiles the eBPF programs and embeds them.
+//!
+//! Every `src/bpf/*.bpf.c` is one probe; it is compiled once per map layout (`src/bpf/map_*.h`) into an object named
+//! `PROBE+MAP`, and `$OUT_DIR/objects.rs` lists them all. A new probe or map layout needs no change here.
+
+use std::{
+    env,
+    error::Error,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const SOURCES: &str = "src/bpf";
+
+fn main() -> Result<()> {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed={SOURCES}");
+    println!("cargo:rerun-if-env-changed=BPFASSAY_CLANG");
+    println!("cargo:rerun-if-env-changed=PATH");
+    link_static_dependencies()?;
+
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    let probes = names("", ".bpf.c")?;
+    let maps = names("map_", ".h")?;
+    let compiler = Compiler::find()?;
+    let mut list = String::from("&[\n");
+    for probe in &probes {
+        for map in &maps {
+            let object = out.join(format!("{probe}+{map}.o"));
+            compiler.compile(&Path::new(SOURCES).join(format!("{probe}.bpf.c")), map, &object)?;
+            writeln!(list, "    Object {{ probe: {probe:?}, map: {map:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},")?;
+        }
+    }
+    list.push(']');
+    fs::write(out.join("objects.rs"), list).map_err(|error| format!("cannot write the list of objects: {error}"))?;
+    Ok(())
+}
+
+/// In a static program, libelf (from elfutils 0.189 on) needs zstd, which nothing names, as libbpf-sys only asks for
+/// libelf and zlib. It has to come after libelf on the linker's command line, hence an argument and not a library.
+fn link_static_dependencies() -> Result<()> {
+    let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    if features.split(',').any(|feature| feature == "crt-static") && variable("CARGO_CFG_TARGET_ENV")? == "gnu" {
+        println!("cargo:rustc-link-arg=-l:libzstd.a");
+    }
+    Ok(())
+}
+
+/// What lies between `prefix` and `suffix` in the names of the source files, sorted.
+fn names(prefix: &str, suffix: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(SOURCES)? {
+        let name = entry?.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?;
+        if let Some(middle) = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(suffix)) {
+            names.push(middle.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn variable(name: &str) -> Result<String> {
+    env::var(name).map_err(|error| format!("cargo did not set {name}: {error}").into())
+}
+
+struct Compiler {
+    clang: PathBuf,
+    /// The name that libbpf's headers know the target's architecture by.
+    arch: &'static str,
+    libbpf_headers: String,
+}
+
+impl Compiler {
+    fn find() -> Result<Self> {
+        let arch = match variable("CARGO_CFG_TARGET_ARCH")?.as_str() {
+            "x86_64" => "x86",
+            "aarch64" => "arm64",
+            "riscv64" => "riscv",
+            other => return Err(format!("the tracer has no register layout for {other}").into()),
+        };
+        // Set by libbpf-sys, which installs the headers of the very libbpf that it builds.
+        let libbpf_headers = variable("DEP_BPF_INCLUDE")?;
+        Ok(Self { clang: find_clang()?, arch, libbpf_headers })
+    }
+
+    fn compile(&self, source: &Path, map: &str, object: &Path) -> Result<()> {
+        let mut command = Command::new(&self.clang);
+        command
+            .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-std=gnu17", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
+            // No header of the build machine goes in: the same source gives the same object everywhere.
+            .args(["-nostdinc", "-ffile-prefix-map=../=", "-fdebug-compilation-dir=."])
+            .arg(format!("-D__TARGET_ARCH_{}", self.arch))
+            .arg(format!("-DMAP_LAYOUT=\"map_{map}.h\""))
+            .arg("-isystem")
+            .arg(&self.libbpf_headers)
+            .arg(format!("-ffile-prefix-map={}=libbpf", self.libbpf_headers))
+            .arg("-c")
+            .arg(source)
+            .arg("-o")
+            .arg(object);
+        let status = command
+            .status()
+            .map_err(|error| format!("cannot start {} to compile the eBPF programs: {error}", self.clang.display()))?;
+        if !status.success() {
+            return Err(format!("{} failed on {} ({status})", self.clang.display(), source.display()).into());
+        }
+        Ok(())
+    }
+}
+
+/// `BPFASSAY_CLANG`, else `clang`, else the newest `clang-NN` on `PATH`.
+fn find_clang() -> Result<PathBuf> {
+    if let Some(clang) = env::var_os("BPFASSAY_CLANG") {
+        return Ok(clang.into());
+    }
+    let mut newest: Option<(u32, PathBuf)> = None;
+    for directory in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
+        let plain = directory.join("clang");
+        if plain.is_file() {
+            return Ok(plain);
+        }
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let version = name.to_str().and_then(|name| name.strip_prefix("clang-")).and_then(|v| v.parse().ok());
+            if let Some(version) = version
+                && newest.as_ref().is_none_or(|(known, _)| version > *known)
+            {
+                newest = Some((version, entry.path()));
+            }
+        }
+    }
+    newest.map(|(_, path)| path).ok_or_else(|| {
+        "no clang on PATH, which compiles the eBPF programs: install it (Debian: apt install clang-19, Nix: \
+         llvmPackages.clang-unwrapped) or name one in BPFASSAY_CLANG"
+            .into()
+    })
+}
