@@ -1,1 +1,27 @@
-//! placeholder
+//! Study files: what to run, over which matrix, with which design; and their expansion to a plan.
+//!
+//! Here: reading and checking studies ([`load`], [`Study::parse`]), the studies and expectations compiled in
+//! ([`bundled`], [`expectation`]), and the pure expansion of a study to the runs to do ([`plan::expand`]).
+//! Not here: kernels (bpfassay-testbed), guests (bpfassay-vm), what IOR's options mean (bpfassay-workload), results.
+
+pub mod bundled;
+mod document;
+pub mod error;
+pub mod expectation;
+mod ior;
+mod narrow;
+mod order;
+pub mod plan;
+mod read;
+pub mod study;
+pub mod target;
+
+pub use error::{ExpandError, StudyError};
+pub use expectation::Expectation;
+pub use plan::{Available, Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, expand};
+pub use read::load;
+pub use study::{Clock, Deadlines, Design, EngineChoice, GuestSize, Interface, IorTest, Study, WorkloadSpec};
+pub use target::Target;
+
+/// Version of the study files that this crate reads (key `schema`).
+pub const STUDY_SCHEMA: u32 = 1;

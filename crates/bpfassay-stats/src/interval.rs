@@ -1,0 +1,80 @@
+//! Confidence intervals and why there is none.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::StatsError;
+
+/// A confidence interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// Lower bound.
+    pub lower: f64,
+    /// Upper bound.
+    pub upper: f64,
+    /// Nominal coverage (0.95).
+    pub level: f64,
+}
+
+/// An interval, or why there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Bounds {
+    /// There is one.
+    Interval(Interval),
+    /// One observation says nothing about spread.
+    OneObservation,
+    /// All observations are equal: the interval would be a point, which is exact only if nothing varies at all.
+    NoSpread,
+}
+
+impl Bounds {
+    /// The interval, if there is one.
+    #[must_use]
+    pub const fn interval(&self) -> Option<Interval> {
+        match self {
+            Self::Interval(interval) => Some(*interval),
+            Self::OneObservation | Self::NoSpread => None,
+        }
+    }
+
+    /// Why there is no interval, in words.
+    #[must_use]
+    pub const fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Interval(_) => None,
+            Self::OneObservation => Some("one observation says nothing about spread"),
+            Self::NoSpread => Some("all observations are equal"),
+        }
+    }
+}
+
+/// The two-sided `level` quantile of Student's t distribution: half the width of a t interval in standard errors.
+pub(crate) fn t_quantile(level: f64, degrees_of_freedom: f64) -> Result<f64, StatsError> {
+    if !(level > 0.0 && level < 1.0) {
+        return Err(StatsError::Level { level });
+    }
+    let distribution = StudentsT::new(0.0, 1.0, degrees_of_freedom).map_err(|_| StatsError::Range)?;
+    Ok(distribution.inverse_cdf(f64::midpoint(1.0, level)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2, critical values of Student's t, column 0.975.
+    #[test]
+    fn quantiles_are_those_of_the_published_table() {
+        for (degrees, published) in [(1.0, 12.706), (2.0, 4.303), (4.0, 2.776), (7.0, 2.365), (19.0, 2.093), (100.0, 1.984)] {
+            assert!((t_quantile(0.95, degrees).unwrap() - published).abs() < 5e-4, "{degrees}");
+        }
+    }
+
+    #[test]
+    fn levels_outside_the_unit_interval_are_refused() {
+        for level in [0.0, 1.0, -0.5, f64::NAN] {
+            assert!(matches!(t_quantile(level, 3.0), Err(StatsError::Level { .. })));
+        }
+    }
+}

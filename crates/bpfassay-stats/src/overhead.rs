@@ -1,0 +1,155 @@
+//! Relative overhead: bandwidth without the tool / bandwidth with it (above 1: slower).
+//!
+//! Estimator: the ratio of geometric means over pairs, which is the exponential of the mean of the pairs' log ratios;
+//! interval: Student's t on the log scale, transformed back. Ratios are compared on the log scale because it treats
+//! twice as fast and half as fast alike (Fleming and Wallace, "How not to lie with statistics: the correct way to
+//! summarize benchmark results", CACM 29(3), 1986); a paired t interval of logarithms is the classical interval for a
+//! ratio under multiplicative errors (Bland and Altman, "Transformations, means and confidence intervals", BMJ 312,
+//! 1996).
+//!
+//! Assumed: pairs are independent of each other and their log ratios about normal. Two runs of one pair may depend on
+//! each other as they like: that is what pairing is for.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    StatsError,
+    interval::{Bounds, Interval, t_quantile},
+    summary::mean_and_deviation,
+};
+
+/// An estimate of a ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// Its confidence interval, or why there is none.
+    pub bounds: Bounds,
+    /// Number of independent observations.
+    pub n: usize,
+}
+
+/// The relative overhead from `pairs` of (baseline, with the tool), both bandwidths in the same unit.
+///
+/// # Errors
+/// [`StatsError`], when there is no pair or a figure is not a positive finite number.
+pub fn relative_overhead(pairs: &[(f64, f64)], level: f64) -> Result<Estimate, StatsError> {
+    let mut logs = Vec::with_capacity(pairs.len());
+    for &(baseline, with) in pairs {
+        for value in [baseline, with] {
+            if !(value.is_finite() && value > 0.0) {
+                return Err(StatsError::NotPositive { value });
+            }
+        }
+        logs.push(baseline.ln() - with.ln());
+    }
+    ratio_of_logs(&logs, level)
+}
+
+/// The same from log ratios, each an independent observation.
+///
+/// # Errors
+/// [`StatsError`]
+pub fn ratio_of_logs(logs: &[f64], level: f64) -> Result<Estimate, StatsError> {
+    if logs.is_empty() {
+        return Err(StatsError::Empty);
+    }
+    if let Some(&value) = logs.iter().find(|value| !value.is_finite()) {
+        return Err(StatsError::NotFinite { value });
+    }
+    let n = logs.len();
+    let (mean, deviation) = mean_and_deviation(logs);
+    let bounds = match deviation {
+        None => Bounds::OneObservation,
+        Some(0.0) => Bounds::NoSpread,
+        Some(deviation) => {
+            let half = t_quantile(level, n as f64 - 1.0)? * deviation / (n as f64).sqrt();
+            Bounds::Interval(Interval { lower: (mean - half).exp(), upper: (mean + half).exp(), level })
+        }
+    };
+    let value = mean.exp();
+    let fits = |value: f64| value.is_finite() && value > 0.0;
+    let bounds_fit = bounds.interval().is_none_or(|interval| interval.upper.is_finite());
+    if fits(value) && bounds_fit { Ok(Estimate { value, bounds, n }) } else { Err(StatsError::Range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BASELINE: [f64; 8] = [182.1, 177.4, 190.3, 185.0, 179.9, 188.2, 184.4, 181.7];
+    const WITH: [f64; 8] = [171.9, 170.2, 176.8, 178.3, 168.4, 180.6, 172.0, 175.1];
+
+    fn pairs(n: usize) -> Vec<(f64, f64)> {
+        BASELINE.into_iter().zip(WITH).take(n).collect()
+    }
+
+    /// SciPy 1.17.1: `r = scipy.stats.ttest_rel(numpy.log(a[:n]), numpy.log(b[:n]))`, then
+    /// `numpy.exp(numpy.mean(numpy.log(a[:n]) - numpy.log(b[:n])))` and `numpy.exp(r.confidence_interval(0.95))`.
+    #[test]
+    fn figures_agree_with_scipy() {
+        for (n, value, lower, upper) in [
+            (8, 1.054_355_712_175_596_6, 1.040_788_844_346_753, 1.068_099_426_541_262),
+            (2, 1.050_785_483_520_236, 0.947_955_966_263_598, 1.164_769_431_990_499),
+        ] {
+            let estimate = relative_overhead(&pairs(n), 0.95).unwrap();
+            let interval = estimate.bounds.interval().unwrap();
+            assert_eq!(estimate.n, n);
+            for (ours, scipy) in [(estimate.value, value), (interval.lower, lower), (interval.upper, upper)] {
+                assert!((ours / scipy - 1.0).abs() < 1e-9, "n = {n}: {ours} against {scipy}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_pair_has_no_interval() {
+        let estimate = relative_overhead(&pairs(1), 0.95).unwrap();
+        assert_eq!(estimate.bounds, Bounds::OneObservation);
+        assert!((estimate.value - 182.1 / 171.9).abs() < 1e-12);
+    }
+
+    #[test]
+    fn equal_ratios_have_no_spread() {
+        let estimate = relative_overhead(&[(2.0, 1.0), (2.0, 1.0)], 0.95).unwrap();
+        assert_eq!((estimate.value, estimate.bounds), (2.0, Bounds::NoSpread));
+    }
+
+    #[test]
+    fn what_is_no_bandwidth_is_refused() {
+        assert_eq!(relative_overhead(&[], 0.95), Err(StatsError::Empty));
+        for value in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(matches!(relative_overhead(&[(1.0, value)], 0.95), Err(StatsError::NotPositive { .. })));
+            assert!(matches!(relative_overhead(&[(value, 1.0)], 0.95), Err(StatsError::NotPositive { .. })));
+        }
+    }
+
+    proptest! {
+        /// Swapping the roles inverts estimate and bounds; the unit of bandwidth does not matter.
+        #[test]
+        fn the_estimate_is_a_ratio(pairs in prop::collection::vec((1e-3..1e6f64, 1e-3..1e6f64), 2..20), unit in 1e-3..1e3f64) {
+            let estimate = relative_overhead(&pairs, 0.95).unwrap();
+            let swapped: Vec<_> = pairs.iter().map(|&(a, b)| (b, a)).collect();
+            let inverse = relative_overhead(&swapped, 0.95).unwrap();
+            prop_assert!((estimate.value * inverse.value - 1.0).abs() < 1e-9);
+            let scaled: Vec<_> = pairs.iter().map(|&(a, b)| (a * unit, b * unit)).collect();
+            prop_assert!((relative_overhead(&scaled, 0.95).unwrap().value / estimate.value - 1.0).abs() < 1e-9);
+            if let (Some(interval), Some(other)) = (estimate.bounds.interval(), inverse.bounds.interval()) {
+                prop_assert!(interval.lower <= estimate.value && estimate.value <= interval.upper);
+                prop_assert!((interval.lower * other.upper - 1.0).abs() < 1e-6);
+            }
+        }
+
+        /// A higher level gives a wider interval.
+        #[test]
+        fn levels_are_nested(pairs in prop::collection::vec((1.0..1e3f64, 1.0..1e3f64), 2..20)) {
+            let narrow = relative_overhead(&pairs, 0.9).unwrap().bounds.interval();
+            let wide = relative_overhead(&pairs, 0.99).unwrap().bounds.interval();
+            if let (Some(narrow), Some(wide)) = (narrow, wide) {
+                prop_assert!(wide.lower < narrow.lower && narrow.upper < wide.upper);
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The studies and IOR scripts compiled in.
+
+// `STUDIES` and `SCRIPTS`: pairs of name and text, sorted by name, from studies/*.toml and ior-configs/*.ior.
+include!(concat!(env!("OUT_DIR"), "/bundled.rs"));
+
+/// Names of the bundled studies.
+pub const NAMES: &[&str] = STUDY_NAMES;
+
+/// The text of the bundled study `name`.
+#[must_use]
+pub fn study(name: &str) -> Option<&'static str> {
+    find(STUDIES, name)
+}
+
+/// The text of the bundled IOR script with this file name.
+#[must_use]
+pub fn script(file_name: &str) -> Option<&'static str> {
+    find(SCRIPTS, file_name)
+}
+
+/// File names of the bundled IOR scripts.
+pub fn script_names() -> impl Iterator<Item = &'static str> {
+    SCRIPTS.iter().map(|(name, _)| *name)
+}
+
+fn find(list: &[(&'static str, &'static str)], name: &str) -> Option<&'static str> {
+    list.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}

@@ -1,0 +1,102 @@
+//! What can be wrong with a study or with the wish to narrow it.
+
+use std::{io, path::PathBuf};
+
+/// Why a study cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// Neither a bundled study nor a file.
+    #[error("no study `{name}`: bundled studies are {bundled}{nearest}; for a file, give its path")]
+    Unknown {
+        /// The name as given.
+        name: String,
+        /// The bundled names, comma-separated.
+        bundled: String,
+        /// Empty, or a suggestion that begins with `; `.
+        nearest: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {what} {}: check that it exists and may be read", path.display())]
+    Read {
+        /// What the file is (`study`, `IOR script`).
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is larger than a study or script can be.
+    #[error("{what} {} is larger than {limit} bytes: is it the right file?", path.display())]
+    TooLarge {
+        /// What the file is.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// Something in the file is wrong.
+    #[error("{origin}:{line}:{column}: {message}")]
+    Invalid {
+        /// The file's path, or `bundled study NAME`.
+        origin: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+        /// What is wrong there and what would be right.
+        message: String,
+    },
+}
+
+/// Why a study has no plan under the narrowing that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExpandError {
+    /// The narrowing names something that the study does not have.
+    #[error("study `{study}` has no {kind} `{word}`; it has {available}")]
+    NotInStudy {
+        /// The study's name.
+        study: String,
+        /// `architecture`, `kernel`, `probe configuration`.
+        kind: &'static str,
+        /// The word that was given.
+        word: String,
+        /// What the study has, comma-separated.
+        available: String,
+    },
+    /// Each word is in the study, but not together.
+    #[error("study `{study}` has no target for {asked}; its targets are {available}")]
+    NoTarget {
+        /// The study's name.
+        study: String,
+        /// The narrowing, in words.
+        asked: String,
+        /// The targets of the study, comma-separated.
+        available: String,
+    },
+    /// A number is out of range.
+    #[error("{replicates} replicates: give a number from 1 to {limit}")]
+    Replicates {
+        /// The number given.
+        replicates: u32,
+        /// The largest number allowed.
+        limit: u32,
+    },
+    /// Nothing of the matrix can be run on this machine.
+    #[error("nothing of study `{study}` can be run here: {reasons}")]
+    NothingLeft {
+        /// The study's name.
+        study: String,
+        /// Why, for each thing left out, separated by semicolons.
+        reasons: String,
+    },
+    /// The matrix is larger than this program handles.
+    #[error("study `{study}` expands to more than {limit} runs: narrow it with --arch, --kernel, --probe or --replicates")]
+    TooLarge {
+        /// The study's name.
+        study: String,
+        /// Largest number of runs.
+        limit: usize,
+    },
+}

@@ -1,0 +1,90 @@
+//! Outcomes of attaching that are known beforehand: a kernel that refuses a probe for a known reason is an expected
+//! outcome, not a failure.
+
+use bpfassay_protocol::{
+    Arch, ProbeConfiguration,
+    tracer::{Refusal, Step},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Target;
+
+/// One expected refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Expectation {
+    /// The architecture.
+    pub arch: Arch,
+    /// Kernel names. A name stands for itself and for its builds: `6.1` for `6.1`, `6.1.9` and `6.1-rt`, not `6.12`.
+    pub kernels: Vec<String>,
+    /// The probe configuration.
+    pub probe: ProbeConfiguration,
+    /// The step that the kernel refuses.
+    pub step: Step,
+    /// The kernel's error number, as a positive value.
+    pub errno: i32,
+    /// Why the kernel refuses.
+    pub reason: String,
+    /// Where that is known from.
+    pub source: String,
+}
+
+impl Expectation {
+    /// Whether this speaks of `probe` on `target`.
+    #[must_use]
+    pub fn covers(&self, target: &Target, probe: ProbeConfiguration) -> bool {
+        self.arch == target.arch && self.probe == probe && self.kernels.iter().any(|name| is_of_series(&target.kernel, name))
+    }
+
+    /// Whether `refusal` is the one expected: same step, same error number.
+    #[must_use]
+    pub fn is_met_by(&self, refusal: &Refusal) -> bool {
+        self.step == refusal.step && refusal.errno == Some(self.errno)
+    }
+}
+
+/// Whether `kernel` is `series` or one of its builds.
+fn is_of_series(kernel: &str, series: &str) -> bool {
+    kernel.strip_prefix(series).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+', '~']))
+}
+
+/// The first of `expectations` that speaks of `probe` on `target`.
+#[must_use]
+pub fn find<'a>(expectations: &'a [Expectation], target: &Target, probe: ProbeConfiguration) -> Option<&'a Expectation> {
+    expectations.iter().find(|expectation| expectation.covers(target, probe))
+}
+
+/// The expectations compiled in, as TOML: `[[expected]]` tables as in a study.
+pub(crate) const BUILT_IN: &str = include_str!("../studies/expectations.toml");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_is_not_a_prefix_of_another() {
+        assert!(is_of_series("6.1", "6.1"));
+        assert!(is_of_series("6.1.9", "6.1"));
+        assert!(is_of_series("7.3-rc", "7.3"));
+        assert!(!is_of_series("6.12", "6.1"));
+        assert!(!is_of_series("6", "6.1"));
+    }
+
+    #[test]
+    fn only_the_same_error_at_the_same_step_meets_an_expectation() {
+        let expectation = Expectation {
+            arch: Arch::Aarch64,
+            kernels: vec!["6.1".to_owned()],
+            probe: ProbeConfiguration::with_defaults(bpfassay_protocol::probe::Probe::Fexit),
+            step: Step::Attach,
+            errno: 524,
+            reason: String::new(),
+            source: String::new(),
+        };
+        let met = Refusal { step: Step::Attach, program: None, errno: Some(524), message: String::new(), verifier: None };
+        assert!(expectation.is_met_by(&met));
+        assert!(!expectation.is_met_by(&Refusal { errno: Some(22), ..met.clone() }));
+        assert!(!expectation.is_met_by(&Refusal { errno: None, ..met.clone() }));
+        assert!(!expectation.is_met_by(&Refusal { step: Step::Load, ..met }));
+    }
+}

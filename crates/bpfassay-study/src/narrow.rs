@@ -1,0 +1,98 @@
+//! Narrowing a study from the command line.
+
+use std::fmt::Display;
+
+use bpfassay_protocol::{Arch, ProbeConfiguration};
+
+use crate::{
+    ExpandError, Study, Target,
+    plan::{LeftOut, Narrowing},
+};
+
+/// Largest number of replicates.
+pub(crate) const MAX_REPLICATES: u32 = 10_000;
+
+/// What is left of a study.
+pub(crate) struct Narrowed {
+    pub(crate) targets: Vec<Target>,
+    pub(crate) probes: Vec<ProbeConfiguration>,
+    pub(crate) replicates: u32,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// Keeps what `narrowing` names; every word must be in the study. The baseline stays, because the other probe
+/// configurations are compared with it.
+pub(crate) fn narrow(study: &Study, narrowing: &Narrowing) -> Result<Narrowed, ExpandError> {
+    let archs = distinct(study.targets.iter().map(|target| target.arch));
+    let kernels = distinct(study.targets.iter().map(|target| target.kernel.clone()));
+    must_be_in(study, "architecture", &narrowing.archs, &archs)?;
+    must_be_in(study, "kernel", &narrowing.kernels, &kernels)?;
+    must_be_in(study, "probe configuration", &narrowing.probes, &study.probes)?;
+
+    let wanted = |target: &Target| is_wanted(&narrowing.archs, &target.arch) && is_wanted(&narrowing.kernels, &target.kernel);
+    let (targets, dropped): (Vec<Target>, Vec<Target>) = study.targets.iter().cloned().partition(wanted);
+    if targets.is_empty() {
+        return Err(ExpandError::NoTarget {
+            study: study.name.clone(),
+            asked: targets_asked(&narrowing.archs, &narrowing.kernels),
+            available: list(&study.targets),
+        });
+    }
+    let (probes, dropped_probes): (Vec<_>, Vec<_>) =
+        study.probes.iter().copied().partition(|probe| probe.is_baseline() || is_wanted(&narrowing.probes, probe));
+    let replicates = narrowing.replicates.unwrap_or(study.design.replicates);
+    if !(1..=MAX_REPLICATES).contains(&replicates) {
+        return Err(ExpandError::Replicates { replicates, limit: MAX_REPLICATES });
+    }
+
+    let mut left_out = Vec::new();
+    if !dropped.is_empty() {
+        let reason = format!("narrowed to {}", targets_asked(&narrowing.archs, &narrowing.kernels));
+        left_out.push(LeftOut { what: format!("targets {}", list(&dropped)), reason });
+    }
+    if !dropped_probes.is_empty() {
+        let reason = format!("narrowed to probe configurations {}", list(&narrowing.probes));
+        left_out.push(LeftOut { what: format!("probe configurations {}", list(&dropped_probes)), reason });
+    }
+    if replicates != study.design.replicates {
+        let what = format!("the study's number of replicates, {}", study.design.replicates);
+        left_out.push(LeftOut { what, reason: format!("{replicates} asked for") });
+    }
+    Ok(Narrowed { targets, probes, replicates, left_out })
+}
+
+fn must_be_in<T: PartialEq + Display>(study: &Study, kind: &'static str, asked: &[T], has: &[T]) -> Result<(), ExpandError> {
+    match asked.iter().find(|word| !has.contains(word)) {
+        None => Ok(()),
+        Some(word) => Err(ExpandError::NotInStudy {
+            study: study.name.clone(),
+            kind,
+            word: word.to_string().chars().take(64).collect(),
+            available: list(has),
+        }),
+    }
+}
+
+fn is_wanted<T: PartialEq>(asked: &[T], value: &T) -> bool {
+    asked.is_empty() || asked.contains(value)
+}
+
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
+        }
+    }
+    distinct
+}
+
+pub(crate) fn list<T: Display>(values: &[T]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn targets_asked(archs: &[Arch], kernels: &[String]) -> String {
+    let archs = (!archs.is_empty()).then(|| format!("architecture {}", list(archs)));
+    let kernels = (!kernels.is_empty()).then(|| format!("kernel {}", list(kernels)));
+    archs.into_iter().chain(kernels).collect::<Vec<_>>().join(" and ")
+}

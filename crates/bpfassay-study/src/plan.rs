@@ -1,0 +1,366 @@
+//! From a study to the runs to do. Pure: the same study, narrowing and machine give the same plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_protocol::{
+    Arch, ProbeConfiguration,
+    job::{FileSystem, IorEngine, RunOrder, Workload},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    EngineChoice, ExpandError, Interface, IorTest, Study, Target, WorkloadSpec,
+    narrow::{list, narrow},
+    order::shuffle,
+    study::digest,
+};
+
+/// Largest number of runs of one plan.
+pub const MAX_RUNS: usize = 200_000;
+
+/// nfsd threads and size of the file system where a study does not say.
+pub(crate) const DEFAULT_THREADS: u32 = 8;
+pub(crate) const DEFAULT_SIZE_MIB: u32 = 256;
+
+/// What to keep of a study; empty lists keep everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Narrowing {
+    /// Architectures (`--arch`).
+    pub archs: Vec<Arch>,
+    /// Kernel names (`--kernel`).
+    pub kernels: Vec<String>,
+    /// Probe configurations (`--probe`); the baseline stays in any case.
+    pub probes: Vec<ProbeConfiguration>,
+    /// Boots in place of the study's number (`--replicates`).
+    pub replicates: Option<u32>,
+}
+
+/// What the machine at hand offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Available {
+    /// The real IOR: per architecture for which the user gave one (`--ior ARCH=DIR`), the interfaces that it has.
+    pub external_ior: BTreeMap<Arch, BTreeSet<Interface>>,
+}
+
+/// Everything to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Plan {
+    /// The study it comes from, whole.
+    pub study: Study,
+    /// What was asked to be kept of it.
+    pub narrowing: Narrowing,
+    /// SHA-256, in hexadecimal, of study, cells and blocks: two plans with the same digest order the same runs.
+    pub digest: String,
+    /// The cells, grouped by target.
+    pub cells: Vec<Cell>,
+    /// The blocks in the order to do them: the first replicate of everything, then the second, and so on.
+    pub blocks: Vec<Block>,
+    /// What the study names and the plan does not do.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// One point of the matrix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cell {
+    /// Identifier: `x86_64_6.1_quick_nfs4.2_fexit`. Safe as a file name.
+    pub id: String,
+    /// The target.
+    pub target: Target,
+    /// Name of the workload case: `quick`, `ceems-ior-posix-t1MiB`.
+    pub case: String,
+    /// The workload.
+    pub workload: Workload,
+    /// The IOR interface that the workload uses.
+    pub interface: Interface,
+    /// The file system under test.
+    pub file_system: FileSystem,
+    /// The probe configuration.
+    pub probe: ProbeConfiguration,
+}
+
+/// One boot: the runs of all probe configurations of one target, workload case and file system, for one replicate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Block {
+    /// Identifier: `x86_64_6.1_quick_nfs4.2_1`. Safe as a file name.
+    pub id: String,
+    /// The target.
+    pub target: Target,
+    /// Name of the workload case.
+    pub case: String,
+    /// The file system under test.
+    pub file_system: FileSystem,
+    /// Which replicate, from 1.
+    pub replicate: u32,
+    /// The runs in the order to do them.
+    pub runs: Vec<PlannedRun>,
+}
+
+/// One run to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedRun {
+    /// What the guest is told. Its `id` is `BLOCK_rROUND_PROBE`, for the control `BLOCK_rROUND_none-control`.
+    pub order: RunOrder,
+    /// [`Cell::id`].
+    pub cell: String,
+    /// Which round of the block, from 1. Runs of the same block and round are compared with each other.
+    pub round: u32,
+    /// Whether this is the second baseline run of the round (A/A control).
+    pub control: bool,
+}
+
+/// Something that the study names and the plan does not do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOut {
+    /// What.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Plan {
+    /// The cell named `id`.
+    #[must_use]
+    pub fn cell(&self, id: &str) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.id == id)
+    }
+
+    /// All runs with their blocks, in the order to do them.
+    pub fn runs(&self) -> impl Iterator<Item = (&Block, &PlannedRun)> {
+        self.blocks.iter().flat_map(|block| block.runs.iter().map(move |run| (block, run)))
+    }
+
+    /// The targets, each once, in the order of the study.
+    #[must_use]
+    pub fn targets(&self) -> Vec<&Target> {
+        let mut targets: Vec<&Target> = Vec::new();
+        for cell in &self.cells {
+            if !targets.contains(&&cell.target) {
+                targets.push(&cell.target);
+            }
+        }
+        targets
+    }
+}
+
+/// The identifier of a file system: type and version, and what differs from the defaults (8 threads, 256 MiB, the
+/// kernel's choice of LOCALIO).
+#[must_use]
+pub fn file_system_id(file_system: &FileSystem) -> String {
+    let (mut id, size) = match file_system {
+        FileSystem::Nfs(nfs) => {
+            let mut id = format!("nfs{}", nfs.version);
+            match nfs.localio {
+                None => {}
+                Some(true) => id.push_str("-localio"),
+                Some(false) => id.push_str("-nolocalio"),
+            }
+            if nfs.threads != DEFAULT_THREADS {
+                id.push_str(&format!("-{}threads", nfs.threads));
+            }
+            (id, nfs.size_mib)
+        }
+        FileSystem::Tmpfs { size_mib } => ("tmpfs".to_owned(), *size_mib),
+    };
+    if size != DEFAULT_SIZE_MIB {
+        id.push_str(&format!("-{size}MiB"));
+    }
+    id
+}
+
+/// Expands `study`.
+///
+/// # Errors
+/// [`ExpandError`], when `narrowing` names what the study does not have, when nothing is left, or when far too much is.
+pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Result<Plan, ExpandError> {
+    let narrowed = narrow(study, narrowing)?;
+    let mut left_out = narrowed.left_out;
+    let cases = cases(study, &narrowed.targets, available, &mut left_out);
+    let configurations: usize = cases.iter().map(|(_, cases)| cases.len()).sum::<usize>().saturating_mul(study.file_systems.len());
+    if configurations == 0 {
+        let reasons = left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect::<Vec<_>>().join("; ");
+        return Err(ExpandError::NothingLeft { study: study.name.clone(), reasons });
+    }
+    let per_round = narrowed.probes.len().saturating_add(usize::from(study.design.control));
+    let runs = [narrowed.replicates, study.design.rounds]
+        .iter()
+        .fold(configurations.saturating_mul(per_round), |runs, &factor| runs.saturating_mul(factor as usize));
+    if runs > MAX_RUNS {
+        return Err(ExpandError::TooLarge { study: study.name.clone(), limit: MAX_RUNS });
+    }
+
+    let mut plan = Plan {
+        study: study.clone(),
+        narrowing: narrowing.clone(),
+        digest: String::new(),
+        cells: Vec::new(),
+        blocks: Vec::new(),
+        left_out,
+    };
+    let points = || {
+        cases.iter().flat_map(|(target, cases)| {
+            cases.iter().flat_map(move |case| study.file_systems.iter().map(move |file_system| (*target, case, file_system)))
+        })
+    };
+    for (target, case, file_system) in points() {
+        for &probe in &narrowed.probes {
+            plan.cells.push(case.cell(target, file_system, probe));
+        }
+    }
+    for replicate in 1..=narrowed.replicates {
+        for (target, case, file_system) in points() {
+            plan.blocks.push(case.block(study, &narrowed.probes, target, file_system, replicate));
+        }
+    }
+    plan.digest = digest(&(&plan.study, &plan.cells, &plan.blocks));
+    Ok(plan)
+}
+
+/// A workload case on one target: one IOR test with the engine that runs it.
+struct Case {
+    id: String,
+    test: IorTest,
+    ranks: u32,
+    engine: IorEngine,
+}
+
+/// Per target the cases that can run there; what cannot is added to `left_out`.
+fn cases<'a>(
+    study: &Study,
+    targets: &'a [Target],
+    available: &Available,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<(&'a Target, Vec<Case>)> {
+    let mut refused: Vec<(LeftOut, Vec<Arch>)> = Vec::new();
+    let mut per_target = Vec::new();
+    for target in targets {
+        let mut possible = Vec::new();
+        for spec in &study.workloads {
+            for (id, test) in case_ids(spec).into_iter().zip(&spec.tests) {
+                match engine(spec, test.interface, available.external_ior.get(&target.arch)) {
+                    Ok(engine) => possible.push(Case { id, test: test.clone(), ranks: spec.ranks, engine }),
+                    Err(reason) => {
+                        let left = LeftOut { what: format!("workload {id}"), reason };
+                        match refused.iter_mut().find(|(known, _)| *known == left) {
+                            Some((_, archs)) if archs.contains(&target.arch) => {}
+                            Some((_, archs)) => archs.push(target.arch),
+                            None => refused.push((left, vec![target.arch])),
+                        }
+                    }
+                }
+            }
+        }
+        per_target.push((target, possible));
+    }
+    left_out.extend(
+        refused.into_iter().map(|(left, archs)| LeftOut { what: format!("{} on {}", left.what, list(&archs)), ..left }),
+    );
+    per_target
+}
+
+/// Names of the tests of one workload: the workload's name alone where there is one test, with the transfer size
+/// where that tells the tests apart, else with their number.
+fn case_ids(spec: &WorkloadSpec) -> Vec<String> {
+    if spec.tests.len() == 1 {
+        return vec![spec.name.clone()];
+    }
+    let sizes: BTreeSet<u64> = spec.tests.iter().map(|test| test.transfer_size).collect();
+    let by_size = sizes.len() == spec.tests.len();
+    spec.tests
+        .iter()
+        .enumerate()
+        .map(|(index, test)| match by_size {
+            true => format!("{}-t{}", spec.name, binary_size(test.transfer_size)),
+            false => format!("{}-{}", spec.name, index + 1),
+        })
+        .collect()
+}
+
+/// `size` bytes in the largest binary unit that holds it exactly: `256KiB`.
+fn binary_size(size: u64) -> String {
+    [("GiB", 30), ("MiB", 20), ("KiB", 10)]
+        .into_iter()
+        .find(|(_, shift)| size > 0 && size.trailing_zeros() >= *shift)
+        .map_or_else(|| format!("{size}B"), |(unit, shift)| format!("{}{unit}", size >> shift))
+}
+
+/// The engine that runs a test, or why none does.
+fn engine(spec: &WorkloadSpec, interface: Interface, external: Option<&BTreeSet<Interface>>) -> Result<IorEngine, String> {
+    if !spec.interfaces.is_empty() && !spec.interfaces.contains(&interface) {
+        return Err(format!("the study keeps only tests with the interface {}", list(&spec.interfaces)));
+    }
+    let external_has = external.is_some_and(|interfaces| interfaces.contains(&interface));
+    match spec.engine {
+        EngineChoice::Auto | EngineChoice::External if external_has => Ok(IorEngine::External),
+        EngineChoice::Auto | EngineChoice::Embedded if interface.is_embedded() => Ok(IorEngine::Embedded),
+        EngineChoice::Embedded => Err(format!("the embedded engine does not have {interface}")),
+        EngineChoice::Auto | EngineChoice::External => {
+            let embedded = match spec.engine {
+                EngineChoice::Auto => "the embedded engine does not have it, and ",
+                _ => "",
+            };
+            Err(match external {
+                None => format!("{interface}: {embedded}no IOR was given for this architecture (--ior ARCH=DIR)"),
+                Some(_) => format!("{interface}: {embedded}the IOR given for this architecture does not have it either"),
+            })
+        }
+    }
+}
+
+impl Case {
+    fn workload(&self) -> Workload {
+        Workload::Ior { engine: self.engine, ranks: self.ranks, options: self.test.options.clone() }
+    }
+
+    fn place(&self, target: &Target, file_system: &FileSystem) -> String {
+        format!("{}_{}_{}", target.id(), self.id, file_system_id(file_system))
+    }
+
+    fn cell(&self, target: &Target, file_system: &FileSystem, probe: ProbeConfiguration) -> Cell {
+        Cell {
+            id: format!("{}_{probe}", self.place(target, file_system)),
+            target: target.clone(),
+            case: self.id.clone(),
+            workload: self.workload(),
+            interface: self.test.interface,
+            file_system: file_system.clone(),
+            probe,
+        }
+    }
+
+    fn block(
+        &self,
+        study: &Study,
+        probes: &[ProbeConfiguration],
+        target: &Target,
+        file_system: &FileSystem,
+        replicate: u32,
+    ) -> Block {
+        let place = self.place(target, file_system);
+        let id = format!("{place}_{replicate}");
+        let mut runs = Vec::new();
+        for round in 1..=study.design.rounds {
+            // The whole study is shuffled and then narrowed, so that narrowing keeps the order of what is left.
+            let mut order: Vec<(ProbeConfiguration, bool)> = study.probes.iter().map(|&probe| (probe, false)).collect();
+            if study.design.control {
+                order.push((ProbeConfiguration::BASELINE, true));
+            }
+            shuffle(&mut order, study.design.seed, &id, round);
+            for (probe, control) in order.into_iter().filter(|(probe, _)| probes.contains(probe)) {
+                let suffix = if control { "-control" } else { "" };
+                runs.push(PlannedRun {
+                    order: RunOrder {
+                        id: format!("{id}_r{round}_{probe}{suffix}"),
+                        probe,
+                        sampling_interval_ms: study.design.sampling_interval_ms.filter(|_| !probe.is_baseline()),
+                        workload: self.workload(),
+                    },
+                    cell: format!("{place}_{probe}"),
+                    round,
+                    control,
+                });
+            }
+        }
+        Block { id, target: target.clone(), case: self.id.clone(), file_system: file_system.clone(), replicate, runs }
+    }
+}

@@ -1,0 +1,358 @@
+//! Reading a study file: keys, values, and the IOR scripts it names.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::{
+    Arch, ProbeConfiguration,
+    job::{FileSystem, Nfs, NfsVersion},
+    message::Phase,
+    tracer::Step,
+};
+
+use crate::{
+    Clock, Deadlines, Design, EngineChoice, Expectation, GuestSize, IorTest, STUDY_SCHEMA, Study, StudyError, Target,
+    WorkloadSpec, bundled,
+    document::{Document, Field, Section, nearest},
+    expectation, ior,
+    narrow::MAX_REPLICATES,
+    plan::{DEFAULT_SIZE_MIB, DEFAULT_THREADS, file_system_id},
+    target::check_kernel_name,
+};
+
+/// Largest study file or IOR script, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Longest time that a study may name.
+const DAY_MS: u64 = 24 * 3_600_000;
+
+const STEPS: &[(&str, Step)] = &[("open", Step::Open), ("load", Step::Load), ("attach", Step::Attach)];
+
+/// The study called `name`: a bundled one, or else the file at that path, whose IOR scripts are looked for beside it
+/// and then among the bundled ones.
+///
+/// # Errors
+/// [`StudyError`]
+pub fn load(name: &str) -> Result<Study, StudyError> {
+    if let Some(text) = bundled::study(name) {
+        return Study::parse(&format!("bundled study {name}"), text, &|script| Ok(bundled::script(script).map(str::to_owned)));
+    }
+    let path = Path::new(name);
+    let looks_like_a_path = name.contains('/') || path.extension().is_some_and(|extension| extension == "toml");
+    if !looks_like_a_path && !path.exists() {
+        return Err(StudyError::Unknown {
+            name: name.chars().take(64).collect(),
+            bundled: bundled::NAMES.join(", "),
+            nearest: nearest(name, bundled::NAMES.iter().copied())
+                .map(|near| format!("; did you mean `{near}`?"))
+                .unwrap_or_default(),
+        });
+    }
+    let text = read("study", path)?;
+    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    Study::parse(name, &text, &|script| match read("IOR script", &folder.join(script)) {
+        Ok(text) => Ok(Some(text)),
+        Err(StudyError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Ok(bundled::script(script).map(str::to_owned))
+        }
+        Err(error) => Err(error),
+    })
+}
+
+fn read(what: &'static str, path: &Path) -> Result<String, StudyError> {
+    let path: PathBuf = path.to_path_buf();
+    let mut text = String::new();
+    match File::open(&path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text)) {
+        Err(source) => Err(StudyError::Read { what, path, source }),
+        Ok(_) if text.len() as u64 > MAX_FILE => Err(StudyError::TooLarge { what, path, limit: MAX_FILE }),
+        Ok(_) => Ok(text),
+    }
+}
+
+/// Finds the text of an IOR script by its file name; `None` where there is none.
+pub type FindScript<'a> = &'a dyn Fn(&str) -> Result<Option<String>, StudyError>;
+
+impl Study {
+    /// Reads a study from `text`; `origin` names it in messages.
+    ///
+    /// # Errors
+    /// [`StudyError::Invalid`] with the line, or what `scripts` returns.
+    pub fn parse(origin: &str, text: &str, scripts: FindScript<'_>) -> Result<Self, StudyError> {
+        let document = Document::parse(origin, text)?;
+        let root = document.root();
+        root.only(&[
+            "schema", "name", "description", "targets", "probes", "file_systems", "workloads", "design", "clock", "guest",
+            "deadlines", "expected",
+        ])?;
+        let schema = root.need("schema")?;
+        if schema.number(1..=u32::MAX)? != STUDY_SCHEMA {
+            return Err(schema.error(format!("this program reads schema {STUDY_SCHEMA}: use the version that the study was made for")));
+        }
+        let name = root.need("name")?;
+        let probes = distinct(&root.need("probes")?, "probe configuration", Field::name::<ProbeConfiguration>)?;
+        let guest = guest(root.get("guest"))?;
+        let study = Self {
+            schema: STUDY_SCHEMA,
+            name: short_name(&name)?,
+            description: root.need("description")?.text()?.trim().to_owned(),
+            targets: targets(&root.need("targets")?)?,
+            design: design(&root.need("design")?, &probes)?,
+            probes,
+            file_systems: file_systems(&root.need("file_systems")?, guest.memory_mib)?,
+            workloads: workloads(&root.need("workloads")?, scripts)?,
+            clock: root.get("clock").map_or(Ok(Clock::Wall), |clock| clock.word(Clock::WORDS))?,
+            guest,
+            deadlines: deadlines(root.get("deadlines"))?,
+            expectations: expectations(root.get("expected"))?.into_iter().chain(built_in_expectations()?).collect(),
+        };
+        Ok(study)
+    }
+}
+
+fn built_in_expectations() -> Result<Vec<Expectation>, StudyError> {
+    let document = Document::parse("bundled expectations", expectation::BUILT_IN)?;
+    let root = document.root();
+    root.only(&["expected"])?;
+    expectations(root.get("expected"))
+}
+
+/// A name that can be part of a file name and of identifiers, in which `_` separates parts.
+fn short_name(field: &Field<'_, '_>) -> Result<String, StudyError> {
+    let text = field.text()?;
+    let valid = (1..=40).contains(&text.len())
+        && text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.'));
+    if valid {
+        return Ok(text.to_owned());
+    }
+    Err(field.error("use at most 40 lower-case letters, digits, `-` and `.`, a letter or digit first"))
+}
+
+/// The values of a list, each at most once.
+fn distinct<'d, 'i, T: PartialEq>(
+    field: &Field<'d, 'i>,
+    kind: &str,
+    read: impl Fn(&Field<'d, 'i>) -> Result<T, StudyError>,
+) -> Result<Vec<T>, StudyError> {
+    let mut values = Vec::new();
+    for element in field.list()? {
+        let value = read(&element)?;
+        if values.contains(&value) {
+            return Err(element.error(format!("this {kind} stands here twice")));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+fn kernel_name(field: &Field<'_, '_>) -> Result<String, StudyError> {
+    let name = field.text()?;
+    check_kernel_name(name).map_err(|message| field.error(message))?;
+    Ok(name.to_owned())
+}
+
+fn targets(field: &Field<'_, '_>) -> Result<Vec<Target>, StudyError> {
+    let mut targets = Vec::new();
+    for element in field.list()? {
+        let section = element.table()?;
+        section.only(&["arch", "kernels"])?;
+        let archs = distinct(&section.need("arch")?, "architecture", Field::name::<Arch>)?;
+        let kernels = distinct(&section.need("kernels")?, "kernel", kernel_name)?;
+        for arch in archs {
+            for kernel in &kernels {
+                let target = Target { arch, kernel: kernel.clone() };
+                if targets.contains(&target) {
+                    return Err(element.error(format!("target {target} stands here twice")));
+                }
+                targets.push(target);
+            }
+        }
+    }
+    Ok(targets)
+}
+
+fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem>, StudyError> {
+    let mut found: Vec<FileSystem> = Vec::new();
+    for element in field.list()? {
+        let section = element.table()?;
+        let kind = section.need("type")?;
+        let size = |section: &Section<'_, '_>| match section.get("size_mib") {
+            None => Ok(DEFAULT_SIZE_MIB),
+            Some(size) => {
+                let value = size.number(16..=1 << 20)?;
+                if value >= memory_mib {
+                    return Err(size.error(format!("{value} MiB do not fit into the guest's memory of {memory_mib} MiB (`guest.memory_mib`)")));
+                }
+                Ok(value)
+            }
+        };
+        let file_system = match kind.word(&[("nfs", true), ("tmpfs", false)])? {
+            true => {
+                section.only(&["type", "version", "localio", "threads", "size_mib"])?;
+                FileSystem::Nfs(Nfs {
+                    version: section.get("version").map_or(Ok(NfsVersion::V42), |version| version.name())?,
+                    localio: section.get("localio").map(|localio| localio.boolean()).transpose()?,
+                    threads: section.get("threads").map_or(Ok(DEFAULT_THREADS), |threads| threads.number(1..=256))?,
+                    size_mib: size(&section)?,
+                })
+            }
+            false => {
+                section.only(&["type", "size_mib"])?;
+                FileSystem::Tmpfs { size_mib: size(&section)? }
+            }
+        };
+        if found.iter().any(|known| file_system_id(known) == file_system_id(&file_system)) {
+            return Err(element.error("this file system stands here twice"));
+        }
+        found.push(file_system);
+    }
+    Ok(found)
+}
+
+fn workloads(field: &Field<'_, '_>, scripts: FindScript<'_>) -> Result<Vec<WorkloadSpec>, StudyError> {
+    let mut specs: Vec<WorkloadSpec> = Vec::new();
+    for element in field.list()? {
+        let section = element.table()?;
+        section.only(&["name", "script", "options", "ranks", "engine", "interfaces"])?;
+        let (script, tests) = match (section.get("script"), section.get("options")) {
+            (Some(script), None) => {
+                let name = script.text()?;
+                (Some(name.to_owned()), tests_of_script(&script, name, scripts)?)
+            }
+            (None, Some(options)) => (None, vec![test_of_options(&options)?]),
+            _ => return Err(section.error("give either `script` or `options`")),
+        };
+        let name = match (section.get("name"), &script) {
+            (Some(name), _) => short_name(&name)?,
+            (None, Some(script)) => script.trim_end_matches(".ior").to_owned(),
+            (None, None) => return Err(section.error("key `name` is missing: inline options have no file name to go by")),
+        };
+        if specs.iter().any(|known| known.name == name) {
+            return Err(element.error(format!("a workload `{name}` stands here already: give this one another `name`")));
+        }
+        specs.push(WorkloadSpec {
+            name,
+            script,
+            tests,
+            ranks: section.get("ranks").map_or(Ok(1), |ranks| ranks.number(1..=1024))?,
+            engine: section.get("engine").map_or(Ok(EngineChoice::Auto), |engine| engine.word(EngineChoice::WORDS))?,
+            interfaces: match section.get("interfaces") {
+                Some(interfaces) => distinct(&interfaces, "interface", Field::name)?,
+                None => Vec::new(),
+            },
+        });
+    }
+    Ok(specs)
+}
+
+fn tests_of_script(field: &Field<'_, '_>, name: &str, scripts: FindScript<'_>) -> Result<Vec<IorTest>, StudyError> {
+    let stem = name.strip_suffix(".ior").unwrap_or_default();
+    if stem.is_empty() || stem.contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.'))) {
+        return Err(field.error("give the file name of a script: lower-case letters, digits, `-` and `.`, ending in `.ior`"));
+    }
+    let Some(text) = scripts(name)? else {
+        let bundled = bundled::script_names().collect::<Vec<_>>().join(", ");
+        return Err(field.error(format!("no script `{name}` beside the study or among the bundled ones, which are {bundled}")));
+    };
+    ior::tests_of_script(name, &text).map_err(|message| field.error(message))
+}
+
+fn test_of_options(field: &Field<'_, '_>) -> Result<IorTest, StudyError> {
+    let words: Vec<String> = field.text()?.split_ascii_whitespace().map(str::to_owned).collect();
+    ior::test_of_words(&words).map_err(|message| field.error(message))
+}
+
+fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design, StudyError> {
+    let section = field.table()?;
+    section.only(&["replicates", "rounds", "seed", "control", "sampling_interval"])?;
+    let has_baseline = probes.iter().any(|probe| probe.is_baseline());
+    let control = match section.get("control") {
+        None => has_baseline,
+        Some(control) => {
+            let value = control.boolean()?;
+            if value && !has_baseline {
+                return Err(control.error("an A/A control compares the baseline with itself: add `none` to `probes`, or set `false`"));
+            }
+            value
+        }
+    };
+    Ok(Design {
+        replicates: section.need("replicates")?.number(1..=MAX_REPLICATES)?,
+        rounds: section.get("rounds").map_or(Ok(1), |rounds| rounds.number(1..=1000))?,
+        // A TOML integer is at most 2^63 - 1.
+        seed: section.need("seed")?.number(0..=i64::MAX as u64)?,
+        control,
+        sampling_interval_ms: section.get("sampling_interval").map(|interval| interval.milliseconds(10..=DAY_MS)).transpose()?,
+    })
+}
+
+fn guest(field: Option<Field<'_, '_>>) -> Result<GuestSize, StudyError> {
+    let mut guest = GuestSize { cpus: 1, memory_mib: 1024, kernel_parameters: Vec::new() };
+    let Some(section) = field.map(|field| field.table()).transpose()? else { return Ok(guest) };
+    section.only(&["cpus", "memory_mib", "kernel_parameters"])?;
+    if let Some(cpus) = section.get("cpus") {
+        guest.cpus = cpus.number(1..=64)?;
+    }
+    if let Some(memory) = section.get("memory_mib") {
+        // Below this a Debian kernel does not come up with its initramfs.
+        guest.memory_mib = memory.number(384..=1 << 20)?;
+    }
+    if let Some(parameters) = section.get("kernel_parameters") {
+        guest.kernel_parameters = distinct(&parameters, "kernel parameter", |field| {
+            let word = field.text()?;
+            let valid = (1..=200).contains(&word.len()) && word.chars().all(|c| c.is_ascii_graphic() && c != '"');
+            match valid {
+                true => Ok(word.to_owned()),
+                false => Err(field.error("give one kernel parameter: visible ASCII characters without blanks and quotes")),
+            }
+        })?;
+    }
+    Ok(guest)
+}
+
+fn deadlines(field: Option<Field<'_, '_>>) -> Result<Deadlines, StudyError> {
+    let mut deadlines = Deadlines::default();
+    let Some(section) = field.map(|field| field.table()).transpose()? else { return Ok(deadlines) };
+    let phases = [Phase::Boot, Phase::SetUp, Phase::Attach, Phase::Workload, Phase::TearDown].map(Phase::name);
+    section.only(&phases)?;
+    let slots = [
+        &mut deadlines.boot_ms,
+        &mut deadlines.set_up_ms,
+        &mut deadlines.attach_ms,
+        &mut deadlines.workload_ms,
+        &mut deadlines.tear_down_ms,
+    ];
+    for (phase, slot) in phases.into_iter().zip(slots) {
+        if let Some(value) = section.get(phase) {
+            *slot = value.milliseconds(1000..=DAY_MS)?;
+        }
+    }
+    Ok(deadlines)
+}
+
+fn expectations(field: Option<Field<'_, '_>>) -> Result<Vec<Expectation>, StudyError> {
+    let mut expectations = Vec::new();
+    let Some(field) = field else { return Ok(expectations) };
+    for element in field.list()? {
+        let section = element.table()?;
+        section.only(&["arch", "kernels", "probe", "step", "errno", "reason", "source"])?;
+        let probe = section.need("probe")?;
+        let configuration: ProbeConfiguration = probe.name()?;
+        if configuration.is_baseline() {
+            return Err(probe.error("the baseline attaches nothing, so no kernel can refuse it"));
+        }
+        expectations.push(Expectation {
+            arch: section.need("arch")?.name()?,
+            kernels: distinct(&section.need("kernels")?, "kernel", kernel_name)?,
+            probe: configuration,
+            step: section.need("step")?.word(STEPS)?,
+            errno: section.need("errno")?.number(1..=4095)?,
+            reason: section.need("reason")?.text()?.to_owned(),
+            source: section.need("source")?.text()?.to_owned(),
+        });
+    }
+    Ok(expectations)
+}

@@ -1,0 +1,241 @@
+//! A study as it was read and checked.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use bpfassay_protocol::{ProbeConfiguration, UnknownName, job::FileSystem, message::Phase};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{Expectation, Target};
+
+/// A study: checked, with its IOR scripts read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Study {
+    /// Version of the file format.
+    pub schema: u32,
+    /// Short name.
+    pub name: String,
+    /// What the study is for.
+    pub description: String,
+    /// The targets, each once, in the order of the file.
+    pub targets: Vec<Target>,
+    /// The probe configurations, each once, in the order of the file.
+    pub probes: Vec<ProbeConfiguration>,
+    /// The file systems under test, each once, in the order of the file.
+    pub file_systems: Vec<FileSystem>,
+    /// The workloads.
+    pub workloads: Vec<WorkloadSpec>,
+    /// The design of the experiment.
+    pub design: Design,
+    /// The clock that time is measured with.
+    pub clock: Clock,
+    /// The size of each guest.
+    pub guest: GuestSize,
+    /// How long each phase of a guest may take.
+    pub deadlines: Deadlines,
+    /// Outcomes of attaching that are known beforehand: those of the study file first, then the ones compiled in. The
+    /// first that fits counts.
+    pub expectations: Vec<Expectation>,
+}
+
+impl Study {
+    /// SHA-256, in hexadecimal, of the study as read: comments and layout of the file do not matter, the contents of
+    /// IOR scripts do.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        digest(self)
+    }
+}
+
+/// SHA-256 in hexadecimal of the JSON form of `value`.
+pub(crate) fn digest<T: Serialize>(value: &T) -> String {
+    // These types have string keys only and no failing `Serialize`, so the JSON form always exists; should that ever
+    // change, the error text takes its place and every digest differs, which the golden test notices.
+    let json = serde_json::to_vec(value).unwrap_or_else(|error| error.to_string().into_bytes());
+    Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// One workload of a study: an IOR script or inline options, and how to run it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkloadSpec {
+    /// Name, unique in the study; part of identifiers.
+    pub name: String,
+    /// File name of the script, if it came from one.
+    pub script: Option<String>,
+    /// The tests, in order.
+    pub tests: Vec<IorTest>,
+    /// MPI ranks.
+    pub ranks: u32,
+    /// Which program does the work.
+    pub engine: EngineChoice,
+    /// Only tests with these interfaces are run; empty: all.
+    pub interfaces: Vec<Interface>,
+}
+
+/// One IOR test: what stands between two `RUN` lines of a script, with everything inherited written out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IorTest {
+    /// Options, one word each, without program name, `-o` and `-O summary…`.
+    pub options: Vec<String>,
+    /// The interface it uses.
+    pub interface: Interface,
+    /// Transfer size in bytes.
+    pub transfer_size: u64,
+}
+
+/// Which program does IOR's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineChoice {
+    /// The real IOR where the user gave one for the architecture and it has the interface, else the embedded engine.
+    Auto,
+    /// The embedded engine.
+    Embedded,
+    /// The real IOR; left out where there is none.
+    External,
+}
+
+impl EngineChoice {
+    /// The words of study files.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("embedded", Self::Embedded), ("external", Self::External)];
+}
+
+/// An IOR interface (`-a`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Interface {
+    /// `read` and `write` system calls.
+    #[serde(rename = "POSIX")]
+    Posix,
+    /// Memory-mapped files.
+    #[serde(rename = "MMAP")]
+    Mmap,
+    /// MPI-IO (ROMIO).
+    #[serde(rename = "MPIIO")]
+    Mpiio,
+}
+
+impl Interface {
+    /// Every interface.
+    pub const ALL: &'static [Self] = &[Self::Posix, Self::Mmap, Self::Mpiio];
+
+    /// IOR's name for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Posix => "POSIX",
+            Self::Mmap => "MMAP",
+            Self::Mpiio => "MPIIO",
+        }
+    }
+
+    /// Whether the embedded engine has it.
+    #[must_use]
+    pub const fn is_embedded(self) -> bool {
+        !matches!(self, Self::Mpiio)
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Interface {
+    type Err = UnknownName;
+
+    /// Takes any case, as IOR does.
+    fn from_str(word: &str) -> Result<Self, UnknownName> {
+        Self::ALL.iter().copied().find(|interface| interface.name().eq_ignore_ascii_case(word)).ok_or_else(|| UnknownName {
+            kind: "IOR interface",
+            word: word.chars().take(64).collect(),
+            known: Self::ALL.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
+/// The design of the experiment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Design {
+    /// Boots per target, workload and file system.
+    pub replicates: u32,
+    /// How often a boot goes through all probe configurations.
+    pub rounds: u32,
+    /// Seed of the order of runs.
+    pub seed: u64,
+    /// Whether each round has a second baseline run (A/A control).
+    pub control: bool,
+    /// How often the tracer samples by itself, in milliseconds; `None`: only at barriers.
+    pub sampling_interval_ms: Option<u64>,
+}
+
+/// The clock that time is measured with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// Ordinary time.
+    Wall,
+}
+
+impl Clock {
+    /// The words of study files.
+    pub const WORDS: &'static [(&'static str, Self)] = &[("wall", Self::Wall)];
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Wall => "wall",
+        })
+    }
+}
+
+/// The size of each guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GuestSize {
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// Words added to the kernel command line (`mitigations=off`).
+    pub kernel_parameters: Vec<String>,
+}
+
+/// How long each phase of a guest may take, in milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Deadlines {
+    /// From power-on to the agent's first message.
+    pub boot_ms: u64,
+    /// Modules, NFS server, mount.
+    pub set_up_ms: u64,
+    /// Loading and attaching the tracer.
+    pub attach_ms: u64,
+    /// The workload, per run.
+    pub workload_ms: u64,
+    /// Last readings, detaching, removing files.
+    pub tear_down_ms: u64,
+}
+
+impl Deadlines {
+    /// The deadline of `phase`; `None` for an interactive shell, which has none.
+    #[must_use]
+    pub const fn of(&self, phase: Phase) -> Option<Duration> {
+        Some(Duration::from_millis(match phase {
+            Phase::Boot => self.boot_ms,
+            Phase::SetUp => self.set_up_ms,
+            Phase::Attach => self.attach_ms,
+            Phase::Workload => self.workload_ms,
+            Phase::TearDown => self.tear_down_ms,
+            Phase::Shell => return None,
+        }))
+    }
+}
+
+impl Default for Deadlines {
+    /// Generous for TCG on a loaded machine: a deadline ends a hang, it does not judge speed.
+    fn default() -> Self {
+        Self { boot_ms: 60_000, set_up_ms: 60_000, attach_ms: 60_000, workload_ms: 300_000, tear_down_ms: 60_000 }
+    }
+}
