@@ -1,1 +1,8 @@
-//! placeholder
+//! Workloads: what a study runs on the file system under test.
+//!
+//! Here: IOR's options, script files and JSON summary as types ([`ior`]), and the embedded engine that does IOR's work
+//! where no real IOR is at hand ([`engine`], the program `bpfassay-ior`).
+//! Not here: starting workloads, cgroups, mounts (the guest's agent), and what results mean (report and stats).
+
+pub mod engine;
+pub mod ior;
