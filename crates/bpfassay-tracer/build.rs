@@ -32,7 +32,10 @@ fn main() -> Result<()> {
         for map in &maps {
             let object = out.join(format!("{probe}+{map}.o"));
             compiler.compile(&Path::new(SOURCES).join(format!("{probe}.bpf.c")), map, &object)?;
-            writeln!(list, "    Object {{ probe: {probe:?}, map: {map:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},")?;
+            writeln!(
+                list,
+                "    Object {{ probe: {probe:?}, map: {map:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},"
+            )?;
         }
     }
     list.push(']');
@@ -90,7 +93,18 @@ impl Compiler {
     fn compile(&self, source: &Path, map: &str, object: &Path) -> Result<()> {
         let mut command = Command::new(&self.clang);
         command
-            .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-std=gnu17", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
+            .args([
+                "-target",
+                "bpf",
+                "-mcpu=v3",
+                "-O2",
+                "-g",
+                "-std=gnu17",
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-parameter",
+                "-Werror",
+            ])
             // No header of the build machine goes in: the same source gives the same object everywhere.
             .args(["-nostdinc", "-ffile-prefix-map=../=", "-fdebug-compilation-dir=."])
             .arg(format!("-D__TARGET_ARCH_{}", self.arch))

@@ -1,9 +1,65 @@
-//! placeholder
-struct Object { probe: &'static str, map: &'static str, elf: &'static [u8] }
-#[repr(align(16))]
-struct Aligned<T: ?Sized>(T);
-static OBJECTS: &[Object] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
-fn main() { for o in OBJECTS { 
- let mut b = libbpf_rs::ObjectBuilder::default();
- let r = b.open_memory(o.elf).and_then(|o| o.load());
- println!("{} {} {} {:?}", o.probe, o.map, o.elf.len(), r.is_ok()); } }
+//! `bpfassay-tracer`: the bundled tracer, a program of its own.
+//!
+//! Here: attaching one probe configuration, counting calls, bytes and errors per (cgroup, mount, operation), and
+//! writing the counters as lines of JSON ([`bpfassay_protocol::tracer`]) on command or at an interval.
+//! Not here: what is run meanwhile, what a count is compared with, and any verdict.
+//!
+//! Exit status: 0 after the end of standard input or SIGINT/SIGTERM, 2 for arguments that make no sense, 3 when the
+//! kernel refuses the probe configuration (after a `refused` line), 1 for everything else.
+
+mod args;
+mod command;
+mod ledger;
+mod libbpf;
+mod objects;
+mod probes;
+mod serve;
+mod signals;
+mod tracer;
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use bpfassay_protocol::tracer::TracerLine;
+use clap::Parser as _;
+
+use crate::{args::Args, serve::Output};
+
+/// Exit status for arguments that make no sense; the same as clap's own.
+const USAGE: u8 = 2;
+/// Exit status when the kernel refuses the probe configuration.
+const REFUSED: u8 = 3;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let order = match args.resolve() {
+        Ok(order) => order,
+        Err(error) => return complain(&error, USAGE),
+    };
+    let mut output = Output::new(io::stdout());
+    let outcome = match tracer::bring_up(order.configuration, order.filter) {
+        Ok(tracer) => serve::serve(tracer.as_ref(), order.interval, &mut output),
+        Err(refusal) => match output.line(&TracerLine::Refused(refusal)) {
+            Ok(()) => return REFUSED.into(),
+            Err(error) => Err(error),
+        },
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&error, 1),
+    }
+}
+
+/// Writes `error` and its causes to standard error. Nothing is left to do if that fails too.
+fn complain(error: &dyn std::error::Error, status: u8) -> ExitCode {
+    let mut message = format!("bpfassay-tracer: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    let _ = writeln!(io::stderr(), "{message}");
+    status.into()
+}

@@ -5,7 +5,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-static __always_inline void count(struct file *file, ssize_t ret, __u32 operation)
+static __always_inline void count(struct file *file, ssize_t ret, enum ledger_operation operation)
 {
 	/* The verifier knows the type of `file`: these are plain loads, without a helper call. */
 	const struct vfsmount *mnt = file->f_path.mnt;

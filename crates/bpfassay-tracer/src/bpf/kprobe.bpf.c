@@ -7,7 +7,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-static __always_inline void count(struct file *file, size_t size, __u32 operation)
+static __always_inline void count(struct file *file, size_t size, enum ledger_operation operation)
 {
 	const struct vfsmount *mnt = BPF_CORE_READ(file, f_path.mnt);
 

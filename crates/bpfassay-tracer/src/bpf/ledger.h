@@ -17,24 +17,24 @@
 /* As many keys as fit: (cgroup, mount, operation) triples that were ever active. */
 #define LEDGER_KEYS 8192
 
+/* Numbers of the operations, in the order of `Operation::ALL`. */
+enum ledger_operation {
+	OPERATION_READ,
+	OPERATION_WRITE,
+};
+
 /* No implicit padding: the map compares keys byte by byte. */
 struct ledger_key {
 	__u64 cgroup;
 	__u64 mount;
 	__u32 device;
-	__u32 operation;
+	enum ledger_operation operation;
 };
 
 struct ledger_value {
 	__u64 calls;
 	__u64 bytes;
 	__u64 errors;
-};
-
-/* Numbers of the operations, in the order of `Operation::ALL`. */
-enum ledger_operation {
-	OPERATION_READ,
-	OPERATION_WRITE,
 };
 
 /* Events not counted because their key could not be inserted. */
@@ -46,8 +46,12 @@ struct {
 } insert_failures SEC(".maps");
 
 /* Set before loading; the verifier then removes the comparisons that are not wanted. Zero: any. */
-const volatile __u64 filter_cgroup = 0;
-const volatile __u64 filter_mount = 0;
+struct ledger_filter {
+	__u64 cgroup;
+	__u64 mount;
+};
+
+const volatile struct ledger_filter filter SEC(".rodata.filter") = {};
 
 static __always_inline void ledger_insert_failed(void)
 {
@@ -66,8 +70,8 @@ static __always_inline const struct mount *mount_of(const struct vfsmount *mnt)
 	return (const void *)mnt - bpf_core_field_offset(struct mount, mnt);
 }
 
-static __always_inline void ledger_count(const struct vfsmount *mnt, __u32 device, __u32 operation, __u64 bytes,
-					 __u64 errors)
+static __always_inline void ledger_count(const struct vfsmount *mnt, __u32 device,
+					 enum ledger_operation operation, __u64 bytes, __u64 errors)
 {
 	struct ledger_key key = {
 		.cgroup = bpf_get_current_cgroup_id(),
@@ -75,10 +79,10 @@ static __always_inline void ledger_count(const struct vfsmount *mnt, __u32 devic
 		.operation = operation,
 	};
 
-	if (filter_cgroup && key.cgroup != filter_cgroup)
+	if (filter.cgroup && key.cgroup != filter.cgroup)
 		return;
 	key.mount = (__u32)BPF_CORE_READ(mount_of(mnt), mnt_id);
-	if (filter_mount && key.mount != filter_mount)
+	if (filter.mount && key.mount != filter.mount)
 		return;
 	ledger_add(&key, bytes, errors);
 }

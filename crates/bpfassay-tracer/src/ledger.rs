@@ -1,0 +1,219 @@
+//! Keys and values of the counters, as the C side (`src/bpf/ledger.h`) lays them out, and their sums.
+
+use std::mem::{offset_of, size_of};
+
+use bpfassay_protocol::{
+    Operation,
+    operation::Totals,
+    tracer::{CounterRow, Device},
+};
+
+/// `struct ledger_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) cgroup: u64,
+    pub(crate) mount: u64,
+    pub(crate) device: u32,
+    pub(crate) operation: u32,
+}
+
+/// `struct ledger_value`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Value {
+    pub(crate) calls: u64,
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+}
+
+/// `struct ledger_filter`: which cgroup and mount are counted; 0 means any.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) cgroup: u64,
+    pub(crate) mount: u64,
+}
+
+/// Bytes that are not a counter.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LedgerError {
+    #[error("a {what} of {length} bytes, where {expected} were expected")]
+    Size { what: &'static str, length: usize, expected: usize },
+    #[error("operation number {number}, where the largest is {}", Operation::ALL.len() - 1)]
+    Operation { number: u32 },
+}
+
+impl Filter {
+    /// As the bytes of `struct ledger_filter`.
+    pub(crate) fn to_bytes(self) -> [u8; size_of::<Self>()] {
+        let mut bytes = [0; size_of::<Self>()];
+        bytes[offset_of!(Self, cgroup)..][..8].copy_from_slice(&self.cgroup.to_ne_bytes());
+        bytes[offset_of!(Self, mount)..][..8].copy_from_slice(&self.mount.to_ne_bytes());
+        bytes
+    }
+}
+
+/// One row from a key and the values that each CPU holds.
+///
+/// # Errors
+/// [`LedgerError`] for anything that the C side does not write.
+pub(crate) fn row<V: AsRef<[u8]>>(key: &[u8], values: impl IntoIterator<Item = V>) -> Result<CounterRow, LedgerError> {
+    let size_is = |what, bytes: &[u8], expected| {
+        if bytes.len() == expected { Ok(()) } else { Err(LedgerError::Size { what, length: bytes.len(), expected }) }
+    };
+    size_is("key", key, size_of::<Key>())?;
+    let number = u32_at(key, offset_of!(Key, operation));
+    let operation = usize::try_from(number).ok().and_then(|index| Operation::ALL.get(index));
+    let mut totals = Totals::default();
+    for value in values {
+        let value = value.as_ref();
+        size_is("value", value, size_of::<Value>())?;
+        totals += Totals {
+            calls: u64_at(value, offset_of!(Value, calls)),
+            bytes: u64_at(value, offset_of!(Value, bytes)),
+            errors: u64_at(value, offset_of!(Value, errors)),
+        };
+    }
+    Ok(CounterRow {
+        cgroup: u64_at(key, offset_of!(Key, cgroup)),
+        device: Device::from_kernel(u32_at(key, offset_of!(Key, device))),
+        mount: u64_at(key, offset_of!(Key, mount)),
+        operation: *operation.ok_or(LedgerError::Operation { number })?,
+        totals,
+    })
+}
+
+/// The sum of one counter over CPUs.
+///
+/// # Errors
+/// [`LedgerError`] unless every value is a `__u64`.
+pub(crate) fn total<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result<u64, LedgerError> {
+    values.into_iter().try_fold(0u64, |sum, value| {
+        let value = value.as_ref();
+        let bytes =
+            value.try_into().map_err(|_| LedgerError::Size { what: "counter", length: value.len(), expected: 8 })?;
+        Ok(sum.wrapping_add(u64::from_ne_bytes(bytes)))
+    })
+}
+
+/// Puts rows into the order of their keys.
+pub(crate) fn sort(rows: &mut [CounterRow]) {
+    rows.sort_unstable_by_key(|row| (row.cgroup, row.device, row.mount, row.operation));
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    let mut value = [0; 8];
+    value.copy_from_slice(&bytes[offset..offset + 8]);
+    u64::from_ne_bytes(value)
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    let mut value = [0; 4];
+    value.copy_from_slice(&bytes[offset..offset + 4]);
+    u32::from_ne_bytes(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::probe::{MapLayout, Probe};
+    use libbpf_rs::{
+        Btf, HasSize as _,
+        btf::types::{Enum, Struct},
+    };
+
+    use super::*;
+    use crate::objects;
+
+    fn key(cgroup: u64, device: u32, mount: u64, operation: u32) -> Vec<u8> {
+        let mut bytes = vec![0; size_of::<Key>()];
+        bytes[offset_of!(Key, cgroup)..][..8].copy_from_slice(&cgroup.to_ne_bytes());
+        bytes[offset_of!(Key, mount)..][..8].copy_from_slice(&mount.to_ne_bytes());
+        bytes[offset_of!(Key, device)..][..4].copy_from_slice(&device.to_ne_bytes());
+        bytes[offset_of!(Key, operation)..][..4].copy_from_slice(&operation.to_ne_bytes());
+        bytes
+    }
+
+    fn value(calls: u64, bytes: u64, errors: u64) -> Vec<u8> {
+        [calls, bytes, errors].iter().flat_map(|counter| counter.to_ne_bytes()).collect()
+    }
+
+    /// Names, bit offsets, and the size of a structure in an object's own BTF.
+    fn layout(btf: &Btf<'_>, name: &str) -> (Vec<(String, u32)>, usize) {
+        use libbpf_rs::btf::types::MemberAttr;
+        let found = btf.type_by_name::<Struct<'_>>(name).unwrap_or_else(|| panic!("no struct {name}"));
+        let members = found.iter().map(|member| {
+            let MemberAttr::Normal { offset } = member.attr else { panic!("bit field in {name}") };
+            (member.name.unwrap().to_str().unwrap().to_owned(), offset)
+        });
+        (members.collect(), found.size())
+    }
+
+    macro_rules! assert_same_layout {
+        ($btf:expr, $c:literal, $rust:ty { $($field:ident),+ }) => {
+            let expected = vec![$((stringify!($field).to_owned(), 8 * offset_of!($rust, $field) as u32)),+];
+            assert_eq!(layout($btf, $c), (expected, size_of::<$rust>()), $c);
+        };
+    }
+
+    #[test]
+    fn c_and_rust_agree_on_every_structure_and_operation() {
+        for &probe in Probe::ALL.iter().filter(|&&probe| probe != Probe::None) {
+            for &map in MapLayout::ALL {
+                let elf = objects::find(probe, map).unwrap().elf;
+                let btf = Btf::from_raw("object", elf).unwrap().unwrap();
+                assert_same_layout!(&btf, "ledger_key", Key { cgroup, mount, device, operation });
+                assert_same_layout!(&btf, "ledger_value", Value { calls, bytes, errors });
+                assert_same_layout!(&btf, "ledger_filter", Filter { cgroup, mount });
+                let numbers = btf.type_by_name::<Enum<'_>>("ledger_operation").unwrap();
+                let numbers: Vec<_> = numbers
+                    .iter()
+                    .map(|constant| (constant.value, constant.name.unwrap().to_str().unwrap().to_lowercase()))
+                    .collect();
+                let expected: Vec<_> =
+                    (0..).zip(Operation::ALL).map(|(number, name)| (number, format!("operation_{name}"))).collect();
+                assert_eq!(numbers, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_sums_over_cpus() {
+        let row = row(&key(7, 8 << 20 | 3, 21, 1), [value(1, 4096, 0), value(0, 0, 0), value(2, 10, 1)]).unwrap();
+        assert_eq!(row.cgroup, 7);
+        assert_eq!(row.device, Device { major: 8, minor: 3 });
+        assert_eq!(row.mount, 21);
+        assert_eq!(row.operation, Operation::Write);
+        assert_eq!(row.totals, Totals { calls: 3, bytes: 4106, errors: 1 });
+        assert_eq!(total([1u64.to_ne_bytes(), 41u64.to_ne_bytes()]), Ok(42));
+    }
+
+    #[test]
+    fn what_the_probes_cannot_have_written_is_refused() {
+        let none: [Vec<u8>; 0] = [];
+        assert_eq!(row(&[0; 23], none.clone()), Err(LedgerError::Size { what: "key", length: 23, expected: 24 }));
+        assert_eq!(
+            row(&key(1, 1, 1, 0), [vec![0; 8]]),
+            Err(LedgerError::Size { what: "value", length: 8, expected: 24 })
+        );
+        assert_eq!(row(&key(1, 1, 1, 99), none), Err(LedgerError::Operation { number: 99 }));
+        assert!(total([[0u8; 4]]).is_err());
+    }
+
+    #[test]
+    fn rows_are_sorted_by_key() {
+        let none: [Vec<u8>; 0] = [];
+        let keys = [(2, 1, 1, 0), (1, 2, 1, 0), (1, 1, 2, 1), (1, 1, 2, 0), (1, 1, 1, 0)];
+        let mut rows: Vec<_> = keys.iter().map(|&(c, d, m, o)| row(&key(c, d, m, o), none.clone()).unwrap()).collect();
+        let expected: Vec<_> = rows.iter().rev().cloned().collect();
+        sort(&mut rows);
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn the_filter_is_written_as_c_reads_it() {
+        let bytes = Filter { cgroup: 0x0102_0304_0506_0708, mount: 9 }.to_bytes();
+        assert_eq!(u64_at(&bytes, 0), 0x0102_0304_0506_0708);
+        assert_eq!(u64_at(&bytes, 8), 9);
+    }
+}

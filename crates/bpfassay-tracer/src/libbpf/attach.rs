@@ -1,0 +1,104 @@
+//! Attaching the programs of a loaded object.
+
+use std::{
+    ffi::{CString, OsStr},
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use bpfassay_protocol::tracer::Step;
+use libbpf_rs::{Link, Object, ProgramMut};
+
+use super::{Failure, misses, sys, sys::KprobeMode};
+use crate::probes::Attachment;
+
+/// Where a kprobe can be put when the entry of a function is refused, in bytes.
+///
+/// On riscv64 the first eight bytes of a function are its ftrace site (`auipc` and `jalr`, or no-ops). From 6.11 or so
+/// to 6.12 the kernel refuses kprobes there with EINVAL and does not serve them through ftrace either. The
+/// instruction behind the site is the first of the function proper: arguments are still in their registers there, and
+/// each call passes it exactly once.
+const BEHIND_FTRACE_SITE: Option<usize> = if cfg!(target_arch = "riscv64") { Some(8) } else { None };
+
+/// One program, attached.
+#[derive(Debug)]
+pub(super) struct Hooked {
+    pub(super) program: String,
+    pub(super) function: String,
+    /// The function, with the offset where it is not the entry.
+    pub(super) attached_to: String,
+    pub(super) kind: Kind,
+    program_fd: OwnedFd,
+    /// Detaches when dropped.
+    pub(super) link: Link,
+}
+
+/// How a program was attached, as far as it matters for counting misses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Kprobe(KprobeMode),
+    Trampoline,
+}
+
+impl Hooked {
+    pub(super) fn program_fd(&self) -> BorrowedFd<'_> {
+        self.program_fd.as_fd()
+    }
+}
+
+/// Attaches every program of `object`; all or none.
+///
+/// # Errors
+/// The first [`Failure`]; what was attached before is detached.
+pub(super) fn all(object: &Object, attachment: Attachment) -> Result<Vec<Hooked>, Failure> {
+    let mut hooked = Vec::new();
+    // Where the kernel tells of misses only for kprobes made through tracefs, the first program finds out.
+    let mut mode = KprobeMode::Perf;
+    for program in object.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let failed = |error| Failure { step: Step::Attach, program: Some(name.clone()), error };
+        let function = function_of(program.section()).ok_or_else(|| {
+            failed(io::Error::other(format!("its section {:?} names no function", program.section())))
+        })?;
+        let (link, attached_to, kind) = match attachment {
+            Attachment::Trampoline => (sys::attach(&program).map_err(failed)?, function.to_owned(), Kind::Trampoline),
+            Attachment::KprobeEntry => {
+                let (link, offset) = kprobe(&program, function, &mut mode).map_err(failed)?;
+                let at = if offset == 0 { function.to_owned() } else { format!("{function}+{offset:#x}") };
+                (link, at, Kind::Kprobe(mode))
+            }
+        };
+        let program_fd = program.as_fd().try_clone_to_owned().map_err(failed)?;
+        hooked.push(Hooked {
+            program: name.clone(),
+            function: function.to_owned(),
+            attached_to,
+            kind,
+            program_fd,
+            link,
+        });
+    }
+    Ok(hooked)
+}
+
+/// The function that a section `KIND/FUNCTION` names.
+fn function_of(section: &OsStr) -> Option<&str> {
+    section.to_str()?.split_once('/').map(|(_, function)| function).filter(|function| !function.is_empty())
+}
+
+/// Attaches at the entry, or behind the ftrace site where the entry is refused; returns the offset used.
+fn kprobe(program: &ProgramMut<'_>, function: &str, mode: &mut KprobeMode) -> io::Result<(Link, usize)> {
+    let symbol = CString::new(function)?;
+    let at = |offset, mode| sys::attach_kprobe(program, &symbol, offset, mode);
+    let (link, offset) = match (at(0, *mode), BEHIND_FTRACE_SITE) {
+        (Err(error), Some(offset)) if error.raw_os_error() == Some(libc::EINVAL) => (at(offset, *mode)?, offset),
+        (outcome, _) => (outcome?, 0),
+    };
+    if *mode == KprobeMode::Perf && misses::profile().is_some() && sys::kprobe_missed(link.as_fd())?.is_none() {
+        // Detach first: two handlers on one function would count twice.
+        drop(link);
+        *mode = KprobeMode::Tracefs;
+        return Ok((at(offset, *mode)?, offset));
+    }
+    Ok((link, offset))
+}
