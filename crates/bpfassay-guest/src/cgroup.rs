@@ -1,0 +1,159 @@
+//! The cgroup (v2) of a workload: made for one run, ended as a whole.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Seek, Write},
+    os::unix::fs::MetadataExt,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags},
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
+
+use crate::{
+    error::{Error, Result},
+    link::wait_readable,
+};
+
+/// Where cgroup2 is mounted.
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// How long the processes of a killed cgroup may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A cgroup; [`Cgroup::remove`] ends it.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    path: String,
+    id: u64,
+    events: File,
+}
+
+impl Cgroup {
+    /// Makes a cgroup named `name`, a word without slashes.
+    pub(crate) fn make(name: &str) -> Result<Self> {
+        let path = format!("{ROOT}/{name}");
+        fs::create_dir(&path).map_err(Error::file("make cgroup", &path))?;
+        // The number of the directory is the id (kernfs, 5.5 and later).
+        let id = fs::metadata(&path).map_err(Error::file("look at", &path))?.ino();
+        let events = format!("{path}/cgroup.events");
+        let events = File::open(&events).map_err(Error::file("open", &events))?;
+        Ok(Self { path, id, events })
+    }
+
+    /// What `bpf_get_current_cgroup_id` gives for processes in it.
+    pub(crate) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The file to write `0` to for joining it.
+    pub(crate) fn door(&self) -> Result<File> {
+        let path = format!("{}/cgroup.procs", self.path);
+        fs::OpenOptions::new().write(true).open(&path).map_err(Error::file("open", path))
+    }
+
+    /// Whether any process lives in it.
+    pub(crate) fn is_populated(&mut self) -> Result<bool> {
+        let mut text = String::new();
+        self.events
+            .rewind()
+            .and_then(|()| self.events.read_to_string(&mut text))
+            .map_err(Error::file("read", format!("{}/cgroup.events", self.path)))?;
+        populated(&text).ok_or_else(|| Error::unexpected(&self.path, "a line `populated 0` or `populated 1`", &text))
+    }
+
+    /// Kills every process in it and waits until they are gone.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let kill = format!("{}/cgroup.kill", self.path);
+        let at_once = Path::new(&kill).exists();
+        if at_once {
+            write(&kill)?;
+        } else if self.is_populated()? {
+            // Before 5.14: nothing frozen forks, and SIGKILL reaches what is frozen.
+            write(&format!("{}/cgroup.freeze", self.path))?;
+        }
+        while self.is_populated()? {
+            if !at_once {
+                self.kill_each()?;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            // kernfs raises POLLPRI and POLLERR on every change since the last read.
+            if left.is_zero() || wait_readable(&mut [PollFd::new(&self.events, PollFlags::PRI)], Some(left))? == 0 {
+                return Err(Error::Order(format!(
+                    "the processes in {} are still alive {} s after they were killed",
+                    self.path,
+                    PATIENCE.as_secs()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn kill_each(&self) -> Result<()> {
+        let path = format!("{}/cgroup.procs", self.path);
+        let text = fs::read_to_string(&path).map_err(Error::file("read", path))?;
+        for pid in processes(&text) {
+            match kill_process(pid, Signal::KILL) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(error) => return Err(Error::system(format!("kill process {pid:?}"))(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes it; nothing may live in it any more.
+    pub(crate) fn remove(self) -> Result<()> {
+        fs::remove_dir(&self.path).map_err(Error::file("remove cgroup", &self.path))
+    }
+}
+
+fn write(path: &str) -> Result<()> {
+    File::options().write(true).open(path).and_then(|mut file| file.write_all(b"1")).map_err(Error::file("write", path))
+}
+
+/// The line `populated 0|1` of `cgroup.events`.
+fn populated(events: &str) -> Option<bool> {
+    events.lines().find_map(|line| match line.strip_prefix("populated ") {
+        Some("0") => Some(false),
+        Some("1") => Some(true),
+        _ => None,
+    })
+}
+
+/// The processes in `cgroup.procs`, without those of other namespaces (0).
+fn processes(procs: &str) -> impl Iterator<Item = Pid> {
+    procs.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn life_is_read_from_the_events() {
+        assert_eq!(populated("populated 1\nfrozen 0\n"), Some(true));
+        assert_eq!(populated("frozen 1\npopulated 0\n"), Some(false));
+        assert_eq!(populated("frozen 1\n"), None);
+    }
+
+    #[test]
+    fn processes_are_numbers_above_zero() {
+        let pids: Vec<i32> = processes("12\n0\n345\n").map(|pid| pid.as_raw_nonzero().get()).collect();
+        assert_eq!(pids, [12, 345]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text: String) {
+            let _ = populated(&text);
+            prop_assert!(processes(&text).count() <= text.lines().count());
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Processes that the agent starts, and all the others that become its children because it is process 1.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::unix::process::ExitStatusExt,
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags},
+    io::Errno,
+    process::{Pid, Signal, WaitOptions, kill_process, wait},
+};
+
+use crate::{
+    error::{Error, Result},
+    link::wait_readable,
+};
+
+/// How much of a program's output is kept for messages, in bytes.
+const LAST_WORDS: u64 = 2048;
+
+/// Every child that has ended and has not been asked for. Only one may exist: it takes all of them.
+#[derive(Debug)]
+pub(crate) struct Children {
+    signals: File,
+    /// Ends of children that [`Children::expect`] named.
+    ended: BTreeMap<i32, Option<ExitStatus>>,
+}
+
+impl Children {
+    /// Starts watching; `SIGCHLD` must be blocked ([`crate::power::block_signals`]).
+    pub(crate) fn watch() -> Result<Self> {
+        // SAFETY: the set is initialised by sigemptyset; a descriptor of zero or above is new and ours.
+        let signals = unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGCHLD);
+            let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if fd < 0 {
+                return Err(Error::system("watch child processes")(io::Error::last_os_error()));
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        Ok(Self { signals: signals.into(), ended: BTreeMap::new() })
+    }
+
+    /// Keeps the end of this child until [`Children::end_of`] asks for it. Call before the next [`Children::reap`].
+    pub(crate) fn expect(&mut self, pid: Pid) {
+        self.ended.entry(pid.as_raw_nonzero().get()).or_default();
+    }
+
+    /// Takes every child that has ended.
+    pub(crate) fn reap(&mut self) -> Result<()> {
+        let mut signals = [0; 16 * size_of::<libc::signalfd_siginfo>()];
+        loop {
+            match self.signals.read(&mut signals) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(Error::system("take the signals of child processes")(error)),
+            }
+        }
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if let Some(end) = self.ended.get_mut(&pid.as_raw_nonzero().get()) {
+                        *end = Some(ExitStatus::from_raw(status.as_raw()));
+                    }
+                }
+                Ok(None) | Err(Errno::CHILD) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(Error::system("wait for child processes")(error)),
+            }
+        }
+    }
+
+    /// How this child ended, if it has; told once.
+    pub(crate) fn end_of(&mut self, pid: Pid) -> Option<ExitStatus> {
+        let pid = pid.as_raw_nonzero().get();
+        let status = *self.ended.get(&pid)?;
+        if status.is_some() {
+            self.ended.remove(&pid);
+        }
+        status
+    }
+
+    /// Waits until this child ends; `None` where it has not within `patience`.
+    pub(crate) fn wait_for(&mut self, pid: Pid, patience: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            self.reap()?;
+            if let Some(status) = self.end_of(pid) {
+                return Ok(Some(status));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            wait_readable(&mut [PollFd::new(&self.signals, PollFlags::IN)], Some(left))?;
+        }
+    }
+
+    /// Kills this child and takes its end.
+    pub(crate) fn kill(&mut self, pid: Pid, patience: Duration) -> Result<Option<ExitStatus>> {
+        match kill_process(pid, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => self.wait_for(pid, patience),
+            Err(error) => Err(Error::system("kill a child process")(error)),
+        }
+    }
+}
+
+impl AsFd for Children {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+}
+
+/// The number of a child that the standard library started.
+pub(crate) fn pid_of(child: &std::process::Child) -> Result<Pid> {
+    i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| Error::Order(format!("{} is no process number", child.id())))
+}
+
+/// How a program ended, as a predicate.
+pub(crate) fn ended_how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit status {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => format!("ended: {status}"),
+    }
+}
+
+/// The end of the text in a file that a program wrote.
+pub(crate) fn last_words(file: &mut File) -> String {
+    let mut read = || -> io::Result<Vec<u8>> {
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)))?;
+        let mut words = Vec::new();
+        file.take(LAST_WORDS).read_to_end(&mut words)?;
+        Ok(words)
+    };
+    // It goes into the message about another error, which matters more than this one.
+    read().map_or_else(|error| format!("(unreadable: {error})"), |words| String::from_utf8_lossy(&words).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn ends_are_told_as_predicates() {
+        assert_eq!(ended_how(ExitStatus::from_raw(3 << 8)), "ended with exit status 3");
+        assert_eq!(ended_how(ExitStatus::from_raw(9)), "was ended by signal 9");
+    }
+
+    #[test]
+    fn only_the_end_of_a_long_output_is_kept() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all("x".repeat(5000).as_bytes()).unwrap();
+        file.write_all(b"no space left on device").unwrap();
+        let words = last_words(&mut file);
+        assert_eq!(words.len(), 2048);
+        assert!(words.ends_with("no space left on device"));
+    }
+}

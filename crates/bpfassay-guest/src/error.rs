@@ -1,0 +1,153 @@
+//! What can go wrong in the agent, and how it is written down.
+
+use std::{io, path::Path};
+
+/// An error of the agent: what failed, on what.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// An operation on a file or directory.
+    #[error("cannot {action} {path}")]
+    File {
+        /// The operation, as a verb ("read").
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A system call that concerns no file.
+    #[error("cannot {action}")]
+    System {
+        /// What was tried.
+        action: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The job file does not hold a job.
+    #[error("{path} does not hold a valid job: it was written by another version of the host side")]
+    Job {
+        /// The file.
+        path: &'static str,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The job was written for another protocol version.
+    #[error("the job speaks protocol version {theirs}, this agent {ours}: rebuild the guest payload")]
+    JobVersion {
+        /// Version in the job.
+        theirs: u32,
+        /// Version of this agent.
+        ours: u32,
+    },
+    /// The port to the host did not appear.
+    #[error(
+        "no virtio-serial port named {name} appeared within {seconds} s: add a `virtserialport` with that name to QEMU, \
+         and virtio_pci and virtio_console to the job's modules where the kernel does not have them built in"
+    )]
+    NoPort {
+        /// The name looked for.
+        name: &'static str,
+        /// How long.
+        seconds: u64,
+    },
+    /// A message does not fit into a frame.
+    #[error("cannot send a message to the host")]
+    Frame(#[from] bpfassay_protocol::frame::FrameError),
+    /// A file of the kernel does not hold what it should.
+    #[error("{path} does not hold {expected}; found `{found}`")]
+    Unexpected {
+        /// The file.
+        path: String,
+        /// What was expected.
+        expected: String,
+        /// The beginning of what was found.
+        found: String,
+    },
+    /// A program could not be started.
+    #[error("cannot start {program}")]
+    Spawn {
+        /// The program.
+        program: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A program did not do what it should.
+    #[error("{program} {problem}{}", quoted(.output))]
+    Program {
+        /// The program.
+        program: String,
+        /// What it did, as a predicate ("ended with exit status 1").
+        problem: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// Something in an order that cannot be carried out.
+    #[error("{0}")]
+    Order(String),
+}
+
+/// Shorthand.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+/// `; its last words: …` unless there are none.
+fn quoted(output: &str) -> String {
+    let output = output.trim();
+    if output.is_empty() { String::new() } else { format!("; its last words: {output}") }
+}
+
+impl Error {
+    /// For `map_err` on operations on `path`.
+    pub(crate) fn file<E: Into<io::Error>>(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(E) -> Self {
+        let path = path.as_ref().display().to_string();
+        move |source| Self::File { action, path, source: source.into() }
+    }
+
+    /// For `map_err` on system calls.
+    pub(crate) fn system<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let action = action.into();
+        move |source| Self::System { action, source: source.into() }
+    }
+
+    /// A file that does not hold what it should; keeps the beginning of `found`.
+    pub(crate) fn unexpected(path: impl AsRef<Path>, expected: impl Into<String>, found: &str) -> Self {
+        Self::Unexpected {
+            path: path.as_ref().display().to_string(),
+            expected: expected.into(),
+            found: found.chars().take(120).collect(),
+        }
+    }
+}
+
+/// An error with all its causes, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_follow_what_failed() {
+        let error = Error::file("read", "/proc/none")(io::Error::from_raw_os_error(2));
+        assert_eq!(with_causes(&error), "cannot read /proc/none: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn last_words_are_quoted_only_where_there_are_some() {
+        let mut error =
+            Error::Program { program: "ior".into(), problem: "ended with exit status 1".into(), output: "\n".into() };
+        assert_eq!(error.to_string(), "ior ended with exit status 1");
+        if let Error::Program { output, .. } = &mut error {
+            *output = "no space left\n".into();
+        }
+        assert_eq!(error.to_string(), "ior ended with exit status 1; its last words: no space left");
+    }
+}

@@ -1,0 +1,108 @@
+//! What the guest knows about itself.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use bpfassay_protocol::message::{GuestFacts, MountFacts};
+
+use crate::{
+    error::{Error, Result},
+    system::read,
+};
+
+/// Reads everything; `mount` and `localio` come from whoever mounted.
+pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(String, u64)>) -> Result<GuestFacts> {
+    let uname = rustix::system::uname();
+    let text = |word: &std::ffi::CStr| word.to_string_lossy().into_owned();
+    let cpus = read("/sys/devices/system/cpu/online")?;
+    let memory = read("/proc/meminfo")?;
+    Ok(GuestFacts {
+        kernel_release: text(uname.release()),
+        kernel_version: text(uname.version()),
+        machine: text(uname.machine()),
+        kernel_command_line: read("/proc/cmdline")?,
+        cpus: count_cpus(&cpus)
+            .ok_or_else(|| Error::unexpected("/sys/devices/system/cpu/online", "a list of CPUs", &cpus))?,
+        memory_kib: memory_kib(&memory)
+            .ok_or_else(|| Error::unexpected("/proc/meminfo", "a line `MemTotal: N kB`", &memory))?,
+        page_size: rustix::param::page_size() as u64,
+        btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+        jit: optional("/proc/sys/net/core/bpf_jit_enable")?.and_then(|text| text.parse().ok()),
+        mitigations: mitigations("/sys/devices/system/cpu/vulnerabilities")?,
+        clocksource: optional("/sys/devices/system/clocksource/clocksource0/current_clocksource")?,
+        localio,
+        mount,
+        steps,
+    })
+}
+
+/// A file that some kernels do not have.
+fn optional(path: &str) -> Result<Option<String>> {
+    if Path::new(path).exists() { read(path).map(Some) } else { Ok(None) }
+}
+
+/// CPUs in a list such as `0-3,5`.
+fn count_cpus(list: &str) -> Option<u32> {
+    list.split(',').try_fold(0u32, |count, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        count.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+fn memory_kib(meminfo: &str) -> Option<u64> {
+    meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix(" kB")?.parse().ok()
+}
+
+/// Name and state of each vulnerability; empty where the architecture lists none.
+fn mitigations(directory: &str) -> Result<BTreeMap<String, String>> {
+    if !Path::new(directory).exists() {
+        return Ok(BTreeMap::new());
+    }
+    fs::read_dir(directory)
+        .map_err(Error::file("list", directory))?
+        .map(|entry| {
+            let entry = entry.map_err(Error::file("list", directory))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let state = read(&entry.path().display().to_string())?;
+            Ok((name, state))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn cpus_are_counted_from_ranges() {
+        assert_eq!(count_cpus("0"), Some(1));
+        assert_eq!(count_cpus("0-3,5,8-9"), Some(7));
+        assert_eq!(count_cpus(""), None);
+        assert_eq!(count_cpus("3-0"), None);
+    }
+
+    #[test]
+    fn memory_is_the_total() {
+        assert_eq!(memory_kib("MemTotal:         998476 kB\nMemFree: 1 kB\n"), Some(998_476));
+        assert_eq!(memory_kib("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn mitigations_are_read_from_their_files() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("meltdown"), "Mitigation: PTI\n").unwrap();
+        let path = directory.path().to_str().unwrap();
+        assert_eq!(mitigations(path).unwrap(), BTreeMap::from([("meltdown".to_owned(), "Mitigation: PTI".to_owned())]));
+        assert!(mitigations(&format!("{path}/none")).unwrap().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text: String) {
+            let _ = count_cpus(&text);
+            let _ = memory_kib(&text);
+        }
+    }
+}

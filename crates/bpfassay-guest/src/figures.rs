@@ -1,0 +1,176 @@
+//! Making a run's figures fit into one frame, and saying what was left out.
+
+use bpfassay_protocol::{
+    frame::{self, FrameError},
+    message::{GuestMessage, RunFigures, RunOutcome},
+    tracer::Sample,
+};
+
+use crate::error::Result;
+
+/// The frame that reports `outcome`, and what had to be left out of it for that, most harmless first.
+///
+/// # Errors
+/// Where it is too large even without everything that may be left out.
+pub(crate) fn report(run: &str, mut outcome: RunOutcome, largest: usize) -> Result<(Vec<u8>, Vec<String>)> {
+    let mut notes = Vec::new();
+    let mut reduction = 0;
+    loop {
+        let message = GuestMessage::RunEnded { run: run.to_owned(), outcome: Box::new(outcome) };
+        let too_large = match frame::encode(&message) {
+            Ok(frame) if frame.len() <= largest => return Ok((frame, notes)),
+            Ok(frame) => FrameError::TooLarge { announced: frame.len() },
+            Err(error) => error,
+        };
+        let GuestMessage::RunEnded { outcome: returned, .. } = message else { return Err(too_large.into()) };
+        outcome = *returned;
+        let RunOutcome::Measured(figures) = &mut outcome else { return Err(too_large.into()) };
+        match reduce(figures, reduction) {
+            Some(Some(note)) => notes.push(note),
+            Some(None) => {}
+            None => return Err(too_large.into()),
+        }
+        // Thinning is repeated as long as there is something to thin.
+        if reduction < THINNING || figures.samples.is_empty() {
+            reduction += 1;
+        }
+    }
+}
+
+const THINNING: u32 = 2;
+
+/// The next way of making it smaller: `None` where there is none left, a note where something was left out.
+fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
+    let (cgroup, device) = (figures.cgroup, figures.mount.device);
+    let ours = move |samples: &mut dyn Iterator<Item = &mut Sample>| {
+        let mut dropped = 0;
+        for sample in samples {
+            let before = sample.rows.len();
+            sample.rows.retain(|row| row.cgroup == cgroup || row.device == device);
+            dropped += before - sample.rows.len();
+        }
+        dropped
+    };
+    match reduction {
+        0 => {
+            let dropped = ours(&mut figures.samples.iter_mut());
+            Some((dropped > 0).then(|| {
+                format!(
+                    "{dropped} rows of periodic samples left out: neither the workload's cgroup nor its file system"
+                )
+            }))
+        }
+        1 => {
+            let phases = figures.phases.iter_mut().map(|phase| &mut phase.interval);
+            let mut readings = phases
+                .chain([&mut figures.whole])
+                .flat_map(|interval| [&mut interval.before, &mut interval.after])
+                .filter_map(|reading| reading.tracer.as_mut());
+            let dropped = ours(&mut readings);
+            Some((dropped > 0).then(|| {
+                format!("{dropped} rows of readings left out: neither the workload's cgroup nor its file system")
+            }))
+        }
+        THINNING => {
+            let before = figures.samples.len();
+            let mut index = 0usize;
+            figures.samples.retain(|_| {
+                index += 1;
+                index.is_multiple_of(2)
+            });
+            let dropped = before - figures.samples.len();
+            Some((dropped > 0).then(|| format!("{dropped} of {before} periodic samples left out, every second one")))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::{
+        Operation, ProbeConfiguration,
+        job::IorEngine,
+        message::{Interval, MountFacts, Reading},
+        operation::Totals,
+        tracer::{CounterRow, Device},
+    };
+
+    use super::*;
+
+    const OURS: Device = Device { major: 0, minor: 44 };
+
+    fn row(cgroup: u64, minor: u32) -> CounterRow {
+        let totals = Totals { calls: 1, bytes: 2, errors: 0 };
+        CounterRow { cgroup, device: Device { major: 0, minor }, mount: 9, operation: Operation::Read, totals }
+    }
+
+    fn sample(rows: Vec<CounterRow>) -> Sample {
+        Sample { monotonic_ns: 1, label: None, rows, losses: Default::default() }
+    }
+
+    fn figures(samples: usize, foreign: u32) -> RunOutcome {
+        let reading = Reading { monotonic_ns: 1, tracer: None, mountstats: None };
+        let mut rows = vec![row(7, 44)];
+        rows.extend((0..foreign).map(|minor| row(8, 100 + minor)));
+        RunOutcome::Measured(RunFigures {
+            probe: ProbeConfiguration::BASELINE,
+            engine: IorEngine::Embedded,
+            summary: "{}".to_owned(),
+            cgroup: 7,
+            mount: MountFacts { device: OURS, ..MountFacts::default() },
+            phases: Vec::new(),
+            whole: Interval {
+                before: Reading { tracer: Some(sample(rows.clone())), ..reading.clone() },
+                after: reading,
+            },
+            tracer: None,
+            samples: vec![sample(rows); samples],
+        })
+    }
+
+    fn decode(frame: &[u8]) -> RunFigures {
+        let mut decoder = frame::Decoder::default();
+        decoder.push(frame);
+        match decoder.next().unwrap() {
+            Some(GuestMessage::RunEnded { outcome, .. }) => match *outcome {
+                RunOutcome::Measured(figures) => figures,
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_fits_stays_whole() {
+        let (frame, notes) = report("r", figures(3, 4), 1 << 20).unwrap();
+        assert!(notes.is_empty());
+        assert_eq!(decode(&frame).samples[2].rows.len(), 5);
+    }
+
+    #[test]
+    fn foreign_rows_go_first_and_are_counted() {
+        let (frame, notes) = report("r", figures(10, 50), 10_000).unwrap();
+        assert_eq!(
+            notes[0],
+            "500 rows of periodic samples left out: neither the workload's cgroup nor its file system"
+        );
+        let figures = decode(&frame);
+        assert_eq!(figures.samples.len(), 10);
+        assert!(figures.samples.iter().all(|sample| sample.rows == [row(7, 44)]));
+    }
+
+    #[test]
+    fn then_samples_are_thinned_until_it_fits() {
+        let (frame, notes) = report("r", figures(64, 0), 6000).unwrap();
+        assert!(frame.len() <= 6000);
+        let kept = decode(&frame).samples.len();
+        assert!((1..64).contains(&kept) && notes.len() as u32 == (64 / kept).ilog2(), "{kept} {notes:?}");
+    }
+
+    #[test]
+    fn what_cannot_fit_is_an_error() {
+        assert!(report("r", figures(4, 4), 100).is_err());
+        let failed = RunOutcome::Failed { message: "x".repeat(200) };
+        assert!(report("r", failed, 100).is_err());
+    }
+}

@@ -1,0 +1,232 @@
+//! The port to the host: finding it, frames out, frames in.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{Read, Write},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bpfassay_protocol::{
+    AGENT_PORT, frame,
+    message::{GuestMessage, HostMessage, Phase},
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::{
+    error::{Error, Result},
+    power,
+    uevent::Listener,
+};
+
+const PORTS: &str = "/sys/class/virtio-ports";
+
+/// How long to wait for the port after the last module is in.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the host may take to acknowledge the last message before the guest powers off all the same.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The one link of this process, for the panic hook.
+static LINK: OnceLock<Link> = OnceLock::new();
+
+/// The open port.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    port: Arc<Mutex<File>>,
+    gone: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Link {
+    /// The link, if it is open already.
+    pub(crate) fn get() -> Option<&'static Self> {
+        LINK.get()
+    }
+
+    /// Opens the port if it is there, says hello, and starts listening to the host.
+    pub(crate) fn try_open() -> Result<Option<&'static Self>> {
+        if let Some(link) = LINK.get() {
+            return Ok(Some(link));
+        }
+        let Some(path) = find(PORTS)? else { return Ok(None) };
+        let port = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
+        let reader = port.try_clone().map_err(Error::file("duplicate", &path))?;
+        let link = Self { port: Arc::new(Mutex::new(port)), gone: Arc::default() };
+        let link = LINK.get_or_init(|| link);
+        link.send(&GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })?;
+        let listen = move || match link.listen(reader) {
+            Ok(never) => match never {},
+            Err(error) => power::fail(&error),
+        };
+        thread::Builder::new().name("host".to_owned()).spawn(listen).map_err(Error::system("start a thread"))?;
+        Ok(Some(link))
+    }
+
+    /// Waits until the port is there, then as [`Link::try_open`]. `events` must have listened since before the device
+    /// could appear.
+    pub(crate) fn open(events: &Listener) -> Result<&'static Self> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(link) = Self::try_open()? {
+                return Ok(link);
+            }
+            wait_for_port_event(events, deadline)?;
+        }
+    }
+
+    /// Sends one message. Blocks while no host is connected.
+    pub(crate) fn send(&self, message: &GuestMessage) -> Result<()> {
+        self.send_frame(&frame::encode(message)?)
+    }
+
+    /// Sends one frame as [`frame::encode`] made it.
+    pub(crate) fn send_frame(&self, frame: &[u8]) -> Result<()> {
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        port.write_all(frame).map_err(Error::system("write to the port to the host"))
+    }
+
+    /// Announces a phase.
+    pub(crate) fn phase(&self, phase: Phase, run: Option<&str>) -> Result<()> {
+        self.send(&GuestMessage::Phase { phase, run: run.map(str::to_owned) })
+    }
+
+    /// Sends a line for the host's log.
+    pub(crate) fn log(&self, text: impl Into<String>) -> Result<()> {
+        self.send(&GuestMessage::Log { text: text.into() })
+    }
+
+    /// Sends the last message and gives the host time to take it: until it orders power-off (which happens in the
+    /// listening thread, so this does not return then), hangs up, or one second has passed. The port itself cannot
+    /// tell how much of what was written still waits inside QEMU.
+    pub(crate) fn farewell(&self, message: &GuestMessage) -> Result<()> {
+        self.send(message)?;
+        let (gone, changed) = &*self.gone;
+        let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whether it hung up or the time is over makes no difference: the next step is to power off.
+        let _ = changed.wait_timeout_while(gone, FAREWELL, |gone| !*gone);
+        Ok(())
+    }
+
+    /// Takes the host's messages for ever.
+    fn listen(&self, mut port: File) -> Result<std::convert::Infallible> {
+        let connections = connection_events(&port)?;
+        let mut connections = File::from(connections);
+        let mut decoder = frame::Decoder::default();
+        let mut buffer = [0; 4096];
+        loop {
+            let length = port.read(&mut buffer).map_err(Error::system("read from the port to the host"))?;
+            self.set_gone(length == 0);
+            if length == 0 {
+                // No host is connected, and the port stays readable all the time: wait for the signal that says that
+                // this changed.
+                let mut event = [0; size_of::<libc::signalfd_siginfo>()];
+                let _ = connections.read(&mut event).map_err(Error::system("wait for the host to connect"))?;
+                self.set_gone(false);
+                continue;
+            }
+            decoder.push(&buffer[..length]);
+            while let Some(message) = decoder.next()? {
+                match message {
+                    HostMessage::PowerOff => power::off(),
+                }
+            }
+        }
+    }
+
+    fn set_gone(&self, now: bool) {
+        let (gone, changed) = &*self.gone;
+        *gone.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        changed.notify_all();
+    }
+}
+
+/// Signals of the port's driver that the host has connected or hung up, as a readable file. `SIGIO` must be blocked in
+/// every thread ([`power::block_signals`]).
+fn connection_events(port: &File) -> Result<OwnedFd> {
+    // SAFETY: plain system calls on a file descriptor that is open; the set is initialised by sigemptyset.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGIO);
+        let events = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC);
+        if events < 0
+            || libc::fcntl(port.as_raw_fd(), libc::F_SETOWN, libc::getpid()) < 0
+            || libc::fcntl(port.as_raw_fd(), libc::F_SETFL, libc::O_ASYNC) < 0
+        {
+            return Err(Error::system("watch the port to the host")(std::io::Error::last_os_error()));
+        }
+        Ok(OwnedFd::from_raw_fd(events))
+    }
+}
+
+/// Blocks until something happened to a virtio-serial port.
+fn wait_for_port_event(events: &Listener, deadline: Instant) -> Result<()> {
+    loop {
+        loop {
+            match events.next() {
+                Ok(Some(event)) if event.subsystem == "virtio-ports" => return Ok(()),
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                // Announcements were lost: one of them may have been the port's.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(()),
+                Err(error) => return Err(Error::system("receive the kernel's device events")(error)),
+            }
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::NoPort { name: AGENT_PORT, seconds: PATIENCE.as_secs() });
+        }
+        wait_readable(&mut [PollFd::new(events, PollFlags::IN)], Some(left))?;
+    }
+}
+
+/// poll(2) with a deadline; repeats when interrupted. Gives back the number of ready descriptors.
+pub(crate) fn wait_readable(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<usize> {
+    let timeout = timeout.map(|left| Timespec {
+        tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    loop {
+        match poll(fds, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return other.map_err(Error::system("wait for events")),
+        }
+    }
+}
+
+/// Device file of the port named [`AGENT_PORT`], if it is there.
+fn find(ports: &str) -> Result<Option<String>> {
+    let entries = match fs::read_dir(ports) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::file("list", ports)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(Error::file("list", ports))?;
+        // The attribute appears only after the host has named the port; then there is another announcement.
+        if fs::read_to_string(entry.path().join("name")).is_ok_and(|name| name.trim_end() == AGENT_PORT) {
+            return Ok(Some(format!("/dev/{}", entry.file_name().to_string_lossy())));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_found_by_its_name() {
+        let class = tempfile::tempdir().unwrap();
+        let ports = class.path().to_str().unwrap();
+        assert_eq!(find(&format!("{ports}/none")).unwrap(), None);
+        for (port, name) in [("vport0p1", "org.qemu.guest_agent.0\n"), ("vport1p3", "org.bpfassay.agent\n")] {
+            fs::create_dir(class.path().join(port)).unwrap();
+            fs::write(class.path().join(port).join("name"), name).unwrap();
+        }
+        fs::create_dir(class.path().join("vport2p1")).unwrap();
+        assert_eq!(find(ports).unwrap().as_deref(), Some("/dev/vport1p3"));
+    }
+}

@@ -1,0 +1,249 @@
+//! Lines of the kernel's sunrpc caches (`/proc/net/rpc/*/channel`): questions from the kernel and answers to it.
+//!
+//! A line is words with blanks between them. In a word, blank, tab, newline and backslash are written as `\ooo`; a word
+//! of binary data is `\x` and hexadecimal digits (net/sunrpc/cache.c, `qword_add`, `qword_addhex`, `qword_get`).
+
+use std::fmt::Write;
+
+/// A time after the last that a 32-bit second counter can tell: entries that never expire while a guest lives.
+const NEVER: i64 = 0x7fff_ffff;
+
+/// Flags of an export (include/uapi/linux/nfsd/export.h).
+mod flag {
+    pub(super) const INSECURE_PORT: u32 = 0x0002;
+    pub(super) const ASYNC: u32 = 0x0010;
+    pub(super) const NO_SUBTREE_CHECK: u32 = 0x0400;
+    pub(super) const FSID: u32 = 0x2000;
+}
+
+/// `FSID_NUM` of fs/nfsd/nfsfh.h: the file system is identified by the export's own number.
+const FSID_NUM: &str = "1";
+
+/// Who the exports are for: the one client, this guest itself.
+pub(crate) const DOMAIN: &str = "guest";
+
+/// The export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Export<'a> {
+    /// Its directory.
+    pub path: &'a str,
+}
+
+/// The caches that nfsd asks, by their names in /proc/net/rpc.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// Address to domain.
+    Address,
+    /// Domain and path to export.
+    Export,
+    /// Domain and part of a file handle to path.
+    FileHandle,
+}
+
+impl Cache {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Address, Self::Export, Self::FileHandle];
+
+    /// The file to read questions from and write answers to.
+    pub(crate) const fn channel(self) -> &'static str {
+        match self {
+            Self::Address => "/proc/net/rpc/auth.unix.ip/channel",
+            Self::Export => "/proc/net/rpc/nfsd.export/channel",
+            Self::FileHandle => "/proc/net/rpc/nfsd.fh/channel",
+        }
+    }
+
+    /// The entry that every mount needs, to be written before the kernel asks.
+    pub(crate) fn first_entry(self, export: Export<'_>) -> String {
+        match self {
+            Self::Address => Line::new().word(b"nfsd").word(b"127.0.0.1").number(NEVER).word(DOMAIN.as_bytes()).end(),
+            Self::Export => {
+                export_entry(Line::new().word(DOMAIN.as_bytes()).word(export.path.as_bytes()).number(NEVER)).end()
+            }
+            Self::FileHandle => Line::new()
+                .word(DOMAIN.as_bytes())
+                .word(FSID_NUM.as_bytes())
+                .hex(&[0; 4])
+                .number(NEVER)
+                .word(export.path.as_bytes())
+                .end(),
+        }
+    }
+
+    /// The answer to the kernel's question `line`: the entry where there is one, else "there is none". `None` where
+    /// the line is not a question of this cache.
+    pub(crate) fn answer(self, line: &[u8], export: Export<'_>) -> Option<String> {
+        let words = split(line)?;
+        let key: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        Some(match (self, &*key) {
+            (Self::Address, [class, address]) => {
+                let line = Line::new().word(class).word(address).number(NEVER);
+                if *address == b"127.0.0.1" { line.word(DOMAIN.as_bytes()) } else { line }.end()
+            }
+            (Self::Export, [domain, path]) => {
+                let line = Line::new().word(domain).word(path).number(NEVER);
+                if *path == export.path.as_bytes() { export_entry(line) } else { line }.end()
+            }
+            (Self::FileHandle, [domain, kind, id]) => {
+                let line = Line::new().word(domain).word(kind).hex(id).number(NEVER);
+                let ours = *kind == FSID_NUM.as_bytes() && *id == [0; 4];
+                if ours { line.word(export.path.as_bytes()) } else { line }.end()
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Flags, anonymous user and group, number of the file system.
+fn export_entry(line: Line) -> Line {
+    let flags = flag::INSECURE_PORT | flag::ASYNC | flag::NO_SUBTREE_CHECK | flag::FSID;
+    line.number(flags.into()).number(65534).number(65534).number(0)
+}
+
+/// A line being written.
+struct Line(String);
+
+impl Line {
+    const fn new() -> Self {
+        Self(String::new())
+    }
+
+    fn blank(&mut self) {
+        if !self.0.is_empty() {
+            self.0.push(' ');
+        }
+    }
+
+    fn word(mut self, word: &[u8]) -> Self {
+        self.blank();
+        for &byte in word {
+            match byte {
+                b'!'..=b'[' | b']'..=b'~' => self.0.push(char::from(byte)),
+                // Writing to a String does not fail.
+                _ => _ = write!(self.0, "\\{byte:03o}"),
+            }
+        }
+        self
+    }
+
+    fn hex(mut self, bytes: &[u8]) -> Self {
+        self.blank();
+        self.0.push_str("\\x");
+        for byte in bytes {
+            _ = write!(self.0, "{byte:02x}");
+        }
+        self
+    }
+
+    fn number(mut self, number: i64) -> Self {
+        self.blank();
+        _ = write!(self.0, "{number}");
+        self
+    }
+
+    fn end(mut self) -> String {
+        self.0.push('\n');
+        self.0
+    }
+}
+
+/// The words of a line, decoded; `None` where an escape is broken.
+fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).map(decode).collect()
+}
+
+pub(super) fn decode(word: &[u8]) -> Option<Vec<u8>> {
+    if let Some(digits) = word.strip_prefix(b"\\x") {
+        if digits.len() % 2 != 0 {
+            return None;
+        }
+        return digits.chunks_exact(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect();
+    }
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        let ([a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'], tail) = tail.split_first_chunk()? else {
+            return None;
+        };
+        bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+        rest = tail;
+    }
+    Some(bytes)
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| value.try_into().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const EXPORT: Export<'static> = Export { path: "/srv" };
+
+    #[test]
+    fn first_entries_are_as_the_kernel_wants_them() {
+        let entries = Cache::ALL.map(|cache| cache.first_entry(EXPORT));
+        assert_eq!(
+            entries,
+            [
+                "nfsd 127.0.0.1 2147483647 guest\n",
+                "guest /srv 2147483647 9234 65534 65534 0\n",
+                "guest 1 \\x00000000 2147483647 /srv\n",
+            ]
+        );
+    }
+
+    #[test]
+    fn questions_about_the_export_get_the_first_entry() {
+        let questions: [&[u8]; 3] = [b"nfsd 127.0.0.1\n", b"guest /srv\n", b"guest 1 \\x00000000\n"];
+        for (cache, question) in Cache::ALL.into_iter().zip(questions) {
+            assert_eq!(cache.answer(question, EXPORT), Some(cache.first_entry(EXPORT)));
+        }
+    }
+
+    #[test]
+    fn everything_else_is_answered_with_there_is_none() {
+        assert_eq!(Cache::Address.answer(b"nfsd 10.0.0.1\n", EXPORT).unwrap(), "nfsd 10.0.0.1 2147483647\n");
+        assert_eq!(Cache::Export.answer(b"guest /\n", EXPORT).unwrap(), "guest / 2147483647\n");
+        assert_eq!(Cache::Export.answer(b"guest /a\\040b\n", EXPORT).unwrap(), "guest /a\\040b 2147483647\n");
+        assert_eq!(
+            Cache::FileHandle.answer(b"guest 6 \\x0123456789abcdef\n", EXPORT).unwrap(),
+            "guest 6 \\x0123456789abcdef 2147483647\n"
+        );
+    }
+
+    #[test]
+    fn lines_that_are_no_questions_are_refused() {
+        for line in [&b""[..], b"guest\n", b"guest 1 \\x0\n", b"guest 1 \\xzz\n", b"a \\9 c\n"] {
+            assert_eq!(Cache::FileHandle.answer(line, EXPORT), None, "{line:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn words_read_back_as_written(words in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..20), 1..6)) {
+            let text = words.iter().fold(Line::new(), |line, word| line.word(word)).end();
+            prop_assert_eq!(split(text.as_bytes()), Some(words.clone()));
+            let hex = words.iter().fold(Line::new(), |line, word| line.hex(word)).end();
+            prop_assert_eq!(split(hex.as_bytes()), Some(words));
+        }
+
+        #[test]
+        fn any_question_is_survived_and_answers_are_single_lines(line: Vec<u8>) {
+            for cache in Cache::ALL {
+                if let Some(answer) = cache.answer(&line, EXPORT) {
+                    prop_assert_eq!(answer.find('\n'), Some(answer.len() - 1));
+                }
+            }
+        }
+    }
+}

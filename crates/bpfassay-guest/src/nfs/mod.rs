@@ -1,0 +1,165 @@
+//! The kernel's NFS server exporting a tmpfs, and its mount over the loopback interface, without any help from
+//! user-space daemons.
+
+mod channel;
+mod localio;
+mod rpc;
+mod services;
+mod upcall;
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{Read, Write},
+};
+
+use bpfassay_protocol::job::{Nfs, NfsVersion};
+use channel::Export;
+use rpc::Exported;
+use services::{MOUNT_PORT, Services};
+
+use crate::{
+    error::{Error, Result},
+    link::Link,
+    steps::Steps,
+    system::{mount_with, write},
+};
+
+/// The directory that the server exports.
+const EXPORT: Export<'static> = Export { path: "/srv" };
+
+/// Where the client mounts it.
+pub(crate) const MOUNT_POINT: &str = "/mnt/nfs";
+
+const PORT: u16 = 2049;
+
+/// Largest transfer, in bytes: the same on every kernel and memory size, or figures would not compare.
+const BLOCK_SIZE: u32 = 1 << 20;
+
+/// Largest NFSv3 file handle, in bytes.
+const HANDLE_SIZE: usize = 64;
+
+/// Starts the server and mounts its export at [`MOUNT_POINT`]. Gives back whether LOCALIO is in use; `None` where this
+/// kernel has none.
+pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Option<bool>> {
+    mount_with("tmpfs", EXPORT.path, "tmpfs", &format!("size={}m,mode=0777", nfs.size_mib))?;
+    mount_with("nfsd", "/proc/fs/nfsd", "nfsd", "")?;
+    mount_with("rpc_pipefs", upcall::PIPES, "rpc_pipefs", "")?;
+    upcall::start(EXPORT)?;
+    steps.ended("nfs caches")?;
+    // Before nfsd creates its listeners, or lockd its own: both register with it.
+    let services = (nfs.version == NfsVersion::V3).then(Services::start).transpose()?;
+    write("/proc/fs/nfsd/max_block_size", &format!("{BLOCK_SIZE}\n"))?;
+    write("/proc/fs/nfsd/versions", versions(nfs.version))?;
+    write("/proc/fs/nfsd/portlist", &format!("tcp {PORT}\n"))?;
+    steps.ended("nfs listeners")?;
+    write("/proc/fs/nfsd/threads", &format!("{}\n", nfs.threads))?;
+    steps.ended("nfs server")?;
+    if nfs.version != NfsVersion::V3 {
+        // A guest has no past: there is nothing to reclaim.
+        write("/proc/fs/nfsd/v4_end_grace", "Y\n")?;
+    }
+    if let Some(services) = services {
+        services.export(Exported { path: EXPORT.path.to_owned(), handle: root_handle()? });
+    }
+    localio::set(nfs.localio, link)?;
+    let mount = Mount::of(nfs.version);
+    mount_with(&mount.source, MOUNT_POINT, mount.file_system, &mount.options)?;
+    steps.ended("nfs mount")?;
+    let localio = localio::in_use(MOUNT_POINT)?;
+    steps.ended("nfs first write")?;
+    Ok(localio)
+}
+
+/// What `/proc/fs/nfsd/versions` takes: exactly the protocol under test. Without version 3 the server needs no lockd.
+const fn versions(version: NfsVersion) -> &'static str {
+    match version {
+        NfsVersion::V3 => "+3 -4\n",
+        NfsVersion::V41 => "-3 +4 +4.1 -4.2\n",
+        NfsVersion::V42 => "-3 +4 +4.1 +4.2\n",
+    }
+}
+
+/// The arguments of mount(2).
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    source: String,
+    file_system: &'static str,
+    options: String,
+}
+
+impl Mount {
+    fn of(version: NfsVersion) -> Self {
+        match version {
+            // Without file locking (`nolock`): IOR takes no locks, and the lock manager's client would need a status
+            // daemon. It shows as `local_lock=all` in the mount's options.
+            NfsVersion::V3 => Self {
+                source: format!("127.0.0.1:{}", EXPORT.path),
+                file_system: "nfs",
+                options: format!(
+                    "vers=3,addr=127.0.0.1,proto=tcp,port={PORT},mountaddr=127.0.0.1,mountproto=tcp,mountvers=3,\
+                     mountport={MOUNT_PORT},nolock,hard,rsize={BLOCK_SIZE},wsize={BLOCK_SIZE}"
+                ),
+            },
+            NfsVersion::V41 | NfsVersion::V42 => Self {
+                source: "127.0.0.1:/".to_owned(),
+                file_system: "nfs4",
+                options: format!(
+                    "vers={version},addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port={PORT},sec=sys,hard,\
+                     rsize={BLOCK_SIZE},wsize={BLOCK_SIZE}"
+                ),
+            },
+        }
+    }
+}
+
+/// The file handle of the export's root, from the server itself.
+fn root_handle() -> Result<Vec<u8>> {
+    const PATH: &str = "/proc/fs/nfsd/filehandle";
+    let question = format!("{} {} {HANDLE_SIZE}\n", channel::DOMAIN, EXPORT.path);
+    let mut answer = String::new();
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(PATH)
+        .and_then(|mut file| {
+            file.write_all(question.as_bytes())?;
+            file.read_to_string(&mut answer)
+        })
+        .map_err(Error::file("ask for a file handle at", PATH))?;
+    channel::decode(answer.trim_end().as_bytes())
+        .filter(|handle| !handle.is_empty() && handle.len() <= HANDLE_SIZE)
+        .ok_or_else(|| Error::unexpected(PATH, format!("a file handle of 1 to {HANDLE_SIZE} bytes"), &answer))
+}
+
+/// Removes `path` and everything in it, where it exists.
+pub(crate) fn remove_tree(path: &str) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_name_version_ports_and_sizes() {
+        let v42 = Mount::of(NfsVersion::V42);
+        assert_eq!((v42.source.as_str(), v42.file_system), ("127.0.0.1:/", "nfs4"));
+        assert_eq!(
+            v42.options,
+            "vers=4.2,addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port=2049,sec=sys,hard,rsize=1048576,wsize=1048576"
+        );
+        let v3 = Mount::of(NfsVersion::V3);
+        assert_eq!((v3.source.as_str(), v3.file_system), ("127.0.0.1:/srv", "nfs"));
+        assert!(v3.options.contains("mountport=20048,nolock"), "{}", v3.options);
+    }
+
+    #[test]
+    fn each_version_is_served_alone() {
+        assert_eq!(versions(NfsVersion::V3), "+3 -4\n");
+        assert_eq!(versions(NfsVersion::V41), "-3 +4 +4.1 -4.2\n");
+        assert_eq!(versions(NfsVersion::V42), "-3 +4 +4.1 +4.2\n");
+    }
+}

@@ -1,0 +1,206 @@
+//! ONC RPC calls and replies (RFC 5531) of the two small services that NFSv3 cannot do without: a port mapper that the
+//! kernel's server registers with (RFC 1833), and the mount protocol (RFC 1813, appendix I). Encoding only.
+
+/// Program number of the port mapper.
+const RPCBIND: u32 = 100_000;
+
+/// Program number of the mount protocol.
+const MOUNT: u32 = 100_005;
+
+/// Longest path of the mount protocol (`MNTPATHLEN`).
+const MAX_PATH: usize = 1024;
+
+const CALL: u32 = 0;
+const REPLY: u32 = 1;
+const RPC_VERSION: u32 = 2;
+const AUTH_UNIX: u32 = 1;
+const MNT3ERR_NOENT: u32 = 2;
+
+/// Largest record that a peer may send, in bytes.
+pub(crate) const MAX_RECORD: usize = 64 << 10;
+
+/// What the mount protocol gives out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Exported {
+    /// Path of the export.
+    pub path: String,
+    /// File handle of its root.
+    pub handle: Vec<u8>,
+}
+
+/// The reply to one call, without record mark; `None` where `call` is no call that can be replied to.
+pub(crate) fn reply(call: &[u8], exported: &Exported) -> Option<Vec<u8>> {
+    let mut call = Reader(call);
+    let number = call.word()?;
+    if call.word()? != CALL {
+        return None;
+    }
+    let mut reply = Writer::default();
+    reply.word(number).word(REPLY);
+    if call.word()? != RPC_VERSION {
+        // MSG_DENIED, RPC_MISMATCH, lowest and highest version.
+        reply.word(1).word(0).word(RPC_VERSION).word(RPC_VERSION);
+        return Some(reply.0);
+    }
+    let (program, version, procedure) = (call.word()?, call.word()?, call.word()?);
+    for _credential_then_verifier in 0..2 {
+        call.word()?;
+        call.opaque(400)?;
+    }
+    // MSG_ACCEPTED, AUTH_NONE.
+    reply.word(0).word(0).word(0);
+    let status = match (program, version, procedure) {
+        (RPCBIND, 2..=4, 0) | (MOUNT, 3, 0 | 3 | 4) => Status::Success(Vec::new()),
+        // SET and UNSET: whatever the kernel registers is registered. Nobody asks for it here: the client is told
+        // every port in its mount options.
+        (RPCBIND, 2..=4, 1 | 2) => Status::Success(vec![1]),
+        (RPCBIND, 2..=4, _) | (MOUNT, 3, 2 | 5..) => Status::ProcedureUnavailable,
+        (RPCBIND, _, _) => Status::Versions(2, 4),
+        (MOUNT, 3, 1) => {
+            let path = call.opaque(MAX_PATH)?;
+            if path == exported.path.as_bytes() {
+                let mut result = Writer::default();
+                result.word(0).opaque(&exported.handle).word(1).word(AUTH_UNIX);
+                reply.word(0).0.extend(result.0);
+                return Some(reply.0);
+            }
+            Status::Success(vec![MNT3ERR_NOENT])
+        }
+        (MOUNT, _, _) => Status::Versions(3, 3),
+        _ => Status::ProgramUnavailable,
+    };
+    match status {
+        Status::Success(words) => words.into_iter().fold(reply.word(0), |reply, word| reply.word(word)),
+        Status::ProgramUnavailable => reply.word(1),
+        Status::Versions(lowest, highest) => reply.word(2).word(lowest).word(highest),
+        Status::ProcedureUnavailable => reply.word(3),
+    };
+    Some(reply.0)
+}
+
+enum Status {
+    Success(Vec<u32>),
+    ProgramUnavailable,
+    Versions(u32, u32),
+    ProcedureUnavailable,
+}
+
+/// The 4 bytes before a record on a stream: "last fragment" and its length.
+pub(crate) fn record_mark(length: usize) -> Option<[u8; 4]> {
+    let length = u32::try_from(length).ok().filter(|length| length >> 31 == 0)?;
+    Some((length | 1 << 31).to_be_bytes())
+}
+
+/// Length of the fragment that a mark announces; `None` where it is not the last of its record (the kernel sends each
+/// record as one fragment) or longer than [`MAX_RECORD`].
+pub(crate) fn record_length(mark: [u8; 4]) -> Option<usize> {
+    let mark = u32::from_be_bytes(mark);
+    let length = usize::try_from(mark & !(1 << 31)).ok()?;
+    (mark >> 31 == 1 && length <= MAX_RECORD).then_some(length)
+}
+
+/// Takes XDR apart.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn word(&mut self) -> Option<u32> {
+        let (word, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_be_bytes(*word))
+    }
+
+    fn opaque(&mut self, at_most: usize) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.word()?).ok().filter(|length| *length <= at_most)?;
+        let data = self.0.get(..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..)?;
+        Some(data)
+    }
+}
+
+/// Puts XDR together.
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn word(&mut self, word: u32) -> &mut Self {
+        self.0.extend(word.to_be_bytes());
+        self
+    }
+
+    /// `data` is a file handle: at most 64 bytes.
+    fn opaque(&mut self, data: &[u8]) -> &mut Self {
+        self.word(data.len() as u32);
+        self.0.extend(data);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn exported() -> Exported {
+        Exported { path: "/srv".to_owned(), handle: vec![1, 0, 1, 0, 0, 0, 0, 0, 9] }
+    }
+
+    fn call(program: u32, version: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
+        let mut call = Writer::default();
+        call.word(77).word(CALL).word(RPC_VERSION).word(program).word(version).word(procedure);
+        call.word(AUTH_UNIX).opaque(b"stamp").word(0).opaque(b"");
+        call.0.extend(arguments);
+        call.0
+    }
+
+    fn words(reply: Option<Vec<u8>>) -> Vec<u32> {
+        reply.unwrap().chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn registrations_are_accepted() {
+        for version in 2..=4 {
+            assert_eq!(words(reply(&call(RPCBIND, version, 0, b""), &exported())), [77, 1, 0, 0, 0, 0]);
+            assert_eq!(words(reply(&call(RPCBIND, version, 1, b"arguments"), &exported())), [77, 1, 0, 0, 0, 0, 1]);
+        }
+    }
+
+    #[test]
+    fn the_export_is_given_out_and_nothing_else() {
+        let mut path = Writer::default();
+        path.opaque(b"/srv");
+        assert_eq!(
+            words(reply(&call(MOUNT, 3, 1, &path.0), &exported())),
+            [77, 1, 0, 0, 0, 0, 0, 9, 0x0100_0100, 0, 0x0900_0000, 1, AUTH_UNIX]
+        );
+        let mut path = Writer::default();
+        path.opaque(b"/etc");
+        assert_eq!(words(reply(&call(MOUNT, 3, 1, &path.0), &exported())), [77, 1, 0, 0, 0, 0, MNT3ERR_NOENT]);
+    }
+
+    #[test]
+    fn what_is_not_offered_is_refused_by_name() {
+        assert_eq!(words(reply(&call(100_003, 3, 0, b""), &exported())), [77, 1, 0, 0, 0, 1]);
+        assert_eq!(words(reply(&call(MOUNT, 1, 1, b""), &exported())), [77, 1, 0, 0, 0, 2, 3, 3]);
+        assert_eq!(words(reply(&call(RPCBIND, 2, 3, b""), &exported())), [77, 1, 0, 0, 0, 3]);
+        assert_eq!(reply(b"short", &exported()), None);
+    }
+
+    #[test]
+    fn record_marks_read_back() {
+        assert_eq!(record_length(record_mark(40).unwrap()), Some(40));
+        assert_eq!(record_length(record_mark(MAX_RECORD + 1).unwrap()), None);
+        assert_eq!(record_length([0, 0, 0, 8]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>, program in prop_oneof![Just(RPCBIND), Just(MOUNT)], procedure in 0u32..8) {
+            let _ = reply(&bytes, &exported());
+            if let Some(reply) = reply(&call(program, 3, procedure, &bytes), &exported()) {
+                prop_assert_eq!(reply.len() % 4, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Files of /proc that the agent reads: parsing only.
+
+pub(crate) mod mountinfo;
+pub(crate) mod mountstats;

@@ -1,0 +1,286 @@
+//! Carrying out one run: fresh state, tracer, workload with its barriers, readings, clean-up.
+
+use std::{fs, io::Write, os::fd::AsFd, process::ExitStatus, time::Duration};
+
+use bpfassay_protocol::{
+    control::{MAX_LINE, PhaseEvent, PhaseName},
+    job::{RunOrder, Workload},
+    message::{Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome, WorkloadPhase},
+};
+use rustix::event::{PollFd, PollFlags};
+
+use crate::{
+    cgroup::Cgroup,
+    children::{Children, ended_how, last_words},
+    error::{Error, Result, with_causes},
+    figures,
+    lines::{Lines, Taken},
+    link::{Link, wait_readable},
+    nfs::remove_tree,
+    proc::{mountinfo, mountstats},
+    steps::monotonic_ns,
+    system,
+    tracer::{Started, Tracer},
+    workload::{self, Places, Running},
+};
+
+/// How long a killed process may take to be gone.
+const KILLING: Duration = Duration::from_secs(30);
+
+/// Most phases of one workload: far more than any script has.
+const MAX_PHASES: usize = 100_000;
+
+/// Carries out `order` on the file system mounted at `mount` and reports what came of it.
+///
+/// # Errors
+/// Only where the host cannot be told; everything else is an outcome of the run.
+pub(crate) fn carry_out(order: &RunOrder, mount: &str, link: &Link, children: &mut Children) -> Result<()> {
+    let mut notes = Vec::new();
+    let outcome = attempt(order, mount, link, children, &mut notes)
+        .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
+    let (frame, left_out) = match figures::report(&order.id, outcome, bpfassay_protocol::frame::MAX_PAYLOAD) {
+        Ok(report) => report,
+        Err(error) => {
+            let message = format!("the figures of this run do not fit into a message: {}", with_causes(&error));
+            figures::report(&order.id, RunOutcome::Failed { message }, usize::MAX)?
+        }
+    };
+    for note in notes.into_iter().chain(left_out) {
+        link.log(format!("run {}: {note}", order.id))?;
+    }
+    link.send_frame(&frame)
+}
+
+fn attempt(
+    order: &RunOrder,
+    mount: &str,
+    link: &Link,
+    children: &mut Children,
+    notes: &mut Vec<String>,
+) -> Result<RunOutcome> {
+    let places = Places::new(mount, &order.id)?;
+    make_fresh(mount, &places)?;
+    let started = if order.probe.is_baseline() {
+        None
+    } else {
+        link.phase(Phase::Attach, Some(&order.id))?;
+        match Tracer::start(order, places.output("tracer")?, children)? {
+            Started::Attached(tracer) => Some(*tracer),
+            Started::Refused(refusal) => {
+                clean_up(&places)?;
+                return Ok(RunOutcome::Refused(refusal));
+            }
+        }
+    };
+    let mut run = Run { mount, link, children, tracer: started, phases: Vec::new(), open: None };
+    let measured = run.measure(order, &places);
+    let Run { tracer, phases, children, .. } = run;
+    link.phase(Phase::TearDown, Some(&order.id))?;
+    // The tracer is ended whatever became of the workload, and both before the first error is reported.
+    let remains = tracer.map(|tracer| tracer.stop(children)).transpose();
+    let measured = measured?;
+    let (tracer, samples) = match remains? {
+        Some(remains) => {
+            notes.extend(remains.notes);
+            (Some(remains.attached), remains.samples)
+        }
+        None => (None, Vec::new()),
+    };
+    let summary = places.read_summary()?;
+    if let Err(error) = clean_up(&places) {
+        // The figures stand; the next run makes sure of its own fresh state.
+        notes.push(with_causes(&error));
+    }
+    let Workload::Ior { engine, .. } = &order.workload;
+    Ok(RunOutcome::Measured(RunFigures {
+        probe: order.probe,
+        engine: *engine,
+        summary,
+        cgroup: measured.cgroup,
+        mount: measured.mount,
+        phases,
+        whole: measured.whole,
+        tracer,
+        samples,
+    }))
+}
+
+/// No files of earlier runs, no cached data, and the directories of this one.
+fn make_fresh(mount: &str, places: &Places) -> Result<()> {
+    for entry in fs::read_dir(mount).map_err(Error::file("list", mount))? {
+        let entry = entry.map_err(Error::file("list", mount))?;
+        let path = entry.path();
+        let removed = match entry.file_type() {
+            Ok(kind) if kind.is_dir() => fs::remove_dir_all(&path),
+            Ok(_) => fs::remove_file(&path),
+            Err(error) => Err(error),
+        };
+        removed.map_err(Error::file("remove", &path))?;
+    }
+    remove_tree(&places.work)?;
+    rustix::fs::sync();
+    // Page cache, dentries and inodes.
+    system::write("/proc/sys/vm/drop_caches", "3\n")?;
+    for directory in [&places.data, &places.work] {
+        fs::create_dir_all(directory).map_err(Error::file("make directory", directory))?;
+    }
+    Ok(())
+}
+
+fn clean_up(places: &Places) -> Result<()> {
+    remove_tree(&places.data)?;
+    remove_tree(&places.work)
+}
+
+/// A run between the start of its tracer and its end.
+struct Run<'a> {
+    mount: &'a str,
+    link: &'a Link,
+    children: &'a mut Children,
+    tracer: Option<Tracer>,
+    phases: Vec<WorkloadPhase>,
+    /// The phase that has begun and not ended.
+    open: Option<(PhaseName, Reading)>,
+}
+
+/// What the whole workload gave.
+struct Measured {
+    cgroup: u64,
+    mount: MountFacts,
+    whole: Interval,
+}
+
+impl Run<'_> {
+    fn measure(&mut self, order: &RunOrder, places: &Places) -> Result<Measured> {
+        let mut cgroup = Cgroup::make(&format!("bpfassay-{}", order.id))?;
+        let id = cgroup.id();
+        let mount = mountinfo::read(self.mount)?;
+        self.link.phase(Phase::Workload, Some(&order.id))?;
+        let before = self.reading(Edge::Before)?;
+        let finished = workload::start(&order.workload, places, &cgroup).and_then(|mut running| {
+            self.children.expect(running.pid);
+            let finished = self.supervise(&mut running);
+            if finished.is_err() {
+                self.end_workload(&running, &mut cgroup)?;
+            }
+            finished.and_then(|status| judge(status, running))
+        });
+        // Whatever is left of it must not run into the last reading, nor into the next run.
+        cgroup.kill()?;
+        finished?;
+        if let Some((phase, _)) = self.open.take() {
+            return Err(Error::Order(format!("the workload ended within its phase {}", phase.phase)));
+        }
+        let after = self.reading(Edge::After)?;
+        self.children.reap()?;
+        cgroup.remove()?;
+        Ok(Measured { cgroup: id, mount, whole: Interval { before, after } })
+    }
+
+    /// Waits for the workload to end, and serves its barriers and the tracer meanwhile.
+    fn supervise(&mut self, running: &mut Running) -> Result<ExitStatus> {
+        let mut lines = Lines::new(MAX_LINE);
+        let mut listening = running.control.is_some();
+        loop {
+            self.children.reap()?;
+            if let Some(status) = self.children.end_of(running.pid) {
+                return Ok(status);
+            }
+            let control = running.control.as_mut().filter(|_| listening);
+            let mut waiting = vec![PollFd::new(&*self.children, PollFlags::IN)];
+            waiting.extend(self.tracer.as_ref().map(|tracer| PollFd::from_borrowed_fd(tracer.as_fd(), PollFlags::IN)));
+            waiting.extend(control.as_ref().map(|control| PollFd::new(&control.events, PollFlags::IN)));
+            wait_readable(&mut waiting, None)?;
+            let mut ready = waiting.iter().skip(1).map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
+            drop(waiting);
+            if let Some(tracer) = &mut self.tracer
+                && ready.next() == Some(true)
+            {
+                tracer.take_periodic()?;
+            }
+            let Some(control) = control.filter(|_| ready.next() == Some(true)) else { continue };
+            let taken = lines.take(&mut control.events).map_err(|error| misspoke(error.to_string()))?;
+            while let Some(line) = lines.next() {
+                self.barrier(&line)?;
+                // A workload that is gone meanwhile is found out by its end, above.
+                match control.go.write_all(b"g") {
+                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+                    other => other.map_err(Error::system("let the workload go on"))?,
+                }
+            }
+            listening = taken == Taken::Open;
+        }
+    }
+
+    /// The workload stands at the beginning or the end of a phase.
+    fn barrier(&mut self, line: &[u8]) -> Result<()> {
+        let event = serde_json::from_slice::<PhaseEvent>(line).map_err(|error| {
+            let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
+            misspoke(format!("wrote a line that announces no phase ({error}): `{beginning}`"))
+        })?;
+        match (event, self.open.take()) {
+            (PhaseEvent::Begin(phase), None) => self.open = Some((phase, self.reading(Edge::Before)?)),
+            (PhaseEvent::End { phase, ledger }, Some((begun, before))) if phase == begun => {
+                let after = self.reading(Edge::After)?;
+                let PhaseName { phase: name, test, repetition } = phase;
+                if self.phases.len() >= MAX_PHASES {
+                    return Err(misspoke(format!("announced more than {MAX_PHASES} phases")));
+                }
+                self.phases.push(WorkloadPhase {
+                    name,
+                    test,
+                    repetition,
+                    ledger,
+                    interval: Interval { before, after },
+                });
+            }
+            (PhaseEvent::Begin(phase), Some((begun, _))) => {
+                return Err(misspoke(format!("began {} while {} had not ended", phase.phase, begun.phase)));
+            }
+            (PhaseEvent::End { phase, .. }, _) => {
+                return Err(misspoke(format!("ended {}, which had not begun", phase.phase)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads clock and counters: the clock next to the phase, the counters on its far side.
+    fn reading(&mut self, edge: Edge) -> Result<Reading> {
+        let early = monotonic_ns()?;
+        let tracer = self.tracer.as_mut().map(Tracer::sample).transpose()?;
+        let mountstats = mountstats::read(self.mount)?.map(|counters| counters.bytes);
+        let monotonic_ns = match edge {
+            Edge::Before => monotonic_ns()?,
+            Edge::After => early,
+        };
+        Ok(Reading { monotonic_ns, tracer, mountstats })
+    }
+
+    /// Ends a workload that cannot be measured any more.
+    fn end_workload(&mut self, running: &Running, cgroup: &mut Cgroup) -> Result<()> {
+        cgroup.kill()?;
+        match self.children.wait_for(running.pid, KILLING)? {
+            Some(_) => Ok(()),
+            None => Err(Error::Order(format!("{} does not end although it was killed", running.program))),
+        }
+    }
+}
+
+/// On which side of an interval a reading is.
+#[derive(Clone, Copy)]
+enum Edge {
+    Before,
+    After,
+}
+
+fn misspoke(problem: String) -> Error {
+    Error::Program { program: "the workload".to_owned(), problem, output: String::new() }
+}
+
+fn judge(status: ExitStatus, running: Running) -> Result<()> {
+    if status.success() {
+        return Ok(());
+    }
+    let Running { mut output, program, .. } = running;
+    Err(Error::Program { program, problem: ended_how(status), output: last_words(&mut output) })
+}

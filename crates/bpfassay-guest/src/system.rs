@@ -1,0 +1,136 @@
+//! The guest as a system: kernel file systems, name, loopback interface.
+
+use std::{fs, io, os::fd::AsRawFd, path::Path};
+
+use rustix::{
+    io::Errno,
+    mount::{MountFlags, mount},
+    net::{AddressFamily, SocketFlags, SocketType, socket_with},
+};
+
+use crate::error::{Error, Result};
+
+/// Name of the guest as `uname -n` shows it; NFSv4 makes its client identifier from it.
+const HOST_NAME: &str = "bpfassay";
+
+/// A mount at start.
+struct Early {
+    file_system: &'static str,
+    path: &'static str,
+    /// Whether a kernel without this file system is no guest of ours.
+    needed: bool,
+}
+
+const EARLY: [Early; 3] = [
+    Early { file_system: "proc", path: "/proc", needed: true },
+    Early { file_system: "sysfs", path: "/sys", needed: true },
+    Early { file_system: "devtmpfs", path: "/dev", needed: true },
+];
+
+const LATER: [Early; 8] = [
+    Early { file_system: "tmpfs", path: "/run", needed: true },
+    Early { file_system: "tmpfs", path: "/tmp", needed: true },
+    Early { file_system: "tmpfs", path: "/dev/shm", needed: true },
+    Early { file_system: "devpts", path: "/dev/pts", needed: false },
+    Early { file_system: "cgroup2", path: "/sys/fs/cgroup", needed: true },
+    Early { file_system: "debugfs", path: "/sys/kernel/debug", needed: false },
+    Early { file_system: "tracefs", path: "/sys/kernel/tracing", needed: false },
+    Early { file_system: "bpf", path: "/sys/fs/bpf", needed: false },
+];
+
+/// Mounts what the agent itself needs to reach the host.
+pub(crate) fn mount_first() -> Result<()> {
+    EARLY.iter().try_for_each(|early| mount_one(early).map(|_| ()))
+}
+
+/// Mounts the rest. Gives back what this kernel does not have.
+pub(crate) fn mount_rest() -> Result<Vec<&'static str>> {
+    let mut missing = Vec::new();
+    for later in &LATER {
+        if !mount_one(later)? {
+            missing.push(later.file_system);
+        }
+    }
+    Ok(missing)
+}
+
+/// Whether it is mounted now.
+fn mount_one(early: &Early) -> Result<bool> {
+    let Early { file_system, path, needed } = early;
+    // The kernel's own directories are there or cannot be made; the others may be missing in the initramfs.
+    if let Err(error) = fs::create_dir_all(path) {
+        return if *needed { Err(Error::file("make directory", path)(error)) } else { Ok(false) };
+    }
+    match mount(*file_system, *path, *file_system, MountFlags::empty(), None) {
+        Ok(()) => Ok(true),
+        Err(Errno::BUSY) => Ok(true),
+        Err(Errno::NODEV | Errno::NOENT) if !needed => Ok(false),
+        Err(error) => Err(Error::system(format!("mount {file_system} at {path}"))(error)),
+    }
+}
+
+/// Names the guest and keeps the kernel from starting helpers that are not there.
+pub(crate) fn name() -> Result<()> {
+    rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(Error::system("set the host name"))?;
+    // Every module comes by the job; without this each `request_module` of the kernel starts a process that fails.
+    write("/proc/sys/kernel/modprobe", "\n")?;
+    // A real IOR's MPI looks up its own host; a user's tree may bring files of its own.
+    for (path, text) in [
+        ("/etc/hosts", "127.0.0.1 localhost bpfassay\n"),
+        ("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
+        ("/etc/group", "root:x:0:\n"),
+    ] {
+        if !Path::new(path).exists() {
+            fs::create_dir_all("/etc").map_err(Error::file("make directory", "/etc"))?;
+            fs::write(path, text).map_err(Error::file("write", path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Brings up the loopback interface.
+pub(crate) fn loopback_up() -> Result<()> {
+    let action = "bring up the loopback interface";
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(Error::system(action))?;
+    // SAFETY: ifreq is plain data for which zero is valid; the two ioctls read and write only it.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+            *to = *from as libc::c_char;
+        }
+        if libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) < 0 {
+            return Err(Error::system(action)(io::Error::last_os_error()));
+        }
+        request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short;
+        if libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) < 0 {
+            return Err(Error::system(action)(io::Error::last_os_error()));
+        }
+    }
+    Ok(())
+}
+
+/// Writes `text` to a file of the kernel, in one write(2).
+pub(crate) fn write(path: &str, text: &str) -> Result<()> {
+    use io::Write;
+    fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(Error::file("write", path))
+}
+
+/// A file of the kernel as text, without the newline at its end.
+pub(crate) fn read(path: &str) -> Result<String> {
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    Ok(text.trim_end().to_owned())
+}
+
+/// Mounts with options as text.
+pub(crate) fn mount_with(source: &str, path: &str, file_system: &str, options: &str) -> Result<()> {
+    fs::create_dir_all(path).map_err(Error::file("make directory", path))?;
+    let action = || format!("mount {source} at {path} as {file_system} with options {options}");
+    let data = std::ffi::CString::new(options)
+        .map_err(|error| Error::system(action())(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
+    mount(source, path, file_system, MountFlags::empty(), data.as_c_str()).map_err(Error::system(action()))
+}

@@ -1,0 +1,309 @@
+//! The tracer as a child process: starting it, asking for readings, ending it.
+
+use std::{
+    fs::File,
+    io::Write,
+    os::fd::{AsFd, BorrowedFd},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use bpfassay_protocol::{
+    job::RunOrder,
+    layout,
+    tracer::{Attached, MAX_LINE, Refusal, Sample, TracerLine},
+};
+use rustix::{
+    event::{PollFd, PollFlags},
+    process::Pid,
+};
+
+use crate::{
+    children::{Children, ended_how, last_words, pid_of},
+    error::{Error, Result},
+    lines::{Lines, Taken},
+    link::wait_readable,
+};
+
+/// How long loading and attaching may take before this run is given up (the host may be less patient).
+const ATTACHING: Duration = Duration::from_secs(180);
+
+/// How long a reading may take.
+const READING: Duration = Duration::from_secs(60);
+
+/// How long detaching may take before the tracer is killed.
+const DETACHING: Duration = Duration::from_secs(30);
+
+/// Rows of periodic samples that are kept; with about 150 bytes each they fit into the smallest guest.
+const MAX_ROWS: usize = 200_000;
+
+/// What became of an attempt to start a tracer.
+pub(crate) enum Started {
+    /// It counts.
+    Attached(Box<Tracer>),
+    /// It does not work on this kernel.
+    Refused(Refusal),
+}
+
+/// A running tracer.
+pub(crate) struct Tracer {
+    pid: Pid,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    stderr: File,
+    lines: Lines,
+    attached: Attached,
+    periodic: Periodic,
+    asked: u64,
+}
+
+/// Periodic samples, bounded.
+#[derive(Debug, Default)]
+struct Periodic {
+    samples: Vec<Sample>,
+    rows: usize,
+    dropped: u64,
+}
+
+impl Periodic {
+    fn keep(&mut self, sample: Sample) {
+        if self.rows + sample.rows.len() >= MAX_ROWS {
+            self.dropped += 1;
+        } else {
+            // A sample without rows takes space too.
+            self.rows += sample.rows.len() + 1;
+            self.samples.push(sample);
+        }
+    }
+}
+
+/// What a tracer leaves behind.
+pub(crate) struct Remains {
+    /// How it had attached.
+    pub attached: Attached,
+    /// Periodic samples, in order.
+    pub samples: Vec<Sample>,
+    /// What the host should know about its end.
+    pub notes: Vec<String>,
+}
+
+/// Arguments of the tracer for this order.
+fn arguments(order: &RunOrder) -> Vec<String> {
+    let probe = order.probe;
+    let mut arguments: Vec<String> =
+        ["--probe", probe.probe.name(), "--map", probe.map.name(), "--loader", probe.loader.name()]
+            .map(str::to_owned)
+            .into();
+    if let Some(interval) = order.sampling_interval_ms {
+        arguments.extend(["--interval".to_owned(), interval.to_string()]);
+    }
+    arguments
+}
+
+impl Tracer {
+    /// Starts the tracer of `order` and waits until it counts or refuses. What it prints to standard error goes to
+    /// `stderr`.
+    pub(crate) fn start(order: &RunOrder, mut stderr: File, children: &mut Children) -> Result<Started> {
+        let spawn_error = |source| Error::Spawn { program: layout::TRACER.to_owned(), source };
+        let mut child = Command::new(layout::TRACER)
+            .args(arguments(order))
+            .env_clear()
+            .env("LC_ALL", "C")
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr.try_clone().map_err(spawn_error)?)
+            .spawn()
+            .map_err(spawn_error)?;
+        let pid = pid_of(&child)?;
+        children.expect(pid);
+        let (Some(stdin), Some(mut stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::Order(format!("{} was started without pipes", layout::TRACER)));
+        };
+        let mut lines = Lines::new(MAX_LINE);
+        let first = next_line(&mut lines, &mut stdout, Instant::now() + ATTACHING);
+        match first {
+            Ok(Some(TracerLine::Ready(attached))) => Ok(Started::Attached(Box::new(Self {
+                pid,
+                stdin,
+                stdout,
+                stderr,
+                lines,
+                attached,
+                periodic: Periodic::default(),
+                asked: 0,
+            }))),
+            Ok(Some(TracerLine::Refused(refusal))) => {
+                drop(stdin);
+                if children.wait_for(pid, DETACHING)?.is_none() {
+                    children.kill(pid, DETACHING)?;
+                }
+                Ok(Started::Refused(refusal))
+            }
+            other => {
+                drop(stdin);
+                let ended = matches!(other, Ok(None));
+                let status = if ended { children.wait_for(pid, DETACHING)? } else { None };
+                if status.is_none() {
+                    children.kill(pid, DETACHING)?;
+                }
+                let problem = match (other, status) {
+                    (Err(problem), _) => problem,
+                    (Ok(Some(_)), _) => "gave a reading before it said that it had attached".to_owned(),
+                    (Ok(None), Some(status)) => format!("{} before it said that it had attached", ended_how(status)),
+                    (Ok(None), None) => "closed its output before it said that it had attached".to_owned(),
+                };
+                Err(failure(problem, &mut stderr))
+            }
+        }
+    }
+
+    /// A reading, now.
+    pub(crate) fn sample(&mut self) -> Result<Sample> {
+        self.asked += 1;
+        let label = self.asked.to_string();
+        if let Err(error) = self.stdin.write_all(format!("sample {label}\n").as_bytes()) {
+            return Err(failure(format!("does not take commands any more: {error}"), &mut self.stderr));
+        }
+        let deadline = Instant::now() + READING;
+        loop {
+            match next_line(&mut self.lines, &mut self.stdout, deadline) {
+                Ok(Some(TracerLine::Sample(sample))) if sample.label.as_deref() == Some(&label) => return Ok(sample),
+                Ok(Some(TracerLine::Sample(sample))) if sample.label.is_none() => self.periodic.keep(sample),
+                other => return Err(self.unexpected(other)),
+            }
+        }
+    }
+
+    /// Takes the periodic samples that are there; call when [`Tracer::as_fd`] is readable.
+    pub(crate) fn take_periodic(&mut self) -> Result<()> {
+        let taken = self.lines.take(&mut self.stdout).map_err(|error| failure(error.to_string(), &mut self.stderr))?;
+        while let Some(line) = self.lines.next() {
+            match parse(&line) {
+                Ok(TracerLine::Sample(sample)) if sample.label.is_none() => self.periodic.keep(sample),
+                other => return Err(self.unexpected(other.map(Some))),
+            }
+        }
+        if taken == Taken::Closed { Err(self.unexpected(Ok(None))) } else { Ok(()) }
+    }
+
+    fn unexpected(&mut self, line: std::result::Result<Option<TracerLine>, String>) -> Error {
+        let problem = match line {
+            Err(problem) => problem,
+            Ok(Some(_)) => "wrote something that nobody asked for".to_owned(),
+            Ok(None) => "ended while it should count".to_owned(),
+        };
+        failure(problem, &mut self.stderr)
+    }
+
+    /// Detaches and ends it.
+    pub(crate) fn stop(self, children: &mut Children) -> Result<Remains> {
+        let Self { pid, stdin, mut stdout, mut stderr, mut lines, attached, mut periodic, .. } = self;
+        drop(stdin);
+        let mut notes = Vec::new();
+        let deadline = Instant::now() + DETACHING;
+        loop {
+            match next_line(&mut lines, &mut stdout, deadline) {
+                Ok(None) => break,
+                Ok(Some(TracerLine::Sample(sample))) if sample.label.is_none() => periodic.keep(sample),
+                Ok(Some(_)) => notes.push("the tracer wrote something that nobody asked for".to_owned()),
+                Err(problem) => {
+                    notes.push(format!("the tracer {problem} while it was being stopped"));
+                    break;
+                }
+            }
+        }
+        match children.wait_for(pid, deadline.saturating_duration_since(Instant::now()))? {
+            Some(status) if status.success() => {}
+            Some(status) => {
+                notes.push(failure(format!("{} when it was stopped", ended_how(status)), &mut stderr).to_string());
+            }
+            None => {
+                children.kill(pid, DETACHING)?;
+                notes.push(format!("the tracer did not end within {} s and was killed", DETACHING.as_secs()));
+            }
+        }
+        if periodic.dropped > 0 {
+            notes.push(format!("the last {} periodic samples were dropped: too many rows", periodic.dropped));
+        }
+        Ok(Remains { attached, samples: periodic.samples, notes })
+    }
+}
+
+impl AsFd for Tracer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stdout.as_fd()
+    }
+}
+
+fn failure(problem: impl Into<String>, stderr: &mut File) -> Error {
+    Error::Program { program: "the tracer".to_owned(), problem: problem.into(), output: last_words(stderr) }
+}
+
+/// The next message; `None` at the end of the output, an error as a predicate of the tracer.
+fn next_line(
+    lines: &mut Lines,
+    stdout: &mut ChildStdout,
+    deadline: Instant,
+) -> std::result::Result<Option<TracerLine>, String> {
+    loop {
+        if let Some(line) = lines.next() {
+            return parse(&line).map(Some);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let ready = wait_readable(&mut [PollFd::new(stdout, PollFlags::IN)], Some(left));
+        if ready.map_err(|error| format!("cannot be waited for: {error}"))? == 0 {
+            return Err("said nothing in time".to_owned());
+        }
+        if lines.take(stdout).map_err(|error| error.to_string())? == Taken::Closed {
+            return lines.next().map(|line| parse(&line)).transpose();
+        }
+    }
+}
+
+fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
+    serde_json::from_slice(line).map_err(|error| {
+        let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
+        format!("wrote a line that is no message ({error}): `{beginning}`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::job::{IorEngine, Workload};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn order(probe: &str, interval: Option<u64>) -> RunOrder {
+        RunOrder {
+            id: "r1".to_owned(),
+            probe: probe.parse().unwrap(),
+            sampling_interval_ms: interval,
+            workload: Workload::Ior { engine: IorEngine::Embedded, ranks: 1, options: Vec::new() },
+        }
+    }
+
+    #[test]
+    fn arguments_name_probe_map_and_loader() {
+        assert_eq!(arguments(&order("fexit", None)), ["--probe", "fexit", "--map", "percpu", "--loader", "libbpf"]);
+        assert_eq!(arguments(&order("kprobe", Some(2000)))[6..], ["--interval", "2000"]);
+    }
+
+    #[test]
+    fn samples_are_kept_up_to_a_bound_and_counted_beyond() {
+        let mut periodic = Periodic::default();
+        let sample = Sample { monotonic_ns: 1, label: None, rows: Vec::new(), losses: Default::default() };
+        for _ in 0..MAX_ROWS + 5 {
+            periodic.keep(sample.clone());
+        }
+        assert_eq!((periodic.samples.len(), periodic.dropped), (MAX_ROWS, 5));
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_survived(line: Vec<u8>) {
+            let _ = parse(&line);
+        }
+    }
+}

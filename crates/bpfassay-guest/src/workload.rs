@@ -1,0 +1,267 @@
+//! The workload's command line and process.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    os::{fd::AsRawFd, unix::process::CommandExt},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use bpfassay_protocol::{
+    control::ENVIRONMENT,
+    job::{IorEngine, Workload},
+    layout,
+};
+use rustix::process::Pid;
+
+use crate::{
+    cgroup::Cgroup,
+    children::pid_of,
+    error::{Error, Result},
+};
+
+/// Largest summary that is passed on, in bytes.
+const MAX_SUMMARY: u64 = 1 << 20;
+
+/// Where programs are looked for.
+pub(crate) const PATH: &str = "/bpfassay:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+
+/// Directories and files of one run.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// Directory on the file system under test, the workload's working directory.
+    pub data: String,
+    /// Directory for everything else of this run.
+    pub work: String,
+}
+
+impl Places {
+    /// For run `id` on the file system mounted at `mount`; `id` must be a plain file name.
+    pub(crate) fn new(mount: &str, id: &str) -> Result<Self> {
+        let plain = !id.is_empty()
+            && id.len() <= 128
+            && !id.starts_with('.')
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        if !plain {
+            return Err(Error::Order(format!(
+                "run id `{}` is no plain file name: use 1 to 128 letters, digits, `_`, `-` and (not first) `.`",
+                id.escape_debug()
+            )));
+        }
+        Ok(Self { data: format!("{mount}/{id}"), work: format!("/run/bpfassay/{id}") })
+    }
+
+    /// The workload's JSON summary.
+    pub(crate) fn summary(&self) -> String {
+        format!("{}/summary.json", self.work)
+    }
+
+    /// A new file for output of `program`, readable and writable.
+    pub(crate) fn output(&self, program: &str) -> Result<File> {
+        let path = format!("{}/{program}.out", self.work);
+        File::options().read(true).write(true).create_new(true).open(&path).map_err(Error::file("make", path))
+    }
+
+    /// The summary's text.
+    pub(crate) fn read_summary(&self) -> Result<String> {
+        let path = self.summary();
+        let mut text = String::new();
+        File::open(&path)
+            .and_then(|file| file.take(MAX_SUMMARY + 1).read_to_string(&mut text))
+            .map_err(Error::file("read the workload's summary", &path))?;
+        if text.len() as u64 > MAX_SUMMARY {
+            return Err(Error::unexpected(path, format!("at most {MAX_SUMMARY} bytes of summary"), &text));
+        }
+        Ok(text)
+    }
+}
+
+/// What to execute.
+#[derive(Debug, PartialEq, Eq)]
+struct CommandLine {
+    program: String,
+    arguments: Vec<String>,
+    environment: Vec<(&'static str, &'static str)>,
+}
+
+/// The command line of `workload`; `launcher` is the `mpiexec` for a real IOR with several ranks.
+fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) -> Result<CommandLine> {
+    let Workload::Ior { engine, ranks, options } = workload;
+    let mut arguments = Vec::new();
+    let mut environment = Vec::new();
+    let program = match engine {
+        IorEngine::Embedded => {
+            arguments.push(format!("--ranks={ranks}"));
+            layout::IOR.to_owned()
+        }
+        IorEngine::External if *ranks == 1 => layout::EXTERNAL_IOR.to_owned(),
+        IorEngine::External => {
+            let launcher = launcher.ok_or_else(|| {
+                Error::Order(format!(
+                    "{ranks} ranks of a real IOR need `mpiexec` beside `ior` in its directory tree, or in /usr/bin there"
+                ))
+            })?;
+            arguments.extend(["-n".to_owned(), ranks.to_string(), layout::EXTERNAL_IOR.to_owned()]);
+            // Open MPI refuses to run as root, and more ranks than cores, unless told; others ignore these.
+            environment.extend([
+                ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+                ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+                ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+                ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+            ]);
+            launcher.to_owned()
+        }
+    };
+    arguments.extend(options.iter().cloned());
+    arguments.extend(["-o".to_owned(), format!("{}/data", places.data)]);
+    arguments.extend(["-O".to_owned(), "summaryFormat=JSON".to_owned()]);
+    arguments.extend(["-O".to_owned(), format!("summaryFile={}", places.summary())]);
+    Ok(CommandLine { program, arguments, environment })
+}
+
+/// `mpiexec` beside the real IOR, else the system's.
+fn find_launcher() -> Option<String> {
+    let ior = fs::canonicalize(layout::EXTERNAL_IOR).ok();
+    let beside = ior.as_deref().and_then(Path::parent).map(|directory| directory.join("mpiexec"));
+    [beside, Some("/usr/bin/mpiexec".into())]
+        .into_iter()
+        .flatten()
+        .find(|path| path.exists())
+        .map(|path| path.display().to_string())
+}
+
+/// The agent's ends of the control channel.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// Events come from here.
+    pub events: io::PipeReader,
+    /// One byte into this lets the workload go on.
+    pub go: io::PipeWriter,
+}
+
+/// A workload that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Its first process.
+    pub pid: Pid,
+    /// Where it can be held between phases; `None` for engines that cannot.
+    pub control: Option<Control>,
+    /// What it prints.
+    pub output: File,
+    /// Its program, for messages.
+    pub program: String,
+}
+
+/// Starts `workload` inside `cgroup`.
+pub(crate) fn start(workload: &Workload, places: &Places, cgroup: &Cgroup) -> Result<Running> {
+    let Workload::Ior { engine, .. } = workload;
+    if *engine == IorEngine::External && !Path::new(layout::EXTERNAL_IOR).exists() {
+        return Err(Error::Order("the guest holds no real IOR: give one with `--ior ARCH=DIR`".to_owned()));
+    }
+    let line = command_line(workload, places, find_launcher().as_deref())?;
+    let program = line.program.clone();
+    let spawn_error = |source| Error::Spawn { program: line.program.clone(), source };
+    let output = places.output("workload")?;
+    let mut command = Command::new(&line.program);
+    command
+        .args(&line.arguments)
+        .env_clear()
+        .env("PATH", PATH)
+        .env("HOME", "/root")
+        .env("LC_ALL", "C")
+        .envs(line.environment.iter().copied())
+        .current_dir(&places.data)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().map_err(spawn_error)?)
+        .stderr(output.try_clone().map_err(spawn_error)?);
+    let (control, theirs) = match engine {
+        IorEngine::Embedded => {
+            let (events, event_writer) = io::pipe().map_err(spawn_error)?;
+            let (go_reader, go) = io::pipe().map_err(spawn_error)?;
+            command.env(ENVIRONMENT, format!("{},{}", go_reader.as_raw_fd(), event_writer.as_raw_fd()));
+            (Some(Control { events, go }), Some((go_reader, event_writer)))
+        }
+        IorEngine::External => (None, None),
+    };
+    let inherited: Vec<i32> =
+        theirs.iter().flat_map(|(reader, writer)| [reader.as_raw_fd(), writer.as_raw_fd()]).collect();
+    let mut door = cgroup.door()?;
+    let prepare = move || {
+        // Joins the cgroup before the program is executed, so that all it does counts there.
+        door.write_all(b"0")?;
+        for &fd in &inherited {
+            // SAFETY: the descriptors are open in this process, a copy of the agent.
+            if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec `prepare` makes only the system calls write and fcntl and allocates nothing.
+    unsafe { command.pre_exec(prepare) };
+    let child = command.spawn().map_err(spawn_error)?;
+    drop(theirs);
+    Ok(Running { pid: pid_of(&child)?, control, output, program })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn places() -> Places {
+        Places::new("/mnt/nfs", "r1").unwrap()
+    }
+
+    fn ior(engine: IorEngine, ranks: u32) -> Workload {
+        Workload::Ior { engine, ranks, options: ["-w", "-t", "1m"].map(str::to_owned).into() }
+    }
+
+    #[test]
+    fn the_embedded_engine_gets_ranks_options_and_places() {
+        let line = command_line(&ior(IorEngine::Embedded, 2), &places(), None).unwrap();
+        assert_eq!(line.program, "/bpfassay/ior");
+        assert_eq!(
+            line.arguments.join(" "),
+            "--ranks=2 -w -t 1m -o /mnt/nfs/r1/data -O summaryFormat=JSON -O summaryFile=/run/bpfassay/r1/summary.json"
+        );
+        assert!(line.environment.is_empty());
+    }
+
+    #[test]
+    fn one_rank_of_a_real_ior_needs_no_launcher() {
+        let line = command_line(&ior(IorEngine::External, 1), &places(), None).unwrap();
+        assert_eq!(line.program, "/bpfassay/external-ior");
+        assert_eq!(line.arguments[..2], ["-w", "-t"]);
+    }
+
+    #[test]
+    fn several_ranks_of_a_real_ior_are_launched() {
+        let line = command_line(&ior(IorEngine::External, 4), &places(), Some("/opt/ior/bin/mpiexec")).unwrap();
+        assert_eq!(line.program, "/opt/ior/bin/mpiexec");
+        assert_eq!(line.arguments[..4], ["-n", "4", "/bpfassay/external-ior", "-w"]);
+        let error = command_line(&ior(IorEngine::External, 4), &places(), None).unwrap_err();
+        assert!(error.to_string().contains("mpiexec"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn run_ids_never_lead_elsewhere(id in ".{0,12}") {
+            if let Ok(places) = Places::new("/mnt/nfs", &id) {
+                let name = places.data.strip_prefix("/mnt/nfs/").unwrap();
+                prop_assert!(!name.is_empty() && !name.contains('/') && name != "." && name != "..");
+            }
+        }
+    }
+
+    #[test]
+    fn ordinary_run_ids_are_accepted_and_others_explained() {
+        assert!(Places::new("/mnt/nfs", "x86_64-6.1_fexit-003").is_ok());
+        for id in ["", ".", "..", "a/b", "a b", "ä"] {
+            let error = Places::new("/mnt/nfs", id).unwrap_err();
+            assert!(error.to_string().contains("plain file name"), "{error}");
+        }
+    }
+}
