@@ -1,1 +1,33 @@
-//! placeholder
+//! QEMU guests: what machine to build, starting it, watching it, talking to it, and saying how it ended.
+//!
+//! Here: the QEMU command line as a list of devices ([`Machine`], pure), finding a QEMU ([`Qemu`]), choosing the
+//! accelerator by booting ([`accelerator`]), running guests ([`Guest`]) with deadlines per phase ([`Deadlines`]), the
+//! console and what the kernel says there when it is in trouble ([`console`]), and how each guest ended ([`Ending`]).
+//! Not here: what a guest's root file system holds, which runs it does, and any policy about what an ending means
+//! for a run.
+//!
+//! A guest is untrusted: lines, frames and logs are bounded, and whatever it does ends in an [`Event`].
+
+pub mod accelerator;
+pub mod console;
+pub mod device;
+mod ending;
+mod error;
+mod guest;
+mod machine;
+mod monitor;
+mod process;
+mod progress;
+pub mod qemu;
+mod supervisor;
+mod terminal;
+
+pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorWish};
+pub use console::{Severity, Trouble, TroubleKind};
+pub use device::clock::Clock;
+pub use ending::{EndReason, Ending};
+pub use error::VmError;
+pub use guest::{BootOptions, Event, Guest};
+pub use machine::{Layout, Machine};
+pub use progress::Deadlines;
+pub use qemu::{Qemu, QemuVersion};

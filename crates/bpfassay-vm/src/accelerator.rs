@@ -1,0 +1,194 @@
+//! Choosing the accelerator by booting with it.
+//!
+//! That /dev/kvm exists and opens says little: processors refuse the CPU model, nested KVM hangs before the first
+//! instruction. So a kernel is booted under KVM, without root file system, and KVM is taken only if that kernel comes
+//! all the way to its own end in time.
+
+use std::{fmt, path::Path, time::Duration};
+
+use bpfassay_protocol::Arch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    BootOptions, Deadlines, EndReason, Ending, Event, Guest, Machine, Qemu, TroubleKind, VmError, device::is_native,
+};
+
+/// What runs the guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Accelerator {
+    /// The host's processor, through Linux KVM.
+    Kvm,
+    /// QEMU's translator.
+    Tcg,
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        })
+    }
+}
+
+/// What the user asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AcceleratorWish {
+    /// KVM where it works, TCG elsewhere.
+    #[default]
+    Auto,
+    /// KVM or nothing.
+    Kvm,
+    /// TCG, without trying.
+    Tcg,
+}
+
+/// The accelerator chosen, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AcceleratorChoice {
+    /// The accelerator.
+    pub accelerator: Accelerator,
+    /// Why this one, for people.
+    pub reason: String,
+}
+
+/// What a choice depends on: a cached choice holds as long as none of it changes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct AcceleratorKey {
+    /// Architecture of the guest.
+    pub arch: Arch,
+    /// QEMU's version, distribution's revision included.
+    pub qemu: String,
+    /// `uname -r` and `uname -v` of the host.
+    pub host_kernel: String,
+    /// The host's processor, as /proc/cpuinfo names it.
+    pub processor: String,
+}
+
+impl AcceleratorKey {
+    /// The key of this host.
+    #[must_use]
+    pub fn of_host(qemu: &Qemu) -> Self {
+        let uname = rustix::system::uname();
+        Self {
+            arch: qemu.arch,
+            qemu: qemu.version_text.clone(),
+            host_kernel: format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy()),
+            // A host whose processor cannot be told keys all its choices alike, which a change of kernel or QEMU still ends.
+            processor: std::fs::read_to_string("/proc/cpuinfo").map(|text| processor(&text)).unwrap_or_default(),
+        }
+    }
+}
+
+/// The lines of /proc/cpuinfo that identify the first processor.
+fn processor(cpuinfo: &str) -> String {
+    const KEYS: &[&str] = &[
+        "vendor_id",
+        "cpu family",
+        "model",
+        "model name",
+        "stepping",
+        "microcode",
+        "CPU implementer",
+        "CPU architecture",
+        "CPU variant",
+        "CPU part",
+        "CPU revision",
+        "isa",
+        "mmu",
+        "uarch",
+    ];
+    let first = cpuinfo.lines().skip_while(|line| line.trim().is_empty()).take_while(|line| !line.trim().is_empty());
+    let values = first.filter_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        KEYS.contains(&key.trim()).then(|| value.trim())
+    });
+    values.collect::<Vec<_>>().join(" / ")
+}
+
+/// Chooses the accelerator for guests like `machine`, whose kernel is booted without initramfs for the purpose.
+///
+/// The console of the trial is kept at `log_path`; `patience` bounds the trial.
+///
+/// # Errors
+/// With [`AcceleratorWish::Kvm`]: [`VmError::NoKvm`] if KVM does not work. Otherwise only what keeps the trial from
+/// being made at all ([`VmError::Log`], [`VmError::Input`], [`VmError::System`]): a trial that fails is a reason.
+pub async fn choose(
+    qemu: &Qemu,
+    machine: &Machine,
+    wish: AcceleratorWish,
+    log_path: &Path,
+    patience: Duration,
+) -> Result<AcceleratorChoice, VmError> {
+    if wish == AcceleratorWish::Tcg {
+        return Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason: "asked for".to_owned() });
+    }
+    let refusal = if is_native(machine.arch) {
+        match try_kvm(qemu, machine, log_path, patience).await? {
+            Ok(reason) => return Ok(AcceleratorChoice { accelerator: Accelerator::Kvm, reason }),
+            Err(refusal) => refusal,
+        }
+    } else {
+        format!("KVM runs no {} guests on this {} host", machine.arch, std::env::consts::ARCH)
+    };
+    if wish == AcceleratorWish::Kvm {
+        return Err(VmError::NoKvm { reason: refusal });
+    }
+    Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason: refusal })
+}
+
+/// Boots under KVM. `Ok(Ok)`: it works; `Ok(Err)`: why it does not.
+async fn try_kvm(
+    qemu: &Qemu,
+    machine: &Machine,
+    log_path: &Path,
+    patience: Duration,
+) -> Result<Result<String, String>, VmError> {
+    let machine = Machine { accelerator: Accelerator::Kvm, initrd: None, verbose: true, ..machine.clone() };
+    let mut options = BootOptions::new(log_path);
+    options.deadlines = Deadlines { boot: Some(patience.as_secs().max(1)), ..Deadlines::default() };
+    let mut guest = match Guest::boot(qemu, &machine, options).await {
+        Ok(guest) => guest,
+        Err(VmError::Refused { stderr, .. }) => return Ok(Err(format!("KVM refused: {stderr}"))),
+        Err(VmError::MonitorSilent { seconds }) => {
+            return Ok(Err(format!("QEMU with KVM did not answer within {seconds} s")));
+        }
+        Err(error) => return Err(error),
+    };
+    loop {
+        if let Event::Ended(ending) = guest.next_event().await {
+            return Ok(verdict(&ending));
+        }
+    }
+}
+
+/// What the end of the trial says about KVM.
+fn verdict(ending: &Ending) -> Result<String, String> {
+    match &ending.reason {
+        // The kernel found no root: it initialised every CPU and itself on the way there.
+        EndReason::KernelDied { trouble } if trouble.kind == TroubleKind::Panic && trouble.line.contains("root") => {
+            Ok(format!("a kernel booted under KVM in {} ms", ending.lived_ms))
+        }
+        EndReason::Silent { seconds } if ending.console_tail.is_empty() => {
+            Err(format!("a kernel booted under KVM wrote nothing to its console within {seconds} s"))
+        }
+        reason => Err(format!("a kernel booted under KVM did not come to its end: {reason}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_told_apart_by_what_does_not_change() {
+        let x86 = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R)\ncpu MHz\t\t: 2300.1\n\nprocessor\t: 1\nmodel name : other";
+        assert_eq!(processor(x86), "GenuineIntel / Intel(R) Xeon(R)");
+        let arm = "processor\t: 0\nBogoMIPS\t: 125.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\n";
+        assert_eq!(processor(arm), "0x41 / 0xd0c");
+        assert_eq!(processor(""), "");
+    }
+}

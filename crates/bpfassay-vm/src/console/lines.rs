@@ -1,0 +1,113 @@
+//! Console bytes to lines.
+
+/// Longest line kept, in bytes; the rest of a longer one is dropped.
+pub(crate) const MAX_LINE: usize = 4096;
+
+/// Cuts a byte stream into lines of bounded length, free of control characters and terminal sequences.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    line: Vec<u8>,
+    cut: bool,
+    escape: Escape,
+}
+
+/// Where in a terminal sequence the stream is (ECMA-48: ESC, then `[` and a final byte, or one byte).
+#[derive(Debug, Default, Clone, Copy)]
+enum Escape {
+    #[default]
+    None,
+    Begun,
+    Control,
+}
+
+impl Lines {
+    /// Takes bytes and hands each line that they complete to `each`.
+    pub(crate) fn push(&mut self, bytes: &[u8], mut each: impl FnMut(String)) {
+        for &byte in bytes {
+            match (self.escape, byte) {
+                // A line ends wherever the stream is, so that a lost sequence costs one line at most.
+                (_, b'\n') => {
+                    self.escape = Escape::None;
+                    each(self.take());
+                }
+                (Escape::Begun, b'[') => self.escape = Escape::Control,
+                (Escape::Begun, _) | (Escape::Control, 0x40..=0x7e) => self.escape = Escape::None,
+                (Escape::Control, _) => {}
+                (Escape::None, 0x1b) => self.escape = Escape::Begun,
+                (Escape::None, b'\t' | 0x20..=0x7e | 0x80..) => {
+                    if self.line.len() < MAX_LINE {
+                        self.line.push(byte);
+                    } else {
+                        self.cut = true;
+                    }
+                }
+                (Escape::None, _) => {}
+            }
+        }
+    }
+
+    /// The last line, if the stream ended in the middle of one.
+    pub(crate) fn finish(&mut self) -> Option<String> {
+        (!self.line.is_empty()).then(|| self.take())
+    }
+
+    fn take(&mut self) -> String {
+        let mut text = String::from_utf8_lossy(&self.line).into_owned();
+        if std::mem::take(&mut self.cut) {
+            text.push_str(" […]");
+        }
+        self.line.clear();
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lines(chunks: &[&[u8]]) -> Vec<String> {
+        let mut lines = Lines::default();
+        let mut found = Vec::new();
+        for chunk in chunks {
+            lines.push(chunk, |line| found.push(line));
+        }
+        found.extend(lines.finish());
+        found
+    }
+
+    #[test]
+    fn terminal_sequences_and_carriage_returns_vanish() {
+        assert_eq!(
+            lines(&[b"\x1bc\x1b[?7l\x1b[2J\x1b[0mSeaBIOS\r\n\r", b"\n[ 0.1] x\r\n~ # "]),
+            ["SeaBIOS", "", "[ 0.1] x", "~ # "]
+        );
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_say_so() {
+        let long = vec![b'x'; MAX_LINE + 1];
+        let found = lines(&[&long, b"\nnext\n"]);
+        assert_eq!(found[0].trim_end_matches(" […]").len(), MAX_LINE);
+        assert!(found[0].ends_with(" […]"));
+        assert_eq!(found[1], "next");
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_replaced() {
+        assert_eq!(lines(&[b"a\xff\xfeb\n"]), ["a\u{fffd}\u{fffd}b"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_bounded_clean_lines_however_cut(bytes: Vec<u8>, at: prop::sample::Index) {
+            let whole = lines(&[&bytes]);
+            let (a, b) = bytes.split_at(if bytes.is_empty() { 0 } else { at.index(bytes.len()) });
+            prop_assert_eq!(&whole, &lines(&[a, b]));
+            for line in whole {
+                prop_assert!(!line.chars().any(|c| c.is_ascii_control() && c != '\t'));
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The console log: a file of bounded size and the last lines in memory.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, Write},
+    path::Path,
+};
+
+/// Lines kept in memory.
+const TAIL_LINES: usize = 60;
+/// Bytes of a line kept in memory.
+const TAIL_LINE: usize = 512;
+
+/// Writes a console to a file up to a limit and remembers its end.
+///
+/// Once the limit is reached the file takes no more, until [`Self::finish`] adds the last lines: how a guest begins
+/// and how it ends is what tells.
+#[derive(Debug)]
+pub(crate) struct ConsoleLog {
+    file: Option<File>,
+    left: u64,
+    limit: u64,
+    dropped: u64,
+    tail: VecDeque<String>,
+    problem: Option<String>,
+}
+
+impl ConsoleLog {
+    /// Creates the file, over an existing one.
+    pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Self> {
+        Ok(Self::new(File::create(path)?, limit))
+    }
+
+    fn new(file: File, limit: u64) -> Self {
+        Self { file: Some(file), left: limit, limit, dropped: 0, tail: VecDeque::new(), problem: None }
+    }
+
+    /// Adds bytes as they came to the file. A failure to write ends the file, not the guest; [`Self::finish`] tells.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+        self.left -= room as u64;
+        self.dropped += (bytes.len() - room) as u64;
+        self.write(&bytes[..room]);
+    }
+
+    /// Remembers a line.
+    pub(crate) fn line(&mut self, line: &str) {
+        if self.tail.len() == TAIL_LINES {
+            self.tail.pop_front();
+        }
+        let end = line.floor_char_boundary(TAIL_LINE);
+        self.tail.push_back(line[..end].to_owned());
+    }
+
+    /// Completes the file. Gives back the last lines, and why the file is not complete if it is not.
+    pub(crate) fn finish(mut self) -> (Vec<String>, Option<String>) {
+        if self.dropped > 0 {
+            let mut end = format!("\n[bpfassay: {} bytes left out here; the last lines follow]\n", self.dropped);
+            for line in &self.tail {
+                end.push_str(line);
+                end.push('\n');
+            }
+            self.write(end.as_bytes());
+            let limit = self.limit;
+            self.problem
+                .get_or_insert_with(|| format!("{} bytes above the limit of {limit} were left out", self.dropped));
+        }
+        (self.tail.into(), self.problem)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.write_all(bytes)
+        {
+            self.problem = Some(format!("could not write the console log: {error}"));
+            self.file = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(log: &mut ConsoleLog, count: usize) {
+        for number in 0..count {
+            log.bytes(format!("line {number}\n").as_bytes());
+            log.line(&format!("line {number}"));
+        }
+    }
+
+    #[test]
+    fn a_long_log_keeps_its_beginning_and_its_end_and_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let mut log = ConsoleLog::create(&path, 100).unwrap();
+        fill(&mut log, 1000);
+        let (tail, problem) = log.finish();
+        assert_eq!(tail.len(), TAIL_LINES);
+        assert!(problem.unwrap().contains("above the limit of 100"));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.starts_with("line 0\n"));
+        assert!(text.ends_with("line 998\nline 999\n"), "{text}");
+        assert!(text.len() < 2000);
+    }
+
+    #[test]
+    fn a_short_log_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let mut log = ConsoleLog::create(&path, 100).unwrap();
+        fill(&mut log, 3);
+        assert_eq!(log.finish(), (vec!["line 0".into(), "line 1".into(), "line 2".into()], None));
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "line 0\nline 1\nline 2\n");
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_and_the_tail_kept() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut log = ConsoleLog::new(full, 1000);
+        fill(&mut log, 3);
+        let (tail, problem) = log.finish();
+        assert_eq!(tail.len(), 3);
+        assert!(problem.unwrap().contains("No space left"), "the operating system's words");
+    }
+}

@@ -1,0 +1,261 @@
+//! Finds trouble in console lines. Pure.
+//!
+//! A kernel message is matched at its beginning only, after the time stamp: the same words inside a sentence (`RETBleed:
+//! WARNING: …`) are not trouble. A time stamp in the middle of a line begins a message too, because a program's
+//! unfinished line may stand before it.
+
+use super::{Trouble, TroubleKind};
+
+/// Troubles kept; a guest that reports more has long been judged.
+const MAX_TROUBLES: usize = 32;
+/// Detail lines kept per trouble.
+const MAX_DETAILS: usize = 16;
+/// Bytes of a line kept.
+const MAX_KEPT: usize = 512;
+/// Lines after the telling one among which details are looked for.
+const REACH: u32 = 120;
+
+/// Beginnings of messages, by kind. In a list, the first that fits counts.
+const HEADLINES: &[(TroubleKind, &[&str])] = &[
+    (
+        TroubleKind::Panic,
+        &[
+            "Kernel panic - not syncing",
+            "traps: PANIC: double fault",
+            "PANIC: double fault",
+            "PANIC: early exception",
+            "HYP panic:",
+            // OpenSBI, the firmware of riscv64.
+            "sbi_trap_error: ",
+            "init_coldboot: ",
+        ],
+    ),
+    (TroubleKind::SoftLockup, &["watchdog: BUG: soft lockup - CPU", "BUG: soft lockup - CPU"]),
+    (
+        TroubleKind::HardLockup,
+        &[
+            "NMI watchdog: Watchdog detected hard LOCKUP",
+            "watchdog: Watchdog detected hard LOCKUP",
+            "watchdog: CPU",
+            "Watchdog detected hard LOCKUP",
+        ],
+    ),
+    (TroubleKind::SoftLockup, &["BUG: workqueue lockup - pool"]),
+    (
+        TroubleKind::Oops,
+        &[
+            "BUG: kernel NULL pointer dereference",
+            "BUG: unable to handle ",
+            "BUG: TASK stack guard page was hit",
+            "BUG: IRQ stack guard page was hit",
+            "BUG: stack guard page was hit",
+            "Unable to handle kernel ",
+            "Unhandled fault",
+            "Unhandled 64-bit el1",
+            "Internal error: ",
+            "Insufficient stack space to handle exception",
+            "general protection fault",
+            "Oops: ",
+            "Oops [#",
+            "Oops - ",
+        ],
+    ),
+    (TroubleKind::Bug, &["kernel BUG at ", "Kernel BUG [#", "BUG: "]),
+    (TroubleKind::HungTask, &["INFO: task "]),
+    (
+        TroubleKind::OutOfMemory,
+        &[
+            "Out of memory: Killed process",
+            "Out of memory: Kill process",
+            "Memory cgroup out of memory: Killed process",
+            "Out of memory and no killable processes",
+        ],
+    ),
+    (TroubleKind::Initramfs, &["Initramfs unpacking failed"]),
+    (TroubleKind::NfsStall, &["nfs: server "]),
+    (TroubleKind::Warning, &["WARNING: ", "UBSAN: ", "list_add corruption", "list_del corruption", "refcount_t: "]),
+];
+
+/// Beginnings of lines that say more about the trouble before them.
+const DETAILS: &[&str] = &[
+    "Oops",
+    "Internal error: ",
+    "CPU: ",
+    "RIP: ",
+    "pc : ",
+    "lr : ",
+    "epc : ",
+    "status: ",
+    "Mem abort info",
+    "Modules linked in: ",
+    "Hardware name: ",
+    "Workqueue: ",
+    "PANIC: ",
+    "(detected by ",
+    "task:",
+    "Tasks state",
+    "oom-kill:",
+    "---[ end ",
+    "Kernel BUG [#",
+    "invalid opcode: ",
+    "divide error: ",
+];
+
+/// Looks at a console line by line.
+#[derive(Debug, Default)]
+pub struct Watch {
+    troubles: Vec<Trouble>,
+    /// Lines seen since the last trouble, and frames still wanted of its first back trace.
+    since: u32,
+    frames: u32,
+}
+
+impl Watch {
+    /// Looks at the next line. Gives the trouble that it tells of, if it tells of a new one.
+    pub fn line(&mut self, line: &str) -> Option<Trouble> {
+        let (time_us, message) = message(line);
+        self.since = self.since.saturating_add(1);
+        let kind = classify(message);
+        let open = if self.since <= REACH { self.troubles.last_mut() } else { None };
+        match (kind, open) {
+            // One fault prints several headlines (`BUG: kernel NULL pointer dereference`, then `Oops: 0002 [#1]`); only the
+            // panic that follows from it is news.
+            (Some(kind), Some(open)) if belongs(open, kind) => {
+                keep_detail(open, message);
+                None
+            }
+            (Some(kind), _) => {
+                if self.troubles.len() == MAX_TROUBLES {
+                    return None;
+                }
+                let trouble = Trouble { kind, line: shortened(message), time_us, details: Vec::new() };
+                self.troubles.push(trouble.clone());
+                (self.since, self.frames) = (0, 0);
+                Some(trouble)
+            }
+            (None, Some(open)) => {
+                if message.starts_with("Call Trace:") || message.starts_with("Call trace:") {
+                    self.frames = 6;
+                } else if DETAILS.iter().any(|start| message.starts_with(start)) {
+                    keep_detail(open, message);
+                } else if self.frames > 0 && line_is_frame(message) {
+                    self.frames -= 1;
+                    keep_detail(open, message);
+                }
+                None
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Every trouble so far, in order, with its details.
+    #[must_use]
+    pub fn troubles(&self) -> &[Trouble] {
+        &self.troubles
+    }
+}
+
+/// Whether a headline of `kind` right after `open` tells of the same event.
+fn belongs(open: &Trouble, kind: TroubleKind) -> bool {
+    use TroubleKind::{Bug, HardLockup, HungTask, Oops, Panic, RcuStall, SoftLockup};
+    // Only a death has more than one headline of its own; a second oops under the first one's panic is its consequence.
+    match open.kind {
+        Oops | Bug => matches!(kind, Oops | Bug) && !has_ended(open),
+        Panic => matches!(kind, Oops | Bug | Panic | TroubleKind::Warning),
+        RcuStall | SoftLockup | HardLockup | HungTask => kind == open.kind && !has_ended(open) && kind == RcuStall,
+        _ => false,
+    }
+}
+
+/// Whether the report of `open` is over.
+fn has_ended(open: &Trouble) -> bool {
+    open.details.iter().any(|detail| detail.starts_with("---[ end "))
+}
+
+/// The kind of trouble that a message tells of.
+fn classify(message: &str) -> Option<TroubleKind> {
+    if is_rcu_stall(message) {
+        return Some(TroubleKind::RcuStall);
+    }
+    for (kind, starts) in HEADLINES {
+        if starts.iter().any(|start| message.starts_with(start)) {
+            let holds = match kind {
+                TroubleKind::HungTask => message.contains(" blocked ") && message.contains(" for more than "),
+                TroubleKind::NfsStall => message.contains(" not responding"),
+                TroubleKind::HardLockup => message.contains("hard LOCKUP"),
+                TroubleKind::Panic if message.starts_with("init_coldboot") => message.contains("failed"),
+                _ => true,
+            };
+            return holds.then_some(*kind);
+        }
+    }
+    // x86 before 6.10 names other exceptions without a common word: `invalid opcode: 0000 [#1] PREEMPT SMP`.
+    if message.contains(": 0000 [#") || message.contains(": 0002 [#") {
+        return Some(TroubleKind::Oops);
+    }
+    None
+}
+
+/// `rcu: INFO: rcu_sched self-detected stall on CPU` and its relatives (kernel/rcu/tree_stall.h, tree_exp.h, tasks.h).
+fn is_rcu_stall(message: &str) -> bool {
+    let message = message.strip_prefix("rcu: ").unwrap_or(message);
+    message.strip_prefix("INFO: rcu").is_some_and(|rest| {
+        rest.contains(" self-detected stall")
+            || rest.contains(" detected stalls")
+            || rest.contains(" detected expedited stalls")
+    })
+}
+
+/// Whether a line is a frame of a back trace: ` vfs_read+0x1a/0x90` or ` [<ffffffff8112>] vfs_read+0x1a/0x90`.
+fn line_is_frame(message: &str) -> bool {
+    message.trim_start().contains("+0x") && !message.contains(": ")
+}
+
+fn keep_detail(trouble: &mut Trouble, message: &str) {
+    if trouble.details.len() < MAX_DETAILS {
+        trouble.details.push(shortened(message.trim()));
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_KEPT)].to_owned()
+}
+
+/// Time stamp in microseconds and text of a kernel message. A line without a time stamp is all text.
+fn message(line: &str) -> (Option<u64>, &str) {
+    let mut rest = line;
+    let mut found = None;
+    while let Some(open) = rest.find('[') {
+        rest = &rest[open + 1..];
+        if let Some((time, text)) = time_stamp(rest) {
+            found = Some((time, text));
+            rest = text;
+        }
+    }
+    match found {
+        Some((time, text)) => (Some(time), caller_stripped(text)),
+        None => (None, line.trim_start()),
+    }
+}
+
+/// `    1.234567] text`, what follows the bracket that opens a time stamp.
+fn time_stamp(text: &str) -> Option<(u64, &str)> {
+    let (stamp, text) = text.split_once(']')?;
+    let (seconds, micros) = stamp.trim_start().split_once('.')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(seconds) || !digits(micros) || micros.len() != 6 {
+        return None;
+    }
+    let time = seconds.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(micros.parse().ok()?)?;
+    Some((time, text.strip_prefix(' ').unwrap_or(text)))
+}
+
+/// Without the caller that CONFIG_PRINTK_CALLER adds after the time stamp: `[    T1] ` or `[    C0] `.
+fn caller_stripped(text: &str) -> &str {
+    let stripped = || {
+        let (caller, rest) = text.strip_prefix('[')?.split_once(']')?;
+        let number = caller.trim_start().strip_prefix(['T', 'C'])?;
+        (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(rest.trim_start())
+    };
+    stripped().unwrap_or(text)
+}

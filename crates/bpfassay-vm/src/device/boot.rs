@@ -1,0 +1,28 @@
+//! Direct kernel boot: kernel, initramfs, command line.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use super::Device;
+
+/// What QEMU loads.
+#[derive(Debug, Clone)]
+pub struct Boot {
+    /// Kernel image in a form that QEMU boots on the architecture (x86_64: bzImage; aarch64: Image or EFI zboot where
+    /// QEMU knows it; riscv64: Image or EFI vmlinuz).
+    pub kernel: PathBuf,
+    /// Initramfs: one file, uncompressed cpio segments one after the other.
+    pub initrd: Option<PathBuf>,
+    /// The whole kernel command line.
+    pub command_line: String,
+}
+
+impl Device for Boot {
+    fn arguments(&self) -> Vec<OsString> {
+        let mut words = vec!["-kernel".into(), self.kernel.clone().into_os_string()];
+        if let Some(initrd) = &self.initrd {
+            words.extend(["-initrd".into(), initrd.clone().into_os_string()]);
+        }
+        words.extend(["-append".into(), self.command_line.clone().into()]);
+        words
+    }
+}

@@ -1,0 +1,42 @@
+//! Kernel parameters that make a guest quick to boot, and quick and plain in dying. No hardware.
+
+use bpfassay_protocol::Arch;
+
+use super::Device;
+use crate::Layout;
+
+/// The parameters that every guest gets.
+#[derive(Debug, Clone, Copy)]
+pub struct Conduct {
+    /// Architecture of the guest.
+    pub arch: Arch,
+    /// Whether addresses are the same on every boot.
+    pub layout: Layout,
+}
+
+impl Device for Conduct {
+    fn kernel_parameters(&self) -> Vec<String> {
+        let mut words = vec![
+            // A panic resets the machine at once, and `-no-reboot` makes QEMU exit; the trace is on the console by then.
+            "panic=-1",
+            // After an oops nothing measured is worth having, and a guest with a dead nfsd thread would only hang.
+            "oops=panic",
+            // The self-tests of every crypto algorithm run before init: 0.3 s under TCG.
+            "cryptomgr.notests",
+            // No NIC, no audit daemon: nothing to wait for or to fill the log.
+            "audit=0",
+            // The seed that firmware or processor offer counts: nothing blocks on an empty pool.
+            "random.trust_cpu=on",
+            "random.trust_bootloader=on",
+        ];
+        if self.arch == Arch::X86_64 {
+            // The clock of a virtual machine need not be watched by a second one, whose delays under load mark it unstable.
+            words.push("tsc=reliable");
+            words.push("no_timer_check");
+        }
+        if self.layout == Layout::Fixed {
+            words.extend(["nokaslr", "norandmaps"]);
+        }
+        words.into_iter().map(str::to_owned).collect()
+    }
+}

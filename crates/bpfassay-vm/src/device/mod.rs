@@ -1,0 +1,61 @@
+//! The parts of a machine, one file each: a part knows its QEMU arguments and its kernel parameters, nothing else.
+//!
+//! A new part is one more file here and one line in [`crate::Machine::devices`].
+
+use std::ffi::OsString;
+
+use bpfassay_protocol::Arch;
+
+pub mod agent_port;
+pub mod bare;
+pub mod board;
+pub mod boot;
+pub mod clock;
+pub mod conduct;
+pub mod console;
+pub mod cpu;
+
+pub mod memory;
+pub mod monitor;
+
+/// A part of a machine.
+pub trait Device {
+    /// QEMU arguments, in order.
+    fn arguments(&self) -> Vec<OsString> {
+        Vec::new()
+    }
+
+    /// Parameters for the kernel command line, in order.
+    fn kernel_parameters(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// File descriptors that QEMU inherits, one end of a socket pair each.
+///
+/// The numbers are fixed, so that the command line of a machine is the same every time, and high, so that they do not
+/// meet descriptors that the host program has open (which are numbered from the bottom).
+pub mod descriptor {
+    /// The first serial port.
+    pub const CONSOLE: i32 = 900;
+    /// The agent's virtio-serial port.
+    pub const AGENT: i32 = 901;
+    /// The QMP monitor.
+    pub const MONITOR: i32 = 902;
+}
+
+/// A character device on an inherited socket.
+fn socket(id: &str, descriptor: i32) -> [OsString; 2] {
+    ["-chardev".into(), format!("socket,id={id},fd={descriptor}").into()]
+}
+
+/// `words` as arguments.
+fn arguments<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.into_iter().map(OsString::from).collect()
+}
+
+/// Whether a guest of `arch` can be accelerated by the processor of this host.
+#[must_use]
+pub fn is_native(arch: Arch) -> bool {
+    arch.name() == std::env::consts::ARCH
+}

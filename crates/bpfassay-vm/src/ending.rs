@@ -1,0 +1,143 @@
+//! How a guest ended, for results and for people.
+
+use std::fmt;
+
+use bpfassay_protocol::message::Phase;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Trouble;
+
+/// The end of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Ending {
+    /// Why it ended.
+    pub reason: EndReason,
+    /// The phase it was in.
+    pub phase: Phase,
+    /// The run it was at, if one.
+    pub run: Option<String>,
+    /// Milliseconds of the host from QEMU's start to its exit.
+    pub lived_ms: u64,
+    /// What the kernel reported on its console, in order, bounded in number.
+    pub troubles: Vec<Trouble>,
+    /// The last lines of the console, bounded in number and length.
+    pub console_tail: Vec<String>,
+    /// What QEMU wrote to standard error, shortened.
+    pub qemu_stderr: String,
+    /// Why the console log is not complete, if it is not (disk full, size limit).
+    pub log_incomplete: Option<String>,
+}
+
+/// Why a guest ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EndReason {
+    /// It said that everything was done and powered off. The only good end of a measuring guest.
+    Done,
+    /// It was told to stop, and stopped or was stopped.
+    Stopped,
+    /// The kernel died: panic, oops or BUG. [`Ending::troubles`] says how it came.
+    KernelDied {
+        /// The telling line.
+        trouble: Box<Trouble>,
+    },
+    /// The agent said that it could not go on.
+    AgentFailed {
+        /// Its words.
+        message: String,
+    },
+    /// The guest powered off before its work was done.
+    PoweredOffEarly,
+    /// The guest reset itself without a word on the console (a triple fault, for one).
+    Reset,
+    /// The agent never spoke.
+    Silent {
+        /// Seconds waited.
+        seconds: u64,
+    },
+    /// The agent spoke, then nothing came of the phase it was in.
+    Hung {
+        /// Seconds that the phase may take.
+        seconds: u64,
+    },
+    /// It did not power off in time after its work was done.
+    LingeredOn {
+        /// Seconds waited.
+        seconds: u64,
+    },
+    /// What came on the agent's port is not this protocol.
+    Garbage {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The agent speaks another version of the protocol.
+    ProtocolVersion {
+        /// Its version.
+        theirs: u32,
+        /// This side's.
+        ours: u32,
+    },
+    /// QEMU stopped the guest by itself: a KVM internal error, for one.
+    QemuStopped {
+        /// QEMU's word for the state of the guest.
+        state: String,
+    },
+    /// QEMU itself failed or was killed.
+    QemuExited {
+        /// How it exited.
+        status: String,
+    },
+}
+
+impl EndReason {
+    /// Whether all that the guest was to do was done.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => write!(f, "done"),
+            Self::Stopped => write!(f, "stopped by the host"),
+            Self::KernelDied { trouble } => write!(f, "{trouble}"),
+            Self::AgentFailed { message } => write!(f, "the agent failed: {message}"),
+            Self::PoweredOffEarly => write!(f, "the guest powered off before its work was done"),
+            Self::Reset => write!(f, "the guest reset itself without a word"),
+            Self::Silent { seconds } => {
+                write!(f, "the agent did not speak within {seconds} s: is it in the initramfs, is the virtio console?")
+            }
+            Self::Hung { seconds } => write!(f, "the guest hung: the phase was not over after {seconds} s"),
+            Self::LingeredOn { seconds } => write!(f, "the guest did not power off within {seconds} s"),
+            Self::Garbage { message } => write!(f, "garbage on the agent's port: {message}"),
+            Self::ProtocolVersion { theirs, ours } => {
+                write!(f, "the agent speaks protocol version {theirs}, not {ours}: rebuild the guest payload")
+            }
+            Self::QemuStopped { state } => write!(f, "QEMU stopped the guest by itself ({state})"),
+            Self::QemuExited { status } => write!(f, "QEMU ended on its own ({status})"),
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    /// One line: the reason, where it struck, and QEMU's last words if QEMU is to blame.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.reason)?;
+        if !self.reason.is_done() {
+            write!(f, " (phase {}", self.phase)?;
+            if let Some(run) = &self.run {
+                write!(f, " of run {run}")?;
+            }
+            write!(f, ", after {}.{} s)", self.lived_ms / 1000, self.lived_ms % 1000 / 100)?;
+        }
+        if let (EndReason::QemuExited { .. } | EndReason::QemuStopped { .. }, Some(line)) =
+            (&self.reason, self.qemu_stderr.lines().next_back())
+        {
+            write!(f, ": {line}")?;
+        }
+        Ok(())
+    }
+}

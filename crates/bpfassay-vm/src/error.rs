@@ -1,0 +1,127 @@
+//! What keeps a guest from being started or talked to.
+
+use std::{io, path::PathBuf};
+
+use bpfassay_protocol::{Arch, frame::FrameError};
+
+use crate::QemuVersion;
+
+/// Why there is no guest, or why it cannot be told something.
+#[derive(Debug, thiserror::Error)]
+pub enum VmError {
+    /// No QEMU for the architecture.
+    #[error("no {program} on PATH: install it (Debian: apt-get install {packages})")]
+    NoQemu {
+        /// Architecture of the guest.
+        arch: Arch,
+        /// The program looked for.
+        program: String,
+        /// Debian packages that hold it and the firmware it needs.
+        packages: &'static str,
+    },
+    /// The program given as QEMU does not behave like one.
+    #[error("{} does not say its version as QEMU does, but `{said}`: give the path of a qemu-system program", .program.display())]
+    NotQemu {
+        /// The program.
+        program: PathBuf,
+        /// The first line of its output, shortened.
+        said: String,
+    },
+    /// QEMU is too old.
+    #[error("{} is QEMU {version}, older than the {minimum} needed: install a newer one", .program.display())]
+    OldQemu {
+        /// The program.
+        program: PathBuf,
+        /// Its version.
+        version: QemuVersion,
+        /// The oldest version that will do.
+        minimum: QemuVersion,
+    },
+    /// A program could not be started.
+    #[error("could not start {}", .program.display())]
+    Spawn {
+        /// The program.
+        program: PathBuf,
+        /// The operating system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// A file that the guest is made of is missing or not readable.
+    #[error("could not read {what} {}", .path.display())]
+    Input {
+        /// `kernel` or `initramfs`.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The operating system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The console log could not be made.
+    #[error("could not create the console log {}", .path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The operating system refused a socket or thread.
+    #[error("could not get {what} for a guest")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// The operating system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// QEMU exited before its monitor answered: it refused its command line or the accelerator.
+    #[error("qemu did not start the guest ({status}): {stderr}")]
+    Refused {
+        /// How it exited.
+        status: String,
+        /// What it wrote to standard error.
+        stderr: String,
+    },
+    /// QEMU runs but its monitor does not answer.
+    #[error("qemu's monitor did not answer within {seconds} s")]
+    MonitorSilent {
+        /// Seconds waited.
+        seconds: u64,
+    },
+    /// The monitor said something unexpected.
+    #[error("qemu's monitor failed at {step}: {message}")]
+    Monitor {
+        /// What was being done.
+        step: &'static str,
+        /// The error in the words of QEMU or of the QMP library.
+        message: String,
+    },
+    /// KVM was asked for and does not work.
+    #[error("kvm was asked for and does not work here: {reason}")]
+    NoKvm {
+        /// Why.
+        reason: String,
+    },
+    /// The guest has ended.
+    #[error("the guest has ended")]
+    Ended,
+    /// The agent does not take messages as fast as they are sent.
+    #[error("the agent has left {waiting} messages unread")]
+    AgentBusy {
+        /// Messages waiting.
+        waiting: usize,
+    },
+    /// A message cannot be framed.
+    #[error("could not frame a message to the agent")]
+    Frame(#[source] FrameError),
+    /// The terminal cannot be used for a console.
+    #[error("could not {step} the terminal: run this in an interactive terminal")]
+    Terminal {
+        /// What was being done.
+        step: &'static str,
+        /// The operating system's error.
+        #[source]
+        source: io::Error,
+    },
+}

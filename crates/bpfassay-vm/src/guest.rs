@@ -1,0 +1,200 @@
+//! A running guest as its owner sees it.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use bpfassay_protocol::{
+    frame,
+    message::{GuestMessage, HostMessage},
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    Deadlines, Ending, Machine, Qemu, QemuVersion, Trouble, VmError,
+    console::ConsoleLog,
+    monitor::Monitor,
+    process,
+    supervisor::{self, Order},
+};
+
+/// Messages to the agent that may wait to be read.
+const AGENT_BACKLOG: usize = 64;
+/// Chunks of console output or input that may wait, for an interactive guest.
+const TERMINAL_BACKLOG: usize = 64;
+
+/// How to run a guest.
+#[derive(Debug, Clone)]
+pub struct BootOptions {
+    /// File for the console's output, made anew.
+    pub log_path: PathBuf,
+    /// Largest size of that file in bytes, apart from the last lines, which are always added.
+    pub log_limit: u64,
+    /// How long each phase may take.
+    pub deadlines: Deadlines,
+    /// Whether the console is for [`Guest::interact`].
+    pub interactive: bool,
+}
+
+impl BootOptions {
+    /// At most 4 MiB of log, default deadlines, not interactive.
+    #[must_use]
+    pub fn new(log_path: impl Into<PathBuf>) -> Self {
+        Self { log_path: log_path.into(), log_limit: 4 << 20, deadlines: Deadlines::default(), interactive: false }
+    }
+}
+
+/// What a guest does, seen from outside.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The agent says something.
+    Message(GuestMessage),
+    /// The kernel reports trouble. The guest goes on unless an end follows.
+    Trouble(Trouble),
+    /// The guest has ended. Always the last event; asked again, [`Guest::next_event`] gives it again.
+    Ended(Box<Ending>),
+}
+
+/// A guest from QEMU's start to QEMU's exit.
+///
+/// A task of the tokio runtime watches it: it enforces the deadlines and writes the log whether or not anybody asks for
+/// events. Dropping the guest kills QEMU.
+#[derive(Debug)]
+pub struct Guest {
+    events: mpsc::Receiver<Event>,
+    orders: mpsc::UnboundedSender<Order>,
+    agent: mpsc::Sender<Vec<u8>>,
+    pub(crate) terminal: Option<TerminalEnds>,
+    qemu_version: QemuVersion,
+    process_id: Option<u32>,
+    ended: Option<Box<Ending>>,
+}
+
+/// The console of an interactive guest.
+#[derive(Debug)]
+pub(crate) struct TerminalEnds {
+    pub(crate) output: mpsc::Receiver<Vec<u8>>,
+    pub(crate) input: mpsc::Sender<Vec<u8>>,
+}
+
+impl Guest {
+    /// Starts QEMU and waits until its monitor answers. The guest runs from then on.
+    ///
+    /// # Errors
+    /// [`VmError::Input`], [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`]: nothing was started.
+    /// [`VmError::Refused`], [`VmError::MonitorSilent`], [`VmError::Monitor`]: QEMU was started and is gone again.
+    pub async fn boot(qemu: &Qemu, machine: &Machine, options: BootOptions) -> Result<Self, VmError> {
+        readable("kernel", &machine.kernel)?;
+        if let Some(initrd) = &machine.initrd {
+            readable("initramfs", initrd)?;
+        }
+        let log = ConsoleLog::create(&options.log_path, options.log_limit)
+            .map_err(|source| VmError::Log { path: options.log_path.clone(), source })?;
+        let mut process = process::start(&qemu.program, machine.arguments()).await?;
+        let started = tokio::time::Instant::now();
+        let process_id = process.child.id();
+        let stderr = supervisor::keep_stderr(process.child.stderr.take());
+        let Some((monitor, notices)) = Monitor::connect(process.monitor).await? else {
+            let status = process.child.wait().await;
+            let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            return Err(VmError::Refused { status, stderr: stderr.await.unwrap_or_default() });
+        };
+        let qemu_version = monitor.version;
+        let (event_sender, events) = mpsc::channel(supervisor::EVENT_BACKLOG);
+        let (orders, order_receiver) = mpsc::unbounded_channel();
+        let (agent, agent_input) = mpsc::channel(AGENT_BACKLOG);
+        let (output_sender, output) = mpsc::channel(TERMINAL_BACKLOG);
+        let (input, input_receiver) = mpsc::channel(TERMINAL_BACKLOG);
+        let terminal = options.interactive.then_some(TerminalEnds { output, input });
+        let supervisor = supervisor::Supervisor {
+            child: process.child,
+            stderr,
+            started,
+            monitor,
+            notices,
+            console: process.console,
+            log,
+            console_output: options.interactive.then_some(output_sender),
+            console_input: input_receiver,
+            agent: process.agent,
+            agent_input,
+            events: event_sender,
+            orders: order_receiver,
+            deadlines: options.deadlines,
+        };
+        tokio::spawn(supervisor.run());
+        Ok(Self { events, orders, agent, terminal, qemu_version, process_id, ended: None })
+    }
+
+    /// QEMU's version as its monitor says it.
+    #[must_use]
+    pub fn qemu_version(&self) -> QemuVersion {
+        self.qemu_version
+    }
+
+    /// QEMU's process id, for a look at what it costs; `None` if it had exited before anybody could ask.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        self.process_id
+    }
+
+    /// The next event. Cancel-safe.
+    pub async fn next_event(&mut self) -> Event {
+        if let Some(ending) = &self.ended {
+            return Event::Ended(ending.clone());
+        }
+        let event = self.events.recv().await.unwrap_or_else(|| Event::Ended(Box::new(supervisor::abandoned())));
+        if let Event::Ended(ending) = &event {
+            self.ended = Some(ending.clone());
+        }
+        event
+    }
+
+    /// Sends a message to the agent. It is written when the agent reads.
+    ///
+    /// # Errors
+    /// [`VmError::Ended`], [`VmError::AgentBusy`] or [`VmError::Frame`].
+    pub fn send(&self, message: &HostMessage) -> Result<(), VmError> {
+        let frame = frame::encode(message).map_err(VmError::Frame)?;
+        self.agent.try_send(frame).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => VmError::AgentBusy { waiting: AGENT_BACKLOG },
+            mpsc::error::TrySendError::Closed(_) => VmError::Ended,
+        })
+    }
+
+    /// Tells the agent to power off and, when `grace` is over, QEMU to quit. The end comes as an event.
+    pub fn request_stop(&self, grace: Duration) {
+        if !grace.is_zero() {
+            // An agent that cannot be told anything any more is what the grace is for.
+            let _ = self.send(&HostMessage::PowerOff);
+        }
+        // The guest may have ended by itself, which is what was asked for.
+        let _ = self.orders.send(Order::Stop { grace });
+    }
+
+    /// Stops the guest as [`Self::request_stop`] does and waits for its end. Events until then are dropped.
+    pub async fn shut_down(mut self, grace: Duration) -> Ending {
+        self.request_stop(grace);
+        self.end().await
+    }
+
+    /// Stops the guest at once and waits until QEMU is gone. Events until then are dropped.
+    pub async fn kill(self) -> Ending {
+        self.shut_down(Duration::ZERO).await
+    }
+
+    /// Waits for the end. Events until then are dropped.
+    pub async fn end(&mut self) -> Ending {
+        loop {
+            if let Event::Ended(ending) = self.next_event().await {
+                return *ending;
+            }
+        }
+    }
+}
+
+fn readable(what: &'static str, path: &Path) -> Result<(), VmError> {
+    File::open(path).map(drop).map_err(|source| VmError::Input { what, path: path.to_owned(), source })
+}

@@ -1,0 +1,136 @@
+//! A machine as data, and the command line that builds it.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::Arch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Accelerator, Clock,
+    device::{
+        Device, agent_port::AgentPort, bare::Bare, board::Board, boot::Boot, conduct::Conduct, console::Console,
+        cpu::Cpu, memory::Memory, monitor::Monitor,
+    },
+};
+
+/// Whether kernel and processes lie at the same addresses on every boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// `nokaslr norandmaps`: the same addresses every time.
+    #[default]
+    Fixed,
+    /// As the kernel does by itself.
+    Random,
+}
+
+/// Everything that decides the QEMU command line of one guest. Nothing is looked at or started here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Architecture of the guest.
+    pub arch: Arch,
+    /// What runs the guest's instructions.
+    pub accelerator: Accelerator,
+    /// By which clock it runs.
+    pub clock: Clock,
+    /// Number of vCPUs, at least 1.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// Kernel image; see [`crate::device::boot::Boot::kernel`]. For x86_64 the uncompressed ELF `vmlinux` boots seconds
+    /// sooner under TCG than the bzImage it came in.
+    pub kernel: PathBuf,
+    /// Initramfs, if any.
+    pub initrd: Option<PathBuf>,
+    /// Whether addresses are the same on every boot.
+    #[serde(default)]
+    pub layout: Layout,
+    /// Whether the kernel says everything on the console, not only warnings and worse.
+    #[serde(default)]
+    pub verbose: bool,
+    /// Further kernel parameters, for example `mitigations=off`. They come last: the kernel lets the last one win.
+    #[serde(default)]
+    pub kernel_parameters: Vec<String>,
+}
+
+impl Machine {
+    /// One vCPU, 1024 MiB, TCG, wall clock, no initramfs.
+    #[must_use]
+    pub fn new(arch: Arch, kernel: impl Into<PathBuf>) -> Self {
+        Self {
+            arch,
+            accelerator: Accelerator::Tcg,
+            clock: Clock::Wall,
+            cpus: 1,
+            memory_mib: 1024,
+            kernel: kernel.into(),
+            initrd: None,
+            layout: Layout::Fixed,
+            verbose: false,
+            kernel_parameters: Vec::new(),
+        }
+    }
+
+    /// The parts other than the kernel, in the order of their arguments.
+    fn devices(&self) -> Vec<Box<dyn Device>> {
+        let Self { arch, accelerator, clock, cpus, memory_mib, layout, verbose, .. } = *self;
+        vec![
+            Box::new(Bare),
+            Box::new(Board { arch, accelerator }),
+            Box::new(Cpu { arch, accelerator, count: cpus }),
+            Box::new(Memory { mib: memory_mib }),
+            Box::new(clock),
+            Box::new(Monitor),
+            Box::new(Console { arch, verbose }),
+            Box::new(AgentPort),
+            Box::new(Conduct { arch, layout }),
+        ]
+    }
+
+    /// The processor model, as QEMU takes it.
+    #[must_use]
+    pub fn cpu_model(&self) -> &'static str {
+        Cpu { arch: self.arch, accelerator: self.accelerator, count: self.cpus }.model()
+    }
+
+    /// The kernel command line.
+    #[must_use]
+    pub fn kernel_command_line(&self) -> String {
+        let mut words: Vec<String> = self.devices().iter().flat_map(|device| device.kernel_parameters()).collect();
+        words.extend(self.kernel_parameters.iter().cloned());
+        words.join(" ")
+    }
+
+    /// QEMU's arguments, without the program.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<OsString> {
+        let boot =
+            Boot { kernel: self.kernel.clone(), initrd: self.initrd.clone(), command_line: self.kernel_command_line() };
+        self.devices().iter().flat_map(|device| device.arguments()).chain(boot.arguments()).collect()
+    }
+
+    /// The whole command for people to read, quoted for a POSIX shell. Run by hand it needs the sockets of
+    /// [`crate::device::descriptor`].
+    #[must_use]
+    pub fn shell_command(&self, program: &Path) -> String {
+        let arguments = self.arguments();
+        let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str));
+        words.map(quoted).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// `word` as one word of a POSIX shell. Bytes that are not UTF-8 are shown as the replacement character.
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

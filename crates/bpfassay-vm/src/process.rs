@@ -1,0 +1,134 @@
+//! Starting QEMU with inherited sockets, so that nothing of it outlives this program.
+
+use std::{
+    ffi::OsString,
+    io,
+    mem::ManuallyDrop,
+    os::{
+        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::net::UnixStream as StdUnixStream,
+    },
+    path::Path,
+    process::Stdio,
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+};
+
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use tokio::{
+    net::UnixStream,
+    process::{Child, Command},
+    runtime::Handle,
+    sync::oneshot,
+};
+
+use crate::{VmError, device::descriptor};
+
+/// A running QEMU and this side's ends of its sockets.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) console: UnixStream,
+    pub(crate) agent: UnixStream,
+    pub(crate) monitor: UnixStream,
+}
+
+/// Starts `program`.
+pub(crate) async fn start(program: &Path, arguments: Vec<OsString>) -> Result<Process, VmError> {
+    let (console, console_end) = pair()?;
+    let (agent, agent_end) = pair()?;
+    let (monitor, monitor_end) = pair()?;
+    let inherited =
+        vec![(console_end, descriptor::CONSOLE), (agent_end, descriptor::AGENT), (monitor_end, descriptor::MONITOR)];
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        // A group of its own: Ctrl-C reaches this program, which stops its guests in order.
+        .process_group(0)
+        .kill_on_drop(true);
+    inherit(&mut command, inherited);
+    let child = on_spawner(command).await?;
+    let child = child.map_err(|source| VmError::Spawn { program: program.to_owned(), source })?;
+    Ok(Process { child, console, agent, monitor })
+}
+
+/// A connected pair: this side's end for tokio, and the other's.
+fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
+    let make = || -> io::Result<_> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        Ok((UnixStream::from_std(ours)?, theirs.into()))
+    };
+    make().map_err(|source| VmError::System { what: "a socket pair", source })
+}
+
+/// Lets the program that `command` starts have `descriptors` under the numbers beside them, and die with this one.
+fn inherit(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>) {
+    let parent = getpid();
+    let prepare = move || -> io::Result<()> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have died before the line above; then nobody would send the signal.
+        if getppid() != Some(parent) {
+            return Err(io::Error::from(rustix::io::Errno::SRCH));
+        }
+        for (descriptor, number) in &descriptors {
+            place(descriptor, *number)?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe things may be done. The closure makes system calls through
+    // rustix, reads memory that it owns, and allocates nothing (errors are bare error numbers).
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Duplicates `descriptor` as `number`, to be kept over exec. Refuses to replace a descriptor that is in use: it could
+/// be the pipe by which the standard library reports a failed exec.
+fn place(descriptor: &OwnedFd, number: RawFd) -> io::Result<()> {
+    // SAFETY: the number may be no open descriptor at all; it is only passed to fcntl, which says so then.
+    let target = unsafe { BorrowedFd::borrow_raw(number) };
+    if rustix::io::fcntl_getfd(target).is_ok() || descriptor.as_raw_fd() == number {
+        return Err(io::Error::from(rustix::io::Errno::BUSY));
+    }
+    // SAFETY: `number` is not open, so nobody else owns it; `dup2` opens it, and it is never dropped here.
+    let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+    rustix::io::dup2(descriptor, &mut target)?;
+    Ok(())
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The thread that starts every QEMU.
+///
+/// The death signal is sent when the *thread* that forked ends (prctl(2)), and threads of a tokio runtime come and go;
+/// this one stays as long as the program does.
+static SPAWNER: Mutex<Option<mpsc::Sender<Job>>> = Mutex::new(None);
+
+async fn on_spawner(mut command: Command) -> Result<io::Result<Child>, VmError> {
+    let gone =
+        |what: &str| VmError::System { what: "the thread that starts QEMU", source: io::Error::other(what.to_owned()) };
+    let (answer, receive) = oneshot::channel();
+    let runtime = Handle::current();
+    let job: Job = Box::new(move || {
+        // tokio registers the child with the runtime that is entered.
+        let _entered = runtime.enter();
+        // Nobody waiting any more means that the child is dropped, which kills it.
+        let _ = answer.send(command.spawn());
+    });
+    spawner()?.send(job).map_err(|_| gone("it has ended"))?;
+    receive.await.map_err(|_| gone("it gave no answer"))
+}
+
+fn spawner() -> Result<mpsc::Sender<Job>, VmError> {
+    let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(sender) = spawner.as_ref() {
+        return Ok(sender.clone());
+    }
+    let (sender, jobs) = mpsc::channel::<Job>();
+    thread::Builder::new()
+        .name("qemu-spawner".to_owned())
+        .spawn(move || jobs.into_iter().for_each(|job| job()))
+        .map_err(|source| VmError::System { what: "a thread", source })?;
+    Ok(spawner.insert(sender).clone())
+}

@@ -1,0 +1,214 @@
+//! How far a guest has come, and until when it must have come further. Pure: time is a parameter.
+
+use std::time::Duration;
+
+use bpfassay_protocol::message::{GuestMessage, Phase};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How long each phase may take, in seconds of the host. `None`: as long as it likes.
+///
+/// A phase begins with the agent's message about it ([`Phase::Boot`]: with QEMU's start) and its time starts anew with
+/// every such message, so [`Self::workload`] is for one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Deadlines {
+    /// From power-on to the agent's first message.
+    pub boot: Option<u64>,
+    /// Modules, NFS server, mount.
+    pub set_up: Option<u64>,
+    /// Loading and attaching the tracer.
+    pub attach: Option<u64>,
+    /// The workload of one run.
+    pub workload: Option<u64>,
+    /// Last readings, detaching, removing files.
+    pub tear_down: Option<u64>,
+    /// An interactive shell.
+    pub shell: Option<u64>,
+    /// From the agent's last message, or the order to power off, to QEMU's exit.
+    pub power_off: Option<u64>,
+}
+
+impl Default for Deadlines {
+    /// Ample under TCG on a loaded two-core host; a hang costs a minute, not an hour.
+    fn default() -> Self {
+        Self {
+            boot: Some(60),
+            set_up: Some(60),
+            attach: Some(60),
+            workload: Some(600),
+            tear_down: Some(60),
+            shell: None,
+            power_off: Some(20),
+        }
+    }
+}
+
+impl Deadlines {
+    /// The time for `phase`.
+    #[must_use]
+    pub fn of(&self, phase: Phase) -> Option<Duration> {
+        match phase {
+            Phase::Boot => self.boot,
+            Phase::SetUp => self.set_up,
+            Phase::Attach => self.attach,
+            Phase::Workload => self.workload,
+            Phase::TearDown => self.tear_down,
+            Phase::Shell => self.shell,
+        }
+        .map(Duration::from_secs)
+    }
+
+    /// The same deadlines, each `factor` times as long.
+    #[must_use]
+    pub fn scaled(&self, factor: u32) -> Self {
+        let scale = |seconds: Option<u64>| seconds.map(|seconds| seconds.saturating_mul(u64::from(factor)));
+        Self {
+            boot: scale(self.boot),
+            set_up: scale(self.set_up),
+            attach: scale(self.attach),
+            workload: scale(self.workload),
+            tear_down: scale(self.tear_down),
+            shell: scale(self.shell),
+            power_off: scale(self.power_off),
+        }
+    }
+}
+
+/// Where a guest stands.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    deadlines: Deadlines,
+    /// The phase announced last.
+    pub(crate) phase: Phase,
+    /// The run that the phase belongs to, if one.
+    pub(crate) run: Option<String>,
+    /// Whether the agent has said anything at all.
+    pub(crate) spoke: bool,
+    /// Whether the agent has said that everything is done.
+    pub(crate) done: bool,
+    /// What the agent said it failed at.
+    pub(crate) failed: Option<String>,
+    /// Whether the guest is to be off soon: its own word or the host's order.
+    leaving: bool,
+    /// When the current phase began, since QEMU's start.
+    since: Duration,
+}
+
+impl Progress {
+    pub(crate) fn new(deadlines: Deadlines) -> Self {
+        Self {
+            deadlines,
+            phase: Phase::Boot,
+            run: None,
+            spoke: false,
+            done: false,
+            failed: None,
+            leaving: false,
+            since: Duration::ZERO,
+        }
+    }
+
+    /// Takes account of a message that came `now` after QEMU's start.
+    pub(crate) fn heard(&mut self, message: &GuestMessage, now: Duration) {
+        if !self.spoke {
+            self.spoke = true;
+            self.enter(Phase::SetUp, None, now);
+        }
+        match message {
+            GuestMessage::Phase { phase, run } => self.enter(*phase, run.clone(), now),
+            GuestMessage::RunEnded { .. } => self.enter(Phase::TearDown, None, now),
+            GuestMessage::Done => {
+                self.done = true;
+                self.leave(now);
+            }
+            GuestMessage::Failed { message } => {
+                self.failed = Some(message.clone());
+                self.leave(now);
+            }
+            GuestMessage::Hello { .. } | GuestMessage::Ready(_) | GuestMessage::Log { .. } => {}
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, run: Option<String>, now: Duration) {
+        self.phase = phase;
+        self.run = run;
+        self.since = now;
+    }
+
+    /// The guest has been told to power off, or has said that it will.
+    pub(crate) fn leave(&mut self, now: Duration) {
+        if !self.leaving {
+            self.leaving = true;
+            self.since = now;
+        }
+    }
+
+    /// The time allowed for what the guest is doing, in whole.
+    pub(crate) fn allowance(&self) -> Option<Duration> {
+        if self.leaving { self.deadlines.power_off.map(Duration::from_secs) } else { self.deadlines.of(self.phase) }
+    }
+
+    /// When the guest must have come further, since QEMU's start.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.allowance().map(|allowed| self.since.saturating_add(allowed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn deadlines() -> Deadlines {
+        Deadlines {
+            boot: Some(10),
+            set_up: Some(20),
+            attach: Some(30),
+            workload: Some(40),
+            tear_down: Some(50),
+            shell: None,
+            power_off: Some(5),
+        }
+    }
+
+    fn phase(phase: Phase) -> GuestMessage {
+        GuestMessage::Phase { phase, run: Some("r1".to_owned()) }
+    }
+
+    #[test]
+    fn every_phase_has_its_own_time_from_its_own_beginning() {
+        let mut progress = Progress::new(deadlines());
+        assert_eq!(progress.deadline(), Some(10 * SECOND));
+        progress.heard(&GuestMessage::Hello { agent: "1".to_owned() }, 3 * SECOND);
+        assert_eq!((progress.phase, progress.deadline()), (Phase::SetUp, Some(23 * SECOND)));
+        progress.heard(&phase(Phase::Attach), 5 * SECOND);
+        assert_eq!(progress.deadline(), Some(35 * SECOND));
+        progress.heard(&phase(Phase::Workload), 6 * SECOND);
+        assert_eq!(progress.deadline(), Some(46 * SECOND));
+        progress.heard(&GuestMessage::Log { text: String::new() }, 30 * SECOND);
+        assert_eq!(progress.deadline(), Some(46 * SECOND), "talk is not progress");
+        assert_eq!(progress.run.as_deref(), Some("r1"));
+        progress.heard(&phase(Phase::Shell), 31 * SECOND);
+        assert_eq!(progress.deadline(), None);
+    }
+
+    #[test]
+    fn the_last_word_starts_the_time_to_power_off_once() {
+        let mut progress = Progress::new(deadlines());
+        progress.heard(&GuestMessage::Done, 7 * SECOND);
+        assert!(progress.done);
+        progress.leave(9 * SECOND);
+        assert_eq!(progress.deadline(), Some(12 * SECOND));
+    }
+
+    #[test]
+    fn scaling_never_overflows() {
+        let long = Deadlines { workload: Some(u64::MAX), ..deadlines() }.scaled(3);
+        assert_eq!((long.workload, long.shell, long.boot), (Some(u64::MAX), None, Some(30)));
+        let mut progress = Progress::new(long);
+        progress.heard(&phase(Phase::Workload), SECOND);
+        assert!(progress.deadline().is_some());
+    }
+}

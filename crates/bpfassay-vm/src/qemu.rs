@@ -1,0 +1,170 @@
+//! Finding a QEMU and its version.
+
+use std::{
+    env, fmt, io,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use bpfassay_protocol::Arch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+use crate::VmError;
+
+/// The oldest QEMU that will do: the one of Debian 12, and the one whose machine types are used.
+pub const MINIMUM: QemuVersion = QemuVersion { major: 7, minor: 2, micro: 0 };
+
+/// A QEMU program and its version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Qemu {
+    /// Architecture of the guests it runs.
+    pub arch: Arch,
+    /// The program.
+    pub program: PathBuf,
+    /// Its version as a number.
+    pub version: QemuVersion,
+    /// Its version in full, distribution's revision included: `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)`.
+    pub version_text: String,
+}
+
+/// A version of QEMU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct QemuVersion {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+    /// Micro number.
+    pub micro: u32,
+}
+
+impl fmt::Display for QemuVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.micro)
+    }
+}
+
+/// Text that is not a QEMU version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected MAJOR.MINOR.MICRO, found `{0}`")]
+pub struct NotAVersion(String);
+
+impl FromStr for QemuVersion {
+    type Err = NotAVersion;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refused = || NotAVersion(text.chars().take(64).collect());
+        let mut numbers = text.split('.').map(str::parse);
+        match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor)), Some(Ok(micro)), None) => Ok(Self { major, minor, micro }),
+            _ => Err(refused()),
+        }
+    }
+}
+
+/// The name of QEMU's program for guests of `arch`.
+#[must_use]
+pub fn program_name(arch: Arch) -> String {
+    format!("qemu-system-{arch}")
+}
+
+/// Debian packages that hold the program for `arch` and the firmware that it needs, separated by spaces.
+#[must_use]
+pub const fn debian_packages(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "qemu-system-x86",
+        Arch::Aarch64 => "qemu-system-arm",
+        // Debian 12; later releases keep the name as a package that pulls in the right one.
+        Arch::Riscv64 => "qemu-system-misc opensbi",
+    }
+}
+
+impl Qemu {
+    /// The QEMU for guests of `arch`: `program` if given, else the one on `PATH`.
+    ///
+    /// # Errors
+    /// [`VmError::NoQemu`], [`VmError::NotQemu`], [`VmError::OldQemu`] or [`VmError::Spawn`].
+    pub async fn find(arch: Arch, program: Option<&Path>) -> Result<Self, VmError> {
+        let program = match program {
+            Some(program) => program.to_owned(),
+            None => on_path(&program_name(arch)).ok_or_else(|| VmError::NoQemu {
+                arch,
+                program: program_name(arch),
+                packages: debian_packages(arch),
+            })?,
+        };
+        let output = Command::new(&program).arg("--version").kill_on_drop(true).output().await.map_err(|source| {
+            if source.kind() == io::ErrorKind::NotFound {
+                VmError::NoQemu { arch, program: program.display().to_string(), packages: debian_packages(arch) }
+            } else {
+                VmError::Spawn { program: program.clone(), source }
+            }
+        })?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let Some((version, version_text)) = parse_version(&said) else {
+            let said = said.lines().next().unwrap_or_default().chars().take(80).collect();
+            return Err(VmError::NotQemu { program, said });
+        };
+        if version < MINIMUM {
+            return Err(VmError::OldQemu { program, version, minimum: MINIMUM });
+        }
+        Ok(Self { arch, program, version, version_text })
+    }
+}
+
+/// Number and full text of the version in the output of `--version`.
+fn parse_version(output: &str) -> Option<(QemuVersion, String)> {
+    let text = output.lines().next()?.strip_prefix("QEMU emulator version ")?.trim();
+    let number = text.split([' ', '-']).next()?.parse().ok()?;
+    Some((number, text.to_owned()))
+}
+
+/// The first executable file of that name on `PATH`.
+fn on_path(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|directory| directory.join(name))
+        .find(|file| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_distributions_are_understood() {
+        for (said, number) in [
+            ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright (c)", "7.2.22"),
+            ("QEMU emulator version 10.0.2\n", "10.0.2"),
+            ("QEMU emulator version 9.2.50 (v9.2.0-1234-gabcdef)", "9.2.50"),
+            ("QEMU emulator version 8.2.2-rc1", "8.2.2"),
+        ] {
+            let (version, _) = parse_version(said).unwrap();
+            assert_eq!(version.to_string(), number, "{said}");
+        }
+        assert!(parse_version("QEMU emulator version seven").is_none());
+        assert!(parse_version("").is_none());
+        assert!("7.2".parse::<QemuVersion>().is_err());
+        assert!("7.2.0.1".parse::<QemuVersion>().is_err());
+    }
+
+    #[test]
+    fn versions_are_ordered_by_number() {
+        let older: QemuVersion = "9.2.0".parse().unwrap();
+        assert!(older < "10.0.0".parse().unwrap());
+        assert!(older > MINIMUM);
+    }
+
+    #[tokio::test]
+    async fn a_missing_qemu_names_the_packages() {
+        let error = Qemu::find(Arch::Riscv64, Some(Path::new("/nonexistent/qemu"))).await.unwrap_err();
+        assert!(error.to_string().contains("qemu-system-misc opensbi"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn another_program_is_refused() {
+        let error = Qemu::find(Arch::X86_64, Some(Path::new("/bin/true"))).await.unwrap_err();
+        assert!(matches!(error, VmError::NotQemu { .. }), "{error}");
+    }
+}

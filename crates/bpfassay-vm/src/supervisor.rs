@@ -1,0 +1,449 @@
+//! The task that watches one guest.
+
+use std::{collections::VecDeque, io, time::Duration};
+
+use bpfassay_protocol::{
+    PROTOCOL_VERSION,
+    frame::{Decoder, FrameError},
+    message::{GuestMessage, Phase},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    process::{Child, ChildStderr},
+    sync::mpsc,
+    task::JoinHandle,
+    time::{Instant, sleep_until, timeout},
+};
+
+use crate::{
+    Deadlines, EndReason, Ending, Event, Trouble, TroubleKind,
+    console::{ConsoleLog, Lines, Watch},
+    monitor::{Monitor, Notice, Shutdown},
+    progress::Progress,
+};
+
+/// Events that may wait for the owner of the guest before the agent's port is read no further.
+pub(crate) const EVENT_BACKLOG: usize = 64;
+/// Bytes of QEMU's standard error kept.
+const STDERR_LIMIT: usize = 8 << 10;
+/// From the line that tells of the kernel's death to the kill of a guest that has not ended by itself: the rest of the
+/// report comes in that time.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// From the order to quit to the kill of a QEMU that does not.
+const QUIT_PATIENCE: Duration = Duration::from_secs(2);
+/// From QEMU's exit to the end of its sockets, which closes at once unless something else holds them open.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the owner of a guest wants of it.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// To end within `grace`, or be ended.
+    Stop { grace: Duration },
+}
+
+/// Everything there is to watch and to report to.
+pub(crate) struct Supervisor {
+    pub(crate) child: Child,
+    pub(crate) stderr: JoinHandle<String>,
+    pub(crate) started: Instant,
+    pub(crate) monitor: Monitor,
+    pub(crate) notices: mpsc::UnboundedReceiver<Notice>,
+    pub(crate) console: UnixStream,
+    pub(crate) log: ConsoleLog,
+    pub(crate) console_output: Option<mpsc::Sender<Vec<u8>>>,
+    pub(crate) console_input: mpsc::Receiver<Vec<u8>>,
+    pub(crate) agent: UnixStream,
+    pub(crate) agent_input: mpsc::Receiver<Vec<u8>>,
+    pub(crate) events: mpsc::Sender<Event>,
+    pub(crate) orders: mpsc::UnboundedReceiver<Order>,
+    pub(crate) deadlines: Deadlines,
+}
+
+/// What is known about the guest so far.
+struct Case {
+    progress: Progress,
+    /// The host's own judgement, which made it kill QEMU.
+    judged: Option<EndReason>,
+    /// The first sign of the kernel's death, and whether it is past doubt.
+    death: Option<Trouble>,
+    certain: bool,
+    stop_asked: bool,
+    shutdown: Option<Shutdown>,
+}
+
+/// What to do at an instant.
+#[derive(Clone, Copy)]
+enum Alarm {
+    Phase,
+    LastWords,
+    Quit,
+    Kill,
+}
+
+impl Supervisor {
+    /// Watches until QEMU is gone, then reports the end.
+    pub(crate) async fn run(mut self) {
+        let (console_read, console_write) = self.console.into_split();
+        let (agent_read, agent_write) = self.agent.into_split();
+        let (trouble_sender, mut troubles) = mpsc::unbounded_channel();
+        let (heard_sender, mut heard) = mpsc::channel(16);
+        let console = tokio::spawn(watch_console(console_read, self.log, self.console_output, trouble_sender));
+        let writers = [
+            tokio::spawn(write_all(console_write, self.console_input)),
+            tokio::spawn(write_all(agent_write, self.agent_input)),
+        ];
+        tokio::spawn(listen(agent_read, heard_sender));
+
+        let mut case = Case {
+            progress: Progress::new(self.deadlines),
+            judged: None,
+            death: None,
+            certain: false,
+            stop_asked: false,
+            shutdown: None,
+        };
+        let mut queue = VecDeque::new();
+        let mut alarms = Alarms::default();
+        let mut orders_open = true;
+        let mut agent_open = true;
+        let mut monitor_open = true;
+        let mut console_open = true;
+        let status = loop {
+            let phase_end = case.progress.deadline().and_then(|at| self.started.checked_add(at));
+            // While the owner does not take events, the guest cannot report progress either: its time stands still.
+            let phase_end = phase_end.filter(|_| queue.len() < EVENT_BACKLOG && case.judged.is_none());
+            let alarm = alarms.next(phase_end);
+            tokio::select! {
+                status = self.child.wait() => break status,
+                permit = self.events.reserve(), if !queue.is_empty() => match (permit, queue.pop_front()) {
+                    (Ok(permit), Some(event)) => permit.send(event),
+                    // The owner is gone; the closed orders say so too.
+                    _ => queue.clear(),
+                },
+                trouble = troubles.recv(), if console_open => match trouble {
+                    Some(trouble) => {
+                        case.troubled(&trouble);
+                        if case.certain && alarms.last_words.is_none() {
+                            alarms.last_words = Some(Instant::now() + LAST_WORDS);
+                        }
+                        queue.push_back(Event::Trouble(trouble));
+                    }
+                    None => console_open = false,
+                },
+                message = heard.recv(), if agent_open && queue.len() < EVENT_BACKLOG => match message {
+                    Some(Ok(message)) => {
+                        case.progress.heard(&message, self.started.elapsed());
+                        queue.push_back(Event::Message(message));
+                    }
+                    Some(Err(error)) => {
+                        case.judge(garbage(&error));
+                        alarms.end_now();
+                    }
+                    None => agent_open = false,
+                },
+                notice = self.notices.recv(), if monitor_open => match notice {
+                    Some(Notice::Shutdown(shutdown)) => case.shutdown = Some(shutdown),
+                    Some(Notice::GuestPanicked) => {
+                        case.certain = true;
+                        alarms.last_words.get_or_insert_with(|| Instant::now() + LAST_WORDS);
+                    }
+                    Some(Notice::Paused) => {
+                        if let Some(state) = stopped_state(&self.monitor).await {
+                            case.judge(EndReason::QemuStopped { state });
+                            alarms.end_now();
+                        }
+                    }
+                    None => monitor_open = false,
+                },
+                order = self.orders.recv(), if orders_open => {
+                    // Nobody holds the guest any more: it has no reason to go on.
+                    let grace = order.map_or(Duration::ZERO, |Order::Stop { grace }| grace);
+                    orders_open = !grace.is_zero();
+                    case.stop_asked = true;
+                    alarms.quit = Some(Instant::now() + grace);
+                },
+                () = sleep_until(alarm.map_or_else(Instant::now, |(at, _)| at)), if alarm.is_some() => {
+                    match alarm.map(|(_, alarm)| alarm) {
+                        Some(Alarm::Phase) => {
+                            case.judge(case.overdue());
+                            alarms.end_now();
+                        }
+                        Some(Alarm::LastWords) => alarms.end_now(),
+                        Some(Alarm::Quit) => {
+                            self.monitor.quit();
+                            alarms.quit = None;
+                            alarms.kill = Some(Instant::now() + QUIT_PATIENCE);
+                        }
+                        Some(Alarm::Kill) => {
+                            alarms = Alarms::default();
+                            // It fails only if QEMU has exited, which the next turn finds out.
+                            let _ = self.child.start_kill();
+                        }
+                        None => {}
+                    }
+                },
+            }
+        };
+
+        // QEMU is gone: what it left in the sockets is read to the end.
+        let drain = async {
+            while let Some(message) = heard.recv().await {
+                match message {
+                    Ok(message) => {
+                        case.progress.heard(&message, self.started.elapsed());
+                        queue.push_back(Event::Message(message));
+                    }
+                    Err(error) => case.judge(garbage(&error)),
+                }
+            }
+            while let Some(notice) = self.notices.recv().await {
+                if let Notice::Shutdown(shutdown) = notice {
+                    case.shutdown = Some(shutdown);
+                }
+            }
+            while let Some(trouble) = troubles.recv().await {
+                case.troubled(&trouble);
+                queue.push_back(Event::Trouble(trouble));
+            }
+        };
+        if timeout(DRAIN_PATIENCE, drain).await.is_err() {
+            tracing::warn!("sockets of a guest stayed open after QEMU's exit");
+        }
+        for writer in writers {
+            writer.abort();
+        }
+        let report = match timeout(DRAIN_PATIENCE, console).await {
+            Ok(Ok(report)) => report,
+            _ => ConsoleReport {
+                troubles: Vec::new(),
+                tail: Vec::new(),
+                problem: Some("the console was not read to its end".to_owned()),
+            },
+        };
+        let ending = Ending {
+            reason: case.reason(&report.troubles, &status),
+            phase: case.progress.phase,
+            run: case.progress.run,
+            lived_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            troubles: report.troubles,
+            console_tail: report.tail,
+            qemu_stderr: timeout(DRAIN_PATIENCE, self.stderr).await.ok().and_then(Result::ok).unwrap_or_default(),
+            log_incomplete: report.problem,
+        };
+        queue.push_back(Event::Ended(Box::new(ending)));
+        for event in queue {
+            // The owner may be gone, which is no news.
+            let _ = self.events.send(event).await;
+        }
+    }
+}
+
+/// QEMU's word for the state of a guest that it stopped for good; `None` for a stop that is part of an exit.
+async fn stopped_state(monitor: &Monitor) -> Option<String> {
+    use qapi::{Enum, qmp::RunState};
+    let state = timeout(QUIT_PATIENCE, monitor.state()).await.ok()?.ok()?;
+    matches!(state, RunState::internal_error | RunState::io_error | RunState::guest_panicked | RunState::paused)
+        .then(|| state.name().to_owned())
+}
+
+/// Instants at which something is due besides the end of a phase.
+#[derive(Default)]
+struct Alarms {
+    last_words: Option<Instant>,
+    quit: Option<Instant>,
+    kill: Option<Instant>,
+}
+
+impl Alarms {
+    fn next(&self, phase: Option<Instant>) -> Option<(Instant, Alarm)> {
+        let alarms = [
+            (phase, Alarm::Phase),
+            (self.last_words, Alarm::LastWords),
+            (self.quit, Alarm::Quit),
+            (self.kill, Alarm::Kill),
+        ];
+        alarms.into_iter().filter_map(|(at, alarm)| Some((at?, alarm))).min_by_key(|&(at, _)| at)
+    }
+
+    fn end_now(&mut self) {
+        *self = Self { kill: Some(Instant::now()), ..Self::default() };
+    }
+}
+
+impl Case {
+    fn judge(&mut self, reason: EndReason) {
+        self.judged.get_or_insert(reason);
+    }
+
+    fn troubled(&mut self, trouble: &Trouble) {
+        let (deadly, certain) = match trouble.kind {
+            TroubleKind::Panic | TroubleKind::Oops => (true, true),
+            // Many a BUG is only reported; one that kills brings a panic with it.
+            TroubleKind::Bug => (true, false),
+            _ => (false, false),
+        };
+        if deadly && self.death.is_none() {
+            self.death = Some(trouble.clone());
+        }
+        self.certain |= certain;
+    }
+
+    /// The judgement on a guest that has not come further in time.
+    fn overdue(&self) -> EndReason {
+        let seconds = self.progress.allowance().unwrap_or_default().as_secs();
+        if self.progress.done || self.progress.failed.is_some() {
+            EndReason::LingeredOn { seconds }
+        } else if self.progress.spoke {
+            EndReason::Hung { seconds }
+        } else {
+            EndReason::Silent { seconds }
+        }
+    }
+
+    /// Why the guest ended, from everything known once QEMU is gone. The kernel's own death explains all else.
+    fn reason(&self, troubles: &[Trouble], status: &io::Result<std::process::ExitStatus>) -> EndReason {
+        let gone = match status {
+            Ok(status) => EndReason::QemuExited { status: status.to_string() },
+            Err(error) => EndReason::QemuExited { status: error.to_string() },
+        };
+        let clean = status.as_ref().is_ok_and(std::process::ExitStatus::success);
+        if self.certain
+            && let Some(death) = &self.death
+        {
+            // With the details that came after it was reported.
+            let full = troubles.iter().find(|trouble| trouble.line == death.line && trouble.time_us == death.time_us);
+            return EndReason::KernelDied { trouble: Box::new(full.unwrap_or(death).clone()) };
+        }
+        if let Some(judged) = &self.judged {
+            return judged.clone();
+        }
+        if self.stop_asked {
+            return if self.progress.done && clean { EndReason::Done } else { EndReason::Stopped };
+        }
+        if let Some(message) = &self.progress.failed {
+            return EndReason::AgentFailed { message: message.clone() };
+        }
+        match self.shutdown {
+            Some(Shutdown::GuestPowerOff) if self.progress.done && clean => EndReason::Done,
+            Some(Shutdown::GuestPowerOff) => EndReason::PoweredOffEarly,
+            Some(Shutdown::GuestReset | Shutdown::GuestPanic) => EndReason::Reset,
+            Some(Shutdown::Host | Shutdown::Error) | None => gone,
+        }
+    }
+}
+
+fn garbage(error: &FrameError) -> EndReason {
+    match error {
+        FrameError::Version { theirs } => {
+            EndReason::ProtocolVersion { theirs: u32::from(*theirs), ours: PROTOCOL_VERSION }
+        }
+        error => EndReason::Garbage { message: error.to_string() },
+    }
+}
+
+/// The end of a guest whose supervisor is gone: the runtime is shutting down, and QEMU was killed with it.
+pub(crate) fn abandoned() -> Ending {
+    Ending {
+        reason: EndReason::Stopped,
+        phase: Phase::Boot,
+        run: None,
+        lived_ms: 0,
+        troubles: Vec::new(),
+        console_tail: Vec::new(),
+        qemu_stderr: String::new(),
+        log_incomplete: Some("the task that watched the guest ended before it".to_owned()),
+    }
+}
+
+/// What the console had to say in whole.
+struct ConsoleReport {
+    troubles: Vec<Trouble>,
+    tail: Vec<String>,
+    problem: Option<String>,
+}
+
+/// Reads the console to its end.
+async fn watch_console(
+    mut console: OwnedReadHalf,
+    mut log: ConsoleLog,
+    mut output: Option<mpsc::Sender<Vec<u8>>>,
+    troubles: mpsc::UnboundedSender<Trouble>,
+) -> ConsoleReport {
+    let mut lines = Lines::default();
+    let mut watch = Watch::default();
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        // A reset connection is QEMU's death; its exit status tells more than this error does.
+        let Ok(count @ 1..) = console.read(&mut buffer).await else { break };
+        let bytes = &buffer[..count];
+        log.bytes(bytes);
+        lines.push(bytes, |line| look(&line, &mut log, &mut watch, &troubles));
+        if let Some(terminal) = &output
+            && terminal.send(bytes.to_vec()).await.is_err()
+        {
+            output = None;
+        }
+    }
+    if let Some(line) = lines.finish() {
+        look(&line, &mut log, &mut watch, &troubles);
+    }
+    let (tail, problem) = log.finish();
+    ConsoleReport { troubles: watch.troubles().to_vec(), tail, problem }
+}
+
+fn look(line: &str, log: &mut ConsoleLog, watch: &mut Watch, troubles: &mpsc::UnboundedSender<Trouble>) {
+    log.line(line);
+    if let Some(trouble) = watch.line(line) {
+        // The receiver goes only with the whole supervisor.
+        let _ = troubles.send(trouble);
+    }
+}
+
+/// Reads the agent's frames until the stream ends or is no stream of frames.
+async fn listen(mut agent: OwnedReadHalf, heard: mpsc::Sender<Result<GuestMessage, FrameError>>) {
+    let mut decoder = Decoder::default();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let Ok(count @ 1..) = agent.read(&mut buffer).await else { return };
+        decoder.push(&buffer[..count]);
+        loop {
+            let message = match decoder.next::<GuestMessage>() {
+                Ok(None) => break,
+                Ok(Some(message)) => Ok(message),
+                Err(error) => Err(error),
+            };
+            let lost = message.is_err();
+            if heard.send(message).await.is_err() || lost {
+                return;
+            }
+        }
+    }
+}
+
+/// Writes what comes, in order, until the other side is gone.
+async fn write_all(mut socket: OwnedWriteHalf, mut input: mpsc::Receiver<Vec<u8>>) {
+    while let Some(bytes) = input.recv().await {
+        if socket.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads QEMU's standard error to its end and keeps the beginning.
+pub(crate) fn keep_stderr(stderr: Option<ChildStderr>) -> JoinHandle<String> {
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        if let Some(mut stderr) = stderr {
+            let mut buffer = [0; 1024];
+            while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+                let room = STDERR_LIMIT.saturating_sub(kept.len()).min(count);
+                kept.extend_from_slice(&buffer[..room]);
+            }
+        }
+        String::from_utf8_lossy(&kept).trim().to_owned()
+    })
+}
