@@ -21,7 +21,7 @@ use crate::{
     error::{Error, Result},
     link::Link,
     steps::Steps,
-    system::{mount_with, write},
+    system::{mount_with, read, write},
 };
 
 /// The directory that the server exports.
@@ -55,8 +55,7 @@ pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Opti
     write("/proc/fs/nfsd/threads", &format!("{}\n", nfs.threads))?;
     steps.ended("nfs server")?;
     if nfs.version != NfsVersion::V3 {
-        // A guest has no past: there is nothing to reclaim.
-        write("/proc/fs/nfsd/v4_end_grace", "Y\n")?;
+        end_grace()?;
     }
     if let Some(services) = services {
         services.export(Exported { path: EXPORT.path.to_owned(), handle: root_handle()? });
@@ -68,6 +67,13 @@ pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Opti
     let localio = localio::in_use(MOUNT_POINT)?;
     steps.ended("nfs first write")?;
     Ok(localio)
+}
+
+/// Ends the time in which the server waits for clients of its previous life. Told by the client tracker that there were
+/// none, the kernel mostly has ended it already, and refuses to end it twice.
+fn end_grace() -> Result<()> {
+    const PATH: &str = "/proc/fs/nfsd/v4_end_grace";
+    if read(PATH)? == "Y" { Ok(()) } else { write(PATH, "Y\n") }
 }
 
 /// What `/proc/fs/nfsd/versions` takes: exactly the protocol under test. Without version 3 the server needs no lockd.
