@@ -49,7 +49,7 @@ pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Opti
     // Before nfsd creates its listeners, or lockd its own: both register with it.
     let services = (nfs.version == NfsVersion::V3).then(Services::start).transpose()?;
     write("/proc/fs/nfsd/max_block_size", &format!("{BLOCK_SIZE}\n"))?;
-    write("/proc/fs/nfsd/versions", versions(nfs.version))?;
+    choose_version(nfs.version)?;
     write("/proc/fs/nfsd/portlist", &format!("tcp {PORT}\n"))?;
     steps.ended("nfs listeners")?;
     write("/proc/fs/nfsd/threads", &format!("{}\n", nfs.threads))?;
@@ -76,13 +76,28 @@ fn end_grace() -> Result<()> {
     if read(PATH)? == "Y" { Ok(()) } else { write(PATH, "Y\n") }
 }
 
-/// What `/proc/fs/nfsd/versions` takes: exactly the protocol under test. Without version 3 the server needs no lockd.
-const fn versions(version: NfsVersion) -> &'static str {
-    match version {
-        NfsVersion::V3 => "+3 -4\n",
-        NfsVersion::V41 => "-3 +4 +4.1 -4.2\n",
-        NfsVersion::V42 => "-3 +4 +4.1 +4.2\n",
-    }
+/// Serves exactly the protocol under test.
+fn choose_version(version: NfsVersion) -> Result<()> {
+    const PATH: &str = "/proc/fs/nfsd/versions";
+    write(PATH, &versions(&read(PATH)?, version))
+}
+
+/// What `/proc/fs/nfsd/versions` takes, given what it shows (`-2 +3 +4 -4.0 +4.1 +4.2`): every version that the kernel
+/// has switched on or off. Without versions 2 and 3 the server needs no lockd, which would need a port mapper.
+fn versions(shown: &str, version: NfsVersion) -> String {
+    let wanted: &[&str] = match version {
+        NfsVersion::V3 => &["3"],
+        NfsVersion::V41 => &["4", "4.1"],
+        NfsVersion::V42 => &["4", "4.1", "4.2"],
+    };
+    let words = shown.split_whitespace().filter_map(|word| {
+        let name = word.strip_prefix(['+', '-'])?;
+        // `4` switches the minor versions that are still on, `4.0` alone belongs to no study.
+        Some(format!("{}{name}", if wanted.contains(&name) { '+' } else { '-' }))
+    });
+    let mut line = words.collect::<Vec<_>>().join(" ");
+    line.push('\n');
+    line
 }
 
 /// The arguments of mount(2).
@@ -163,9 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn each_version_is_served_alone() {
-        assert_eq!(versions(NfsVersion::V3), "+3 -4\n");
-        assert_eq!(versions(NfsVersion::V41), "-3 +4 +4.1 -4.2\n");
-        assert_eq!(versions(NfsVersion::V42), "-3 +4 +4.1 +4.2\n");
+    fn exactly_the_version_under_test_is_served() {
+        let old = "-2 +3 +4 +4.0 +4.1 +4.2";
+        assert_eq!(versions(old, NfsVersion::V42), "-2 -3 +4 -4.0 +4.1 +4.2\n");
+        assert_eq!(versions(old, NfsVersion::V41), "-2 -3 +4 -4.0 +4.1 -4.2\n");
+        assert_eq!(versions(old, NfsVersion::V3), "-2 +3 -4 -4.0 -4.1 -4.2\n");
+        assert_eq!(versions("+3 +4 +4.1 +4.2", NfsVersion::V42), "-3 +4 +4.1 +4.2\n");
     }
 }
