@@ -1,1 +1,18 @@
-//! placeholder
+//! Makes the guests that can be booted: kernels, initramfs segments, payload, and the manifest of all that.
+//!
+//! Here: the cache, access to Debian's packages, the kernel catalogue, kernels unpacked and ready to boot, the
+//! cross-toolchain, the guest's programs and images. One provider is one module ([`kernel`] for Debian, [`local`]); all of
+//! them end in a [`manifest::Manifest`].
+//! Not here: booting (bpfassay-vm), what is measured (bpfassay-study), what runs inside the guest (bpfassay-guest).
+
+pub mod apt;
+pub mod cache;
+pub mod catalogue;
+pub mod error;
+pub mod kernel;
+pub mod local;
+pub mod manifest;
+
+pub use bpfassay_protocol::Arch;
+
+pub use self::error::{Error, Result};

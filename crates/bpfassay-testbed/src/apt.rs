@@ -1,0 +1,107 @@
+//! Debian packages through the host's own apt configuration, with private indexes: nothing on the host changes.
+//!
+//! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today spoils no other. The
+//! archive, the proxies and the keys are the host's; no name of a mirror is written here.
+
+mod failure;
+mod host;
+mod package;
+mod release;
+mod root;
+
+use std::{cell::OnceCell, io, process::Command};
+
+use bpfassay_protocol::Arch;
+
+pub use self::{
+    failure::AptError,
+    package::{Indexed, Package, ParseError, parse_index, parse_print_uris},
+    release::ReleaseFile,
+    root::{IndexState, Root},
+};
+use crate::{Error, Result, cache::Cache};
+
+/// How packages may be had.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Never use the network.
+    pub offline: bool,
+    /// Fetch package indexes again even where they are fresh, and look for newer kernels.
+    pub refresh: bool,
+    /// Accept a mirror whose release file has expired.
+    pub accept_stale: bool,
+    /// URI of a Debian archive to use in place of the one that the host's apt sources name.
+    pub mirror: Option<String>,
+}
+
+/// Access to Debian's packages.
+#[derive(Debug)]
+pub struct Apt<'a> {
+    cache: &'a Cache,
+    options: Options,
+    host: OnceCell<host::Host>,
+}
+
+impl<'a> Apt<'a> {
+    /// Does nothing yet.
+    #[must_use]
+    pub fn new(cache: &'a Cache, options: Options) -> Self {
+        Self { cache, options, host: OnceCell::new() }
+    }
+
+    /// The cache in which indexes and packages are kept.
+    #[must_use]
+    pub fn cache(&self) -> &'a Cache {
+        self.cache
+    }
+
+    /// The options given.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn host(&self) -> Result<&host::Host> {
+        if let Some(host) = self.host.get() {
+            return Ok(host);
+        }
+        let host = host::Host::read(self.options.mirror.as_deref())?;
+        Ok(self.host.get_or_init(|| host))
+    }
+}
+
+/// Debian's name of an architecture.
+#[must_use]
+pub const fn debian_name(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "amd64",
+        Arch::Aarch64 => "arm64",
+        Arch::Riscv64 => "riscv64",
+    }
+}
+
+/// Runs a program of Debian and returns what it wrote to standard output.
+fn program(name: &'static str, purpose: &str, command: &mut Command) -> Result<String> {
+    let output = command.env("LC_ALL", "C.UTF-8").output().map_err(|source| cannot_start(name, source))?;
+    if !output.status.success() {
+        return Err(Error::Command {
+            command: name.to_owned(),
+            purpose: purpose.to_owned(),
+            status: output.status,
+            stderr: tail(&output.stderr),
+        });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+pub(crate) fn cannot_start(program: &str, source: io::Error) -> Error {
+    let package = if program.starts_with("dpkg") { "dpkg" } else { "apt" };
+    Error::Program { program: program.to_owned(), package, source }
+}
+
+/// The last lines of a program's messages.
+pub(crate) fn tail(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(5)..].join("; ")
+}

@@ -1,0 +1,125 @@
+//! What the host's own apt configuration says: where the Debian archive is, and how to get there.
+
+use std::{path::Path, process::Command};
+
+use super::{AptError, program};
+use crate::Result;
+
+/// Names under which a Debian archive lists its suites.
+const SUITES: &[&str] = &[
+    "bullseye",
+    "bookworm",
+    "trixie",
+    "forky",
+    "duke",
+    "sid",
+    "stable",
+    "oldstable",
+    "oldoldstable",
+    "testing",
+    "unstable",
+];
+
+/// The Debian archive, and the settings that reach it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Host {
+    /// URI of the archive, without suite.
+    pub(super) archive: String,
+    /// The file of keys to trust, or none: those that the host's apt trusts.
+    pub(super) keyring: Option<String>,
+    /// `Acquire::…` settings (proxies, time-outs, whether expired release files are accepted), as lines of configuration.
+    pub(super) settings: Vec<String>,
+}
+
+impl Host {
+    /// Asks the host's apt; `mirror` names the archive in place of what it says.
+    pub(super) fn read(mirror: Option<&str>) -> Result<Self> {
+        let dump =
+            program("apt-config", "reading the host's apt configuration", Command::new("apt-config").arg("dump"))?;
+        let archive = match mirror {
+            Some(mirror) => mirror.to_owned(),
+            None => {
+                let targets = program(
+                    "apt-get",
+                    "asking for the host's package archives",
+                    Command::new("apt-get").args(["indextargets", "--format", TARGET_FORMAT, "Created-By: Packages"]),
+                )?;
+                find_archive(&targets).ok_or(AptError::NoArchive)?
+            }
+        };
+        Ok(Self {
+            archive,
+            keyring: KEYRINGS.iter().find(|path| Path::new(path).exists()).map(|&path| path.to_owned()),
+            settings: settings(&dump),
+        })
+    }
+}
+
+const TARGET_FORMAT: &str = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ORIGIN)";
+
+const KEYRINGS: &[&str] =
+    &["/usr/share/keyrings/debian-archive-keyring.pgp", "/usr/share/keyrings/debian-archive-keyring.gpg"];
+
+/// The Debian archive among the host's index targets (lines in [`TARGET_FORMAT`]).
+fn find_archive(targets: &str) -> Option<String> {
+    targets.lines().find_map(|line| {
+        let mut fields = line.split('|');
+        let (uri, suite, component, origin) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        // Before the first `apt-get update` the origin is not known: apt then prints the placeholder itself.
+        let debian = matches!(origin, "Debian" | "" | "$(ORIGIN)");
+        let suite = suite.trim_end_matches("-backports").trim_end_matches("-updates");
+        (debian && component == "main" && SUITES.contains(&suite)).then(|| uri.to_owned())
+    })
+}
+
+/// The lines of `apt-config dump` that tell how to reach archives.
+fn settings(dump: &str) -> Vec<String> {
+    const OURS: &[&str] = &["IndexTargets", "Languages", "Changelogs", "GzipIndexes", "CompressionTypes", "cdrom"];
+    dump.lines()
+        .filter(|line| {
+            line.strip_prefix("Acquire::").is_some_and(|rest| {
+                !OURS.iter().any(|name| rest.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', ' '])))
+            })
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_main_archive_is_found_among_others() {
+        let targets = "http://a.example/debian-security/|bookworm-security|main|amd64|Debian\n\
+                       http://n.example/node/|nodistro|main|. nodistro\n\
+                       http://a.example/debian-security/|bookworm-security|main|Debian\n\
+                       http://a.example/debian/|bookworm-updates|contrib|Debian\n\
+                       http://a.example/debian/|bookworm|main|Debian\n";
+        assert_eq!(find_archive(targets).as_deref(), Some("http://a.example/debian/"));
+    }
+
+    #[test]
+    fn the_archive_is_found_before_the_first_update() {
+        let targets = "mirror+file:/etc/apt/mirrors/debian.list/|trixie-updates|main|$(ORIGIN)";
+        assert_eq!(find_archive(targets).as_deref(), Some("mirror+file:/etc/apt/mirrors/debian.list/"));
+    }
+
+    #[test]
+    fn other_distributions_have_none() {
+        assert_eq!(find_archive("http://u.example/ubuntu/|noble|main|Ubuntu\n"), None);
+        assert_eq!(find_archive("http://u.example/x/|stable|main|Docker\n"), None);
+    }
+
+    #[test]
+    fn settings_that_reach_archives_are_kept() {
+        let dump = "APT::Architecture \"amd64\";\nAcquire \"\";\nAcquire::http::Proxy \"http://p.example:3128\";\n\
+                    Acquire::Languages \"\";\nAcquire::Languages:: \"none\";\nAcquire::IndexTargets::deb \"\";\n\
+                    Acquire::Check-Valid-Until \"false\";\n";
+        let settings = settings(dump);
+        assert_eq!(
+            settings,
+            ["Acquire::http::Proxy \"http://p.example:3128\";", "Acquire::Check-Valid-Until \"false\";"]
+        );
+    }
+}

@@ -1,0 +1,310 @@
+//! Packages, as package indexes and apt's lists of downloads name them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cache::Digest;
+
+/// One version of one Debian package.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its version, epoch included where there is one.
+    pub version: String,
+    /// Debian's name of the architecture, or `all`.
+    pub architecture: String,
+    /// Length of the package file in bytes.
+    pub size: u64,
+    /// SHA-256 of the package file.
+    pub sha256: Digest,
+}
+
+/// A package in an index, with what a search needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Indexed {
+    /// The package.
+    pub package: Package,
+    /// Names of the packages that it depends on (`Depends` and `Pre-Depends`), alternatives included.
+    pub depends: Vec<String>,
+}
+
+/// A text that is no package index or no list of downloads.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct ParseError {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+impl Package {
+    /// `NAME:ARCHITECTURE=VERSION`, as `apt-get` takes it.
+    #[must_use]
+    pub fn specification(&self) -> String {
+        if self.architecture == "all" {
+            return format!("{}={}", self.name, self.version);
+        }
+        format!("{}:{}={}", self.name, self.architecture, self.version)
+    }
+
+    /// The name that `apt-get download` gives to its file.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        format!("{}_{}_{}.deb", self.name, self.version.replace(':', "%3a"), self.architecture)
+    }
+
+    /// The version without epoch and Debian revision: `6.12.107` of `6.12.107-1~bpo12+1`.
+    #[must_use]
+    pub fn upstream_version(&self) -> &str {
+        let version = self.version.split_once(':').map_or(self.version.as_str(), |(_, rest)| rest);
+        version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
+    }
+}
+
+/// The packages in the text of a `Packages` index whose names `keep` selects.
+///
+/// # Errors
+/// [`ParseError`]: a line that is no field, or a package selected that lacks a field.
+pub fn parse_index(text: &str, mut keep: impl FnMut(&str) -> bool) -> Result<Vec<Indexed>, ParseError> {
+    let mut packages = Vec::new();
+    let mut fields = Fields::default();
+    for (index, line) in text.lines().enumerate() {
+        let line_number = index + 1;
+        if line.trim().is_empty() {
+            fields.finish(line_number, &mut keep, &mut packages)?;
+        } else if line.starts_with([' ', '\t']) {
+            // Goes on with the field before it; none of those wanted has more than one line.
+        } else {
+            let (name, value) = line
+                .split_once(':')
+                .ok_or_else(|| ParseError { line: line_number, problem: format!("`{}` is no field", cut(line)) })?;
+            fields.set(name, value.trim());
+        }
+    }
+    let end = text.lines().count();
+    fields.finish(end, &mut keep, &mut packages)?;
+    Ok(packages)
+}
+
+#[derive(Default)]
+struct Fields<'a> {
+    any: bool,
+    name: Option<&'a str>,
+    version: Option<&'a str>,
+    architecture: Option<&'a str>,
+    size: Option<&'a str>,
+    sha256: Option<&'a str>,
+    depends: Vec<&'a str>,
+}
+
+impl<'a> Fields<'a> {
+    fn set(&mut self, name: &str, value: &'a str) {
+        self.any = true;
+        match name {
+            "Package" => self.name = Some(value),
+            "Version" => self.version = Some(value),
+            "Architecture" => self.architecture = Some(value),
+            "Size" => self.size = Some(value),
+            "SHA256" => self.sha256 = Some(value),
+            "Depends" | "Pre-Depends" => self.depends.push(value),
+            _ => {}
+        }
+    }
+
+    fn finish(
+        &mut self,
+        line: usize,
+        keep: &mut impl FnMut(&str) -> bool,
+        packages: &mut Vec<Indexed>,
+    ) -> Result<(), ParseError> {
+        let fields = std::mem::take(self);
+        if !fields.any {
+            return Ok(());
+        }
+        let need = |value: Option<&'a str>, field: &str| {
+            value.filter(|value| !value.is_empty()).ok_or_else(|| ParseError {
+                line,
+                problem: format!("the package before this line ({}) has no {field}", fields.name.unwrap_or("?")),
+            })
+        };
+        let name = need(fields.name, "Package")?;
+        if !keep(name) {
+            return Ok(());
+        }
+        let bad = |field: &str, value: &str| ParseError {
+            line,
+            problem: format!("the package before this line ({name}) has {field} `{}`", cut(value)),
+        };
+        let (size, sha256) = (need(fields.size, "Size")?, need(fields.sha256, "SHA256")?);
+        packages.push(Indexed {
+            package: Package {
+                name: name.to_owned(),
+                version: need(fields.version, "Version")?.to_owned(),
+                architecture: need(fields.architecture, "Architecture")?.to_owned(),
+                size: size.parse().map_err(|_| bad("Size", size))?,
+                sha256: sha256.parse().map_err(|_| bad("SHA256", sha256))?,
+            },
+            depends: fields.depends.iter().flat_map(|list| relations(list)).collect(),
+        });
+        Ok(())
+    }
+}
+
+/// The names in a relation field such as `Depends`.
+fn relations(list: &str) -> impl Iterator<Item = String> {
+    list.split([',', '|']).filter_map(|relation| {
+        let name = relation.trim().split([' ', '(', ':', '[']).next().unwrap_or_default();
+        (!name.is_empty()).then(|| name.to_owned())
+    })
+}
+
+/// The packages in the output of `apt-get install --print-uris` with SHA-256 hashes.
+///
+/// # Errors
+/// [`ParseError`]: a line that is not `'URI' FILE SIZE SHA256:DIGEST`.
+pub fn parse_print_uris(text: &str) -> Result<Vec<Package>, ParseError> {
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(index, line)| {
+            uri_line(line).ok_or_else(|| ParseError {
+                line: index + 1,
+                problem: format!("expected 'URI' FILE SIZE SHA256:DIGEST, found `{}`", cut(line)),
+            })
+        })
+        .collect()
+}
+
+fn uri_line(line: &str) -> Option<Package> {
+    let (_, rest) = line.strip_prefix('\'')?.split_once("' ")?;
+    let mut words = rest.split_ascii_whitespace();
+    let (file, size, hash) = (words.next()?, words.next()?, words.next()?);
+    let mut parts = file.strip_suffix(".deb")?.split('_');
+    let (name, version, architecture) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() || [name, version, architecture].contains(&"") {
+        return None;
+    }
+    Some(Package {
+        name: name.to_owned(),
+        version: version.replace("%3a", ":"),
+        architecture: architecture.to_owned(),
+        size: size.parse().ok()?,
+        sha256: hash.strip_prefix("SHA256:")?.parse().ok()?,
+    })
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An index in the form of forky's of November 2026, shortened.
+    const INDEX: &str = include_str!("testdata/Packages");
+
+    #[test]
+    fn an_index_is_read_with_dependencies() {
+        let packages = parse_index(INDEX, |name| name.starts_with("linux-")).unwrap();
+        let names: Vec<_> = packages.iter().map(|p| p.package.name.as_str()).collect();
+        assert_eq!(names, ["linux-binary-7.2.12+deb14-amd64", "linux-image-7.2.12+deb14-amd64"]);
+        assert_eq!(packages[0].package.version, "7.2.12-1");
+        assert_eq!(packages[0].package.size, 14_251_100);
+        assert_eq!(
+            packages[0].package.sha256.to_string(),
+            "362463390b32bcd1ab8b081de4f3900a88de8bcc81cf54097c5806d4b5ff6554"
+        );
+        assert_eq!(
+            packages[1].depends,
+            [
+                "dracut",
+                "initramfs-tools",
+                "linux-initramfs-tool",
+                "linux-base-7.2.12+deb14-amd64",
+                "linux-binary-7.2.12+deb14-amd64",
+                "linux-modules-7.2.12+deb14-amd64",
+                "linux-base",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_package_without_hash_is_refused_when_it_is_wanted() {
+        let text = "Package: a\nVersion: 1\nArchitecture: all\nSize: 3\n";
+        assert_eq!(parse_index(text, |_| false), Ok(vec![]));
+        let error = parse_index(text, |_| true).unwrap_err();
+        assert_eq!(error.to_string(), "line 4: the package before this line (a) has no SHA256");
+    }
+
+    #[test]
+    fn a_line_that_is_no_field_is_named() {
+        let error = parse_index("Package: a\n<html>\n", |_| true).unwrap_err();
+        assert_eq!(error, ParseError { line: 2, problem: "`<html>` is no field".to_owned() });
+    }
+
+    #[test]
+    fn lists_of_downloads_are_read() {
+        let digest = Digest::of(b"x");
+        let text = format!("'http://m/pool/l/a_1%253a2-3_amd64.deb' a_1%3a2-3_amd64.deb 12 SHA256:{digest}\n");
+        let packages = parse_print_uris(&text).unwrap();
+        assert_eq!(packages[0].version, "1:2-3");
+        assert_eq!(packages[0].upstream_version(), "2");
+        assert_eq!(packages[0].file_name(), "a_1%3a2-3_amd64.deb");
+        assert_eq!(packages[0].specification(), "a:amd64=1:2-3");
+        assert!(parse_print_uris("'http://m/a_1_amd64.deb' a_1_amd64.deb 12 MD5Sum:00").is_err());
+    }
+
+    fn package() -> impl Strategy<Value = Package> {
+        (
+            "[a-z0-9][a-z0-9+.-]{1,20}",
+            "([0-9]:)?[0-9][A-Za-z0-9.+~-]{0,12}",
+            "amd64|arm64|riscv64|all",
+            any::<u64>(),
+            any::<u64>(),
+        )
+            .prop_map(|(name, version, architecture, size, seed)| Package {
+                name,
+                version,
+                architecture,
+                size,
+                sha256: Digest::of(&seed.to_le_bytes()),
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn indexes_read_back_as_written(packages in prop::collection::vec(package(), 0..6), gap in "\n{1,3}") {
+            let text: String = packages
+                .iter()
+                .map(|p| format!(
+                    "Package: {}\nVersion: {}\nArchitecture: {}\nDescription: x\n more: text\nSize: {}\nSHA256: {}\n{gap}",
+                    p.name, p.version, p.architecture, p.size, p.sha256
+                ))
+                .collect();
+            let read: Vec<_> = parse_index(&text, |_| true).unwrap().into_iter().map(|p| p.package).collect();
+            prop_assert_eq!(read, packages);
+        }
+
+        #[test]
+        fn downloads_read_back_as_written(packages in prop::collection::vec(package(), 0..6)) {
+            let text: String = packages
+                .iter()
+                .map(|p| format!("'http://m/{0}' {0} {1} SHA256:{2}\n", p.file_name(), p.size, p.sha256))
+                .collect();
+            prop_assert_eq!(parse_print_uris(&text).unwrap(), packages);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "(\\PC|\n|: |'|_){0,200}") {
+            let _ = parse_index(&text, |_| true);
+            let _ = parse_print_uris(&text);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Release files: how old a mirror's view of a suite is.
+
+use std::{fmt, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the release file of a suite says about its age. Times are seconds since 1970, UTC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseFile {
+    /// The suite's code name.
+    pub codename: String,
+    /// When it was made.
+    pub date: u64,
+    /// Until when it is valid; suites that no longer change have no such limit.
+    pub valid_until: Option<u64>,
+}
+
+impl ReleaseFile {
+    /// From the text of an `InRelease` or `Release` file; none where a field is missing or no date.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            text.lines()
+                .take_while(|line| !line.starts_with("SHA256:"))
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim)
+        };
+        Some(Self {
+            codename: field("Codename")?.to_owned(),
+            date: parse_date(field("Date")?)?,
+            valid_until: match field("Valid-Until") {
+                Some(date) => Some(parse_date(date)?),
+                None => None,
+            },
+        })
+    }
+
+    /// How long ago it expired, at the time `now`.
+    #[must_use]
+    pub fn expired_since(&self, now: u64) -> Option<Duration> {
+        self.valid_until.and_then(|until| now.checked_sub(until)).filter(|&age| age > 0).map(Duration::from_secs)
+    }
+}
+
+/// A duration in days and hours, for messages.
+pub(super) struct Age(pub(super) Duration);
+
+impl fmt::Display for Age {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hours = self.0.as_secs() / 3600;
+        write!(f, "{}d {}h", hours / 24, hours % 24)
+    }
+}
+
+/// `Sat, 07 Nov 2026 02:12:54 UTC` in seconds since 1970.
+fn parse_date(text: &str) -> Option<u64> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let mut words = text.split_once(',')?.1.split_ascii_whitespace();
+    let (day, month, year, clock, zone) = (words.next()?, words.next()?, words.next()?, words.next()?, words.next()?);
+    if !matches!(zone, "UTC" | "GMT" | "+0000") || words.next().is_some() {
+        return None;
+    }
+    let number = |text: &str, low: u64, high: u64| {
+        text.parse().ok().filter(|value| (low..=high).contains(value) && text.len() <= 4)
+    };
+    let (day, year) = (number(day, 1, 31)?, number(year, 1970, 9999)?);
+    let month = MONTHS.iter().position(|&name| name == month)? as u64 + 1;
+    let mut parts = clock.split(':');
+    let (hour, minute, second) =
+        (number(parts.next()?, 0, 23)?, number(parts.next()?, 0, 59)?, number(parts.next()?, 0, 60)?);
+    if parts.next().is_some() {
+        return None;
+    }
+    // Days since 1970 of a civil date, with the year beginning in March.
+    let (y, m) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
+    let (era, year_of_era) = (y / 400, y % 400);
+    let day_of_year = (153 * m + 2) / 5 + day - 1;
+    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = days.checked_sub(719_468)?;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_date_1() {
+        // date -u -d '2026-11-07 02:12:54' +%s, and likewise.
+        assert_eq!(parse_date("Sat, 07 Nov 2026 02:12:54 UTC"), Some(1_794_017_574));
+        assert_eq!(parse_date("Thu, 29 Feb 2024 23:59:59 UTC"), Some(1_709_251_199));
+        assert_eq!(parse_date("Thu, 01 Jan 1970 00:00:00 UTC"), Some(0));
+        assert_eq!(parse_date("Sat, 07 Nov 2026 02:12:54 CET"), None);
+        assert_eq!(parse_date("Sat, 07 Nov 2026 02:12 UTC"), None);
+    }
+
+    #[test]
+    fn a_release_file_tells_its_age() {
+        let text = "-----BEGIN PGP SIGNED MESSAGE-----\nOrigin: Debian\nSuite: testing\nCodename: forky\n\
+                    Date: Sat, 31 Oct 2026 08:12:54 UTC\nValid-Until: Sat, 07 Nov 2026 08:12:54 UTC\nSHA256:\n 00 1 x\n";
+        let release = ReleaseFile::parse(text).unwrap();
+        assert_eq!(release.codename, "forky");
+        let until = release.valid_until.unwrap();
+        assert_eq!(until - release.date, 7 * 86_400);
+        assert_eq!(release.expired_since(until), None);
+        assert_eq!(Age(release.expired_since(until + 90_000).unwrap()).to_string(), "1d 1h");
+    }
+
+    #[test]
+    fn a_release_file_without_date_is_none() {
+        assert_eq!(ReleaseFile::parse("Codename: forky\nSHA256:\nDate: Sat, 31 Oct 2026 08:12:54 UTC\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_date_or_none(text in "([A-Z][a-z]{2}, )?\\PC{0,40}") {
+            let _ = parse_date(&text);
+            let _ = ReleaseFile::parse(&format!("Codename: x\nDate: {text}\n"));
+        }
+    }
+}

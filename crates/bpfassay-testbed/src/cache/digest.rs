@@ -1,0 +1,169 @@
+//! SHA-256 digests: the names of everything in the cache.
+
+use std::{borrow::Cow, fmt, fs, io, io::Read, path::Path, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use crate::{Error, Result};
+
+/// A SHA-256 digest, written as 64 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+/// A text that is no SHA-256 digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a SHA-256 digest (64 hexadecimal digits)")]
+pub struct NotADigest(String);
+
+impl Digest {
+    /// Of these bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// Of a sequence of texts, such that no two different sequences share their input: for keys made of several facts.
+    pub fn of_parts<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Self {
+        let mut hasher = Hasher::default();
+        for part in parts {
+            let part = part.as_ref();
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        hasher.finish()
+    }
+
+    /// Of everything that `reader` gives.
+    ///
+    /// # Errors
+    /// Those of `reader`.
+    pub fn of_reader(mut reader: impl Read) -> io::Result<Self> {
+        let mut hasher = Hasher::default();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return Ok(hasher.finish()),
+                Ok(length) => hasher.update(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Of a file's content.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn of_file(path: &Path) -> Result<Self> {
+        fs::File::open(path).and_then(Self::of_reader).map_err(Error::io("read", path))
+    }
+}
+
+/// Makes a digest of bytes that come in pieces.
+#[derive(Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of everything added.
+    #[must_use]
+    pub fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Digest {
+    type Err = NotADigest;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refuse = || NotADigest(text.chars().take(80).collect());
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(refuse()) };
+        if pairs.len() != 32 {
+            return Err(refuse());
+        }
+        let mut digest = [0; 32];
+        for (byte, pair) in digest.iter_mut().zip(pairs) {
+            for &digit in pair {
+                let value = char::from(digit).to_digit(16).ok_or_else(refuse)?;
+                *byte = *byte << 4 | value as u8;
+            }
+        }
+        Ok(Self(digest))
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<'_, str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for Digest {
+    fn schema_name() -> Cow<'static, str> {
+        "Digest".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "SHA-256, hexadecimal",
+            "pattern": "^[0-9a-f]{64}$",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_digest_of_nothing_is_the_published_one() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Digest::of(b"").to_string(), empty);
+        assert_eq!(Digest::of_reader(&b""[..]).unwrap().to_string(), empty);
+    }
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        assert_ne!(Digest::of_parts(["ab", "c"]), Digest::of_parts(["a", "bc"]));
+    }
+
+    proptest! {
+        #[test]
+        fn digests_read_back_as_written(bytes: Vec<u8>) {
+            let digest = Digest::of(&bytes);
+            prop_assert_eq!(digest.to_string().parse::<Digest>(), Ok(digest));
+            prop_assert_eq!(digest.to_string().to_uppercase().parse::<Digest>(), Ok(digest));
+        }
+
+        #[test]
+        fn other_texts_are_refused(text in "\\PC{0,63}|[0-9a-f]{65,70}|[0-9a-f]{63}[g-z€]") {
+            prop_assert!(text.parse::<Digest>().is_err());
+        }
+    }
+}

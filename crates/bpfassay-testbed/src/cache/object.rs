@@ -1,0 +1,247 @@
+//! Objects: single files named by the SHA-256 of their content.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use super::{Cache, Checked, Digest, Hasher, create_parent, remove, stamp::Stamp};
+use crate::{Error, Result};
+
+/// A file in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// SHA-256 of its content.
+    pub digest: Digest,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Where it lies; read-only, shared with other processes.
+    pub path: PathBuf,
+}
+
+/// Takes the content of an object that is being made.
+#[derive(Debug)]
+pub struct ObjectWriter<'a> {
+    file: io::BufWriter<&'a mut fs::File>,
+    hasher: &'a mut Hasher,
+    written: &'a mut u64,
+}
+
+impl std::fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hasher")
+    }
+}
+
+impl Write for ObjectWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..length]);
+        *self.written += length as u64;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Cache {
+    /// Where the object `digest` lies or would lie.
+    fn object_path(&self, digest: &Digest) -> PathBuf {
+        let name = digest.to_string();
+        self.root.join("objects").join(&name[..2]).join(&name[2..])
+    }
+
+    /// The object `digest`, if it is there and sound. A damaged one is reported, removed, and counts as absent.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub fn object(&self, digest: &Digest) -> Result<Option<Object>> {
+        let path = self.object_path(digest);
+        let metadata = match fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(Error::Io { action: "read", path, source }),
+        };
+        let recorded = fs::read(stamp_path(&path)).ok().and_then(|text| serde_json::from_slice::<Stamp>(&text).ok());
+        if recorded == Some(Stamp::of(&metadata)) || self.verify(digest, &path)? {
+            return Ok(Some(Object { digest: *digest, size: metadata.len(), path }));
+        }
+        Ok(None)
+    }
+
+    /// Stores what `write` writes. `what` names it in messages; `needed` is how many bytes it takes, where known
+    /// beforehand (0: not known).
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`], and what `write` returns.
+    pub fn add<E: From<Error>>(
+        &self,
+        what: &str,
+        needed: u64,
+        write: impl FnOnce(&mut ObjectWriter<'_>) -> Result<(), E>,
+    ) -> Result<Object, E> {
+        self.add_checked(what, needed, None, write)
+    }
+
+    /// Stores `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`].
+    pub fn add_bytes(&self, what: &str, bytes: &[u8]) -> Result<Object> {
+        self.add(what, bytes.len() as u64, |writer| self.write_all(what, writer, bytes))
+    }
+
+    /// Stores a copy of the file `source`. Its content must have the digest `expected`, where that is given.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`], [`Error::DiskFull`], [`Error::Io`].
+    pub fn add_file(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<Object> {
+        let mut file = fs::File::open(source).map_err(Error::io("read", source))?;
+        let size = file.metadata().map_err(Error::io("read", source))?.len();
+        self.add_checked(what, size, expected, |writer| {
+            let mut buffer = vec![0; 256 << 10];
+            loop {
+                match file.read(&mut buffer).map_err(Error::io("read", source))? {
+                    0 => return Ok(()),
+                    length => self.write_all(what, writer, &buffer[..length])?,
+                }
+            }
+        })
+    }
+
+    /// Takes the file `source`, which must lie in [`Cache::scratch`], into the store without copying it. Its content must
+    /// have the digest `expected`, where that is given.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`], [`Error::Io`].
+    pub fn adopt(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<Object> {
+        let digest = Digest::of_file(source)?;
+        matches_expected(what, expected, digest)?;
+        let file = fs::File::open(source).map_err(Error::io("read", source))?;
+        file.sync_all().map_err(|error| self.write_error(what, 0, source, error))?;
+        file.set_permissions(fs::Permissions::from_mode(0o444)).map_err(Error::io("protect", source))?;
+        let size = file.metadata().map_err(Error::io("read", source))?.len();
+        let path = self.object_path(&digest);
+        create_parent(&path)?;
+        fs::rename(source, &path).map_err(Error::io("store", &path))?;
+        self.stamp(&path)?;
+        Ok(Object { digest, size, path })
+    }
+
+    fn write_all(&self, what: &str, writer: &mut ObjectWriter<'_>, bytes: &[u8]) -> Result<()> {
+        writer
+            .write_all(bytes)
+            .map_err(|error| self.write_error(what, *writer.written + bytes.len() as u64, &self.root, error))
+    }
+
+    fn add_checked<E: From<Error>>(
+        &self,
+        what: &str,
+        needed: u64,
+        expected: Option<Digest>,
+        write: impl FnOnce(&mut ObjectWriter<'_>) -> Result<(), E>,
+    ) -> Result<Object, E> {
+        self.require_space(what, needed)?;
+        let tmp = self.root.join("tmp");
+        let mut file = tempfile::Builder::new()
+            .prefix("object-")
+            .tempfile_in(&tmp)
+            .map_err(Error::io("create a file in", &tmp))?;
+        let (mut hasher, mut size) = (Hasher::default(), 0);
+        let mut writer = ObjectWriter {
+            file: io::BufWriter::with_capacity(256 << 10, file.as_file_mut()),
+            hasher: &mut hasher,
+            written: &mut size,
+        };
+        write(&mut writer)?;
+        let flushed = writer.flush();
+        drop(writer);
+        flushed
+            .and_then(|()| file.as_file().sync_all())
+            .and_then(|()| file.as_file().set_permissions(fs::Permissions::from_mode(0o444)))
+            .map_err(|error| self.write_error(what, needed.max(size), file.path(), error))?;
+        let digest = hasher.finish();
+        matches_expected(what, expected, digest)?;
+        let path = self.object_path(&digest);
+        create_parent(&path)?;
+        file.persist(&path).map_err(|error| Error::io("write", &path)(error.error))?;
+        self.stamp(&path)?;
+        Ok(Object { digest, size, path })
+    }
+
+    /// Hashes an object; renews its stamp or discards it.
+    fn verify(&self, digest: &Digest, path: &Path) -> Result<bool> {
+        let found = Digest::of_file(path)?;
+        if found == *digest {
+            self.stamp(path)?;
+            return Ok(true);
+        }
+        let _lock = self.lock("objects")?;
+        // Another process may have replaced it meanwhile.
+        if Digest::of_file(path).ok() != Some(*digest) {
+            remove(&stamp_path(path))?;
+            self.discard(path, &format!("its SHA-256 is {found}"))?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn stamp(&self, path: &Path) -> Result<()> {
+        let stamp = Stamp::of(&fs::metadata(path).map_err(Error::io("read", path))?);
+        self.write_small(&stamp_path(path), &stamp)
+    }
+
+    pub(super) fn check_objects(&self, checked: &mut Checked) -> Result<()> {
+        let objects = self.root.join("objects");
+        for directory in fs::read_dir(&objects).map_err(Error::io("read", &objects))? {
+            let directory = directory.map_err(Error::io("read", &objects))?;
+            let mut paths = Vec::new();
+            for entry in fs::read_dir(directory.path()).map_err(Error::io("read", directory.path()))? {
+                paths.push(entry.map_err(Error::io("read", directory.path()))?.path());
+            }
+            for path in paths {
+                if path.extension().is_some_and(|extension| extension == "stamp") {
+                    continue;
+                }
+                let name = format!(
+                    "{}{}",
+                    directory.file_name().to_string_lossy(),
+                    path.file_name().unwrap_or_default().to_string_lossy()
+                );
+                let sound = match name.parse() {
+                    Ok(digest) => {
+                        checked.files += 1;
+                        checked.bytes += fs::metadata(&path).map_err(Error::io("read", &path))?.len();
+                        self.verify(&digest, &path)?
+                    }
+                    Err(_) => {
+                        self.discard(&path, "its name is no digest")?;
+                        false
+                    }
+                };
+                if !sound {
+                    checked.removed.push(path);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn matches_expected(what: &str, expected: Option<Digest>, found: Digest) -> Result<()> {
+    match expected {
+        Some(expected) if expected != found => {
+            let remedy = "the source may be in the middle of an update; try again later, with --refresh";
+            Err(Error::Mismatch { what: what.to_owned(), expected, found, remedy })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn stamp_path(object: &Path) -> PathBuf {
+    object.with_extension("stamp")
+}

@@ -1,0 +1,70 @@
+//! Records: small facts, as JSON, that were found out for known inputs.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Cache, Digest, create_parent};
+use crate::{Error, Result};
+
+impl Cache {
+    fn record_path(&self, kind: &str, key: &Digest) -> PathBuf {
+        self.root.join("records").join(kind).join(format!("{key}.json"))
+    }
+
+    /// What was recorded for `key`, if anything. A record that cannot be read any more is reported, removed, and counts as
+    /// absent.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub fn recorded<T: DeserializeOwned>(&self, kind: &str, key: &Digest) -> Result<Option<T>> {
+        let path = self.record_path(kind, key);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(Error::Io { action: "read", path, source }),
+        };
+        match serde_json::from_slice(&text) {
+            Ok(fact) => Ok(Some(fact)),
+            Err(error) => {
+                self.discard(&path, &error.to_string())?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Records `fact` for `key`, in place of what was recorded before.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`].
+    pub fn record<T: Serialize>(&self, kind: &str, key: &Digest, fact: &T) -> Result<()> {
+        self.write_small(&self.record_path(kind, key), fact)
+    }
+
+    /// Forgets what was recorded for `key`.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn forget(&self, kind: &str, key: &Digest) -> Result<()> {
+        super::remove(&self.record_path(kind, key))
+    }
+
+    /// Writes a small JSON file in one step.
+    pub(crate) fn write_small<T: Serialize>(&self, path: &Path, value: &T) -> Result<()> {
+        let text = serde_json::to_vec(value).map_err(|error| Error::io("write", path)(error.into()))?;
+        create_parent(path)?;
+        let tmp = self.root.join("tmp");
+        let needed = text.len() as u64;
+        let mut file = tempfile::Builder::new()
+            .prefix("small-")
+            .tempfile_in(&tmp)
+            .map_err(|error| self.write_error("a record", needed, &tmp, error))?;
+        file.write_all(&text).map_err(|error| self.write_error("a record", needed, path, error))?;
+        file.persist(path).map_err(|error| self.write_error("a record", needed, path, error.error))?;
+        Ok(())
+    }
+}

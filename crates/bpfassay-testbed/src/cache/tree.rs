@@ -1,0 +1,231 @@
+//! Trees: directories made from known inputs, with a listing of what they hold.
+
+use std::{
+    fs, io,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Cache, Checked, Digest, Hasher, create_parent, stamp::Stamp};
+use crate::{Error, Result};
+
+const CONTENT: &str = "content";
+const LISTING: &str = "listing.json";
+
+/// A directory in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    /// Where its content lies; to be left as it is, shared with other processes.
+    pub path: PathBuf,
+    /// Digest over the paths, modes and contents of its files: the same for the same content wherever it lies.
+    pub digest: Digest,
+    /// Its files, sorted by path.
+    pub files: Vec<TreeFile>,
+}
+
+/// A file or symbolic link in a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TreeFile {
+    /// Relative to the tree.
+    pub path: String,
+    /// SHA-256 of its content; for a symbolic link, of the target's text.
+    pub digest: Digest,
+    /// Whether it may be executed.
+    pub executable: bool,
+    stamp: Stamp,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listing {
+    files: Vec<TreeFile>,
+}
+
+impl Cache {
+    fn tree_path(&self, kind: &str, key: &Digest) -> PathBuf {
+        self.root.join("trees").join(kind).join(key.to_string())
+    }
+
+    /// The tree made for `key`, if it is there and sound; size and times of every file are compared with the listing, and a
+    /// file that differs is hashed. A damaged tree is reported, removed, and counts as absent.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub fn tree(&self, kind: &str, key: &Digest) -> Result<Option<Tree>> {
+        let home = self.tree_path(kind, key);
+        self.open_tree(&home, false)
+    }
+
+    /// The tree for `key`: found, or made by `fill`, which gets an empty directory. `what` names it in messages; `needed` is
+    /// how many bytes it takes, about. Of several processes that want it, one makes it and the others wait.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`], [`Error::Damaged`], and what `fill` returns.
+    pub fn make_tree<E: From<Error>>(
+        &self,
+        kind: &str,
+        key: &Digest,
+        what: &str,
+        needed: u64,
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<Tree, E> {
+        let name = key.to_string();
+        let _lock = self.lock(&format!("{kind}-{}", &name[..16]))?;
+        if let Some(tree) = self.tree(kind, key)? {
+            return Ok(tree);
+        }
+        self.require_space(what, needed)?;
+        let scratch = self.scratch()?;
+        let content = scratch.path().join(CONTENT);
+        fs::create_dir(&content).map_err(Error::io("create", &content))?;
+        fill(&content)?;
+        let files = list(&content)?;
+        let listing = Listing { files };
+        self.write_small(&scratch.path().join(LISTING), &listing)?;
+        let home = self.tree_path(kind, key);
+        create_parent(&home)?;
+        fs::rename(scratch.keep(), &home).map_err(Error::io("create", &home))?;
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).map_err(Error::io("open up", &home))?;
+        Ok(Tree { path: home.join(CONTENT), digest: digest_of_all(&listing.files), files: listing.files })
+    }
+
+    fn open_tree(&self, home: &Path, hash_all: bool) -> Result<Option<Tree>> {
+        let path = home.join(LISTING);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !home.exists() => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.discard(home, "it has no listing")?;
+                return Ok(None);
+            }
+            Err(source) => return Err(Error::Io { action: "read", path, source }),
+        };
+        let mut listing: Listing = match serde_json::from_slice(&text) {
+            Ok(listing) => listing,
+            Err(error) => {
+                self.discard(home, &format!("its listing: {error}"))?;
+                return Ok(None);
+            }
+        };
+        let content = home.join(CONTENT);
+        let mut renewed = false;
+        for file in &mut listing.files {
+            let path = content.join(&file.path);
+            let found = fs::symlink_metadata(&path).map(|metadata| (Stamp::of(&metadata), metadata));
+            if !hash_all && found.as_ref().is_ok_and(|(stamp, _)| *stamp == file.stamp) {
+                continue;
+            }
+            let sound = match &found {
+                Ok((_, metadata)) => content_digest(&path, metadata)? == Some(file.digest),
+                Err(_) => false,
+            };
+            if let (true, Ok((stamp, _))) = (sound, found) {
+                renewed |= file.stamp != stamp;
+                file.stamp = stamp;
+            } else {
+                self.discard(home, &format!("{} is not what was stored", file.path))?;
+                return Ok(None);
+            }
+        }
+        if renewed {
+            self.write_small(&home.join(LISTING), &listing)?;
+        }
+        Ok(Some(Tree { path: content, digest: digest_of_all(&listing.files), files: listing.files }))
+    }
+
+    pub(super) fn check_trees(&self, checked: &mut Checked) -> Result<()> {
+        let trees = self.root.join("trees");
+        for kind in entries(&trees)? {
+            for home in entries(&kind)? {
+                match self.open_tree(&home, true)? {
+                    Some(tree) => {
+                        checked.files += tree.files.len() as u64;
+                        checked.bytes += tree.files.iter().map(|file| file.stamp.size()).sum::<u64>();
+                    }
+                    None => checked.removed.push(home),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tree {
+    /// Digest over the files below `directory`, with paths relative to it.
+    #[must_use]
+    pub fn digest_below(&self, directory: &str) -> Digest {
+        let files = self.files.iter().filter_map(|file| {
+            let path = file.path.strip_prefix(directory)?.strip_prefix('/')?;
+            Some((path, file))
+        });
+        digest(files)
+    }
+
+    /// The file at `path`, relative to the tree.
+    #[must_use]
+    pub fn file(&self, path: &str) -> Option<&TreeFile> {
+        self.files.binary_search_by(|file| file.path.as_str().cmp(path)).ok().map(|index| &self.files[index])
+    }
+}
+
+/// The files and links below `root`, sorted by path.
+fn list(root: &Path) -> Result<Vec<TreeFile>> {
+    let mut files = Vec::new();
+    let mut directories = vec![PathBuf::new()];
+    while let Some(directory) = directories.pop() {
+        let absolute = root.join(&directory);
+        for entry in fs::read_dir(&absolute).map_err(Error::io("read", &absolute))? {
+            let entry = entry.map_err(Error::io("read", &absolute))?;
+            let (path, relative) = (entry.path(), directory.join(entry.file_name()));
+            let metadata = fs::symlink_metadata(&path).map_err(Error::io("read", &path))?;
+            if metadata.is_dir() {
+                directories.push(relative);
+            } else if let Some(digest) = content_digest(&path, &metadata)? {
+                let name = relative.to_str().ok_or_else(|| {
+                    Error::io("list", &path)(io::Error::new(io::ErrorKind::InvalidData, "its name is not UTF-8"))
+                })?;
+                files.push(TreeFile {
+                    path: name.to_owned(),
+                    digest,
+                    executable: metadata.is_file() && metadata.permissions().mode() & 0o111 != 0,
+                    stamp: Stamp::of(&metadata),
+                });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// What a file holds or where a link points; nothing for devices, pipes and sockets.
+fn content_digest(path: &Path, metadata: &fs::Metadata) -> Result<Option<Digest>> {
+    if metadata.is_file() {
+        return Digest::of_file(path).map(Some);
+    }
+    if metadata.is_symlink() {
+        let target = fs::read_link(path).map_err(Error::io("read", path))?;
+        return Ok(Some(Digest::of(target.as_os_str().as_bytes())));
+    }
+    Ok(None)
+}
+
+fn digest<'a>(files: impl IntoIterator<Item = (&'a str, &'a TreeFile)>) -> Digest {
+    let mut hasher = Hasher::default();
+    for (path, file) in files {
+        hasher.update(format!("{} {} {path}\n", file.digest, u8::from(file.executable)).as_bytes());
+    }
+    hasher.finish()
+}
+
+fn digest_of_all(files: &[TreeFile]) -> Digest {
+    digest(files.iter().map(|file| (file.path.as_str(), file)))
+}
+
+fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    fs::read_dir(directory)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+        .map_err(Error::io("read", directory))
+}

@@ -1,0 +1,288 @@
+//! The catalogue: names of kernels, and where they come from.
+//!
+//! It lies in `kernels/*.toml`, which Nix reads too. Names are what studies and the command line use: a series (`6.12`)
+//! means its newest build, a third part (`6.12.94`) one build of it.
+
+mod pattern;
+
+use std::{collections::BTreeMap, fmt};
+
+use bpfassay_protocol::Arch;
+use serde::Deserialize;
+
+pub use self::pattern::Pattern;
+
+/// The catalogue that comes with the program: its source's name and text.
+const BUNDLED: (&str, &str) = ("kernels/debian.toml", include_str!("../../../kernels/debian.toml"));
+
+/// Every kernel that can be named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Catalogue {
+    flavours: BTreeMap<Arch, String>,
+    entries: Vec<Entry>,
+}
+
+/// One table of the catalogue: a series of kernels in a suite.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// What it is called.
+    pub name: String,
+    /// The Debian suite that holds it.
+    pub suite: String,
+    /// The release (`uname -r`); `@` stands for the flavour.
+    pub release: Pattern,
+    /// The packages to begin with; `@` stands for the release.
+    pub packages: Vec<String>,
+    /// Where it exists.
+    pub architectures: Vec<Arch>,
+}
+
+/// A kernel that was asked for by a known name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection<'a> {
+    /// The name as given.
+    pub name: String,
+    /// The architecture.
+    pub arch: Arch,
+    /// Where to look, first choice first.
+    pub entries: Vec<&'a Entry>,
+    /// The upstream version asked for, where it is one build and not the newest.
+    pub version: Option<String>,
+    /// Debian's name of the architecture's kernel flavour.
+    pub flavour: &'a str,
+}
+
+/// Why a catalogue or a kernel's name is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogueError {
+    /// It is not TOML, or not of the form expected.
+    #[error("{origin}: {problem}")]
+    Form {
+        /// The catalogue.
+        origin: String,
+        /// Where and why, with what would have been known.
+        problem: String,
+    },
+    /// No kernel of this name exists for the architecture.
+    #[error("unknown kernel `{name}` for {arch}{}; known are {}", Nearest(nearest.as_deref()), known.join(", "))]
+    UnknownKernel {
+        /// The name given.
+        name: String,
+        /// The architecture.
+        arch: Arch,
+        /// The known name most like it.
+        nearest: Option<String>,
+        /// Every name known for the architecture.
+        known: Vec<String>,
+    },
+    /// The series exists, but not this build, or not for this architecture, in the suites as they are today.
+    #[error("kernel {name} for {arch} is not in {suites} today; {}", Builds(builds))]
+    NoBuild {
+        /// The name given.
+        name: String,
+        /// The architecture.
+        arch: Arch,
+        /// The suites that were searched.
+        suites: String,
+        /// Names of the builds that are there.
+        builds: Vec<String>,
+    },
+    /// A build lacks a package.
+    #[error(
+        "kernel {name} for {arch} ({release}) is incomplete: suite {suite} has no package {missing}; choose another build"
+    )]
+    Incomplete {
+        /// The name given.
+        name: String,
+        /// The architecture.
+        arch: Arch,
+        /// The build's release.
+        release: String,
+        /// The suite.
+        suite: String,
+        /// The package missing.
+        missing: String,
+    },
+}
+
+struct Nearest<'a>(Option<&'a str>);
+
+impl fmt::Display for Nearest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |nearest| write!(f, ", did you mean `{nearest}`?"))
+    }
+}
+
+struct Builds<'a>(&'a [String]);
+
+impl fmt::Display for Builds<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => f.write_str("no build of its series is; try --refresh"),
+            builds => write!(f, "builds of its series are {}", builds.join(", ")),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    format: u32,
+    flavours: BTreeMap<Arch, String>,
+    kernel: Vec<Entry>,
+}
+
+/// Version of the catalogue's form.
+const FORMAT: u32 = 1;
+
+impl Catalogue {
+    /// The one that comes with the program.
+    ///
+    /// # Errors
+    /// None in a released program: its text is checked by a test.
+    pub fn bundled() -> Result<Self, CatalogueError> {
+        Self::parse(BUNDLED.0, BUNDLED.1)
+    }
+
+    /// From TOML text; `origin` names it in messages.
+    ///
+    /// # Errors
+    /// [`CatalogueError::Form`].
+    pub fn parse(origin: &str, text: &str) -> Result<Self, CatalogueError> {
+        let refuse = |problem: String| CatalogueError::Form { origin: origin.to_owned(), problem };
+        let text: Text = toml::from_str(text).map_err(|error| refuse(explain(text, &error)))?;
+        if text.format != FORMAT {
+            return Err(refuse(format!("has format {}, this program reads {FORMAT}", text.format)));
+        }
+        for entry in &text.kernel {
+            entry.check(&text.flavours).map_err(|problem| refuse(format!("kernel `{}`: {problem}", entry.name)))?;
+        }
+        Ok(Self { flavours: text.flavours, entries: text.kernel })
+    }
+
+    /// The tables, as they stand.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Debian's name of the kernel flavour of `arch`.
+    #[must_use]
+    pub fn flavour(&self, arch: Arch) -> Option<&str> {
+        self.flavours.get(&arch).map(String::as_str)
+    }
+
+    /// The names known for `arch`, oldest series first.
+    #[must_use]
+    pub fn names(&self, arch: Arch) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for entry in self.entries.iter().filter(|entry| entry.architectures.contains(&arch)) {
+            if !names.contains(&entry.name.as_str()) {
+                names.push(&entry.name);
+            }
+        }
+        names
+    }
+
+    /// The kernel called `name`: a series, or one build of it. Whether the build exists is for the package index to say.
+    ///
+    /// # Errors
+    /// [`CatalogueError::UnknownKernel`].
+    pub fn find(&self, arch: Arch, name: &str) -> Result<Selection<'_>, CatalogueError> {
+        let entries_of = |series: &str| -> Vec<&Entry> {
+            self.entries.iter().filter(|entry| entry.name == series && entry.architectures.contains(&arch)).collect()
+        };
+        let (entries, version) = match (entries_of(name), series_of(name)) {
+            (entries, _) if !entries.is_empty() => (entries, None),
+            (_, Some(series)) => (entries_of(series), Some(name.to_owned())),
+            (entries, None) => (entries, None),
+        };
+        match self.flavour(arch) {
+            Some(flavour) if !entries.is_empty() => {
+                Ok(Selection { name: name.to_owned(), arch, entries, version, flavour })
+            }
+            _ => Err(self.unknown(arch, name)),
+        }
+    }
+
+    fn unknown(&self, arch: Arch, name: &str) -> CatalogueError {
+        let known = self.names(arch);
+        CatalogueError::UnknownKernel {
+            name: name.chars().take(64).collect(),
+            arch,
+            nearest: nearest(name, &known).map(str::to_owned),
+            known: known.into_iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+impl Entry {
+    fn check(&self, flavours: &BTreeMap<Arch, String>) -> Result<(), String> {
+        let plain = |text: &str| {
+            !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '~'))
+        };
+        if !plain(&self.name) {
+            return Err("a name has letters, digits, `.` and `-` only".to_owned());
+        }
+        if !plain(&self.suite) {
+            return Err(format!("`{}` is no name of a suite", self.suite));
+        }
+        if self.packages.is_empty() {
+            return Err("packages is empty".to_owned());
+        }
+        if let Some(package) =
+            self.packages.iter().find(|name| name.matches('@').count() != 1 || !plain(&name.replace('@', "")))
+        {
+            return Err(format!("package `{package}` must be a package name with one `@` for the release"));
+        }
+        if self.architectures.is_empty() {
+            return Err("architectures is empty".to_owned());
+        }
+        match self.architectures.iter().find(|arch| !flavours.contains_key(arch)) {
+            Some(arch) => Err(format!("no flavour is given for {arch}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The series of a name with three numeric parts: `6.12` of `6.12.94`.
+fn series_of(name: &str) -> Option<&str> {
+    let (series, last) = name.rsplit_once('.')?;
+    let numeric = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (major, minor) = series.split_once('.')?;
+    [major, minor, last].into_iter().all(numeric).then_some(series)
+}
+
+/// The word most like `word`, if any is much like it.
+fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let word: String = word.chars().take(64).collect();
+    known
+        .iter()
+        .map(|&candidate| (strsim::jaro_winkler(&word, candidate), candidate))
+        .filter(|(likeness, _)| *likeness > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// A TOML error in one line: where, what, and the nearest key that would have been known.
+fn explain(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().and_then(|span| text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
+    let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    place + &reword(error)
+}
+
+fn reword(error: &toml::de::Error) -> String {
+    let message = error.message().trim().replace('\n', "; ");
+    let Some(rest) = message.strip_prefix("unknown field `") else { return message };
+    let Some((word, expected)) = rest.split_once('`') else { return message };
+    let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+    match nearest(word, &known) {
+        Some(nearest) => format!("unknown key `{word}`, did you mean `{nearest}`? Known are {}", known.join(", ")),
+        None => format!("unknown key `{word}`; known are {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

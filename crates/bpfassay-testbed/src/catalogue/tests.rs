@@ -1,0 +1,94 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn bundled() -> Catalogue {
+    Catalogue::bundled().unwrap()
+}
+
+#[test]
+fn the_bundled_catalogue_knows_the_kernels_of_the_studies() {
+    let catalogue = bundled();
+    assert_eq!(catalogue.names(Arch::X86_64), ["5.10", "6.1", "6.12", "6.16", "6.17", "6.18", "7.2", "7.3", "7.3-rc"]);
+    assert_eq!(catalogue.names(Arch::Aarch64), catalogue.names(Arch::X86_64));
+    assert_eq!(catalogue.names(Arch::Riscv64), ["6.12", "7.2"]);
+}
+
+#[test]
+fn a_series_and_a_build_are_told_apart() {
+    let catalogue = bundled();
+    let series = catalogue.find(Arch::X86_64, "6.12").unwrap();
+    assert_eq!(series.version, None);
+    assert_eq!(series.flavour, "amd64");
+    assert_eq!(series.entries.iter().map(|e| e.suite.as_str()).collect::<Vec<_>>(), ["trixie", "bookworm-backports"]);
+    let build = catalogue.find(Arch::Riscv64, "6.12.94").unwrap();
+    assert_eq!(build.version.as_deref(), Some("6.12.94"));
+    assert_eq!(build.entries.len(), 1);
+    assert_eq!(catalogue.find(Arch::X86_64, "7.3-rc").unwrap().version, None);
+}
+
+#[test]
+fn an_unknown_kernel_names_the_nearest_and_all() {
+    let error = bundled().find(Arch::Riscv64, "6.21").unwrap_err();
+    assert_eq!(error.to_string(), "unknown kernel `6.21` for riscv64, did you mean `6.12`?; known are 6.12, 7.2");
+    let error = bundled().find(Arch::Riscv64, "5.10").unwrap_err();
+    assert_eq!(error.to_string(), "unknown kernel `5.10` for riscv64; known are 6.12, 7.2");
+    assert!(bundled().find(Arch::X86_64, "").is_err());
+    assert!(bundled().find(Arch::X86_64, "6.12.x").is_err());
+    assert!(bundled().find(Arch::X86_64, "6.12.1.2").is_err());
+    assert!(bundled().find(Arch::X86_64, "9.9.9").is_err());
+}
+
+fn with(line: &str) -> String {
+    format!(
+        "format = 1\n[flavours]\nx86_64 = \"amd64\"\n[[kernel]]\nname = \"6.1\"\nsuite = \"bookworm\"\n\
+         release = \"6.1.0-*-@\"\npackages = [\"linux-image-@\"]\narchitectures = [\"x86_64\"]\n{line}\n"
+    )
+}
+
+#[test]
+fn unknown_keys_name_the_nearest() {
+    assert!(Catalogue::parse("x.toml", &with("")).is_ok());
+    let error = Catalogue::parse("x.toml", &with("suit = \"sid\"")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "x.toml: line 10: unknown key `suit`, did you mean `suite`? Known are name, suite, release, packages, architectures"
+    );
+}
+
+#[test]
+fn bad_values_are_refused_with_the_kernel_they_belong_to() {
+    let good = with("");
+    for (from, to, problem) in [
+        ("linux-image-@", "linux-image", "one `@`"),
+        ("linux-image-@", "-o Dir=/@", "one `@`"),
+        ("6.1.0-*-@", "6.1.0-*", "must end in `-@`"),
+        ("[\"x86_64\"]", "[\"x86\"]", "x86_64"),
+        ("[\"x86_64\"]", "[\"riscv64\"]", "no flavour is given for riscv64"),
+        ("[\"x86_64\"]", "[]", "architectures is empty"),
+        ("\"bookworm\"", "\"book worm\"", "no name of a suite"),
+        ("format = 1", "format = 2", "this program reads 1"),
+        ("name = \"6.1\"\n", "", "name"),
+    ] {
+        let text = good.replace(from, to);
+        assert_ne!(text, good, "{from}");
+        let error = Catalogue::parse("x.toml", &text).unwrap_err().to_string();
+        assert!(error.starts_with("x.toml: ") && error.contains(problem), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "(format = 1\n)?(\\[\\[kernel\\]\\]\n)?(\\PC|\n){0,100}") {
+        let _ = Catalogue::parse("x.toml", &text);
+    }
+
+    #[test]
+    fn any_name_is_found_or_refused(name in "([5-7]\\.[0-9]{1,2}(\\.[0-9]{1,3})?|\\PC{0,20})") {
+        let catalogue = bundled();
+        match catalogue.find(Arch::Aarch64, &name) {
+            Ok(selection) => prop_assert!(name.starts_with(&selection.entries[0].name)),
+            Err(error) => prop_assert!(error.to_string().contains("known are 5.10, 6.1,"), "{}", error),
+        }
+    }
+}

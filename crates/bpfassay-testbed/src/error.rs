@@ -1,0 +1,146 @@
+//! What can go wrong while a testbed is made, and what to do about it.
+
+use std::{io, path::PathBuf, process::ExitStatus};
+
+use crate::{apt::AptError, cache::Digest, catalogue::CatalogueError, manifest::ManifestError};
+
+/// The result of everything that prepares a testbed.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a testbed could not be prepared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation on a file.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was to be done, as a verb ("read", "create").
+        action: &'static str,
+        /// The file concerned.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// The disk that holds the cache is full.
+    #[error(
+        "no space left for {what} in {}: about {} needed, {} free; make room there, or name another \
+         directory with --cache or XDG_CACHE_HOME",
+        path.display(), human(*needed), human(*free)
+    )]
+    DiskFull {
+        /// What was to be written.
+        what: String,
+        /// Where.
+        path: PathBuf,
+        /// How many bytes it takes, as far as known: at least this many.
+        needed: u64,
+        /// How many bytes are free there.
+        free: u64,
+    },
+    /// Something came out with another content than promised.
+    #[error("{what} has SHA-256 {found}, expected {expected}: {remedy}")]
+    Mismatch {
+        /// What was checked.
+        what: String,
+        /// The hash that was promised.
+        expected: Digest,
+        /// The hash found.
+        found: Digest,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A damaged file in the cache that could not be removed.
+    #[error("{} in the cache is damaged and cannot be removed; remove it by hand and run again", path.display())]
+    Damaged {
+        /// The damaged file or directory.
+        path: PathBuf,
+        /// Why it could not be removed.
+        #[source]
+        source: io::Error,
+    },
+    /// Something is needed that the cache lacks, and the network may not be used.
+    #[error("{what} is not in the cache, and the network may not be used (--offline): run `bpfassay fetch` first")]
+    Offline {
+        /// What is missing.
+        what: String,
+    },
+    /// Neither a cache directory nor a home directory is known.
+    #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set; name one with --cache")]
+    NoCacheDirectory,
+    /// A program could not be started.
+    #[error("cannot start `{program}`: install the Debian package `{package}`")]
+    Program {
+        /// The program.
+        program: String,
+        /// The Debian package that holds it.
+        package: &'static str,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A program failed.
+    #[error("`{command}` failed while {purpose} ({status}): {stderr}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// What it was run for.
+        purpose: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The last lines that it wrote to standard error.
+        stderr: String,
+    },
+    /// Unpacked packages do not hold what a kernel needs.
+    #[error("{what} holds no {missing}: the package layout has changed; report it with the kernel's name")]
+    KernelLayout {
+        /// The packages.
+        what: String,
+        /// What was looked for.
+        missing: String,
+    },
+    /// A kernel image given by the user cannot be used.
+    #[error("{} {problem}", path.display())]
+    LocalKernel {
+        /// The file or directory given.
+        path: PathBuf,
+        /// What is wrong with it and what is wanted.
+        problem: String,
+    },
+    /// Package archives.
+    #[error(transparent)]
+    Apt(#[from] AptError),
+    /// Kernel names.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    /// Testbed manifests.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The cross-toolchain.
+    #[error("{what}")]
+    Build {
+        /// What failed, on what, and what to do next.
+        what: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Io`]; for use in `map_err`.
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// Bytes in words, for messages: three digits at least, decimal units.
+#[must_use]
+pub fn human(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "kB", "MB"] {
+        if value < 1000.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} GB")
+}

@@ -1,0 +1,70 @@
+//! Which builds of a series a package index holds.
+
+use super::compare_versions;
+use crate::{
+    apt::{Indexed, Package},
+    catalogue::Entry,
+};
+
+/// One build of a kernel in a suite.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Build {
+    /// What `uname -r` prints.
+    pub release: String,
+    /// Version of its packages.
+    pub version: String,
+    /// The packages that hold its files.
+    pub packages: Vec<Package>,
+    /// A package that it needs and the index lacks: it cannot be used then.
+    pub missing: Option<String>,
+}
+
+impl Build {
+    /// Its name on the command line: the upstream version (`6.12.107`, `7.3-rc7`).
+    #[must_use]
+    pub fn name(&self) -> String {
+        let version = self.version.split_once(':').map_or(self.version.as_str(), |(_, rest)| rest);
+        version.rsplit_once('-').map_or(version, |(upstream, _)| upstream).replace('~', "-")
+    }
+}
+
+/// The builds of `entry` among the packages of its suite, oldest first.
+#[must_use]
+pub fn builds(entry: &Entry, flavour: &str, index: &[Indexed]) -> Vec<Build> {
+    let Some((before, after)) = entry.packages.first().and_then(|name| name.split_once('@')) else { return Vec::new() };
+    let mut builds: Vec<_> = index
+        .iter()
+        .filter_map(|found| {
+            let release = found.package.name.strip_prefix(before)?.strip_suffix(after)?;
+            entry.release.matches(release, flavour).then(|| build(entry, release, &found.package.version, index))
+        })
+        .collect();
+    builds.sort_by(|a, b| compare_versions(&a.version, &b.version).then_with(|| a.release.cmp(&b.release)));
+    builds
+}
+
+/// Collects the packages of one release at one version: those that the entry names, and what they depend on as far as it
+/// carries the release in its name.
+fn build(entry: &Entry, release: &str, version: &str, index: &[Indexed]) -> Build {
+    let suffix = format!("-{release}");
+    let mut names: Vec<String> = entry.packages.iter().map(|name| name.replace('@', release)).collect();
+    let mut packages = Vec::new();
+    let mut missing = None;
+    let mut next = 0;
+    while let Some(name) = names.get(next).cloned() {
+        next += 1;
+        let found = index.iter().find(|found| found.package.name == name && found.package.version == version);
+        let Some(found) = found else {
+            missing.get_or_insert(name);
+            continue;
+        };
+        packages.push(found.package.clone());
+        for name in &found.depends {
+            if name.starts_with("linux-") && name.ends_with(&suffix) && !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    packages.sort();
+    Build { release: release.to_owned(), version: version.to_owned(), packages, missing }
+}

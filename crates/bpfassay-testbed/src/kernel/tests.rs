@@ -1,0 +1,99 @@
+use super::*;
+
+fn indexed(name: &str, version: &str, depends: &[&str]) -> Indexed {
+    Indexed {
+        package: Package {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            architecture: "amd64".to_owned(),
+            size: 1,
+            sha256: Digest::of_parts([name, version]),
+        },
+        depends: depends.iter().map(|&name| name.to_owned()).collect(),
+    }
+}
+
+fn catalogue() -> Catalogue {
+    Catalogue::bundled().unwrap()
+}
+
+/// An index with the shapes that trixie-backports has: an image alone, split packages, split packages without modules, other
+/// flavours.
+fn index() -> Vec<Indexed> {
+    let mut index = Vec::new();
+    for (release, version) in [("7.2.9+deb13-amd64", "7.2.9-1~bpo13+1"), ("7.2.12+deb13-amd64", "7.2.12-1~bpo13+1")] {
+        let [base, binary, modules] = ["base", "binary", "modules"].map(|part| format!("linux-{part}-{release}"));
+        index.push(indexed(&format!("linux-image-{release}"), version, &["kmod", &base, &binary, &modules]));
+        index.push(indexed(&binary, version, &[&base]));
+        index.push(indexed(&modules, version, &["kmod", &base]));
+        index.push(indexed(&base, version, &[]));
+    }
+    let broken = "7.2.13+deb13-amd64";
+    index.push(indexed(&format!("linux-image-{broken}"), "7.2.13-1", &[&format!("linux-modules-{broken}")]));
+    index.push(indexed("linux-image-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1", &[]));
+    index.push(indexed("linux-image-6.18.5+deb13-amd64", "6.18.5-1~bpo13+1", &["kmod", "linux-base"]));
+    index
+}
+
+#[test]
+fn packages_of_one_release_are_found_through_dependencies() {
+    let catalogue = catalogue();
+    let selection = catalogue.find(Arch::X86_64, "7.2").unwrap();
+    let found = builds(selection.entries[0], "amd64", &index());
+    let names: Vec<_> = found.iter().map(Build::name).collect();
+    assert_eq!(names, ["7.2.9", "7.2.12", "7.2.13"]);
+    let packages: Vec<_> = found[1].packages.iter().map(|package| package.name.as_str()).collect();
+    assert_eq!(
+        packages,
+        [
+            "linux-base-7.2.12+deb13-amd64",
+            "linux-binary-7.2.12+deb13-amd64",
+            "linux-image-7.2.12+deb13-amd64",
+            "linux-modules-7.2.12+deb13-amd64",
+        ]
+    );
+    assert_eq!(found[1].missing, None);
+    assert_eq!(found[2].missing.as_deref(), Some("linux-modules-7.2.13+deb13-amd64"));
+
+    let selection = catalogue.find(Arch::X86_64, "6.18").unwrap();
+    let found = builds(selection.entries[0], "amd64", &index());
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].packages.len(), 1, "{:?}", found[0].packages);
+}
+
+#[test]
+fn release_candidates_have_a_name() {
+    let index = [indexed("linux-image-7.3-amd64", "7.3~rc7-1~exp1", &[])];
+    let catalogue = catalogue();
+    let selection = catalogue.find(Arch::X86_64, "7.3-rc").unwrap();
+    assert_eq!(builds(selection.entries[0], "amd64", &index)[0].name(), "7.3-rc7");
+}
+
+fn picked(name: &str) -> Result<Choice, CatalogueError> {
+    let catalogue = catalogue();
+    let selection = catalogue.find(Arch::X86_64, name).unwrap();
+    let all: Vec<_> =
+        builds(selection.entries[0], "amd64", &index()).into_iter().map(|b| ("trixie-backports", b)).collect();
+    pick(&selection, &all)
+}
+
+#[test]
+fn a_series_means_its_newest_complete_build() {
+    assert_eq!(picked("7.2").unwrap().release, "7.2.12+deb13-amd64");
+    assert_eq!(picked("7.2.9").unwrap().release, "7.2.9+deb13-amd64");
+}
+
+#[test]
+fn builds_that_cannot_be_had_say_why() {
+    assert_eq!(
+        picked("7.2.13").unwrap_err().to_string(),
+        "kernel 7.2.13 for x86_64 (7.2.13+deb13-amd64) is incomplete: suite trixie-backports has no package \
+         linux-modules-7.2.13+deb13-amd64; choose another build"
+    );
+    assert_eq!(
+        picked("7.2.1").unwrap_err().to_string(),
+        "kernel 7.2.1 for x86_64 is not in forky or trixie-backports or sid today; builds of its series are 7.2.9, 7.2.12, \
+         7.2.13"
+    );
+    assert!(picked("6.17").unwrap_err().to_string().contains("try --refresh"));
+}

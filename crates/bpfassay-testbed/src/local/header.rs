@@ -1,0 +1,137 @@
+//! What a kernel image says about itself.
+
+use bpfassay_protocol::Arch;
+
+/// An image that QEMU can boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageKind {
+    /// Its architecture.
+    pub arch: Arch,
+    /// Its release, where it stands there uncompressed.
+    pub release: Option<String>,
+}
+
+/// Longest release that a kernel can have (`__NEW_UTS_LEN`).
+const MAX_RELEASE: usize = 64;
+
+/// Finds out what kernel image these bytes are.
+///
+/// # Errors
+/// What they are instead, and what is wanted.
+pub fn identify(image: &[u8]) -> Result<ImageKind, String> {
+    // Documentation/arch/x86/boot.rst: header magic at 0x202, offset of the version string at 0x20e.
+    if has(image, 0x202, b"HdrS") {
+        let offset = image.get(0x20e..0x210).map_or(0, |bytes| usize::from(u16::from_le_bytes([bytes[0], bytes[1]])));
+        let release = (offset != 0).then(|| image.get(offset + 0x200..)).flatten().and_then(word);
+        return Ok(ImageKind { arch: Arch::X86_64, release });
+    }
+    // An EFI application that unpacks the kernel when it runs: drivers/firmware/efi/libstub/zboot-header.S.
+    if has(image, 4, b"zimg") {
+        return Err("is a compressed EFI image (zboot), which QEMU 7.2 cannot boot: give arch/*/boot/Image".to_owned());
+    }
+    // Documentation/arch/arm64/booting.rst and Documentation/arch/riscv/boot-image-header.rst: magic at 0x38.
+    if has(image, 0x38, b"ARM\x64") {
+        return Ok(ImageKind { arch: Arch::Aarch64, release: banner(image) });
+    }
+    if has(image, 0x38, b"RSC\x05") {
+        return Ok(ImageKind { arch: Arch::Riscv64, release: banner(image) });
+    }
+    Err(if has(image, 0, b"\x7fELF") {
+        "is an ELF file (vmlinux): give arch/x86/boot/bzImage, or arch/*/boot/Image on other architectures"
+    } else if has(image, 0, b"\x1f\x8b") {
+        "is compressed with gzip, which does not boot on every architecture: unpack it (gunzip) and give arch/*/boot/Image"
+    } else {
+        "is no kernel image: give arch/x86/boot/bzImage, or arch/*/boot/Image on other architectures"
+    }
+    .to_owned())
+}
+
+fn has(image: &[u8], at: usize, magic: &[u8]) -> bool {
+    image.get(at..).is_some_and(|rest| rest.starts_with(magic))
+}
+
+/// The release in the banner `Linux version RELEASE (…`. The same words without a release stand elsewhere in a kernel.
+fn banner(image: &[u8]) -> Option<String> {
+    const BEFORE: &[u8] = b"Linux version ";
+    let mut rest = image;
+    while let Some(at) = rest.windows(BEFORE.len()).position(|window| window == BEFORE) {
+        rest = &rest[at + BEFORE.len()..];
+        if let Some(release) = word(rest).filter(|release| release.starts_with(|c: char| c.is_ascii_digit())) {
+            return Some(release);
+        }
+    }
+    None
+}
+
+/// The characters up to a space or zero byte, if they can be a release.
+fn word(bytes: &[u8]) -> Option<String> {
+    let end = bytes.iter().take(MAX_RELEASE + 1).position(|&byte| matches!(byte, b' ' | 0))?;
+    let text = std::str::from_utf8(&bytes[..end]).ok()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '_' | '~');
+    (!text.is_empty() && text.chars().all(plain)).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The header of an arm64 image, and a banner after other text.
+    pub(in crate::local) fn arm64_image(release: &str) -> Vec<u8> {
+        let mut image = vec![0; 0x38];
+        image.extend(b"ARM\x64");
+        image.extend([0; 100]);
+        image.extend(format!("Linux version %s (%s)\0\x01Linux version {release} (me@host) (gcc)\n\0").as_bytes());
+        image
+    }
+
+    fn x86_image(release: &str) -> Vec<u8> {
+        let mut image = vec![0; 0x400];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x20e..0x210].copy_from_slice(&0x180u16.to_le_bytes());
+        image.truncate(0x380);
+        image.extend(format!("{release} (me@host) #1 SMP\0").as_bytes());
+        image
+    }
+
+    #[test]
+    fn images_say_their_architecture_and_release() {
+        let found = identify(&arm64_image("6.12.1-mine+")).unwrap();
+        assert_eq!(found, ImageKind { arch: Arch::Aarch64, release: Some("6.12.1-mine+".into()) });
+        let found = identify(&x86_image("6.1.0-50-amd64")).unwrap();
+        assert_eq!(found, ImageKind { arch: Arch::X86_64, release: Some("6.1.0-50-amd64".into()) });
+        let mut riscv = arm64_image("7.2");
+        riscv[0x38..0x3c].copy_from_slice(b"RSC\x05");
+        assert_eq!(identify(&riscv).unwrap().arch, Arch::Riscv64);
+    }
+
+    #[test]
+    fn other_files_are_named_with_a_remedy() {
+        assert!(identify(b"\x7fELF\x02").unwrap_err().contains("bzImage"));
+        assert!(identify(b"\x1f\x8b\x08").unwrap_err().contains("gunzip"));
+        assert!(identify(b"MZ\0\0zimg").unwrap_err().contains("zboot"));
+        assert!(identify(b"").unwrap_err().contains("is no kernel image"));
+    }
+
+    #[test]
+    fn an_image_without_banner_has_no_release() {
+        let mut image = arm64_image("x");
+        image.truncate(0x80);
+        assert_eq!(identify(&image).unwrap().release, None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_image_or_refused(mut bytes: Vec<u8>, x86: bool, more in prop::collection::vec(any::<u8>(), 0x200..0x240)) {
+            let _ = identify(&bytes);
+            if x86 {
+                let mut image = more;
+                image.truncate(0x200);
+                image.extend(b"\0\0HdrS");
+                image.append(&mut bytes);
+                prop_assert_eq!(identify(&image).unwrap().arch, Arch::X86_64);
+            }
+        }
+    }
+}

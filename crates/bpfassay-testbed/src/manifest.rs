@@ -1,0 +1,305 @@
+//! The testbed manifest: every guest that can be booted, and all that went into it.
+//!
+//! Providers write it (`debian` and `local` from here, `nix` from the flake); results embed it. It names files by path and
+//! SHA-256: a relative path is relative to the manifest's own directory.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::Arch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result, apt::Package, cache::Digest};
+
+/// Version of the manifest's form.
+pub const FORMAT: u32 = 1;
+
+/// A testbed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Who made it.
+    pub provider: Provider,
+    /// What the provider built with, on the host; empty where it only copied.
+    #[serde(default)]
+    pub toolchain: Vec<Component>,
+    /// The guests, one per target.
+    pub targets: Vec<Target>,
+}
+
+/// Where kernels and guests come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    /// `debian`, `nix` or `local`.
+    pub name: ProviderName,
+    /// Version of the program that wrote the manifest.
+    pub version: String,
+}
+
+/// The providers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderName {
+    /// Debian's packages.
+    Debian,
+    /// The flake.
+    Nix,
+    /// Kernels given by the user.
+    Local,
+}
+
+/// One bootable guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// Its architecture.
+    pub arch: Arch,
+    /// The kernel's name in studies and on the command line.
+    pub name: String,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The segments of its initramfs, in the order in which they are concatenated; the job comes after them.
+    pub initramfs: Vec<Segment>,
+}
+
+/// The kernel of a target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    /// What `uname -r` prints.
+    pub release: String,
+    /// Version of the package or source that it was built from; none where the user gave only an image.
+    pub version: Option<String>,
+    /// The image that QEMU boots.
+    pub image: File,
+    /// Its configuration.
+    pub config: Option<File>,
+    /// Digest over its module tree (paths and contents); none where there are no modules.
+    pub modules: Option<Digest>,
+    /// The packages that it came from.
+    #[serde(default)]
+    pub packages: Vec<Package>,
+}
+
+/// One part of an initramfs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Segment {
+    /// What it is for: `base`, `modules`, `payload`, …
+    pub role: String,
+    /// The cpio archive (newc, uncompressed).
+    pub archive: File,
+    /// What is in it that has a version of its own: programs of the payload, libraries linked into them.
+    #[serde(default)]
+    pub contents: Vec<Component>,
+}
+
+/// A file, by path and content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Where it lies; relative to the manifest's directory, or absolute.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub size: u64,
+    /// SHA-256 of its content.
+    pub sha256: Digest,
+}
+
+/// Something with a name and a version that went into the testbed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Component {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of the file that it came as.
+    pub sha256: Digest,
+}
+
+/// Why a manifest cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// It is not JSON, or not of the form expected.
+    #[error("{} is no testbed manifest of format {FORMAT}: make it again with this version of bpfassay", path.display())]
+    Form {
+        /// The manifest.
+        path: PathBuf,
+        /// Where and why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// It has another format.
+    #[error("{} has format {found}, this program reads {FORMAT}: make it again with this version of bpfassay", path.display())]
+    Format {
+        /// The manifest.
+        path: PathBuf,
+        /// The format found.
+        found: u64,
+    },
+    /// It contradicts itself.
+    #[error("{}: {problem}", path.display())]
+    Content {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A file that it names is missing or has another content.
+    #[error("{} names {}, which {problem}: make the testbed again", manifest.display(), file.display())]
+    File {
+        /// The manifest.
+        manifest: PathBuf,
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// How closely [`Manifest::load`] looks at the files that a manifest names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// They exist and have the right length.
+    Size,
+    /// Their content is hashed.
+    Content,
+}
+
+impl Manifest {
+    /// Reads the manifest at `path`, makes its paths absolute, and checks it and its files.
+    ///
+    /// # Errors
+    /// [`ManifestError`], [`Error::Io`].
+    pub fn load(path: &Path, check: Check) -> Result<Self> {
+        let text = fs::read(path).map_err(Error::io("read", path))?;
+        let mut manifest = Self::parse(path, &text)?;
+        let directory = std::path::absolute(path).map_err(Error::io("find", path))?;
+        let directory = directory.parent().unwrap_or(Path::new("/"));
+        for target in &mut manifest.targets {
+            for file in target.files_mut() {
+                file.path = directory.join(&file.path);
+            }
+        }
+        manifest.check_files(path, check)?;
+        Ok(manifest)
+    }
+
+    /// Reads the text of a manifest; `path` names it in messages.
+    ///
+    /// # Errors
+    /// [`ManifestError`].
+    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, ManifestError> {
+        let form = |source| ManifestError::Form { path: path.to_owned(), source };
+        let value: serde_json::Value = serde_json::from_slice(text).map_err(form)?;
+        if let Some(found) = value.get("format").and_then(serde_json::Value::as_u64)
+            && found != u64::from(FORMAT)
+        {
+            return Err(ManifestError::Format { path: path.to_owned(), found });
+        }
+        let manifest: Self = serde_json::from_value(value).map_err(form)?;
+        let mut seen = BTreeSet::new();
+        for target in &manifest.targets {
+            let problem = if !seen.insert((target.arch, target.name.as_str())) {
+                format!("the target {} {} stands there twice", target.arch, target.name)
+            } else if target.name.is_empty() || target.kernel.release.is_empty() {
+                format!("a target of {} has no name or no kernel release", target.arch)
+            } else if target.initramfs.is_empty() {
+                format!("the target {} {} has no initramfs", target.arch, target.name)
+            } else {
+                continue;
+            };
+            return Err(ManifestError::Content { path: path.to_owned(), problem });
+        }
+        Ok(manifest)
+    }
+
+    /// Its JSON text, as it is stored and embedded.
+    ///
+    /// # Errors
+    /// [`ManifestError::Form`], for a path that is not UTF-8.
+    pub fn to_json(&self) -> Result<String, ManifestError> {
+        serde_json::to_string_pretty(self)
+            .map(|text| text + "\n")
+            .map_err(|source| ManifestError::Form { path: PathBuf::new(), source })
+    }
+
+    /// The JSON schema of manifests.
+    #[must_use]
+    pub fn schema() -> schemars::Schema {
+        schemars::schema_for!(Self)
+    }
+
+    /// The guest of `arch` with the kernel `name`.
+    #[must_use]
+    pub fn target(&self, arch: Arch, name: &str) -> Option<&Target> {
+        self.targets.iter().find(|target| target.arch == arch && target.name == name)
+    }
+
+    fn check_files(&self, path: &Path, check: Check) -> Result<()> {
+        for file in self.targets.iter().flat_map(Target::files) {
+            if let Some(problem) = file.problem(check)? {
+                let file = file.path.clone();
+                return Err(ManifestError::File { manifest: path.to_owned(), file, problem }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Target {
+    /// Every file that it names.
+    pub fn files(&self) -> impl Iterator<Item = &File> {
+        [&self.kernel.image]
+            .into_iter()
+            .chain(&self.kernel.config)
+            .chain(self.initramfs.iter().map(|part| &part.archive))
+    }
+
+    fn files_mut(&mut self) -> impl Iterator<Item = &mut File> {
+        [&mut self.kernel.image]
+            .into_iter()
+            .chain(&mut self.kernel.config)
+            .chain(self.initramfs.iter_mut().map(|part| &mut part.archive))
+    }
+}
+
+impl File {
+    fn problem(&self, check: Check) -> Result<Option<String>> {
+        let found = match fs::metadata(&self.path) {
+            Ok(metadata) => metadata.len(),
+            Err(error) => return Ok(Some(format!("cannot be read ({error})"))),
+        };
+        if found != self.size {
+            return Ok(Some(format!("has {found} bytes, not {}", self.size)));
+        }
+        if check == Check::Content {
+            let found = Digest::of_file(&self.path)?;
+            if found != self.sha256 {
+                return Ok(Some(format!("has SHA-256 {found}, not {}", self.sha256)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl From<&crate::cache::Object> for File {
+    fn from(object: &crate::cache::Object) -> Self {
+        Self { path: object.path.clone(), size: object.size, sha256: object.digest }
+    }
+}
+
+impl From<&Package> for Component {
+    fn from(package: &Package) -> Self {
+        Self { name: package.name.clone(), version: package.version.clone(), sha256: package.sha256 }
+    }
+}
