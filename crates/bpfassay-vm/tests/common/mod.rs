@@ -1,0 +1,100 @@
+//! Kernels and initramfs for tests that boot real guests.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::Arch;
+use bpfassay_vm::{BootOptions, Deadlines, Guest, Machine, Qemu};
+use tempfile::TempDir;
+
+/// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and its like: a 6.12 or newer one, which has the virtio console built in.
+/// `None`, said aloud, where the variable is not set.
+pub fn kernel(arch: Arch) -> Option<PathBuf> {
+    let variable = format!("BPFASSAY_TEST_KERNEL_{}", arch.name().to_uppercase());
+    let kernel = env::var_os(&variable).map(PathBuf::from);
+    if kernel.is_none() {
+        println!("skipped: {variable} is not set to a kernel image");
+    }
+    kernel
+}
+
+/// A machine with a scratch directory for its initramfs and its log.
+pub struct Bench {
+    pub machine: Machine,
+    pub options: BootOptions,
+    pub directory: TempDir,
+    qemu: Qemu,
+}
+
+impl Bench {
+    /// A machine without initramfs: its kernel panics by itself.
+    pub async fn new(arch: Arch) -> Option<Self> {
+        let kernel = kernel(arch)?;
+        let qemu = Qemu::find(arch, None).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = BootOptions::new(directory.path().join("console.log"));
+        options.deadlines = Deadlines { boot: Some(60), ..Deadlines::default() };
+        Some(Self { machine: Machine { memory_mib: 512, ..Machine::new(arch, kernel) }, options, directory, qemu })
+    }
+
+    /// A machine whose init writes `data` to the agent's port and then does what `end` says (see init/init.c).
+    pub async fn with_init(arch: Arch, data: &[u8], end: &str, text: &str) -> Option<Self> {
+        let mut bench = Self::new(arch).await?;
+        let init: &[u8] = match arch {
+            Arch::X86_64 => include_bytes!("../init/init-x86_64"),
+            Arch::Aarch64 => include_bytes!("../init/init-aarch64"),
+            Arch::Riscv64 => include_bytes!("../init/init-riscv64"),
+        };
+        let mut archive = Vec::new();
+        for directory in ["dev", "proc"] {
+            entry(&mut archive, directory, 0o040_755, &[]);
+        }
+        entry(&mut archive, "init", 0o100_755, init);
+        entry(&mut archive, "data", 0o100_644, data);
+        entry(&mut archive, "end", 0o100_644, end.as_bytes());
+        entry(&mut archive, "text", 0o100_644, text.as_bytes());
+        entry(&mut archive, "TRAILER!!!", 0, &[]);
+        let initrd = bench.directory.path().join("initramfs");
+        fs::write(&initrd, archive).unwrap();
+        bench.machine.initrd = Some(initrd);
+        Some(bench)
+    }
+
+    pub async fn boot(&self) -> Guest {
+        Guest::boot(&self.qemu, &self.machine, self.options.clone()).await.unwrap()
+    }
+
+    pub fn qemu(&self) -> &Qemu {
+        &self.qemu
+    }
+
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.options.log_path).unwrap()).into_owned()
+    }
+}
+
+/// Whether a process of that id runs (a zombie does not).
+pub fn runs(process: u32) -> bool {
+    fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+}
+
+/// One entry of a newc archive (Documentation/driver-api/early-userspace/buffer-format.rst of the kernel).
+fn entry(archive: &mut Vec<u8>, name: &str, mode: u32, content: &[u8]) {
+    let fields = [0, mode, 0, 0, 1, 0, content.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
+    archive.extend_from_slice(b"070701");
+    for field in fields {
+        archive.extend_from_slice(format!("{field:08x}").as_bytes());
+    }
+    archive.extend_from_slice(name.as_bytes());
+    archive.push(0);
+    pad(archive);
+    archive.extend_from_slice(content);
+    pad(archive);
+}
+
+fn pad(archive: &mut Vec<u8>) {
+    archive.resize(archive.len().next_multiple_of(4), 0);
+}

@@ -1,0 +1,286 @@
+//! Real guests: how each kind of end comes to be told, on the three architectures.
+//!
+//! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` names, and say so where they are not set.
+
+mod common;
+
+use std::time::Duration;
+
+use bpfassay_protocol::{
+    Arch, PROTOCOL_VERSION, frame,
+    message::{GuestMessage, HostMessage, Phase},
+};
+use bpfassay_vm::{EndReason, Ending, Event, Guest, Machine, Severity, Trouble, TroubleKind, VmError};
+use common::{Bench, runs};
+
+/// Makes a module of one test per architecture out of an async function of the architecture.
+macro_rules! on_every_architecture {
+    ($($name:ident),+ $(,)?) => { $(
+        mod $name {
+            use super::Arch;
+
+            #[tokio::test]
+            async fn x86_64() {
+                super::scenario::$name(Arch::X86_64).await;
+            }
+
+            #[tokio::test]
+            async fn aarch64() {
+                super::scenario::$name(Arch::Aarch64).await;
+            }
+
+            #[tokio::test]
+            async fn riscv64() {
+                super::scenario::$name(Arch::Riscv64).await;
+            }
+        }
+    )+ };
+}
+
+on_every_architecture![
+    a_kernel_without_root_panics,
+    a_crash_is_told_with_its_words,
+    an_agent_that_is_done_ends_well,
+    an_agent_that_never_speaks,
+    an_agent_that_hangs_in_a_phase,
+    garbage_on_the_port,
+    a_restart_without_a_word,
+    the_host_can_talk_to_the_agent,
+    troubles_are_told_while_the_guest_goes_on,
+];
+
+fn frames(messages: &[GuestMessage]) -> Vec<u8> {
+    messages.iter().flat_map(|message| frame::encode(message).unwrap()).collect()
+}
+
+fn hello() -> GuestMessage {
+    GuestMessage::Hello { agent: "test".to_owned() }
+}
+
+fn phase(phase: Phase) -> GuestMessage {
+    GuestMessage::Phase { phase, run: Some("run-1".to_owned()) }
+}
+
+/// Everything until the end.
+async fn story(guest: &mut Guest) -> (Vec<GuestMessage>, Vec<Trouble>, Ending) {
+    let (mut messages, mut troubles) = (Vec::new(), Vec::new());
+    loop {
+        match guest.next_event().await {
+            Event::Message(message) => messages.push(message),
+            Event::Trouble(trouble) => troubles.push(trouble),
+            Event::Ended(ending) => return (messages, troubles, *ending),
+        }
+    }
+}
+
+mod scenario {
+    use super::*;
+
+    pub(crate) async fn a_kernel_without_root_panics(arch: Arch) {
+        let Some(bench) = Bench::new(arch).await else { return };
+        let mut guest = bench.boot().await;
+        let (_, troubles, ending) = story(&mut guest).await;
+        let EndReason::KernelDied { trouble } = &ending.reason else { panic!("{ending:?}") };
+        assert_eq!(trouble.kind, TroubleKind::Panic);
+        assert!(trouble.line.contains("Unable to mount root fs"), "{trouble:?}");
+        assert!(trouble.time_us.is_some());
+        assert_eq!(troubles.len(), 1, "nothing else on an ordinary console: {troubles:?}");
+        assert_eq!(ending.phase, Phase::Boot);
+        let log = bench.log();
+        assert!(log.contains("Call Trace:") || log.contains("Call trace:"), "the log holds the whole report: {log}");
+        assert!(ending.console_tail.iter().any(|line| line.contains("Kernel panic")));
+        assert_eq!(ending.log_incomplete, None);
+        println!("{arch}: {} ms from QEMU's start to the end of the panic; {ending}", ending.lived_ms);
+    }
+
+    pub(crate) async fn a_crash_is_told_with_its_words(arch: Arch) {
+        let data = frames(&[hello(), phase(Phase::Workload)]);
+        let Some(bench) = Bench::with_init(arch, &data, "sc", "").await else { return };
+        let mut guest = bench.boot().await;
+        let (messages, _, ending) = story(&mut guest).await;
+        assert_eq!(messages, [hello(), phase(Phase::Workload)]);
+        let EndReason::KernelDied { trouble } = &ending.reason else { panic!("{ending:?}") };
+        assert!(trouble.line.contains("sysrq triggered crash"), "{trouble:?}");
+        assert!(trouble.details.iter().any(|line| line.contains("sysrq")), "first frames: {trouble:?}");
+        assert_eq!((ending.phase, ending.run.as_deref()), (Phase::Workload, Some("run-1")));
+    }
+
+    pub(crate) async fn an_agent_that_is_done_ends_well(arch: Arch) {
+        let Some(bench) = Bench::with_init(arch, &frames(&[hello(), GuestMessage::Done]), "p", "").await else {
+            return;
+        };
+        let mut guest = bench.boot().await;
+        let process = guest.process_id().unwrap();
+        assert!(runs(process));
+        let (messages, troubles, ending) = story(&mut guest).await;
+        assert_eq!(messages, [hello(), GuestMessage::Done]);
+        assert_eq!(troubles, []);
+        assert_eq!(ending.reason, EndReason::Done, "{ending:?}");
+        assert!(!runs(process));
+        println!("{arch}: {} ms from QEMU's start to its exit", ending.lived_ms);
+    }
+
+    pub(crate) async fn an_agent_that_never_speaks(arch: Arch) {
+        let Some(mut bench) = Bench::with_init(arch, b"", "h", "").await else { return };
+        bench.options.deadlines.boot = Some(3);
+        let mut guest = bench.boot().await;
+        let (messages, _, ending) = story(&mut guest).await;
+        assert_eq!(messages, []);
+        assert_eq!(ending.reason, EndReason::Silent { seconds: 3 });
+        assert!(ending.lived_ms >= 3000);
+        assert!(!runs(guest.process_id().unwrap()));
+    }
+
+    pub(crate) async fn an_agent_that_hangs_in_a_phase(arch: Arch) {
+        let data = frames(&[hello(), phase(Phase::Workload)]);
+        let Some(mut bench) = Bench::with_init(arch, &data, "h", "").await else { return };
+        bench.options.deadlines.workload = Some(1);
+        let mut guest = bench.boot().await;
+        let (_, _, ending) = story(&mut guest).await;
+        assert_eq!(ending.reason, EndReason::Hung { seconds: 1 });
+        assert_eq!((ending.phase, ending.run.as_deref()), (Phase::Workload, Some("run-1")));
+        assert!(ending.to_string().contains("phase workload of run run-1"), "{ending}");
+    }
+
+    pub(crate) async fn garbage_on_the_port(arch: Arch) {
+        let mut data = frames(&[hello()]);
+        data.extend_from_slice(b"[    1.234567] what a kernel says\n");
+        let Some(bench) = Bench::with_init(arch, &data, "h", "").await else { return };
+        let mut guest = bench.boot().await;
+        let (messages, _, ending) = story(&mut guest).await;
+        assert_eq!(messages, [hello()], "what came before it counts");
+        let EndReason::Garbage { message } = &ending.reason else { panic!("{ending:?}") };
+        assert!(message.contains("does not speak this protocol"), "{message}");
+    }
+
+    pub(crate) async fn a_restart_without_a_word(arch: Arch) {
+        let Some(bench) = Bench::with_init(arch, &frames(&[hello()]), "r", "").await else { return };
+        let mut guest = bench.boot().await;
+        let (_, _, ending) = story(&mut guest).await;
+        assert_eq!(ending.reason, EndReason::Reset, "{ending:?}");
+    }
+
+    pub(crate) async fn the_host_can_talk_to_the_agent(arch: Arch) {
+        let Some(bench) = Bench::with_init(arch, &frames(&[hello()]), "wp", "").await else { return };
+        let mut guest = bench.boot().await;
+        assert_eq!(guest.next_event().await, Event::Message(hello()));
+        guest.send(&HostMessage::PowerOff).unwrap();
+        let (_, _, ending) = story(&mut guest).await;
+        assert_eq!(ending.reason, EndReason::PoweredOffEarly, "it read the message: {ending:?}");
+    }
+
+    pub(crate) async fn troubles_are_told_while_the_guest_goes_on(arch: Arch) {
+        // Priority 2 is shown at any log level.
+        let text = "<2>watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [ior:77]";
+        let data = frames(&[hello(), GuestMessage::Done]);
+        let Some(bench) = Bench::with_init(arch, &data, "kp", text).await else { return };
+        let mut guest = bench.boot().await;
+        let (_, troubles, ending) = story(&mut guest).await;
+        assert_eq!(troubles.len(), 1, "{troubles:?}");
+        assert_eq!(troubles[0].kind, TroubleKind::SoftLockup);
+        assert_eq!(troubles[0].kind.severity(), Severity::SpoilsRun);
+        assert_eq!(ending.reason, EndReason::Done);
+        assert_eq!(ending.troubles, troubles);
+    }
+}
+
+#[tokio::test]
+async fn another_protocol_version_is_named() {
+    let mut data = frames(&[hello()]);
+    data[3] = 99;
+    let Some(bench) = Bench::with_init(Arch::X86_64, &data, "h", "").await else { return };
+    let ending = bench.boot().await.end().await;
+    assert_eq!(ending.reason, EndReason::ProtocolVersion { theirs: 99, ours: PROTOCOL_VERSION });
+}
+
+#[tokio::test]
+async fn powering_off_before_the_work_is_done_is_an_early_end() {
+    let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello(), phase(Phase::Attach)]), "p", "").await else {
+        return;
+    };
+    let ending = bench.boot().await.end().await;
+    assert_eq!((ending.reason, ending.phase), (EndReason::PoweredOffEarly, Phase::Attach));
+}
+
+#[tokio::test]
+async fn an_agent_that_fails_and_one_that_lingers() {
+    let failed = GuestMessage::Failed { message: "mount: no such device".to_owned() };
+    let data = frames(&[hello(), failed]);
+    let Some(mut bench) = Bench::with_init(Arch::X86_64, &data, "p", "").await else { return };
+    let ending = bench.boot().await.end().await;
+    assert_eq!(ending.reason, EndReason::AgentFailed { message: "mount: no such device".to_owned() });
+
+    bench = Bench::with_init(Arch::X86_64, &frames(&[hello(), GuestMessage::Done]), "h", "").await.unwrap();
+    bench.options.deadlines.power_off = Some(1);
+    let ending = bench.boot().await.end().await;
+    assert_eq!(ending.reason, EndReason::LingeredOn { seconds: 1 });
+}
+
+#[tokio::test]
+async fn stopping_is_an_end_of_its_own_with_and_without_grace() {
+    let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
+    for grace in [Duration::ZERO, Duration::from_millis(300)] {
+        let mut guest = bench.boot().await;
+        assert_eq!(guest.next_event().await, Event::Message(hello()));
+        let process = guest.process_id().unwrap();
+        assert_eq!(guest.shut_down(grace).await.reason, EndReason::Stopped);
+        assert!(!runs(process));
+    }
+    // With an agent that obeys, the grace is not used up.
+    let bench = Bench::with_init(Arch::X86_64, &frames(&[hello()]), "wp", "").await.unwrap();
+    let mut guest = bench.boot().await;
+    assert_eq!(guest.next_event().await, Event::Message(hello()));
+    let ending = tokio::time::timeout(Duration::from_secs(30), guest.shut_down(Duration::from_secs(3600))).await;
+    assert_eq!(ending.unwrap().reason, EndReason::Stopped);
+}
+
+#[tokio::test]
+async fn a_killed_qemu_is_told_from_a_guest_that_ended() {
+    let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
+    let mut guest = bench.boot().await;
+    assert_eq!(guest.next_event().await, Event::Message(hello()));
+    let process = rustix::process::Pid::from_raw(guest.process_id().unwrap() as i32).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    let EndReason::QemuExited { status } = guest.end().await.reason else { panic!("another end") };
+    assert!(status.contains("signal: 9"), "{status}");
+}
+
+#[tokio::test]
+async fn dropping_a_guest_kills_qemu() {
+    let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
+    let mut guest = bench.boot().await;
+    assert_eq!(guest.next_event().await, Event::Message(hello()));
+    let process = guest.process_id().unwrap();
+    drop(guest);
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while runs(process) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("QEMU outlived its guest");
+}
+
+#[tokio::test]
+async fn a_console_above_the_limit_keeps_beginning_and_end() {
+    let Some(mut bench) = Bench::new(Arch::X86_64).await else { return };
+    bench.machine.verbose = true;
+    bench.options.log_limit = 1000;
+    let ending = bench.boot().await.end().await;
+    let log = bench.log();
+    assert!(log.contains("Linux version"), "{log}");
+    assert!(log.contains("Kernel panic"), "{log}");
+    assert!(ending.log_incomplete.is_some());
+}
+
+#[tokio::test]
+async fn what_qemu_refuses_is_an_error_in_its_own_words() {
+    let Some(bench) = Bench::new(Arch::X86_64).await else { return };
+    let machine = Machine { kernel: bench.directory.path().join("not-a-kernel"), ..bench.machine.clone() };
+    let error = Guest::boot(bench.qemu(), &machine, bench.options.clone()).await.unwrap_err();
+    assert!(matches!(error, VmError::Input { what: "kernel", .. }), "{error}");
+    std::fs::write(&machine.kernel, "text").unwrap();
+    let error = Guest::boot(bench.qemu(), &machine, bench.options.clone()).await.unwrap_err();
+    let VmError::Refused { stderr, .. } = &error else { panic!("{error}") };
+    assert!(!stderr.is_empty());
+}
