@@ -127,10 +127,8 @@ impl Link {
                 continue;
             }
             decoder.push(&buffer[..length]);
-            while let Some(message) = decoder.next()? {
-                match message {
-                    HostMessage::PowerOff => power::off(),
-                }
+            if let Some(HostMessage::PowerOff) = decoder.next()? {
+                power::off();
             }
         }
     }

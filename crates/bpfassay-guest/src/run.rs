@@ -36,7 +36,15 @@ const MAX_PHASES: usize = 100_000;
 /// Only where the host cannot be told; everything else is an outcome of the run.
 pub(crate) fn carry_out(order: &RunOrder, mount: &str, link: &Link, children: &mut Children) -> Result<()> {
     let mut notes = Vec::new();
-    let outcome = attempt(order, mount, link, children, &mut notes)
+    let outcome = Places::new(mount, &order.id)
+        .and_then(|places| {
+            let outcome = attempt(order, mount, &places, link, children, &mut notes);
+            if let Err(error) = clean_up(&places) {
+                // What was measured stands; the next run makes sure of its own fresh state.
+                notes.push(with_causes(&error));
+            }
+            outcome
+        })
         .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
     let (frame, left_out) = match figures::report(&order.id, outcome, bpfassay_protocol::frame::MAX_PAYLOAD) {
         Ok(report) => report,
@@ -54,26 +62,23 @@ pub(crate) fn carry_out(order: &RunOrder, mount: &str, link: &Link, children: &m
 fn attempt(
     order: &RunOrder,
     mount: &str,
+    places: &Places,
     link: &Link,
     children: &mut Children,
     notes: &mut Vec<String>,
 ) -> Result<RunOutcome> {
-    let places = Places::new(mount, &order.id)?;
-    make_fresh(mount, &places)?;
+    make_fresh(mount, places)?;
     let started = if order.probe.is_baseline() {
         None
     } else {
         link.phase(Phase::Attach, Some(&order.id))?;
         match Tracer::start(order, places.output("tracer")?, children)? {
             Started::Attached(tracer) => Some(*tracer),
-            Started::Refused(refusal) => {
-                clean_up(&places)?;
-                return Ok(RunOutcome::Refused(refusal));
-            }
+            Started::Refused(refusal) => return Ok(RunOutcome::Refused(refusal)),
         }
     };
     let mut run = Run { mount, link, children, tracer: started, phases: Vec::new(), open: None };
-    let measured = run.measure(order, &places);
+    let measured = run.measure(order, places);
     let Run { tracer, phases, children, .. } = run;
     link.phase(Phase::TearDown, Some(&order.id))?;
     // The tracer is ended whatever became of the workload, and both before the first error is reported.
@@ -87,10 +92,6 @@ fn attempt(
         None => (None, Vec::new()),
     };
     let summary = places.read_summary()?;
-    if let Err(error) = clean_up(&places) {
-        // The figures stand; the next run makes sure of its own fresh state.
-        notes.push(with_causes(&error));
-    }
     let Workload::Ior { engine, .. } = &order.workload;
     Ok(RunOutcome::Measured(RunFigures {
         probe: order.probe,
@@ -153,28 +154,32 @@ struct Measured {
 impl Run<'_> {
     fn measure(&mut self, order: &RunOrder, places: &Places) -> Result<Measured> {
         let mut cgroup = Cgroup::make(&format!("bpfassay-{}", order.id))?;
-        let id = cgroup.id();
+        let measured = self.measure_in(&mut cgroup, order, places);
+        // Whatever is left of a workload that failed must not run into the next one.
+        cgroup.kill()?;
+        self.children.reap()?;
+        cgroup.remove()?;
+        measured
+    }
+
+    fn measure_in(&mut self, cgroup: &mut Cgroup, order: &RunOrder, places: &Places) -> Result<Measured> {
         let mount = mountinfo::read(self.mount)?;
         self.link.phase(Phase::Workload, Some(&order.id))?;
         let before = self.reading(Edge::Before)?;
-        let finished = workload::start(&order.workload, places, &cgroup).and_then(|mut running| {
-            self.children.expect(running.pid);
-            let finished = self.supervise(&mut running);
-            if finished.is_err() {
-                self.end_workload(&running, &mut cgroup)?;
-            }
-            finished.and_then(|status| judge(status, running))
-        });
-        // Whatever is left of it must not run into the last reading, nor into the next run.
-        cgroup.kill()?;
-        finished?;
+        let mut running = workload::start(&order.workload, places, cgroup)?;
+        self.children.expect(running.pid);
+        let finished = self.supervise(&mut running);
+        if finished.is_err() {
+            self.end_workload(&running, cgroup)?;
+        }
+        judge(finished?, running)?;
         if let Some((phase, _)) = self.open.take() {
             return Err(Error::Order(format!("the workload ended within its phase {}", phase.phase)));
         }
+        // Nor may processes that it left behind run into the last reading.
+        cgroup.kill()?;
         let after = self.reading(Edge::After)?;
-        self.children.reap()?;
-        cgroup.remove()?;
-        Ok(Measured { cgroup: id, mount, whole: Interval { before, after } })
+        Ok(Measured { cgroup: cgroup.id(), mount, whole: Interval { before, after } })
     }
 
     /// Waits for the workload to end, and serves its barriers and the tracer meanwhile.
