@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-/* BPF trampoline at function exit: counts what the call returned. */
+/*
+ * BPF trampoline at function exit: counts what the call returned.
+ *
+ * A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
+ * inside the program, and until it runs again the calls of every other task on that CPU are skipped. The kernel
+ * counts them (recursion_misses, 5.12 and later) and the tracer reports them; nothing here can win them back.
+ */
 #include "ledger.h"
 #include <bpf/bpf_tracing.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * One value per key and CPU, summed by the reader. A program cannot run twice at once on one CPU, and each operation
- * has its own key, so plain additions lose nothing.
+ * One value per key and CPU, summed by the reader. The kernel does not run a program twice at once on one CPU, and
+ * each operation has its own program and its own keys, so plain additions lose nothing.
  */
 
 struct {

@@ -30,7 +30,8 @@ pub(super) fn load(open: OpenObject) -> io::Result<Object> {
 pub(super) enum KprobeMode {
     /// By the perf event source `kprobe`: nothing is left behind when the process dies, nothing needs tracefs.
     Perf,
-    /// By a line in tracefs' `kprobe_events`: the way before 4.17, which counts misses in `kprobe_profile`.
+    /// By a line in tracefs' `kprobe_events`: the way before 4.17, which counts misses in `kprobe_profile`. A process
+    /// that is killed leaves the line behind, without effect on anything but that file.
     Tracefs,
 }
 
