@@ -230,3 +230,6 @@ fn create_parent(path: &Path) -> Result<()> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;
