@@ -1,1 +1,31 @@
-//! placeholder
+//! Results: the journal that is written while a plan is carried out, the figures derived from it, their published form
+//! (`results.json` and its JSON schema), and the tables that show them.
+//!
+//! Here: [`journal`] (the only part with input and output, besides [`results::read`] and [`results::write`]), [`record`] and [`outcome`]
+//! (what is journalled), [`derive`] (from records to results), [`results`] (the schema), [`render`] (tables; pure).
+//! Not here: estimators (bpfassay-stats), running anything (bpfassay-runner), what a study is (bpfassay-study).
+
+pub mod derive;
+pub mod figure;
+mod ior;
+pub mod journal;
+pub mod outcome;
+pub mod provenance;
+pub mod record;
+pub mod render;
+pub mod results;
+pub mod schema;
+
+pub use derive::derive;
+pub use figure::Figure;
+pub use journal::{Contents, Journal, JournalError};
+pub use outcome::{FailureKind, Outcome, RunFailure};
+pub use provenance::Provenance;
+pub use record::{BlockEnded, BlockStarted, Entry, GuestReady, Header, RunRecord};
+pub use results::{Results, ResultsError};
+
+/// Version of the journal's format.
+pub const JOURNAL_VERSION: u32 = 1;
+
+/// Version of `results.json`.
+pub const RESULTS_VERSION: u32 = 1;

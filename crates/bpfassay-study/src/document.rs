@@ -77,7 +77,9 @@ impl<'d, 'i> Section<'d, 'i> {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("known are {}", known.join(", ")),
                 };
-                return Err(self.document.invalid(key.span().start, format!("unknown key `{shown}`{}: {hint}", self.place())));
+                return Err(self
+                    .document
+                    .invalid(key.span().start, format!("unknown key `{shown}`{}: {hint}", self.place())));
             }
         }
         Ok(())
@@ -141,7 +143,10 @@ impl<'d, 'i> Field<'d, 'i> {
         }
     }
 
-    pub(crate) fn number<N: TryFrom<i128> + PartialOrd + Display>(&self, range: RangeInclusive<N>) -> Result<N, StudyError> {
+    pub(crate) fn number<N: TryFrom<i128> + PartialOrd + Display>(
+        &self,
+        range: RangeInclusive<N>,
+    ) -> Result<N, StudyError> {
         let DeValue::Integer(integer) = self.value.get_ref() else { return Err(self.wrong("a whole number")) };
         i128::from_str_radix(integer.as_str(), integer.radix())
             .ok()
@@ -166,9 +171,14 @@ impl<'d, 'i> Field<'d, 'i> {
 
     /// A time with its unit (`500ms`, `2s`, `10min`), in milliseconds.
     pub(crate) fn milliseconds(&self, range: RangeInclusive<u64>) -> Result<u64, StudyError> {
-        let text = self.text().map_err(|_| self.wrong("a time with its unit, such as \"2s\", \"500ms\" or \"10min\""))?;
-        let value = milliseconds(text)
-            .ok_or_else(|| self.error(format!("`{}` is not a time such as 2s, 500ms or 10min", text.chars().take(64).collect::<String>())))?;
+        let text =
+            self.text().map_err(|_| self.wrong("a time with its unit, such as \"2s\", \"500ms\" or \"10min\""))?;
+        let value = milliseconds(text).ok_or_else(|| {
+            self.error(format!(
+                "`{}` is not a time such as 2s, 500ms or 10min",
+                text.chars().take(64).collect::<String>()
+            ))
+        })?;
         if range.contains(&value) {
             return Ok(value);
         }

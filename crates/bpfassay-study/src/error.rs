@@ -92,7 +92,9 @@ pub enum ExpandError {
         reasons: String,
     },
     /// The matrix is larger than this program handles.
-    #[error("study `{study}` expands to more than {limit} runs: narrow it with --arch, --kernel, --probe or --replicates")]
+    #[error(
+        "study `{study}` expands to more than {limit} runs: narrow it with --arch, --kernel, --probe or --replicates"
+    )]
     TooLarge {
         /// The study's name.
         study: String,

@@ -33,7 +33,9 @@ impl Expectation {
     /// Whether this speaks of `probe` on `target`.
     #[must_use]
     pub fn covers(&self, target: &Target, probe: ProbeConfiguration) -> bool {
-        self.arch == target.arch && self.probe == probe && self.kernels.iter().any(|name| is_of_series(&target.kernel, name))
+        self.arch == target.arch
+            && self.probe == probe
+            && self.kernels.iter().any(|name| is_of_series(&target.kernel, name))
     }
 
     /// Whether `refusal` is the one expected: same step, same error number.
@@ -50,7 +52,11 @@ fn is_of_series(kernel: &str, series: &str) -> bool {
 
 /// The first of `expectations` that speaks of `probe` on `target`.
 #[must_use]
-pub fn find<'a>(expectations: &'a [Expectation], target: &Target, probe: ProbeConfiguration) -> Option<&'a Expectation> {
+pub fn find<'a>(
+    expectations: &'a [Expectation],
+    target: &Target,
+    probe: ProbeConfiguration,
+) -> Option<&'a Expectation> {
     expectations.iter().find(|expectation| expectation.covers(target, probe))
 }
 
@@ -81,7 +87,8 @@ mod tests {
             reason: String::new(),
             source: String::new(),
         };
-        let met = Refusal { step: Step::Attach, program: None, errno: Some(524), message: String::new(), verifier: None };
+        let met =
+            Refusal { step: Step::Attach, program: None, errno: Some(524), message: String::new(), verifier: None };
         assert!(expectation.is_met_by(&met));
         assert!(!expectation.is_met_by(&Refusal { errno: Some(22), ..met.clone() }));
         assert!(!expectation.is_met_by(&Refusal { errno: None, ..met.clone() }));

@@ -12,7 +12,7 @@ mod ior;
 mod narrow;
 mod order;
 pub mod plan;
-mod read;
+pub mod read;
 pub mod study;
 pub mod target;
 

@@ -29,7 +29,8 @@ pub(crate) fn narrow(study: &Study, narrowing: &Narrowing) -> Result<Narrowed, E
     must_be_in(study, "kernel", &narrowing.kernels, &kernels)?;
     must_be_in(study, "probe configuration", &narrowing.probes, &study.probes)?;
 
-    let wanted = |target: &Target| is_wanted(&narrowing.archs, &target.arch) && is_wanted(&narrowing.kernels, &target.kernel);
+    let wanted =
+        |target: &Target| is_wanted(&narrowing.archs, &target.arch) && is_wanted(&narrowing.kernels, &target.kernel);
     let (targets, dropped): (Vec<Target>, Vec<Target>) = study.targets.iter().cloned().partition(wanted);
     if targets.is_empty() {
         return Err(ExpandError::NoTarget {
@@ -61,7 +62,12 @@ pub(crate) fn narrow(study: &Study, narrowing: &Narrowing) -> Result<Narrowed, E
     Ok(Narrowed { targets, probes, replicates, left_out })
 }
 
-fn must_be_in<T: PartialEq + Display>(study: &Study, kind: &'static str, asked: &[T], has: &[T]) -> Result<(), ExpandError> {
+fn must_be_in<T: PartialEq + Display>(
+    study: &Study,
+    kind: &'static str,
+    asked: &[T],
+    has: &[T],
+) -> Result<(), ExpandError> {
     match asked.iter().find(|word| !has.contains(word)) {
         None => Ok(()),
         Some(word) => Err(ExpandError::NotInStudy {

@@ -176,9 +176,11 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     let narrowed = narrow(study, narrowing)?;
     let mut left_out = narrowed.left_out;
     let cases = cases(study, &narrowed.targets, available, &mut left_out);
-    let configurations: usize = cases.iter().map(|(_, cases)| cases.len()).sum::<usize>().saturating_mul(study.file_systems.len());
+    let configurations: usize =
+        cases.iter().map(|(_, cases)| cases.len()).sum::<usize>().saturating_mul(study.file_systems.len());
     if configurations == 0 {
-        let reasons = left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect::<Vec<_>>().join("; ");
+        let reasons =
+            left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect::<Vec<_>>().join("; ");
         return Err(ExpandError::NothingLeft { study: study.name.clone(), reasons });
     }
     let per_round = narrowed.probes.len().saturating_add(usize::from(study.design.control));
@@ -199,7 +201,9 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     };
     let points = || {
         cases.iter().flat_map(|(target, cases)| {
-            cases.iter().flat_map(move |case| study.file_systems.iter().map(move |file_system| (*target, case, file_system)))
+            cases
+                .iter()
+                .flat_map(move |case| study.file_systems.iter().map(move |file_system| (*target, case, file_system)))
         })
     };
     for (target, case, file_system) in points() {
@@ -285,7 +289,11 @@ fn binary_size(size: u64) -> String {
 }
 
 /// The engine that runs a test, or why none does.
-fn engine(spec: &WorkloadSpec, interface: Interface, external: Option<&BTreeSet<Interface>>) -> Result<IorEngine, String> {
+fn engine(
+    spec: &WorkloadSpec,
+    interface: Interface,
+    external: Option<&BTreeSet<Interface>>,
+) -> Result<IorEngine, String> {
     if !spec.interfaces.is_empty() && !spec.interfaces.contains(&interface) {
         return Err(format!("the study keeps only tests with the interface {}", list(&spec.interfaces)));
     }
@@ -301,7 +309,9 @@ fn engine(spec: &WorkloadSpec, interface: Interface, external: Option<&BTreeSet<
             };
             Err(match external {
                 None => format!("{interface}: {embedded}no IOR was given for this architecture (--ior ARCH=DIR)"),
-                Some(_) => format!("{interface}: {embedded}the IOR given for this architecture does not have it either"),
+                Some(_) => {
+                    format!("{interface}: {embedded}the IOR given for this architecture does not have it either")
+                }
             })
         }
     }

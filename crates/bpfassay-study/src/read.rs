@@ -38,7 +38,9 @@ const STEPS: &[(&str, Step)] = &[("open", Step::Open), ("load", Step::Load), ("a
 /// [`StudyError`]
 pub fn load(name: &str) -> Result<Study, StudyError> {
     if let Some(text) = bundled::study(name) {
-        return Study::parse(&format!("bundled study {name}"), text, &|script| Ok(bundled::script(script).map(str::to_owned)));
+        return Study::parse(&format!("bundled study {name}"), text, &|script| {
+            Ok(bundled::script(script).map(str::to_owned))
+        });
     }
     let path = Path::new(name);
     let looks_like_a_path = name.contains('/') || path.extension().is_some_and(|extension| extension == "toml");
@@ -84,12 +86,24 @@ impl Study {
         let document = Document::parse(origin, text)?;
         let root = document.root();
         root.only(&[
-            "schema", "name", "description", "targets", "probes", "file_systems", "workloads", "design", "clock", "guest",
-            "deadlines", "expected",
+            "schema",
+            "name",
+            "description",
+            "targets",
+            "probes",
+            "file_systems",
+            "workloads",
+            "design",
+            "clock",
+            "guest",
+            "deadlines",
+            "expected",
         ])?;
         let schema = root.need("schema")?;
         if schema.number(1..=u32::MAX)? != STUDY_SCHEMA {
-            return Err(schema.error(format!("this program reads schema {STUDY_SCHEMA}: use the version that the study was made for")));
+            return Err(schema.error(format!(
+                "this program reads schema {STUDY_SCHEMA}: use the version that the study was made for"
+            )));
         }
         let name = root.need("name")?;
         let probes = distinct(&root.need("probes")?, "probe configuration", Field::name::<ProbeConfiguration>)?;
@@ -184,7 +198,9 @@ fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem
             Some(size) => {
                 let value = size.number(16..=1 << 20)?;
                 if value >= memory_mib {
-                    return Err(size.error(format!("{value} MiB do not fit into the guest's memory of {memory_mib} MiB (`guest.memory_mib`)")));
+                    return Err(size.error(format!(
+                        "{value} MiB do not fit into the guest's memory of {memory_mib} MiB (`guest.memory_mib`)"
+                    )));
                 }
                 Ok(value)
             }
@@ -228,7 +244,9 @@ fn workloads(field: &Field<'_, '_>, scripts: FindScript<'_>) -> Result<Vec<Workl
         let name = match (section.get("name"), &script) {
             (Some(name), _) => short_name(&name)?,
             (None, Some(script)) => script.trim_end_matches(".ior").to_owned(),
-            (None, None) => return Err(section.error("key `name` is missing: inline options have no file name to go by")),
+            (None, None) => {
+                return Err(section.error("key `name` is missing: inline options have no file name to go by"));
+            }
         };
         if specs.iter().any(|known| known.name == name) {
             return Err(element.error(format!("a workload `{name}` stands here already: give this one another `name`")));
@@ -250,18 +268,24 @@ fn workloads(field: &Field<'_, '_>, scripts: FindScript<'_>) -> Result<Vec<Workl
 
 fn tests_of_script(field: &Field<'_, '_>, name: &str, scripts: FindScript<'_>) -> Result<Vec<IorTest>, StudyError> {
     let stem = name.strip_suffix(".ior").unwrap_or_default();
-    if stem.is_empty() || stem.contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.'))) {
-        return Err(field.error("give the file name of a script: lower-case letters, digits, `-` and `.`, ending in `.ior`"));
+    if stem.is_empty()
+        || stem.contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.')))
+    {
+        return Err(
+            field.error("give the file name of a script: lower-case letters, digits, `-` and `.`, ending in `.ior`")
+        );
     }
     let Some(text) = scripts(name)? else {
         let bundled = bundled::script_names().collect::<Vec<_>>().join(", ");
-        return Err(field.error(format!("no script `{name}` beside the study or among the bundled ones, which are {bundled}")));
+        return Err(
+            field.error(format!("no script `{name}` beside the study or among the bundled ones, which are {bundled}"))
+        );
     };
     ior::tests_of_script(name, &text).map_err(|message| field.error(message))
 }
 
 fn test_of_options(field: &Field<'_, '_>) -> Result<IorTest, StudyError> {
-    let words: Vec<String> = field.text()?.split_ascii_whitespace().map(str::to_owned).collect();
+    let words: Vec<&str> = field.text()?.split_ascii_whitespace().collect();
     ior::test_of_words(&words).map_err(|message| field.error(message))
 }
 
@@ -274,7 +298,9 @@ fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design
         Some(control) => {
             let value = control.boolean()?;
             if value && !has_baseline {
-                return Err(control.error("an A/A control compares the baseline with itself: add `none` to `probes`, or set `false`"));
+                return Err(control.error(
+                    "an A/A control compares the baseline with itself: add `none` to `probes`, or set `false`",
+                ));
             }
             value
         }
@@ -285,7 +311,10 @@ fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design
         // A TOML integer is at most 2^63 - 1.
         seed: section.need("seed")?.number(0..=i64::MAX as u64)?,
         control,
-        sampling_interval_ms: section.get("sampling_interval").map(|interval| interval.milliseconds(10..=DAY_MS)).transpose()?,
+        sampling_interval_ms: section
+            .get("sampling_interval")
+            .map(|interval| interval.milliseconds(10..=DAY_MS))
+            .transpose()?,
     })
 }
 
@@ -306,7 +335,9 @@ fn guest(field: Option<Field<'_, '_>>) -> Result<GuestSize, StudyError> {
             let valid = (1..=200).contains(&word.len()) && word.chars().all(|c| c.is_ascii_graphic() && c != '"');
             match valid {
                 true => Ok(word.to_owned()),
-                false => Err(field.error("give one kernel parameter: visible ASCII characters without blanks and quotes")),
+                false => {
+                    Err(field.error("give one kernel parameter: visible ASCII characters without blanks and quotes"))
+                }
             }
         })?;
     }

@@ -148,10 +148,12 @@ impl FromStr for Interface {
 
     /// Takes any case, as IOR does.
     fn from_str(word: &str) -> Result<Self, UnknownName> {
-        Self::ALL.iter().copied().find(|interface| interface.name().eq_ignore_ascii_case(word)).ok_or_else(|| UnknownName {
-            kind: "IOR interface",
-            word: word.chars().take(64).collect(),
-            known: Self::ALL.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(", "),
+        Self::ALL.iter().copied().find(|interface| interface.name().eq_ignore_ascii_case(word)).ok_or_else(|| {
+            UnknownName {
+                kind: "IOR interface",
+                word: word.chars().take(64).collect(),
+                known: Self::ALL.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(", "),
+            }
         })
     }
 }

@@ -1,0 +1,102 @@
+//! From a journal to results. Pure; what cannot be computed becomes a figure with the reason.
+
+mod bytes;
+mod cells;
+mod runs;
+
+use crate::{
+    Contents, Entry, Figure, RESULTS_VERSION, Results,
+    results::{Boot, RunResult},
+};
+
+/// Nominal coverage of intervals.
+pub(crate) const LEVEL: f64 = 0.95;
+
+/// Everything that follows from what a journal holds, finished or not.
+#[must_use]
+pub fn derive(contents: &Contents) -> Results {
+    let plan = &contents.header.plan;
+    let last = contents.records();
+    let mut provenance = vec![contents.header.provenance.clone()];
+    let mut notes = Vec::new();
+    let mut runs = Vec::new();
+    for entry in &contents.entries {
+        match entry {
+            Entry::Resumed { provenance: again, .. } => {
+                if provenance.last() != Some(again) {
+                    provenance.push(again.as_ref().clone());
+                }
+            }
+            Entry::Run(record) => match plan.cell(&record.cell) {
+                None => notes.push(format!("run {} belongs to no cell of the plan and was left aside", record.run)),
+                Some(_) if last.get(record.run.as_str()).is_some_and(|kept| !std::ptr::eq(*kept, record.as_ref())) => {
+                    notes.push(format!(
+                        "run {} was done again in boot {}: the earlier record does not count",
+                        record.run,
+                        last[record.run.as_str()].boot
+                    ));
+                }
+                Some(cell) => {
+                    let derived = runs::derive(&contents.header.plan, cell, record);
+                    runs.push(RunResult { record: record.as_ref().clone(), derived });
+                }
+            },
+            Entry::BlockStarted(_) | Entry::GuestReady(_) | Entry::BlockEnded(_) => {}
+        }
+    }
+    let planned = plan.runs().count();
+    let missing = plan.runs().filter(|(_, run)| !last.contains_key(run.order.id.as_str())).count();
+    if missing > 0 {
+        notes.push(format!("{missing} of {planned} planned runs were not done"));
+    }
+    if let Some(torn) = &contents.torn {
+        notes.push(format!("line {} of the journal is torn and was set aside: the run in flight is lost", torn.line));
+    }
+    let cells = cells::derive(plan, &runs);
+    Results {
+        version: RESULTS_VERSION,
+        started_unix_ms: contents.header.started_unix_ms,
+        plan: plan.clone(),
+        provenance,
+        boots: boots(&contents.entries),
+        runs,
+        cells,
+        notes,
+    }
+}
+
+fn boots(entries: &[Entry]) -> Vec<Boot> {
+    let mut boots: Vec<Boot> = Vec::new();
+    let find = |boots: &mut Vec<Boot>, block: &str, boot: u32| {
+        boots.iter().rposition(|known| known.block == block && known.boot == boot)
+    };
+    for entry in entries {
+        match entry {
+            Entry::BlockStarted(started) => boots.push(Boot {
+                block: started.block.clone(),
+                boot: started.boot,
+                started_unix_ms: started.at_unix_ms,
+                qemu: started.qemu.clone(),
+                log: started.log.clone(),
+                ready_after_ms: Figure::missing("the guest never said that it is ready"),
+                facts: None,
+                trouble: None,
+                notes: Vec::new(),
+            }),
+            Entry::GuestReady(ready) => {
+                if let Some(boot) = find(&mut boots, &ready.block, ready.boot).and_then(|at| boots.get_mut(at)) {
+                    boot.ready_after_ms = Figure::Value(ready.ready_after_ms);
+                    boot.facts = Some(ready.facts.clone());
+                }
+            }
+            Entry::BlockEnded(ended) => {
+                if let Some(boot) = find(&mut boots, &ended.block, ended.boot).and_then(|at| boots.get_mut(at)) {
+                    boot.trouble.clone_from(&ended.trouble);
+                    boot.notes.clone_from(&ended.notes);
+                }
+            }
+            Entry::Run(_) | Entry::Resumed { .. } => {}
+        }
+    }
+    boots
+}

@@ -1,0 +1,157 @@
+//! Byte error: what the tracer counted against what the workload moved.
+
+use bpfassay_protocol::{
+    Operation,
+    message::{Interval, MountStats, Reading, RunFigures, WorkloadPhase},
+    operation::Totals,
+    tracer,
+};
+use bpfassay_study::Interface;
+
+use crate::{
+    Figure,
+    ior::Reported,
+    results::{Access, ByteFigure, Span, Witness},
+};
+
+/// What the workload says of itself, besides its ledger.
+pub(super) struct Workload<'a> {
+    pub(super) interface: Interface,
+    /// Whether the options ask for `-W`: reads that IOR's JSON does not list.
+    pub(super) checks_writes: bool,
+    pub(super) reported: Result<&'a [Reported], &'a str>,
+}
+
+/// All byte figures of a run: per phase where the engine has barriers, else over the whole run.
+pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteFigure> {
+    if figures.phases.is_empty() {
+        return Operation::ALL
+            .iter()
+            .map(|&operation| {
+                let bytes = from_summary(workload, operation, |_| true);
+                figure(figures, Span::WholeRun, operation, (bytes, Witness::Summary), &figures.whole)
+            })
+            .collect();
+    }
+    let of_phase = |phase: &WorkloadPhase, operation: Operation| {
+        let span = Span::Phase { phase: phase.name.clone(), test: phase.test, repetition: phase.repetition };
+        let moved = match workload.interface {
+            // No system call moves these bytes, so the ledger cannot know them.
+            Interface::Mmap => {
+                let timed = Access::ALL.into_iter().any(|access| access.name() == phase.name);
+                let bytes = if timed {
+                    from_summary(workload, operation, |reported| {
+                        reported.key.access.name() == phase.name
+                            && (reported.key.test, reported.key.repetition) == (phase.test, phase.repetition)
+                    })
+                } else {
+                    Figure::missing("IOR's summary does not tell the bytes of checks")
+                };
+                (bytes, Witness::Summary)
+            }
+            Interface::Posix | Interface::Mpiio => {
+                (Figure::Value(phase.ledger.get(&operation).copied().unwrap_or_default().bytes), Witness::Ledger)
+            }
+        };
+        figure(figures, span, operation, moved, &phase.interval)
+    };
+    figures
+        .phases
+        .iter()
+        .flat_map(|phase| Operation::ALL.iter().map(move |&operation| of_phase(phase, operation)))
+        .collect()
+}
+
+/// Bytes that IOR's summary lists for `operation`.
+fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Reported) -> bool) -> Figure<u64> {
+    let reported = match workload.reported {
+        Ok(reported) => reported,
+        Err(reason) => return Figure::missing(reason),
+    };
+    if operation == Operation::Read && workload.checks_writes {
+        return Figure::missing("IOR's summary does not tell the bytes read by -W");
+    }
+    let mut sum = 0u64;
+    for one in reported.iter().filter(|one| one.key.access.operation() == operation && keep(one)) {
+        let Some(bytes) = one.bytes else {
+            return Figure::missing("the rounded figures of IOR's summary do not settle the number of bytes");
+        };
+        let Some(more) = sum.checked_add(bytes) else {
+            return Figure::missing("IOR's summary tells more bytes than fit into 64 bits");
+        };
+        sum = more;
+    }
+    Figure::Value(sum)
+}
+
+fn figure(
+    figures: &RunFigures,
+    span: Span,
+    operation: Operation,
+    (workload, witness): (Figure<u64>, Witness),
+    interval: &Interval,
+) -> ByteFigure {
+    let traced = traced(figures, operation, interval);
+    let mountstats = mountstats(operation, interval);
+    ByteFigure {
+        span,
+        operation,
+        error: difference(&traced, &workload),
+        mountstats_error: difference(&mountstats, &workload),
+        workload,
+        witness,
+        traced,
+        mountstats,
+    }
+}
+
+/// Bytes that the tracer counted for the workload's key between two readings.
+pub(super) fn traced(figures: &RunFigures, operation: Operation, interval: &Interval) -> Figure<u64> {
+    if figures.probe.is_baseline() {
+        return Figure::missing("the baseline attaches nothing");
+    }
+    match (counted(figures, operation, &interval.before), counted(figures, operation, &interval.after)) {
+        (Some(before), Some(after)) => match after.bytes.checked_sub(before.bytes) {
+            Some(bytes) => Figure::Value(bytes),
+            None => Figure::missing(format!("the tracer's counter of {operation} went back")),
+        },
+        _ => Figure::missing("the tracer was not read at both barriers"),
+    }
+}
+
+fn counted(figures: &RunFigures, operation: Operation, reading: &Reading) -> Option<Totals> {
+    Some(of_key(figures, operation, reading.tracer.as_ref()?))
+}
+
+/// The counters of the workload's key in one sample.
+pub(super) fn of_key(figures: &RunFigures, operation: Operation, sample: &tracer::Sample) -> Totals {
+    tracer::sum(&sample.rows, |row| row.cgroup == figures.cgroup && row.device == figures.mount.device)
+        .get(&operation)
+        .copied()
+        .unwrap_or_default()
+}
+
+fn mountstats(operation: Operation, interval: &Interval) -> Figure<u64> {
+    let bytes = |stats: &MountStats| match operation {
+        Operation::Read => stats.normal_read.checked_add(stats.direct_read),
+        Operation::Write => stats.normal_written.checked_add(stats.direct_written),
+    };
+    match (&interval.before.mountstats, &interval.after.mountstats) {
+        (Some(before), Some(after)) => {
+            match bytes(after).zip(bytes(before)).and_then(|(after, before)| after.checked_sub(before)) {
+                Some(bytes) => Figure::Value(bytes),
+                None => Figure::missing("the byte counters of mountstats went back"),
+            }
+        }
+        _ => Figure::missing("the mount has no mountstats"),
+    }
+}
+
+/// `left - right`, exactly.
+fn difference(left: &Figure<u64>, right: &Figure<u64>) -> Figure<i64> {
+    match (left, right) {
+        (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
+        (Figure::Value(left), Figure::Value(right)) => i64::try_from(i128::from(*left) - i128::from(*right))
+            .map_or_else(|_| Figure::missing("the difference does not fit into 64 bits"), Figure::Value),
+    }
+}

@@ -1,0 +1,279 @@
+//! Figures of cells: over the runs of each, and against the baseline.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::Operation;
+use bpfassay_stats::{Summary, overhead::ratio_of_logs, summarise};
+use bpfassay_study::{Cell, Plan, expectation, plan::file_system_id};
+
+use super::LEVEL;
+use crate::{
+    Figure, Outcome,
+    results::{
+        Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, Overhead, RunAccess, RunCounts,
+        RunResult, Unit,
+    },
+};
+
+/// Every cell of the plan.
+pub(super) fn derive(plan: &Plan, runs: &[RunResult]) -> Vec<CellResult> {
+    let mut of_cell = BTreeMap::<&str, Vec<&RunResult>>::new();
+    for run in runs {
+        of_cell.entry(run.record.cell.as_str()).or_default().push(run);
+    }
+    let runs_of = |cell: &Cell| of_cell.get(cell.id.as_str()).map_or(&[][..], Vec::as_slice);
+    plan.cells
+        .iter()
+        .map(|cell| {
+            let baseline = plan.cells.iter().find(|other| other.probe.is_baseline() && is_same_group(cell, other));
+            derive_cell(plan, cell, runs_of(cell), baseline.map(runs_of))
+        })
+        .collect()
+}
+
+/// Whether two cells differ in the probe configuration only.
+fn is_same_group(cell: &Cell, other: &Cell) -> bool {
+    cell.target == other.target && cell.case == other.case && cell.file_system == other.file_system
+}
+
+fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[&RunResult]>) -> CellResult {
+    let runs: Vec<&RunResult> = all.iter().copied().filter(|run| !run.record.control).collect();
+    let mut counts = RunCounts::default();
+    counts.planned = count(plan.runs().filter(|(_, run)| run.cell == cell.id && !run.control).count());
+    for run in &runs {
+        match &run.record.outcome {
+            Outcome::Measured(_) => counts.measured += 1,
+            Outcome::Refused(_) => counts.refused += 1,
+            Outcome::Failed(_) => counts.failed += 1,
+        }
+    }
+    let failures = all
+        .iter()
+        .filter_map(|run| match &run.record.outcome {
+            Outcome::Failed(failure) => Some(CellFailure { run: run.record.run.clone(), failure: failure.clone() }),
+            Outcome::Measured(_) | Outcome::Refused(_) => None,
+        })
+        .collect();
+    let attach = attach(plan, cell, &runs);
+    let why_none = why_no_figures(&attach, counts);
+    let wanted = |access: &Access| {
+        let timed = |run: &&&RunResult| {
+            run.derived.as_ref().is_some_and(|derived| derived.accesses.iter().any(|found| found.access == *access))
+        };
+        // The baseline tells which accesses there are where this cell was never measured.
+        runs.iter().find(timed).is_some() || baseline.is_some_and(|runs| runs.iter().find(timed).is_some())
+    };
+    let mut accesses: Vec<Access> = Access::ALL.into_iter().filter(wanted).collect();
+    if accesses.is_empty() {
+        accesses = asked_for(cell);
+    }
+    let accesses = accesses.into_iter().map(|access| derive_access(cell, access, &runs, baseline, &why_none)).collect();
+    CellResult {
+        cell: cell.id.clone(),
+        target: cell.target.clone(),
+        case: cell.case.clone(),
+        file_system: file_system_id(&cell.file_system),
+        probe: cell.probe,
+        counts: cell.probe.probe.counts(),
+        attach,
+        runs: counts,
+        failures,
+        accesses,
+    }
+}
+
+/// The accesses that the options of the workload ask for.
+fn asked_for(cell: &Cell) -> Vec<Access> {
+    let bpfassay_protocol::job::Workload::Ior { options, .. } = &cell.workload;
+    let has = |flag: &str| options.iter().any(|word| word == flag);
+    let asked: Vec<Access> = [(Access::Write, "-w"), (Access::Read, "-r")]
+        .into_iter()
+        .filter(|(_, flag)| has(flag))
+        .map(|(access, _)| access)
+        .collect();
+    if asked.is_empty() { Access::ALL.to_vec() } else { asked }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn attach(plan: &Plan, cell: &Cell, runs: &[&RunResult]) -> Attach {
+    if cell.probe.is_baseline() {
+        return Attach::Baseline;
+    }
+    let expectation = expectation::find(&plan.study.expectations, &cell.target, cell.probe).cloned();
+    let mut attached = 0;
+    let mut functions = Vec::new();
+    let mut refusals = Vec::new();
+    for run in runs {
+        match &run.record.outcome {
+            Outcome::Measured(figures) => {
+                attached += 1;
+                for program in figures.tracer.iter().flat_map(|tracer| &tracer.programs) {
+                    if !functions.contains(&program.attached_to) {
+                        functions.push(program.attached_to.clone());
+                    }
+                }
+            }
+            Outcome::Refused(refusal) => refusals.push(refusal),
+            Outcome::Failed(_) => {}
+        }
+    }
+    match (attached, refusals.as_slice()) {
+        (0, []) => Attach::Unknown { reason: why_not_attached(runs) },
+        (_, []) => Attach::Attached { functions, in_spite_of: expectation },
+        (0, [first, ..]) => {
+            let expected =
+                expectation.as_ref().is_some_and(|wanted| refusals.iter().all(|refusal| wanted.is_met_by(refusal)));
+            Attach::Refused { refusal: (*first).clone(), expectation, expected }
+        }
+        (attached, [first, ..]) => {
+            Attach::Unsteady { attached, refused: count(refusals.len()), refusal: (*first).clone() }
+        }
+    }
+}
+
+fn why_not_attached(runs: &[&RunResult]) -> String {
+    let failure = runs.iter().find_map(|run| match &run.record.outcome {
+        Outcome::Failed(failure) => Some(failure),
+        Outcome::Measured(_) | Outcome::Refused(_) => None,
+    });
+    match failure {
+        Some(failure) => failure.to_string(),
+        None => "not run".to_owned(),
+    }
+}
+
+/// Why a cell without a measured run has no figures.
+fn why_no_figures(attach: &Attach, counts: RunCounts) -> String {
+    match (attach, counts) {
+        (Attach::Refused { .. }, _) => "the kernel refused the tracer".to_owned(),
+        (Attach::Unknown { reason }, _) => reason.clone(),
+        (_, RunCounts { measured: 0, failed: 0, .. }) => "not run".to_owned(),
+        _ => "no run was measured".to_owned(),
+    }
+}
+
+fn derive_access(
+    cell: &Cell,
+    access: Access,
+    runs: &[&RunResult],
+    baseline: Option<&[&RunResult]>,
+    why_none: &str,
+) -> CellAccess {
+    let of_runs = |pick: fn(&RunAccess) -> &Figure<f64>| {
+        summary(runs.iter().filter_map(|run| figures_of(run, access)).map(pick), why_none)
+    };
+    let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| byte_errors(runs, access.operation(), pick, why_none);
+    let is_base = |run: &&&RunResult| !run.record.control;
+    let compare = |others: Vec<&RunResult>| match baseline {
+        None => Figure::missing("the plan has no baseline"),
+        Some(baseline) => overhead(&baseline.iter().filter(is_base).copied().collect::<Vec<_>>(), &others, access),
+    };
+    let overhead = if cell.probe.is_baseline() {
+        Figure::missing("this is the baseline")
+    } else if runs.iter().all(|run| run.derived.is_none()) {
+        Figure::missing(why_none)
+    } else {
+        compare(runs.to_vec())
+    };
+    let controls: Vec<&RunResult> =
+        baseline.unwrap_or_default().iter().copied().filter(|run| run.record.control).collect();
+    let control = if controls.is_empty() { Figure::missing("no control was run") } else { compare(controls) };
+    CellAccess {
+        access,
+        bandwidth_mib_s: of_runs(|figures| &figures.bandwidth_mib_s),
+        overhead,
+        control,
+        byte_error: errors(|bytes| &bytes.error),
+        mountstats_error: errors(|bytes| &bytes.mountstats_error),
+        relative_error_ior_interval: of_runs(|figures| &figures.relative_error_ior_interval),
+        relative_error_instantaneous: of_runs(|figures| &figures.relative_error_instantaneous),
+    }
+}
+
+fn figures_of(run: &RunResult, access: Access) -> Option<&RunAccess> {
+    run.derived.as_ref()?.accesses.iter().find(|figures| figures.access == access)
+}
+
+/// Summary of those figures that there are; where there are none, the reason of the first.
+fn summary<'a>(figures: impl Iterator<Item = &'a Figure<f64>>, why_none: &str) -> Figure<Summary> {
+    let mut values = Vec::new();
+    let mut reason = None;
+    for figure in figures {
+        match figure {
+            Figure::Value(value) => values.push(*value),
+            Figure::NotMeasured(why) => {
+                reason.get_or_insert(why.as_str());
+            }
+        }
+    }
+    match (values.is_empty(), reason) {
+        (true, reason) => Figure::missing(reason.unwrap_or(why_none)),
+        (false, _) => summarise(&values).into(),
+    }
+}
+
+fn byte_errors(
+    runs: &[&RunResult],
+    operation: Operation,
+    pick: fn(&ByteFigure) -> &Figure<i64>,
+    why_none: &str,
+) -> Figure<ByteErrors> {
+    let mut errors: Option<ByteErrors> = None;
+    let (mut not_measured, mut reason) = (0, None);
+    let all = runs.iter().filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.bytes);
+    for figure in all.filter(|figure| figure.operation == operation) {
+        match pick(figure) {
+            Figure::NotMeasured(why) => {
+                not_measured += 1;
+                reason.get_or_insert(why.as_str());
+            }
+            Figure::Value(error) => {
+                let sum = errors.get_or_insert(ByteErrors {
+                    min: *error,
+                    max: *error,
+                    intervals: 0,
+                    exact: 0,
+                    not_measured: 0,
+                });
+                sum.min = sum.min.min(*error);
+                sum.max = sum.max.max(*error);
+                sum.intervals += 1;
+                sum.exact += u32::from(*error == 0);
+            }
+        }
+    }
+    match errors {
+        Some(errors) => Figure::Value(ByteErrors { not_measured, ..errors }),
+        None => Figure::missing(reason.unwrap_or(why_none)),
+    }
+}
+
+/// The overhead of `others` over `baseline`, paired by block and round.
+fn overhead(baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Figure<Overhead> {
+    let bandwidth =
+        |run: &RunResult| figures_of(run, access).and_then(|figures| figures.bandwidth_mib_s.value().copied());
+    let place = |run: &RunResult| (run.record.block.clone(), run.record.round);
+    let baseline: BTreeMap<(String, u32), (f64, u32)> =
+        baseline.iter().filter_map(|run| Some((place(run), (bandwidth(run)?, run.record.boot)))).collect();
+    let mut by_block = BTreeMap::<String, Vec<f64>>::new();
+    let (mut pairs, mut pairs_across_boots) = (0, 0);
+    for run in others {
+        let Some((with, (without, boot))) = bandwidth(run).zip(baseline.get(&place(run)).copied()) else { continue };
+        by_block.entry(run.record.block.clone()).or_default().push(without.ln() - with.ln());
+        pairs += 1;
+        pairs_across_boots += u32::from(boot != run.record.boot);
+    }
+    if pairs == 0 {
+        return Figure::missing("no round has both a baseline run and a run of this cell with a bandwidth");
+    }
+    let (unit, logs) = if by_block.len() > 1 {
+        let mean = |logs: &Vec<f64>| logs.iter().sum::<f64>() / logs.len() as f64;
+        (Unit::Boots, by_block.values().map(mean).collect())
+    } else {
+        (Unit::Rounds, by_block.into_values().flatten().collect::<Vec<f64>>())
+    };
+    Figure::from(ratio_of_logs(&logs, LEVEL)).map(|estimate| Overhead { estimate, unit, pairs, pairs_across_boots })
+}

@@ -1,0 +1,225 @@
+//! Figures of one run.
+
+use bpfassay_protocol::{
+    job::Workload as Order,
+    message::{RunFigures, WorkloadPhase},
+};
+use bpfassay_stats::{
+    relative_error,
+    relative_error::{CounterReading, mean_of_instantaneous},
+    summarise,
+};
+use bpfassay_study::{Cell, Plan};
+
+use super::bytes;
+use crate::{
+    Figure, Outcome, RunRecord,
+    ior::{self, Reported},
+    results::{Access, AccessKey, RepetitionFigures, RunAccess, RunDerived},
+};
+
+const MIB: f64 = 1_048_576.0;
+
+/// What follows from the raw figures of `record`, if it has any.
+pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<RunDerived> {
+    let Outcome::Measured(figures) = &record.outcome else { return None };
+    let reported = ior::reported(&figures.summary);
+    let Order::Ior { options, .. } = &cell.workload;
+    let workload = bytes::Workload {
+        interface: cell.interface,
+        checks_writes: options.iter().any(|word| word == "-W"),
+        reported: reported.as_deref().map_err(String::as_str),
+    };
+    let losses = match (&figures.whole.after.tracer, figures.probe.is_baseline()) {
+        (_, true) => Figure::missing("the baseline attaches nothing"),
+        (Some(sample), false) => Figure::Value(sample.losses.clone()),
+        (None, false) => Figure::missing("the tracer was not read at the end of the run"),
+    };
+    Some(RunDerived {
+        accesses: match &reported {
+            Ok(reported) => {
+                Access::ALL.into_iter().filter_map(|access| of_access(plan, figures, access, reported)).collect()
+            }
+            Err(reason) => accesses_without_summary(figures, reason),
+        },
+        bytes: bytes::derive(figures, &workload),
+        losses,
+    })
+}
+
+/// A summary that cannot be read leaves the accesses that were seen as phases without figures, but not unmentioned.
+fn accesses_without_summary(figures: &RunFigures, reason: &str) -> Vec<RunAccess> {
+    let seen =
+        |access: &Access| figures.phases.is_empty() || figures.phases.iter().any(|phase| phase.name == access.name());
+    Access::ALL
+        .into_iter()
+        .filter(seen)
+        .map(|access| RunAccess {
+            access,
+            bandwidth_mib_s: Figure::missing(reason),
+            relative_error_ior_interval: Figure::missing(reason),
+            relative_error_instantaneous: Figure::missing(reason),
+            repetitions: Vec::new(),
+        })
+        .collect()
+}
+
+fn of_access(plan: &Plan, figures: &RunFigures, access: Access, reported: &[Reported]) -> Option<RunAccess> {
+    let of_access: Vec<&Reported> = reported.iter().filter(|one| one.key.access == access).collect();
+    if of_access.is_empty() {
+        return None;
+    }
+    let repetitions: Vec<RepetitionFigures> = of_access.iter().map(|one| repetition(plan, figures, one)).collect();
+    let over_all = |pick: fn(&RepetitionFigures) -> &Figure<f64>| geometric_mean(repetitions.iter().map(pick));
+    let bandwidth_mib_s = over_all(|figures| &figures.bandwidth_mib_s);
+    let (relative_error_ior_interval, relative_error_instantaneous) = if figures.phases.is_empty() {
+        (
+            error_of_whole_run(figures, access, &of_access),
+            sampled_over_whole_run(plan, figures, access, &bandwidth_mib_s),
+        )
+    } else {
+        (
+            over_all(|figures| &figures.relative_error_ior_interval),
+            over_all(|figures| &figures.relative_error_instantaneous),
+        )
+    };
+    Some(RunAccess { access, bandwidth_mib_s, relative_error_ior_interval, relative_error_instantaneous, repetitions })
+}
+
+fn repetition(plan: &Plan, figures: &RunFigures, reported: &Reported) -> RepetitionFigures {
+    let number = |value: Option<f64>, what: &str| match value.filter(|value| value.is_finite() && *value > 0.0) {
+        Some(value) => Figure::Value(value),
+        None => Figure::missing(format!("IOR reports no {what}")),
+    };
+    let bandwidth_mib_s = number(reported.bandwidth, "bandwidth");
+    let total_s = number(reported.total_s, "time");
+    let phase = phase_of(figures, reported.key);
+    let relative_error_ior_interval = match (&phase, &bandwidth_mib_s, &total_s) {
+        (Err(reason), _, _) => Figure::missing(reason.as_str()),
+        (_, Figure::NotMeasured(reason), _) | (_, _, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
+        (Ok(phase), Figure::Value(bandwidth), Figure::Value(total)) => {
+            match bytes::traced(figures, reported.key.access.operation(), &phase.interval) {
+                Figure::Value(bytes) => ratio(*bandwidth, bytes as f64 / MIB / total),
+                Figure::NotMeasured(reason) => Figure::NotMeasured(reason),
+            }
+        }
+    };
+    let sampled = match &phase {
+        Err(reason) => Err(reason.clone()),
+        Ok(phase) => sampled(plan, figures, reported.key.access, Some(phase)),
+    };
+    let (relative_error_instantaneous, sampling_intervals) = match (sampled, &bandwidth_mib_s) {
+        (Err(reason), _) => (Figure::missing(reason.as_str()), Figure::NotMeasured(reason)),
+        (Ok((mean, n)), bandwidth) => (with_mean(bandwidth, mean), Figure::Value(n)),
+    };
+    RepetitionFigures {
+        key: reported.key,
+        bandwidth_mib_s,
+        total_s,
+        relative_error_ior_interval,
+        relative_error_instantaneous,
+        sampling_intervals,
+    }
+}
+
+fn phase_of(figures: &RunFigures, key: AccessKey) -> Result<&WorkloadPhase, String> {
+    if figures.phases.is_empty() {
+        return Err("the engine cannot be held between phases: only figures of the whole run".to_owned());
+    }
+    figures
+        .phases
+        .iter()
+        .find(|phase| phase.name == key.access.name() && (phase.test, phase.repetition) == (key.test, key.repetition))
+        .ok_or_else(|| format!("no barriers around {} of repetition {}", key.access, key.repetition))
+}
+
+/// Over all repetitions at once: bytes that IOR tells / bytes traced. The time, the same for both, drops out.
+fn error_of_whole_run(figures: &RunFigures, access: Access, reported: &[&Reported]) -> Figure<f64> {
+    let mut moved = 0.0;
+    for one in reported {
+        match (one.bandwidth, one.total_s) {
+            (Some(bandwidth), Some(total)) => moved += bandwidth * total,
+            _ => return Figure::missing("IOR reports no bandwidth or time for a repetition"),
+        }
+    }
+    match bytes::traced(figures, access.operation(), &figures.whole) {
+        Figure::Value(bytes) => ratio(moved, bytes as f64 / MIB),
+        Figure::NotMeasured(reason) => Figure::NotMeasured(reason),
+    }
+}
+
+fn sampled_over_whole_run(plan: &Plan, figures: &RunFigures, access: Access, bandwidth: &Figure<f64>) -> Figure<f64> {
+    match sampled(plan, figures, access, None) {
+        Ok((mean, _)) => with_mean(bandwidth, mean),
+        Err(reason) => Figure::NotMeasured(reason),
+    }
+}
+
+/// Mean of instantaneous bandwidths in MiB/s and the number of intervals: over the samples around `phase`, or all.
+fn sampled(
+    plan: &Plan,
+    figures: &RunFigures,
+    access: Access,
+    phase: Option<&WorkloadPhase>,
+) -> Result<(f64, u64), String> {
+    if figures.probe.is_baseline() {
+        return Err("the baseline attaches nothing".to_owned());
+    }
+    let Some(interval) = plan.study.design.sampling_interval_ms else {
+        return Err("the study does not sample".to_owned());
+    };
+    let readings: Vec<CounterReading> = figures
+        .samples
+        .iter()
+        .filter(|sample| sample.label.is_none())
+        .map(|sample| CounterReading {
+            at_ns: sample.monotonic_ns,
+            bytes: bytes::of_key(figures, access.operation(), sample).bytes,
+        })
+        .collect();
+    // From the last sample before the phase to the first after it: its sampling intervals, the partial ones included.
+    let around = match phase {
+        None => readings.as_slice(),
+        Some(phase) => {
+            let (begin, end) = (phase.interval.before.monotonic_ns, phase.interval.after.monotonic_ns);
+            let first = readings.partition_point(|reading| reading.at_ns <= begin).saturating_sub(1);
+            let last = readings.partition_point(|reading| reading.at_ns < end).saturating_add(1).min(readings.len());
+            readings.get(first..last).unwrap_or_default()
+        }
+    };
+    mean_of_instantaneous(around)
+        .map(|(rate, n)| (rate / MIB, n as u64))
+        .ok_or_else(|| format!("too short for sampling every {interval} ms: no sampling interval with bytes"))
+}
+
+fn with_mean(bandwidth: &Figure<f64>, mean: f64) -> Figure<f64> {
+    match bandwidth {
+        Figure::Value(bandwidth) => ratio(*bandwidth, mean),
+        Figure::NotMeasured(reason) => Figure::missing(reason.as_str()),
+    }
+}
+
+fn ratio(reported: f64, traced: f64) -> Figure<f64> {
+    if traced == 0.0 {
+        return Figure::missing("the tracer counted no bytes");
+    }
+    relative_error(reported, traced).into()
+}
+
+/// Geometric mean; one missing figure leaves no mean, with its reason.
+fn geometric_mean<'a>(figures: impl Iterator<Item = &'a Figure<f64>>) -> Figure<f64> {
+    let mut values = Vec::new();
+    for figure in figures {
+        match figure {
+            Figure::Value(value) => values.push(*value),
+            Figure::NotMeasured(reason) => return Figure::missing(reason.as_str()),
+        }
+    }
+    match summarise(&values) {
+        Err(error) => Figure::missing(error.to_string()),
+        Ok(summary) => match summary.geometric_mean {
+            Some(mean) => Figure::Value(mean),
+            None => Figure::missing("a figure is not positive"),
+        },
+    }
+}

@@ -1,0 +1,184 @@
+//! The journal: append-only lines of JSON, each on disk before the next is begun.
+//!
+//! The first line is the [`Header`], every other an [`Entry`]. A crash loses at most the line being written: a last line
+//! without its newline is *torn* and set aside; anything else that cannot be read is an error that names the line.
+//! One writer at a time: it holds a lock on the file (`flock`), which the system releases when the writer dies.
+
+mod read;
+mod write;
+
+use std::{collections::BTreeMap, io, path::PathBuf};
+
+use bpfassay_study::{Block, Plan};
+
+pub use self::write::Journal;
+use crate::{Entry, Header, Outcome, RunRecord};
+
+/// File name of the journal in a results directory.
+pub const FILE_NAME: &str = "journal.jsonl";
+
+/// File name, in a results directory, that torn lines are moved to.
+pub const TORN_FILE_NAME: &str = "journal.torn";
+
+/// Longest line that is read, in bytes.
+pub const MAX_LINE: usize = 64 << 20;
+
+/// Largest journal that is read, in bytes.
+pub const MAX_FILE: u64 = 4 << 30;
+
+/// Why a journal cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The system refused.
+    #[error("cannot {action} {}{}", path.display(), advice(source))]
+    Io {
+        /// What was to be done (`create`, `read`, `append to`).
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// There is a journal already.
+    #[error("{} exists already: resume it with --resume, or choose another directory", path.display())]
+    Exists {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// Another process writes it.
+    #[error("{} is being written by another process: wait for it to end, or choose another directory", path.display())]
+    Locked {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// A line is not what it should be.
+    #[error("{}:{line}: {message}: the file was changed or damaged; restore it, or start again in another directory", path.display())]
+    Corrupt {
+        /// The journal.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The journal was written by another version of this program.
+    #[error("{} has version {found}, this program writes version {}: use the version that began it", path.display(), crate::JOURNAL_VERSION)]
+    Version {
+        /// The journal.
+        path: PathBuf,
+        /// The version found.
+        found: u64,
+    },
+    /// The file or a line of it is larger than any journal.
+    #[error("{}: {what} is larger than {limit} bytes: is it a journal?", path.display())]
+    TooLarge {
+        /// The journal.
+        path: PathBuf,
+        /// `the file` or `line N`.
+        what: String,
+        /// The limit.
+        limit: u64,
+    },
+    /// An entry has no JSON form.
+    #[error("cannot write an entry to {} as JSON", path.display())]
+    Json {
+        /// The journal.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The journal failed earlier; what it holds is whole, but no more can be added.
+    #[error("{} could not be written before, so nothing more is added to it: see the first error", path.display())]
+    Failed {
+        /// The journal.
+        path: PathBuf,
+    },
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ": the disk is full; free some space, then resume with --resume"
+        }
+        io::ErrorKind::PermissionDenied => ": check who may write there",
+        _ => "",
+    }
+}
+
+/// What a journal holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contents {
+    /// The first line.
+    pub header: Header,
+    /// The others, in order.
+    pub entries: Vec<Entry>,
+    /// A torn last line, if there was one.
+    pub torn: Option<Torn>,
+}
+
+/// A last line that was not written to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Torn {
+    /// Its number, from 1.
+    pub line: usize,
+    /// How many bytes of it there are.
+    pub bytes: usize,
+}
+
+impl Contents {
+    /// Reads the journal in `directory` without changing it; another process may be writing it.
+    ///
+    /// # Errors
+    /// [`JournalError`]
+    pub fn read(directory: &std::path::Path) -> Result<Self, JournalError> {
+        read::read(&directory.join(FILE_NAME))
+    }
+
+    /// The last record of each run.
+    #[must_use]
+    pub fn records(&self) -> BTreeMap<&str, &RunRecord> {
+        let mut records = BTreeMap::new();
+        for entry in &self.entries {
+            if let Entry::Run(record) = entry {
+                records.insert(record.run.as_str(), record.as_ref());
+            }
+        }
+        records
+    }
+
+    /// What is still to do: the plan's blocks with the runs that have no record, and with those that failed if
+    /// `again_failed`. Blocks with nothing to do are not in it.
+    #[must_use]
+    pub fn to_do(&self, again_failed: bool) -> Vec<Block> {
+        to_do(&self.header.plan, &self.records(), again_failed)
+    }
+
+    /// How often a guest was started for `block`; the next boot has the number after this.
+    #[must_use]
+    pub fn boots(&self, block: &str) -> u32 {
+        self.entries
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::BlockStarted(started) if started.block == block => Some(started.boot),
+                _ => None,
+            })
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+fn to_do(plan: &Plan, records: &BTreeMap<&str, &RunRecord>, again_failed: bool) -> Vec<Block> {
+    plan.blocks
+        .iter()
+        .filter_map(|block| {
+            let mut block = block.clone();
+            block.runs.retain(|run| match records.get(run.order.id.as_str()) {
+                None => true,
+                Some(record) => again_failed && matches!(record.outcome, Outcome::Failed(_)),
+            });
+            (!block.runs.is_empty()).then_some(block)
+        })
+        .collect()
+}

@@ -1,0 +1,112 @@
+//! Writing a journal.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{Contents, FILE_NAME, JournalError, TORN_FILE_NAME, read};
+use crate::{Entry, Header};
+
+/// A journal being written. The lock is held until it is dropped.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    failed: bool,
+}
+
+impl Journal {
+    /// Begins a journal in `directory`, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// [`JournalError::Exists`] if there is one already, and others.
+    pub fn create(directory: &Path, header: &Header) -> Result<Self, JournalError> {
+        let path = directory.join(FILE_NAME);
+        fs::create_dir_all(directory).map_err(|source| JournalError::Io {
+            action: "create",
+            path: directory.to_path_buf(),
+            source,
+        })?;
+        let file = match OpenOptions::new().append(true).create_new(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(JournalError::Exists { path }),
+            Err(source) => return Err(JournalError::Io { action: "create", path, source }),
+        };
+        lock(&file, &path)?;
+        let mut journal = Self { path, file, failed: false };
+        journal.write(header)?;
+        // The file's name must survive a crash as its contents do.
+        File::open(directory).and_then(|folder| folder.sync_all()).map_err(|source| JournalError::Io {
+            action: "sync",
+            path: directory.to_path_buf(),
+            source,
+        })?;
+        Ok(journal)
+    }
+
+    /// Goes on with the journal in `directory`. A torn last line is moved to [`TORN_FILE_NAME`] first.
+    ///
+    /// # Errors
+    /// [`JournalError`]
+    pub fn resume(directory: &Path) -> Result<(Self, Contents), JournalError> {
+        let path = directory.join(FILE_NAME);
+        let io = |action, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| JournalError::Io { action, path, source }
+        };
+        let mut file = OpenOptions::new().read(true).append(true).open(&path).map_err(io("open", &path))?;
+        lock(&file, &path)?;
+        let contents = read::read(&path)?;
+        if let Some(torn) = &contents.torn {
+            let length = file.metadata().map_err(io("read", &path))?.len();
+            let whole = length - torn.bytes as u64;
+            let mut rest = Vec::new();
+            file.seek(SeekFrom::Start(whole)).and_then(|_| file.read_to_end(&mut rest)).map_err(io("read", &path))?;
+            rest.push(b'\n');
+            let aside = directory.join(TORN_FILE_NAME);
+            let mut kept = OpenOptions::new().append(true).create(true).open(&aside).map_err(io("open", &aside))?;
+            kept.write_all(&rest).and_then(|()| kept.sync_data()).map_err(io("append to", &aside))?;
+            file.set_len(whole).and_then(|()| file.sync_data()).map_err(io("shorten", &path))?;
+        }
+        Ok((Self { path, file, failed: false }, contents))
+    }
+
+    /// Adds `entry`; when this returns, it is on disk.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`], after which the journal takes no more entries; [`JournalError::Json`].
+    pub fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+        self.write(entry)
+    }
+
+    /// The journal's file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write<T: Serialize>(&mut self, value: &T) -> Result<(), JournalError> {
+        if self.failed {
+            return Err(JournalError::Failed { path: self.path.clone() });
+        }
+        let mut line =
+            serde_json::to_vec(value).map_err(|source| JournalError::Json { path: self.path.clone(), source })?;
+        line.push(b'\n');
+        self.file.write_all(&line).and_then(|()| self.file.sync_data()).map_err(|source| {
+            // Part of the line may be there: another line after it would make it corrupt instead of torn.
+            self.failed = true;
+            JournalError::Io { action: "append to", path: self.path.clone(), source }
+        })
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => JournalError::Locked { path: path.to_path_buf() },
+        TryLockError::Error(source) => JournalError::Io { action: "lock", path: path.to_path_buf(), source },
+    })
+}

@@ -1,0 +1,133 @@
+//! What can come of a run.
+
+use std::fmt;
+
+use bpfassay_protocol::{
+    message::{Phase, RunFigures, RunOutcome},
+    tracer::Refusal,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What came of a run. Whether a refusal was expected is not written here: results say so, from the plan's
+/// expectations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Measured.
+    Measured(Box<RunFigures>),
+    /// The tracer does not work on this kernel; the workload was not run.
+    Refused(Refusal),
+    /// The run, or the guest under it, came to grief.
+    Failed(RunFailure),
+}
+
+impl From<RunOutcome> for Outcome {
+    /// What a guest reports. A failure that the guest tells of has no log of its own; [`RunFailure::log`] can be added.
+    fn from(outcome: RunOutcome) -> Self {
+        match outcome {
+            RunOutcome::Measured(figures) => Self::Measured(Box::new(figures)),
+            RunOutcome::Refused(refusal) => Self::Refused(refusal),
+            RunOutcome::Failed { message } => {
+                Self::Failed(RunFailure { kind: FailureKind::Run, phase: None, telling: vec![message], log: None })
+            }
+        }
+    }
+}
+
+/// Why a run has no figures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunFailure {
+    /// What happened.
+    pub kind: FailureKind,
+    /// The phase that the guest was in.
+    pub phase: Option<Phase>,
+    /// The lines that tell of it, the most telling first.
+    pub telling: Vec<String>,
+    /// The log to read, as a path relative to the results directory where it lies in it.
+    pub log: Option<String>,
+}
+
+impl fmt::Display for RunFailure {
+    /// `kernel panic during workload: Kernel panic - not syncing: …; log: logs/….log`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.words())?;
+        if let Some(phase) = self.phase {
+            write!(f, " during {phase}")?;
+        }
+        if let Some(line) = self.telling.first() {
+            write!(f, ": {line}")?;
+        }
+        if let Some(log) = &self.log {
+            write!(f, "; log: {log}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What happened to a run or to the guest under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The kernel panicked.
+    Panic,
+    /// The kernel reported an oops.
+    Oops,
+    /// The kernel reported `BUG:` or hit `BUG_ON`.
+    Bug,
+    /// An RCU stall.
+    RcuStall,
+    /// A soft or hard lock-up of a CPU.
+    Lockup,
+    /// A task blocked for too long.
+    HungTask,
+    /// The kernel killed a process for want of memory.
+    OutOfMemory,
+    /// The kernel could not unpack its initramfs whole.
+    Initramfs,
+    /// The NFS server did not answer the NFS client.
+    NfsStall,
+    /// The guest or its QEMU ended before everything was done.
+    EarlyExit,
+    /// A phase passed its deadline.
+    Deadline,
+    /// The agent never spoke.
+    Silent,
+    /// The guest sent what is no message.
+    Garbage,
+    /// The guest speaks another version of the protocol.
+    ProtocolVersion,
+    /// The guest's agent gave up.
+    Agent,
+    /// The workload or the tracer failed in a guest that lives on.
+    Run,
+    /// The host could not start or serve the guest: QEMU missing, disk full, and the like.
+    Host,
+}
+
+impl FailureKind {
+    /// The kind in words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Panic => "kernel panic",
+            Self::Oops => "kernel oops",
+            Self::Bug => "kernel BUG",
+            Self::RcuStall => "RCU stall",
+            Self::Lockup => "CPU lock-up",
+            Self::HungTask => "hung task",
+            Self::OutOfMemory => "out of memory",
+            Self::Initramfs => "damaged initramfs",
+            Self::NfsStall => "NFS stall",
+            Self::EarlyExit => "guest ended early",
+            Self::Deadline => "deadline passed",
+            Self::Silent => "agent never spoke",
+            Self::Garbage => "garbage from the guest",
+            Self::ProtocolVersion => "another protocol version in the guest",
+            Self::Agent => "agent gave up",
+            Self::Run => "run failed",
+            Self::Host => "host trouble",
+        }
+    }
+}

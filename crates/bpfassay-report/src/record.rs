@@ -1,0 +1,144 @@
+//! The lines of a journal.
+
+use bpfassay_protocol::message::GuestFacts;
+use bpfassay_study::{Plan, Target};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Outcome, Provenance, RunFailure};
+
+/// First line of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// [`crate::JOURNAL_VERSION`].
+    pub journal: u32,
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_unix_ms: u64,
+    /// What is to be done.
+    pub plan: Plan,
+    /// What it is done with.
+    pub provenance: Provenance,
+}
+
+/// Every other line of a journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub enum Entry {
+    /// A guest is about to be booted for a block.
+    BlockStarted(BlockStarted),
+    /// The guest is ready.
+    GuestReady(Box<GuestReady>),
+    /// A run came to its end, measured or not.
+    Run(Box<RunRecord>),
+    /// The guest is gone.
+    BlockEnded(BlockEnded),
+    /// The plan was taken up again with another testbed or on another host.
+    Resumed {
+        /// When, in milliseconds since 1970-01-01 UTC.
+        at_unix_ms: u64,
+        /// What it is done with from here on.
+        provenance: Box<Provenance>,
+    },
+}
+
+/// A guest is about to be booted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockStarted {
+    /// [`bpfassay_study::Block::id`].
+    pub block: String,
+    /// Which boot of this block, from 1; more than 1 only after an interruption.
+    pub boot: u32,
+    /// When, in milliseconds since 1970-01-01 UTC.
+    pub at_unix_ms: u64,
+    /// The QEMU command line, one word each.
+    pub qemu: Vec<String>,
+    /// The console log, relative to the results directory.
+    pub log: Option<String>,
+}
+
+/// A guest is ready.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GuestReady {
+    /// [`bpfassay_study::Block::id`].
+    pub block: String,
+    /// Which boot of this block, from 1.
+    pub boot: u32,
+    /// From the start of QEMU to the guest's word that it is ready, in milliseconds of the host's clock.
+    pub ready_after_ms: u64,
+    /// What the guest knows about itself, its kernel command line included.
+    pub facts: GuestFacts,
+}
+
+/// A guest is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockEnded {
+    /// [`bpfassay_study::Block::id`].
+    pub block: String,
+    /// Which boot of this block, from 1.
+    pub boot: u32,
+    /// When, in milliseconds since 1970-01-01 UTC.
+    pub at_unix_ms: u64,
+    /// What went wrong with the guest, if something did.
+    pub trouble: Option<RunFailure>,
+    /// Lines of the console worth keeping though no run failed over them (kernel warnings).
+    pub notes: Vec<String>,
+}
+
+/// One run that came to its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunRecord {
+    /// [`bpfassay_protocol::job::RunOrder::id`].
+    pub run: String,
+    /// [`bpfassay_study::Cell::id`].
+    pub cell: String,
+    /// [`bpfassay_study::Block::id`].
+    pub block: String,
+    /// The target.
+    pub target: Target,
+    /// Which replicate, from 1.
+    pub replicate: u32,
+    /// Which round of the block, from 1.
+    pub round: u32,
+    /// Whether it is the second baseline run of its round (A/A control).
+    pub control: bool,
+    /// Which boot of the block it ran in, from 1.
+    pub boot: u32,
+    /// When it began, in milliseconds since 1970-01-01 UTC of the host.
+    pub started_unix_ms: u64,
+    /// How long it took, in milliseconds of the host's clock; for a run that never began, 0.
+    pub duration_ms: u64,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+impl RunRecord {
+    /// The record of `run` of `block`.
+    #[must_use]
+    pub fn new(
+        block: &bpfassay_study::Block,
+        run: &bpfassay_study::PlannedRun,
+        boot: u32,
+        started_unix_ms: u64,
+        duration_ms: u64,
+        outcome: Outcome,
+    ) -> Self {
+        Self {
+            run: run.order.id.clone(),
+            cell: run.cell.clone(),
+            block: block.id.clone(),
+            target: block.target.clone(),
+            replicate: block.replicate,
+            round: run.round,
+            control: run.control,
+            boot,
+            started_unix_ms,
+            duration_ms,
+            outcome,
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Results as tables: pure functions of [`crate::Results`].
+
+mod markdown;
+mod rows;
+mod text;
+mod words;
+
+pub use markdown::markdown;
+pub use text::{Style, text};

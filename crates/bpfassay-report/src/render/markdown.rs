@@ -1,0 +1,41 @@
+//! The table as Markdown (GitHub's tables).
+
+use super::rows;
+use crate::Results;
+
+/// `results` as Markdown.
+#[must_use]
+pub fn markdown(results: &Results) -> String {
+    let content = rows::table(results);
+    let mut text = String::new();
+    let mut line = |cells: Vec<String>| text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    line(content.columns.iter().map(|column| escape(column)).collect());
+    line(content.columns.iter().map(|_| "---".to_owned()).collect());
+    for row in &content.rows {
+        line(row.iter().map(|cell| escape(cell)).collect());
+    }
+    text.push('\n');
+    for warning in &content.warnings {
+        text.push_str(&format!("**{}**\n\n", escape(warning)));
+    }
+    for (index, remark) in content.remarks.iter().enumerate() {
+        text.push_str(&format!("- \\[{}\\] {}\n", index + 1, escape(remark)));
+    }
+    for legend in &content.legend {
+        text.push_str(&format!("- {}\n", escape(legend)));
+    }
+    text
+}
+
+/// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '|' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '&' => escaped.extend(['\\', c]),
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,227 @@
+//! What a table shows, before it is text or Markdown.
+
+use bpfassay_protocol::probe::ByteMeaning;
+use bpfassay_stats::Bounds;
+
+use super::words::{self, NONE};
+use crate::{
+    Figure, Results,
+    results::{Attach, CellAccess, CellResult, Unit},
+};
+
+/// A table with what stands above and below it.
+pub(super) struct Table {
+    pub(super) columns: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// Lines that must be read with the table.
+    pub(super) warnings: Vec<String>,
+    /// Numbered remarks that cells of the table refer to as `[n]`.
+    pub(super) remarks: Vec<String>,
+    /// How to read the columns.
+    pub(super) legend: Vec<String>,
+}
+
+/// Remarks, each once.
+#[derive(Default)]
+struct Remarks(Vec<String>);
+
+impl Remarks {
+    fn mark(&mut self, remark: String) -> String {
+        let index = self.0.iter().position(|known| *known == remark).unwrap_or_else(|| {
+            self.0.push(remark);
+            self.0.len() - 1
+        });
+        format!("[{}]", index + 1)
+    }
+}
+
+pub(super) fn table(results: &Results) -> Table {
+    let many_cases = differ(results, |cell| cell.case.as_str());
+    let many_file_systems = differ(results, |cell| cell.file_system.as_str());
+    let sampled = results.plan.study.design.sampling_interval_ms.is_some();
+    let mut columns = vec!["target"];
+    columns.extend(many_cases.then_some("workload"));
+    columns.extend(many_file_systems.then_some("file system"));
+    columns.extend(["probe", "attach", "access", "MiB/s", "overhead [95 %]", "byte error", "relative error"]);
+    columns.extend(sampled.then_some("relative error, sampled"));
+
+    let mut remarks = Remarks::default();
+    let mut rows = Vec::new();
+    for cell in &results.cells {
+        let attach = attach(cell, &mut remarks);
+        for (index, access) in cell.accesses.iter().enumerate() {
+            let once = |text: &str| if index == 0 { text.to_owned() } else { String::new() };
+            let mut row = vec![once(&cell.target.to_string())];
+            row.extend(many_cases.then(|| once(&cell.case)));
+            row.extend(many_file_systems.then(|| once(&cell.file_system)));
+            row.extend([once(&cell.probe.to_string()), once(&attach), access.access.to_string()]);
+            row.extend(figures(cell, access, sampled, &mut remarks));
+            rows.push(row);
+        }
+    }
+    Table { columns, rows, warnings: warnings(results), legend: legend(results, sampled), remarks: remarks.0 }
+}
+
+fn differ<'a>(results: &'a Results, of: impl Fn(&'a CellResult) -> &'a str) -> bool {
+    let mut values = results.cells.iter().map(of);
+    values.next().is_some_and(|first| values.any(|value| value != first))
+}
+
+fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut Remarks) -> Vec<String> {
+    // Where nothing was measured, the column `attach` says why: a remark for each figure would only repeat it.
+    let nothing = cell.runs.measured == 0;
+    let mut shown = |text: Option<String>, reason: Option<&str>| match (text, reason) {
+        (Some(text), _) => text,
+        (None, Some(reason)) if !nothing => format!("{NONE} {}", remarks.mark(reason.to_owned())),
+        (None, _) => NONE.to_owned(),
+    };
+    let is_baseline = cell.probe.is_baseline();
+    let overhead = if is_baseline {
+        match &access.control {
+            Figure::Value(_) => format!("A/A {}", words::overhead(&access.control).unwrap_or_default()),
+            Figure::NotMeasured(reason) => shown(None, Some(reason)),
+        }
+    } else {
+        shown(words::overhead(&access.overhead), access.overhead.reason())
+    };
+    let not_of_the_baseline = |text: String| if is_baseline && !nothing { "-".to_owned() } else { text };
+    let mut byte_error =
+        shown(words::byte_error(&access.byte_error), access.byte_error.reason().filter(|_| !is_baseline));
+    if cell.counts == Some(ByteMeaning::Requested) && access.byte_error.value().is_some() {
+        byte_error.push_str(" requested");
+    }
+    let mut row = vec![
+        shown(words::bandwidth(&access.bandwidth_mib_s), access.bandwidth_mib_s.reason()),
+        overhead,
+        not_of_the_baseline(byte_error),
+        not_of_the_baseline(shown(
+            words::relative_error(&access.relative_error_ior_interval),
+            access.relative_error_ior_interval.reason().filter(|_| !is_baseline),
+        )),
+    ];
+    if sampled {
+        row.push(not_of_the_baseline(shown(
+            words::relative_error(&access.relative_error_instantaneous),
+            access.relative_error_instantaneous.reason().filter(|_| !is_baseline),
+        )));
+    }
+    row
+}
+
+fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
+    let mut text = match &cell.attach {
+        Attach::Baseline if cell.runs.measured > 0 => "baseline".to_owned(),
+        Attach::Baseline if cell.failures.is_empty() => "baseline, not run".to_owned(),
+        Attach::Baseline => "baseline".to_owned(),
+        Attach::Attached { functions, in_spite_of } => {
+            let displaced: Vec<&str> = functions.iter().map(String::as_str).filter(|name| name.contains('+')).collect();
+            let mut text = "attached".to_owned();
+            if !displaced.is_empty() {
+                text = format!("{text} at {}", displaced.join(", "));
+            }
+            if let Some(expectation) = in_spite_of {
+                let remark = format!(
+                    "attached though errno {} was expected ({}): the expectation is out of date",
+                    expectation.errno, expectation.reason
+                );
+                text = format!("{text}, unexpectedly {}", remarks.mark(remark));
+            }
+            text
+        }
+        Attach::Refused { refusal, expectation: Some(expectation), expected: true } => {
+            let remark = format!("{}; expected: {} ({})", refusal.message, expectation.reason, expectation.source);
+            format!("refused, as expected: {} {}", words::refusal(refusal), remarks.mark(remark))
+        }
+        Attach::Refused { refusal, expectation, .. } => {
+            let mut remark = refusal.message.clone();
+            if let Some(line) = &refusal.verifier {
+                remark = format!("{remark}; verifier: {line}");
+            }
+            if let Some(expectation) = expectation {
+                remark = format!("{remark}; expected was errno {}", expectation.errno);
+            }
+            format!("REFUSED: {} {}", words::refusal(refusal), remarks.mark(remark))
+        }
+        Attach::Unsteady { attached, refused, refusal } => {
+            let mark = remarks.mark(refusal.message.clone());
+            format!("UNSTEADY: attached {attached} times, refused {refused} times: {} {mark}", words::refusal(refusal))
+        }
+        Attach::Unknown { .. } if cell.failures.is_empty() => "not run".to_owned(),
+        Attach::Unknown { .. } => String::new(),
+    };
+    for failure in &cell.failures {
+        let mark = remarks.mark(format!("{}: {}", failure.run, failure.failure));
+        let failed = format!("FAILED: {} {mark}", failure.failure.kind.words());
+        text = if text.is_empty() { failed } else { format!("{text}; {failed}") };
+    }
+    let done = cell.runs.measured.saturating_add(cell.runs.refused).saturating_add(cell.runs.failed);
+    if done > 0 && done < cell.runs.planned {
+        text = format!("{text}; {done} of {} runs done", cell.runs.planned);
+    }
+    text
+}
+
+fn warnings(results: &Results) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let provenance = results.provenance.last();
+    let emulated: Vec<String> = provenance
+        .map(|provenance| {
+            let mut archs: Vec<_> = results.plan.targets().iter().map(|target| target.arch).collect();
+            archs.dedup();
+            archs.retain(|&arch| provenance.is_emulated(arch));
+            archs.iter().map(ToString::to_string).collect()
+        })
+        .unwrap_or_default();
+    if !emulated.is_empty() {
+        warnings.push(format!(
+            "{} ran under TCG (emulation): bandwidth and overhead in wall-clock time are functional only, no verdict on cost. \
+             Byte errors are exact all the same.",
+            emulated.join(", ")
+        ));
+    }
+    warnings.extend(results.notes.iter().cloned());
+    warnings
+}
+
+fn legend(results: &Results, sampled: bool) -> Vec<String> {
+    let mut legend = vec![
+        "overhead: bandwidth of the baseline / bandwidth with the probe (above 1: slower), with 95 % interval; A/A: the baseline \
+         against itself, the noise floor."
+            .to_owned(),
+        "byte error: bytes traced - bytes moved, smallest..largest over all intervals; `requested`: the probe counts what callers \
+         ask for, not what calls return."
+            .to_owned(),
+        "relative error: bandwidth by IOR / bandwidth traced, over IOR's own interval (1: exact).".to_owned(),
+    ];
+    if sampled {
+        legend.push(
+            "relative error, sampled: the same with the mean of instantaneous bandwidths (as in the CEEMS study), too high by about \
+             sampling interval / duration."
+                .to_owned(),
+        );
+    }
+    let overheads = || {
+        results
+            .cells
+            .iter()
+            .flat_map(|cell| &cell.accesses)
+            .flat_map(|access| [&access.overhead, &access.control])
+            .filter_map(Figure::value)
+    };
+    let of_rounds =
+        overheads().any(|overhead| overhead.unit == Unit::Rounds && overhead.estimate.bounds.interval().is_some());
+    if of_rounds {
+        legend
+            .push("n counts rounds within one boot: the interval does not cover the spread between boots.".to_owned());
+    } else if overheads().any(|overhead| overhead.unit == Unit::Boots) {
+        legend.push("n counts boots.".to_owned());
+    }
+    for reason in [Bounds::OneObservation, Bounds::NoSpread] {
+        if overheads().any(|overhead| overhead.estimate.bounds == reason)
+            && let Some(words) = reason.reason()
+        {
+            legend.push(format!("no interval: {words}."));
+        }
+    }
+    legend
+}

@@ -1,0 +1,93 @@
+//! Figures as words.
+
+use bpfassay_protocol::tracer::{Refusal, Step};
+use bpfassay_stats::Summary;
+
+use crate::{
+    Figure,
+    results::{ByteErrors, Overhead},
+};
+
+/// What stands in a table for a figure that there is not; the notes tell why.
+pub(super) const NONE: &str = "not measured";
+
+/// A number with four significant digits, at most three of them after the point.
+pub(super) fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 1000.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+pub(super) fn bandwidth(figure: &Figure<Summary>) -> Option<String> {
+    figure.value().map(|summary| number(summary.geometric_mean.unwrap_or(summary.mean)))
+}
+
+pub(super) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
+    let overhead = figure.value()?;
+    let value = format!("{:.3}", overhead.estimate.value);
+    let n = overhead.estimate.n;
+    Some(match overhead.estimate.bounds.interval() {
+        Some(interval) => format!("{value} [{:.3}, {:.3}] n={n}", interval.lower, interval.upper),
+        None => format!("{value} n={n}"),
+    })
+}
+
+pub(super) fn relative_error(figure: &Figure<Summary>) -> Option<String> {
+    figure.value().map(|summary| format!("{:.4}", summary.geometric_mean.unwrap_or(summary.mean)))
+}
+
+/// `0`, `+4096`, `-8..+16`; what was exact only in part says so.
+pub(super) fn byte_error(figure: &Figure<ByteErrors>) -> Option<String> {
+    let errors = figure.value()?;
+    let range = if errors.min == errors.max {
+        signed(errors.min)
+    } else {
+        format!("{}..{}", signed(errors.min), signed(errors.max))
+    };
+    Some(match errors.not_measured {
+        0 => range,
+        missing => format!("{range} ({missing} of {} not measured)", errors.intervals.saturating_add(missing)),
+    })
+}
+
+fn signed(value: i64) -> String {
+    if value == 0 { "0".to_owned() } else { format!("{value:+}") }
+}
+
+/// `attach: errno 524`.
+pub(super) fn refusal(refusal: &Refusal) -> String {
+    let step = match refusal.step {
+        Step::Open => "open",
+        Step::Load => "load",
+        Step::Attach => "attach",
+    };
+    match refusal.errno {
+        Some(errno) => format!("{step}: errno {errno}"),
+        None => format!("{step}: {}", refusal.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits() {
+        let shown: Vec<String> = [0.1234, 1.5, 12.345, 123.45, 1234.5].into_iter().map(number).collect();
+        assert_eq!(shown, ["0.123", "1.500", "12.35", "123.5", "1234"].map(str::to_owned));
+    }
+
+    #[test]
+    fn byte_errors_show_sign_and_range() {
+        let errors = |min, max, not_measured| {
+            byte_error(&Figure::Value(ByteErrors { min, max, intervals: 3, exact: 0, not_measured }))
+        };
+        assert_eq!(errors(0, 0, 0).as_deref(), Some("0"));
+        assert_eq!(errors(-8, 16, 0).as_deref(), Some("-8..+16"));
+        assert_eq!(errors(4096, 4096, 1).as_deref(), Some("+4096 (1 of 4 not measured)"));
+    }
+}

@@ -1,0 +1,490 @@
+//! The published form of results: `results.json`, version [`crate::RESULTS_VERSION`].
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::{
+    Operation, ProbeConfiguration,
+    message::GuestFacts,
+    probe::ByteMeaning,
+    tracer::{Losses, Refusal},
+};
+use bpfassay_stats::{Estimate, Summary};
+use bpfassay_study::{Expectation, Plan, Target};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Figure, Provenance, RESULTS_VERSION, RunFailure, RunRecord};
+
+/// File name of results in a results directory.
+pub const FILE_NAME: &str = "results.json";
+
+/// Largest results file that is read, in bytes.
+pub const MAX_FILE: u64 = 4 << 30;
+
+/// Everything that came of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Results {
+    /// Version of this form.
+    pub version: u32,
+    /// When the first run began, in milliseconds since 1970-01-01 UTC.
+    pub started_unix_ms: u64,
+    /// The plan: the study whole (its clock included), what was kept of it, its cells and blocks, and what was left out.
+    pub plan: Plan,
+    /// What it was done with; more than one where it was taken up again with another testbed.
+    pub provenance: Vec<Provenance>,
+    /// Every guest that was started.
+    pub boots: Vec<Boot>,
+    /// Every run that came to its end, in the order of the journal, with its raw figures.
+    pub runs: Vec<RunResult>,
+    /// Every cell of the plan, in its order.
+    pub cells: Vec<CellResult>,
+    /// What a reader of these results must know besides: torn journal lines, runs that are missing.
+    pub notes: Vec<String>,
+}
+
+/// One guest that was started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Boot {
+    /// The block it was started for.
+    pub block: String,
+    /// Which boot of this block, from 1.
+    pub boot: u32,
+    /// When, in milliseconds since 1970-01-01 UTC.
+    pub started_unix_ms: u64,
+    /// The QEMU command line, one word each.
+    pub qemu: Vec<String>,
+    /// The console log, relative to the results directory.
+    pub log: Option<String>,
+    /// From the start of QEMU to the guest's word that it is ready, in milliseconds.
+    pub ready_after_ms: Figure<u64>,
+    /// What the guest knew about itself: kernel command line, LOCALIO, JIT, mitigations, mount.
+    pub facts: Option<GuestFacts>,
+    /// What went wrong with the guest, if something did.
+    pub trouble: Option<RunFailure>,
+    /// Console lines worth keeping.
+    pub notes: Vec<String>,
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunResult {
+    /// As journalled, with the raw figures.
+    pub record: RunRecord,
+    /// What follows from the raw figures; `None` where there are none.
+    pub derived: Option<RunDerived>,
+}
+
+/// Figures of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunDerived {
+    /// Bandwidth and relative error per access.
+    pub accesses: Vec<RunAccess>,
+    /// Bytes of the workload, of the tracer and of mountstats, per interval between barriers and operation.
+    pub bytes: Vec<ByteFigure>,
+    /// Events that the tracer knows it lost, over the whole run.
+    pub losses: Figure<Losses>,
+}
+
+/// Direction of a timed phase of the workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Writing.
+    Write,
+    /// Reading.
+    Read,
+}
+
+impl Access {
+    /// Both, in the order used for display.
+    pub const ALL: [Self; 2] = [Self::Write, Self::Read];
+
+    /// IOR's name of the phase.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+
+    /// The operation that moves its data.
+    #[must_use]
+    pub const fn operation(self) -> Operation {
+        match self {
+            Self::Write => Operation::Write,
+            Self::Read => Operation::Read,
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Names one timed phase of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AccessKey {
+    /// Direction.
+    pub access: Access,
+    /// Index of the test in the run, from 0.
+    pub test: u32,
+    /// Repetition, from 0.
+    pub repetition: u32,
+}
+
+/// One access of one run: all its repetitions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunAccess {
+    /// Direction.
+    pub access: Access,
+    /// Geometric mean over repetitions of the bandwidth that IOR reports, in MiB/s.
+    pub bandwidth_mib_s: Figure<f64>,
+    /// IOR's bandwidth / the tracer's bytes over IOR's own interval (first open to last close); geometric mean over
+    /// repetitions, or over all repetitions at once where the engine has no barriers.
+    pub relative_error_ior_interval: Figure<f64>,
+    /// IOR's bandwidth / mean of the tracer's instantaneous bandwidths at the study's sampling interval (the form of the
+    /// CEEMS study; too high by about sampling interval / duration); geometric mean over repetitions.
+    pub relative_error_instantaneous: Figure<f64>,
+    /// Repetition by repetition.
+    pub repetitions: Vec<RepetitionFigures>,
+}
+
+/// One repetition of one access.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RepetitionFigures {
+    /// Which.
+    pub key: AccessKey,
+    /// Bandwidth that IOR reports, in MiB/s.
+    pub bandwidth_mib_s: Figure<f64>,
+    /// First open to last close, in seconds, as IOR reports it.
+    pub total_s: Figure<f64>,
+    /// See [`RunAccess::relative_error_ior_interval`].
+    pub relative_error_ior_interval: Figure<f64>,
+    /// See [`RunAccess::relative_error_instantaneous`].
+    pub relative_error_instantaneous: Figure<f64>,
+    /// How many sampling intervals went into the mean of instantaneous bandwidths.
+    pub sampling_intervals: Figure<u64>,
+}
+
+/// Bytes of one operation between two barriers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByteFigure {
+    /// Between which barriers.
+    pub span: Span,
+    /// The operation.
+    pub operation: Operation,
+    /// What the workload moved, and who says so.
+    pub workload: Figure<u64>,
+    /// Who says what the workload moved.
+    pub witness: Witness,
+    /// What the tracer counted for the key (workload's cgroup, device of the mount, operation).
+    pub traced: Figure<u64>,
+    /// Byte error: traced − workload.
+    pub error: Figure<i64>,
+    /// What `/proc/self/mountstats` of the mount counted (through the page cache and O_DIRECT).
+    pub mountstats: Figure<u64>,
+    /// mountstats − workload.
+    pub mountstats_error: Figure<i64>,
+}
+
+/// Between which barriers bytes were counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Span {
+    /// One phase of the workload.
+    Phase {
+        /// IOR's word for it: `write`, `read`, `writecheck`, `readcheck`.
+        phase: String,
+        /// Index of the test in the run, from 0.
+        test: u32,
+        /// Repetition, from 0.
+        repetition: u32,
+    },
+    /// The whole run: the engine cannot be held between phases.
+    WholeRun,
+}
+
+/// Who says what the workload moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Witness {
+    /// The embedded engine's ledger of what its system calls returned.
+    Ledger,
+    /// IOR's JSON summary.
+    Summary,
+}
+
+/// One cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellResult {
+    /// [`bpfassay_study::Cell::id`].
+    pub cell: String,
+    /// The target.
+    pub target: Target,
+    /// The workload case.
+    pub case: String,
+    /// Identifier of the file system.
+    pub file_system: String,
+    /// The probe configuration.
+    pub probe: ProbeConfiguration,
+    /// What the tracer's bytes mean; `None` for the baseline.
+    pub counts: Option<ByteMeaning>,
+    /// Whether the tracer attached.
+    pub attach: Attach,
+    /// Runs of the cell, controls not included.
+    pub runs: RunCounts,
+    /// Runs that failed, controls included.
+    pub failures: Vec<CellFailure>,
+    /// The figures, per access.
+    pub accesses: Vec<CellAccess>,
+}
+
+/// How many runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunCounts {
+    /// In the plan.
+    pub planned: u32,
+    /// Measured.
+    pub measured: u32,
+    /// Refused by the kernel.
+    pub refused: u32,
+    /// Failed.
+    pub failed: u32,
+}
+
+/// A run that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellFailure {
+    /// The run.
+    pub run: String,
+    /// Why.
+    pub failure: RunFailure,
+}
+
+/// Whether the tracer attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Attach {
+    /// Nothing to attach.
+    Baseline,
+    /// It attached in every run that came so far.
+    Attached {
+        /// The kernel functions, with offset where it is not the entry.
+        functions: Vec<String>,
+        /// The refusal that was expected in vain.
+        in_spite_of: Option<Expectation>,
+    },
+    /// The kernel refused it in every run that came so far.
+    Refused {
+        /// The refusal of the first such run.
+        refusal: Refusal,
+        /// What was expected, if anything.
+        expectation: Option<Expectation>,
+        /// Whether the refusal is the expected one: same step, same error number.
+        expected: bool,
+    },
+    /// Both happened.
+    Unsteady {
+        /// Runs in which it attached.
+        attached: u32,
+        /// Runs in which it was refused.
+        refused: u32,
+        /// The refusal of the first such run.
+        refusal: Refusal,
+    },
+    /// No run came so far as to say.
+    Unknown {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One access of one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellAccess {
+    /// Direction.
+    pub access: Access,
+    /// Bandwidths of the runs, in MiB/s, controls not included.
+    pub bandwidth_mib_s: Figure<Summary>,
+    /// Relative overhead: bandwidth of the baseline / bandwidth of this cell.
+    pub overhead: Figure<Overhead>,
+    /// A/A control of the group: bandwidth of the baseline / bandwidth of the second baseline run. Its distance from 1 is
+    /// the noise floor.
+    pub control: Figure<Overhead>,
+    /// Byte errors of the operation of this access over all intervals of all runs.
+    pub byte_error: Figure<ByteErrors>,
+    /// The same for mountstats.
+    pub mountstats_error: Figure<ByteErrors>,
+    /// Over the runs: see [`RunAccess::relative_error_ior_interval`].
+    pub relative_error_ior_interval: Figure<Summary>,
+    /// Over the runs: see [`RunAccess::relative_error_instantaneous`].
+    pub relative_error_instantaneous: Figure<Summary>,
+}
+
+/// A relative overhead and what it rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Overhead {
+    /// The estimate with its interval; its `n` counts `unit`s.
+    pub estimate: Estimate,
+    /// What counts as one independent observation.
+    pub unit: Unit,
+    /// Pairs of runs that went into it.
+    pub pairs: u32,
+    /// How many of them were measured in two boots of the same block, because the first was interrupted.
+    pub pairs_across_boots: u32,
+}
+
+/// What counts as one independent observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// One boot: the mean of the log ratios of its rounds.
+    Boots,
+    /// One round within the only boot: the interval covers the spread within that boot, not between boots.
+    Rounds,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Boots => "boots",
+            Self::Rounds => "rounds",
+        })
+    }
+}
+
+/// Byte errors of several intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByteErrors {
+    /// Smallest.
+    pub min: i64,
+    /// Largest.
+    pub max: i64,
+    /// Intervals that were compared.
+    pub intervals: u32,
+    /// Intervals whose error is 0.
+    pub exact: u32,
+    /// Intervals in which no error could be computed.
+    pub not_measured: u32,
+}
+
+/// Why results cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultsError {
+    /// The system refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was to be done.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is too large.
+    #[error("{} is larger than {MAX_FILE} bytes: is it a results file?", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file does not hold results.
+    #[error("{} does not hold results of bpfassay: make them again with `bpfassay run`", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The file holds results of another version.
+    #[error("{} holds results of version {found}, this program reads version {RESULTS_VERSION}: use the version that wrote them", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: u64,
+    },
+}
+
+/// Reads a `results.json`, or the one in a results directory.
+///
+/// # Errors
+/// [`ResultsError`]
+pub fn read(path: &Path) -> Result<Results, ResultsError> {
+    let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() };
+    let io = |source| ResultsError::Io { action: "read", path: path.clone(), source };
+    let mut text = Vec::new();
+    File::open(&path).map_err(io)?.take(MAX_FILE + 1).read_to_end(&mut text).map_err(io)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(ResultsError::TooLarge { path });
+    }
+    parse(&text).map_err(|error| match error {
+        ParseError::Version(found) => ResultsError::Version { path: path.clone(), found },
+        ParseError::Json(source) => ResultsError::Invalid { path: path.clone(), source },
+    })
+}
+
+enum ParseError {
+    Version(u64),
+    Json(serde_json::Error),
+}
+
+fn parse(text: &[u8]) -> Result<Results, ParseError> {
+    /// Only the version, whatever else there is.
+    #[derive(Deserialize)]
+    struct Version {
+        version: u64,
+    }
+    let Version { version } = serde_json::from_slice(text).map_err(ParseError::Json)?;
+    if version != u64::from(RESULTS_VERSION) {
+        return Err(ParseError::Version(version));
+    }
+    serde_json::from_slice(text).map_err(ParseError::Json)
+}
+
+/// Writes `results.json` into `directory`, whole or not at all, and returns its path.
+///
+/// # Errors
+/// [`ResultsError`]
+pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsError> {
+    let path = directory.join(FILE_NAME);
+    let temporary = directory.join(format!(".{FILE_NAME}.new"));
+    let mut text =
+        serde_json::to_vec_pretty(results).map_err(|source| ResultsError::Invalid { path: path.clone(), source })?;
+    text.push(b'\n');
+    let io = |source| ResultsError::Io { action: "write", path: path.clone(), source };
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(&text)?;
+        file.sync_data()?;
+        fs::rename(&temporary, &path)
+    });
+    written.map_err(|error| {
+        // The error counts; a leftover of a full disk must not stay.
+        let _ = fs::remove_file(&temporary);
+        io(error)
+    })?;
+    Ok(path)
+}
