@@ -107,7 +107,8 @@ impl EngineError {
             Self::Options(_) => 2,
             Self::Call { .. } | Self::Partial { .. } | Self::Test { .. } => 3,
             Self::Api { .. } => 4,
-            Self::File { .. } | Self::Control { .. } | Self::Ranks { .. } | Self::Killed { .. } | Self::Aborted => 5,
+            Self::File { .. } | Self::Control { .. } | Self::Ranks { .. } | Self::Killed { .. } => 5,
+            Self::Aborted => super::ABORTED,
         }
     }
 

@@ -3,11 +3,164 @@
 //! It makes the same system calls on the test files as the real IOR with the same options, rank by rank and in the
 //! same order, and writes the same JSON summary. Ranks are processes forked before any work; barriers and reductions
 //! go through shared memory and futexes, so that only the test itself does file I/O.
+//!
+//! Where IOR would crash, wait for ever, or go on after a failure, the engine stops with a message instead.
 
+mod backend;
+mod control;
 mod error;
+mod host;
 mod io;
+mod json;
+mod names;
 mod pattern;
+mod phase;
 mod random;
+mod ranks;
 mod record;
+mod report;
+mod result;
+mod table;
+mod test;
+
+use std::{fmt::Arguments, io::Write as _, path::PathBuf};
 
 pub use error::EngineError;
+pub use ranks::MAX_RANKS;
+
+use crate::ior::{Api, Options, OptionsError, Plan};
+use backend::Backend;
+use control::{Control, Ledger};
+use io::{Io, Kernel};
+use ranks::Team;
+use record::Recorder;
+use report::Report;
+use result::TestResult;
+use test::{Lead, Test};
+
+/// Exit status of a run that found data other than it had written (`-W`, `-R`).
+pub const DATA_ERRORS: u8 = 1;
+
+/// Exit status of a rank that stopped because another one failed; the run's is that of the other.
+const ABORTED: u8 = 6;
+
+/// One run of the engine.
+#[derive(Debug)]
+pub struct Run {
+    /// The tests.
+    pub plan: Plan,
+    /// Ranks, at most [`MAX_RANKS`].
+    pub ranks: u32,
+    /// The words that the run was started with, for the report.
+    pub words: Vec<String>,
+    /// A directory into which each rank writes a record of its calls on test files, as `rank.N`.
+    pub record: Option<PathBuf>,
+}
+
+impl Run {
+    /// Carries out all tests and returns the exit status: 0, [`DATA_ERRORS`], or that of the error
+    /// ([`EngineError::exit_status`]) of a rank, which that rank has written to standard error.
+    ///
+    /// The control channel is the one that the environment names (`bpfassay_protocol::control`).
+    /// More than one rank is made by forking: the program must have one thread only.
+    ///
+    /// # Errors
+    /// [`EngineError`] for what is wrong before any rank begins, and for ranks that die.
+    pub fn start(self) -> Result<u8, EngineError> {
+        if let Some(test) = self.plan.tests.iter().find(|test| test.api == Api::MpiIo) {
+            return Err(EngineError::Api { api: test.api.name() });
+        }
+        for test in &self.plan.tests {
+            self.check_tasks(test)?;
+        }
+        let descriptors = control::descriptors()?;
+        ranks::launch(self.ranks, |team| {
+            let rank = team.rank();
+            let result = match &self.record {
+                None => self.rank(&team, descriptors, Kernel).map(|(_, status)| status),
+                Some(directory) => {
+                    self.rank(&team, descriptors, Recorder::new(Kernel)).and_then(|(recorder, status)| {
+                        let failed = |source| EngineError::File {
+                            verb: "write records to",
+                            path: directory.display().to_string(),
+                            source,
+                        };
+                        recorder.save(directory, rank).map(|()| status).map_err(failed)
+                    })
+                }
+            };
+            result.unwrap_or_else(|error| {
+                if !matches!(error, EngineError::Aborted) {
+                    say(format_args!("error: {}", error.full()));
+                }
+                error.exit_status()
+            })
+        })
+    }
+
+    /// Tasks that take part in `test`.
+    fn tasks(&self, test: &Options) -> u32 {
+        test.tasks.unwrap_or(self.ranks).min(self.ranks)
+    }
+
+    /// The rules that depend on the number of tasks.
+    fn check_tasks(&self, test: &Options) -> Result<(), EngineError> {
+        let with_tasks = Options { tasks: Some(self.tasks(test)), ..test.clone() };
+        with_tasks.validate()?;
+        let page = rustix::param::page_size() as u64;
+        if test.api == Api::Mmap && test.fsync_per_write && !test.transfer_size.is_multiple_of(page) {
+            let rule = "with MMAP, -Y needs a transfer size (-t) that is a multiple of the page size";
+            return Err(OptionsError::Rule { rule }.into());
+        }
+        Ok(())
+    }
+
+    /// What one rank does.
+    fn rank<I: Io>(&self, world: &Team, descriptors: Option<(i32, i32)>, mut calls: I) -> Result<(I, u8), EngineError> {
+        let is_first = world.rank() == 0;
+        let mut control = descriptors.filter(|_| is_first).map(Control::take);
+        let mut report = None;
+        if is_first {
+            let mut new = Report::open(&self.plan.output, world.size())?;
+            new.begin(&self.words, self.plan.tests.first().map_or(0, |test| test.verbose))?;
+            report = Some(new);
+        }
+        let mut results = Vec::new();
+        for (index, options) in self.plan.tests.iter().enumerate() {
+            let tasks = self.tasks(options);
+            if is_first && options.tasks.is_some_and(|asked| asked > tasks) {
+                warn(format_args!("test {index} asks for more tasks than there are ranks: it runs with {tasks}"));
+            }
+            if world.rank() < tasks {
+                let team = world.first(tasks);
+                let backend = Backend {
+                    io: calls,
+                    options,
+                    rank: world.rank(),
+                    aggregate: options.aggregate_size(tasks).unwrap_or_default(),
+                    ledger: Ledger::default(),
+                };
+                let lead = report.as_mut().map(|report| Lead { report, control: control.as_mut() });
+                let test = Test::new(backend, &team, index as u32, descriptors.is_some(), lead)?;
+                let (io, result) = test.run()?;
+                calls = io;
+                results.push((options, tasks, result));
+            }
+            world.barrier()?;
+        }
+        let errors = results.iter().map(|(_, _, TestResult { errors, .. })| errors).sum::<u64>();
+        if let Some(report) = report {
+            report.finish(&results)?;
+        }
+        Ok((calls, if errors == 0 { 0 } else { DATA_ERRORS }))
+    }
+}
+
+/// A line on standard error; there is nobody to tell if that fails.
+fn say(message: Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "bpfassay-ior: {message}");
+}
+
+fn warn(message: Arguments<'_>) {
+    say(format_args!("warning: {message}"));
+}

@@ -4,10 +4,9 @@
 //! `msync 0 65536`. A call that failed or moved fewer bytes ends with ` = ` and its result.
 
 use std::{
-    ffi::{CStr, CString},
+    ffi::CStr,
     fmt::{Arguments, Write as _},
     fs, io,
-    os::unix::ffi::OsStrExt as _,
     path::Path,
     time::Duration,
 };
@@ -161,9 +160,4 @@ impl<I: Io> Io for Recorder<I> {
         let result = self.inner.space(directory);
         self.note(format_args!("statfs {}", shown(directory)), result)
     }
-}
-
-/// `path` for a call.
-pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
 }

@@ -382,6 +382,10 @@ impl Options {
                 "-z with -R needs the seed: give it with --random-offset-seed",
             ),
             (
+                self.collective && self.deadline != 0 && (self.min_time != 0 || (self.order == AccessOrder::Shuffled && !self.file_per_process)),
+                "-c with -D makes all ranks stop together, which needs as many transfers on each: remove -c, or -z without -F and minTimeDuration",
+            ),
+            (
                 self.unique_dir && self.test_file.contains('@'),
                 "several test files (@) and a directory per task (-u) exclude each other",
             ),

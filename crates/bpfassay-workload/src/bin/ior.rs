@@ -1,0 +1,93 @@
+//! `bpfassay-ior`: the embedded IOR-compatible engine as a program.
+
+use std::{env, fs, io::Write as _, process::ExitCode};
+
+use bpfassay_workload::{
+    engine::{EngineError, MAX_RANKS, Run},
+    ior::Plan,
+};
+
+const HELP: &str = "\
+usage: bpfassay-ior [--ranks N] [--record DIR] [IOR OPTION]...
+
+Does what IOR does with the same options and script files (-f), for the interfaces POSIX and MMAP.
+
+  --ranks N      start N ranks (default: BPFASSAY_IOR_RANKS, else 1)
+  --record DIR   write each rank's calls on test files to DIR/rank.N
+  --help, -h     show this
+  --version      show the version
+
+exit status: 0 all done; 1 data other than written was read; 2 wrong options or script; 3 a test file failed;
+4 an interface that only the real IOR has; 5 anything else
+";
+
+struct Arguments {
+    ranks: u32,
+    record: Option<String>,
+    words: Vec<String>,
+}
+
+/// Takes the program's own options out of the words; `None`: only information was asked for, and given.
+fn arguments(words: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
+    let mut ranks = env::var("BPFASSAY_IOR_RANKS").ok();
+    let mut arguments = Arguments { ranks: 1, record: None, words: Vec::new() };
+    let mut words = words;
+    while let Some(word) = words.next() {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        let target = match name {
+            "--ranks" => &mut ranks,
+            "--record" => &mut arguments.record,
+            "-h" | "--help" => return print(HELP),
+            "--version" => return print(concat!("bpfassay-ior ", env!("CARGO_PKG_VERSION"), "\n")),
+            _ => {
+                arguments.words.push(word);
+                continue;
+            }
+        };
+        *target = Some(value.or_else(|| words.next()).ok_or_else(|| format!("{name} needs a value"))?);
+    }
+    if let Some(text) = ranks {
+        arguments.ranks = text
+            .parse()
+            .ok()
+            .filter(|ranks| (1..=MAX_RANKS).contains(ranks))
+            .ok_or_else(|| format!("the number of ranks must be from 1 to {MAX_RANKS}, found `{text}`"))?;
+    }
+    Ok(Some(arguments))
+}
+
+fn print<T>(text: &str) -> Result<Option<T>, String> {
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("cannot write: {error}"))?;
+    Ok(None)
+}
+
+fn run(arguments: Arguments) -> Result<u8, EngineError> {
+    let Arguments { ranks, record, words } = arguments;
+    let plan = Plan::from_words(words.iter().map(String::as_str), |path| {
+        fs::read_to_string(path).map_err(|source| EngineError::File { verb: "read", path: path.to_owned(), source })
+    })
+    .map_err(|error: EngineError| error)?;
+    let words = ["bpfassay-ior".to_owned()].into_iter().chain(words).collect();
+    Run { plan, ranks, words, record: record.map(Into::into) }.start()
+}
+
+fn main() -> ExitCode {
+    let words: Result<Vec<String>, _> = env::args_os().skip(1).map(std::ffi::OsString::into_string).collect();
+    let arguments = words
+        .map_err(|word| format!("`{}` is not UTF-8", word.display()))
+        .and_then(|words| arguments(words.into_iter()));
+    let (message, status) = match arguments {
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(message) => (message, 2),
+        Ok(Some(arguments)) => match run(arguments) {
+            Ok(status) => return status.into(),
+            Err(error) => (error.full(), error.exit_status()),
+        },
+    };
+    // There is nobody to tell if this fails.
+    let _ = writeln!(std::io::stderr(), "bpfassay-ior: error: {message}");
+    status.into()
+}

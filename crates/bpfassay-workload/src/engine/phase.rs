@@ -1,0 +1,263 @@
+//! The transfers of one phase: which offsets, in which order, until when.
+
+use std::time::Duration;
+
+use super::{
+    EngineError,
+    backend::{Backend, Direction, Opened},
+    io::{Buffer, Io},
+    pattern::Pattern,
+    random::{Rand, Rand64, shuffled},
+    ranks::Team,
+};
+use crate::ior::{AccessOrder, Options};
+
+/// What a phase does with the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Write,
+    WriteCheck,
+    Read,
+    ReadCheck,
+}
+
+impl Access {
+    pub(crate) const fn is_check(self) -> bool {
+        matches!(self, Self::WriteCheck | Self::ReadCheck)
+    }
+
+    /// The name in the control channel's events.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::WriteCheck => "writecheck",
+            Self::Read => "read",
+            Self::ReadCheck => "readcheck",
+        }
+    }
+}
+
+/// How many transfers, and what stonewalling saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Counts {
+    /// Transfers of this rank; with wear-out, of the fastest rank.
+    pub(crate) pairs: u64,
+    /// Bytes of this rank.
+    pub(crate) moved: u64,
+    /// What the ranks had done at the deadline; with wear-out only.
+    pub(crate) stonewall: Option<Stonewall>,
+    /// Transfers of all ranks whose data was not as expected.
+    pub(crate) errors: u64,
+}
+
+/// The state of all ranks when the deadline had come for all.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Stonewall {
+    pub(crate) seconds: f64,
+    pub(crate) min_pairs: u64,
+    pub(crate) max_pairs: u64,
+    pub(crate) min_bytes: u64,
+    pub(crate) total_bytes: u64,
+}
+
+/// Everything that one phase needs.
+pub(crate) struct Phase<'a, 'o, I> {
+    pub(crate) backend: &'a mut Backend<'o, I>,
+    pub(crate) team: &'a Team,
+    pub(crate) buffer: &'a mut Buffer,
+    pub(crate) pattern: Pattern,
+    pub(crate) access: Access,
+    /// The rank whose data this is: the own one unless tasks are reordered.
+    pub(crate) task: u32,
+    /// Transfers after which the rank stops; 0: no such bound.
+    pub(crate) wear_out_iterations: u64,
+    /// Size of the file to be read, in bytes; for `-z -z`.
+    pub(crate) file_size: u64,
+    /// Seed of `-z`.
+    pub(crate) seed: u32,
+}
+
+/// The offsets of a task, segment by segment.
+struct Offsets<'o> {
+    options: &'o Options,
+    tasks: u64,
+    task: u64,
+    order: Order,
+    /// Transfers per segment.
+    count: u64,
+    /// Start of the current block; for [`Order::Random`].
+    base: u64,
+}
+
+enum Order {
+    Sequential,
+    Shuffled(Vec<u64>),
+    Random { generator: Rand64, blocks: u64, blocks_when_worn: u64 },
+}
+
+impl Offsets<'_> {
+    /// Chooses where the segment lies. A worn-out rank that goes on at `index` starts at the block's beginning.
+    fn begin_segment(&mut self, worn: bool, index: u64) {
+        if let Order::Random { generator, blocks, blocks_when_worn } = &mut self.order {
+            let blocks = if worn { *blocks_when_worn } else { *blocks };
+            let start = generator.next() % blocks * self.options.block_size;
+            self.base = start.wrapping_sub(index * self.options.transfer_size);
+        }
+    }
+
+    fn at(&self, segment: u64, index: u64) -> u64 {
+        let Options { block_size, transfer_size, file_per_process, .. } = *self.options;
+        let stride = if file_per_process { block_size } else { self.tasks * block_size };
+        match &self.order {
+            Order::Random { .. } => self.base.wrapping_add(index * transfer_size),
+            Order::Shuffled(offsets) => offsets[index as usize] + segment * stride,
+            Order::Sequential => {
+                let own = if file_per_process { 0 } else { self.task * block_size };
+                segment * stride + own + index * transfer_size
+            }
+        }
+    }
+}
+
+impl<'o, I: Io> Phase<'_, 'o, I> {
+    fn offsets(&self) -> Result<Offsets<'o>, EngineError> {
+        let options = self.backend.options;
+        let tasks = u64::from(self.team.size());
+        let per_block = options.block_size / options.transfer_size;
+        let (order, count) = match options.order {
+            AccessOrder::Sequential => (Order::Sequential, per_block),
+            AccessOrder::Shuffled => {
+                let offsets = shuffled(
+                    &mut Rand::new(self.seed),
+                    self.seed,
+                    options.block_size,
+                    options.transfer_size,
+                    (!options.file_per_process).then_some(tasks),
+                    self.task.into(),
+                );
+                let count = offsets.len() as u64;
+                (Order::Shuffled(offsets), count)
+            }
+            AccessOrder::Random => {
+                let worn_size = if options.file_per_process { self.file_size / tasks } else { self.file_size };
+                let (blocks, worn) = (self.file_size / options.block_size, worn_size / options.block_size);
+                if blocks == 0 || (worn == 0 && options.wear_out) {
+                    let what = format!(
+                        "a file of {} bytes holds no block of {} bytes to read at random (-z -z): make the file larger or the block smaller",
+                        self.file_size, options.block_size
+                    );
+                    return Err(EngineError::Test { rank: self.backend.rank, what });
+                }
+                let seed = i64::from(self.seed as i32) as u64;
+                let generator = Rand64::new(seed.wrapping_mul(u64::from(self.task) + 1));
+                (Order::Random { generator, blocks, blocks_when_worn: worn }, per_block)
+            }
+        };
+        Ok(Offsets { options, tasks, task: self.task.into(), order, count, base: 0 })
+    }
+
+    /// Makes the phase's transfers.
+    pub(crate) fn run(&mut self, opened: &mut Opened) -> Result<Counts, EngineError> {
+        let options = self.backend.options;
+        let mut offsets = self.offsets()?;
+        let (mut pairs, mut errors) = (0u64, 0u64);
+        let deadline = (options.deadline != 0).then(|| Duration::from_secs(options.deadline.into()));
+        let start = self.backend.io.now();
+        let elapsed = |phase: &Self| phase.backend.io.now().saturating_sub(start);
+        let (mut segment, mut index, mut stopped) = (0, 0, false);
+        loop {
+            segment = if stopped { segment } else { 0 };
+            while segment < options.segments && !stopped {
+                index = 0;
+                offsets.begin_segment(false, index);
+                while index < offsets.count && !stopped {
+                    errors += self.single(opened, offsets.at(segment, index))?;
+                    pairs += 1;
+                    stopped = deadline.is_some_and(|deadline| elapsed(self) > deadline)
+                        || (self.wear_out_iterations != 0 && pairs == self.wear_out_iterations);
+                    if options.collective && deadline.is_some() {
+                        stopped = self.team.from_first(stopped.into())? != 0;
+                    }
+                    index += 1;
+                }
+                segment += 1;
+            }
+            if options.min_time == 0 || elapsed(self) >= Duration::from_secs(options.min_time.into()) {
+                break;
+            }
+        }
+        let mut counts = Counts { pairs, moved: pairs * options.transfer_size, stonewall: None, errors: 0 };
+        if options.wear_out {
+            let stonewall = self.stonewall(pairs, elapsed(self))?;
+            // Goes on where the deadline struck; an incomplete segment first.
+            if pairs != stonewall.max_pairs && index != offsets.count {
+                segment = segment.saturating_sub(1);
+            } else {
+                index = 0;
+            }
+            while pairs < stonewall.max_pairs {
+                if offsets.count == 0 {
+                    let what = "this rank has no transfers in the shuffled order and cannot wear out: use another seed or fewer ranks".to_owned();
+                    return Err(EngineError::Test { rank: self.backend.rank, what });
+                }
+                if segment >= options.segments {
+                    segment = 0;
+                }
+                offsets.begin_segment(true, index);
+                while index < offsets.count && pairs < stonewall.max_pairs {
+                    errors += self.single(opened, offsets.at(segment, index))?;
+                    pairs += 1;
+                    index += 1;
+                }
+                index = 0;
+                segment += 1;
+            }
+            counts = Counts {
+                pairs: stonewall.max_pairs,
+                moved: pairs * options.transfer_size,
+                stonewall: Some(stonewall),
+                errors: 0,
+            };
+        }
+        if options.check_write || options.check_read {
+            counts.errors = self.team.exchange([errors])?.iter().flatten().sum();
+        }
+        if self.access == Access::Write && options.fsync {
+            self.backend.fsync(opened)?;
+        }
+        Ok(counts)
+    }
+
+    fn stonewall(&self, pairs: u64, elapsed: Duration) -> Result<Stonewall, EngineError> {
+        let all = self.team.exchange([pairs])?;
+        let of = |fold: fn(u64, u64) -> u64| all.iter().flatten().copied().reduce(fold).unwrap_or_default();
+        let transfer = self.backend.options.transfer_size;
+        Ok(Stonewall {
+            seconds: elapsed.as_secs_f64(),
+            min_pairs: of(u64::min),
+            max_pairs: of(u64::max),
+            min_bytes: of(u64::min) * transfer,
+            total_bytes: of(u64::wrapping_add) * transfer,
+        })
+    }
+
+    /// One transfer; returns 1 if it brought wrong data.
+    fn single(&mut self, opened: &mut Opened, offset: u64) -> Result<u64, EngineError> {
+        let buffer = self.buffer.bytes();
+        if self.access == Access::Write {
+            self.pattern.mark(buffer, self.task, offset);
+            self.backend.transfer(opened, Direction::Write, buffer, offset)?;
+            if self.backend.options.fsync_per_write {
+                self.backend.fsync(opened)?;
+            }
+            return Ok(0);
+        }
+        if self.access.is_check() {
+            // What is there already must not pass for what is read.
+            buffer[0] = !buffer[0];
+        }
+        self.backend.transfer(opened, Direction::Read, buffer, offset)?;
+        let is_bad = self.access.is_check() && !self.pattern.holds(buffer, self.task, offset);
+        Ok(is_bad.into())
+    }
+}

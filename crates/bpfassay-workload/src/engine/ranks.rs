@@ -1,0 +1,300 @@
+//! Ranks: processes that share a piece of memory, with barriers and the exchange of numbers.
+
+use std::{
+    io,
+    os::raw::c_int,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+use rustix::thread::futex;
+
+use super::EngineError;
+
+/// Most ranks of one run.
+pub const MAX_RANKS: u32 = 1024;
+
+/// Most numbers that a rank gives to an exchange.
+const SLOTS: usize = 8;
+
+#[derive(Default)]
+#[repr(C)]
+struct Barrier {
+    arrived: AtomicU32,
+    generation: AtomicU32,
+}
+
+#[repr(C)]
+struct Header {
+    aborted: AtomicU32,
+    world: Barrier,
+    test: Barrier,
+}
+
+/// The memory: a header, and then [`SLOTS`] numbers for every rank.
+struct Region {
+    address: *mut libc::c_void,
+    ranks: u32,
+}
+
+// SAFETY: everything in the memory is atomic.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+const HEADER: usize = size_of::<Header>().next_multiple_of(64);
+const RANK: usize = SLOTS * size_of::<AtomicU64>();
+
+impl Region {
+    fn new(ranks: u32) -> io::Result<Self> {
+        let length = HEADER + RANK * ranks as usize;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: the kernel chooses an address that nothing else uses.
+        let address = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
+        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self { address, ranks }) }
+    }
+
+    const fn header(&self) -> &Header {
+        // SAFETY: the memory begins with a header, whose all-zero state is valid, and lives as long as `self`.
+        unsafe { &*self.address.cast::<Header>() }
+    }
+
+    fn slots(&self, rank: u32) -> &[AtomicU64; SLOTS] {
+        assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
+        // SAFETY: within the memory, aligned (header and slots are multiples of 8 bytes), and all-zero is valid.
+        unsafe { &*self.address.byte_add(HEADER + RANK * rank as usize).cast::<[AtomicU64; SLOTS]>() }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this length; borrows of it end with `self`.
+        unsafe { libc::munmap(self.address, HEADER + RANK * self.ranks as usize) };
+    }
+}
+
+/// One rank's view of all ranks, or of the first ones that take part in a test.
+#[derive(Clone)]
+pub(crate) struct Team {
+    region: Arc<Region>,
+    rank: u32,
+    size: u32,
+    is_world: bool,
+}
+
+impl Team {
+    /// The ranks of a run, each to be given to its process or thread.
+    pub(crate) fn world(size: u32) -> io::Result<Vec<Self>> {
+        let region = Arc::new(Region::new(size)?);
+        Ok((0..size).map(|rank| Self { region: Arc::clone(&region), rank, size, is_world: true }).collect())
+    }
+
+    /// The first `size` ranks; the others must not use it.
+    pub(crate) fn first(&self, size: u32) -> Self {
+        Self { region: Arc::clone(&self.region), rank: self.rank, size, is_world: false }
+    }
+
+    pub(crate) const fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    pub(crate) const fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// All ranks of the run, whether or not they take part.
+    pub(crate) fn world_size(&self) -> u32 {
+        self.region.ranks
+    }
+
+    fn check(&self) -> Result<(), EngineError> {
+        match self.region.header().aborted.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(EngineError::Aborted),
+        }
+    }
+
+    /// Waits until every rank of the team has come here.
+    pub(crate) fn barrier(&self) -> Result<(), EngineError> {
+        self.check()?;
+        if self.size == 1 {
+            return Ok(());
+        }
+        let header = self.region.header();
+        let barrier = if self.is_world { &header.world } else { &header.test };
+        let generation = barrier.generation.load(Ordering::Acquire);
+        if barrier.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
+            barrier.arrived.store(0, Ordering::Release);
+            barrier.generation.fetch_add(1, Ordering::AcqRel);
+            wake(&barrier.generation);
+        } else {
+            while barrier.generation.load(Ordering::Acquire) == generation {
+                // Every way in which this ends is right: the loop looks again.
+                let _ = futex::wait(&barrier.generation, futex::Flags::empty(), generation, None);
+            }
+        }
+        self.check()
+    }
+
+    /// Every rank gives `values` and gets those of all, by rank.
+    pub(crate) fn exchange<const N: usize>(&self, values: [u64; N]) -> Result<Vec<[u64; N]>, EngineError> {
+        const { assert!(N <= SLOTS) };
+        for (slot, value) in self.region.slots(self.rank).iter().zip(values) {
+            slot.store(value, Ordering::Relaxed);
+        }
+        self.barrier()?;
+        let all = (0..self.size)
+            .map(|rank| {
+                let slots = self.region.slots(rank);
+                std::array::from_fn(|index| slots[index].load(Ordering::Relaxed))
+            })
+            .collect();
+        // Nobody writes again before everybody has read.
+        self.barrier()?;
+        Ok(all)
+    }
+
+    /// The value that rank 0 gives.
+    pub(crate) fn from_first(&self, value: u64) -> Result<u64, EngineError> {
+        Ok(self.exchange([value])?[0][0])
+    }
+
+    /// Makes every rank that waits, or that will, give up.
+    pub(crate) fn abort(&self) {
+        let header = self.region.header();
+        header.aborted.store(1, Ordering::Release);
+        for barrier in [&header.world, &header.test] {
+            // Changed first, so that a rank about to sleep does not.
+            barrier.generation.fetch_add(1, Ordering::AcqRel);
+            wake(&barrier.generation);
+        }
+    }
+}
+
+fn wake(generation: &AtomicU32) {
+    // Fails for no address that is valid.
+    let _ = futex::wake(generation, futex::Flags::empty(), c_int::MAX as u32);
+}
+
+/// Runs `work` as every rank, each in its own process (a single one in this process), and returns the exit status:
+/// 0, or that of the first rank that failed.
+///
+/// # Errors
+/// [`EngineError::Ranks`] if processes cannot be made, [`EngineError::Killed`] if one was killed.
+pub(crate) fn launch(ranks: u32, work: impl Fn(Team) -> u8) -> Result<u8, EngineError> {
+    let failed = |verb, source| EngineError::Ranks { verb, ranks, source };
+    let mut teams = Team::world(ranks).map_err(|source| failed("share memory", source))?;
+    let Some(first) = teams.first().cloned() else {
+        return Err(failed("start", io::ErrorKind::InvalidInput.into()));
+    };
+    if ranks == 1 {
+        return Ok(work(first));
+    }
+    let parent = rustix::process::getpid();
+    let mut children = Vec::new();
+    for team in teams.drain(..) {
+        // SAFETY: the program has one thread (see `bpfassay-ior`), so that the child may do anything.
+        match unsafe { libc::fork() } {
+            -1 => {
+                let source = io::Error::last_os_error();
+                first.abort();
+                while wait_any().is_ok() {}
+                return Err(failed("make processes", source));
+            }
+            0 => {
+                // A rank must not outlive the process that the user or the agent kills.
+                let tied = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+                let status =
+                    if tied.is_err() || rustix::process::getppid() != Some(parent) { 5 } else { work(team.clone()) };
+                if !matches!(status, 0 | super::DATA_ERRORS) {
+                    team.abort();
+                }
+                std::process::exit(status.into());
+            }
+            child => children.push(child),
+        }
+    }
+    let (mut outcome, mut killed) = (0, None);
+    for _ in 0..ranks {
+        let (child, status) = wait_any().map_err(|source| failed("wait", source))?;
+        if libc::WIFSIGNALED(status) {
+            first.abort();
+            let rank = children.iter().position(|&other| other == child).unwrap_or_default();
+            killed.get_or_insert(EngineError::Killed { rank: rank as u32, signal: libc::WTERMSIG(status) });
+        } else if outcome == 0 || outcome == super::ABORTED {
+            outcome = match libc::WEXITSTATUS(status) as u8 {
+                0 => outcome,
+                status => status,
+            };
+        }
+    }
+    killed.map_or(Ok(outcome), Err)
+}
+
+fn wait_any() -> io::Result<(libc::pid_t, c_int)> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the pointer is to a live local variable.
+        let child = unsafe { libc::waitpid(-1, &raw mut status, 0) };
+        if child >= 0 {
+            return Ok((child, status));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// Runs `work` as every rank, each in a thread.
+    fn together<T: Send>(size: u32, work: impl Fn(Team) -> T + Sync) -> Vec<T> {
+        thread::scope(|scope| {
+            let handles: Vec<_> =
+                Team::world(size).unwrap().into_iter().map(|team| scope.spawn(|| work(team))).collect();
+            handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn an_exchange_gives_every_rank_the_numbers_of_all() {
+        let results = together(5, |team| {
+            (0..2000u64)
+                .map(|round| team.exchange([u64::from(team.rank()), round]).unwrap())
+                .enumerate()
+                .all(|(round, all)| all == (0..5).map(|rank| [rank, round as u64]).collect::<Vec<_>>())
+        });
+        assert_eq!(results, [true; 5]);
+    }
+
+    #[test]
+    fn a_part_of_the_ranks_can_meet_without_the_others() {
+        let results = together(4, |team| {
+            let sum = (team.rank() < 3)
+                .then(|| team.first(3).exchange([u64::from(team.rank())]).unwrap().iter().flatten().sum::<u64>());
+            team.barrier().unwrap();
+            sum
+        });
+        assert_eq!(results, [Some(3), Some(3), Some(3), None]);
+    }
+
+    #[test]
+    fn a_rank_that_gives_up_frees_those_that_wait() {
+        let results = together(3, |team| {
+            if team.rank() == 1 {
+                team.abort();
+                return true;
+            }
+            matches!(team.barrier(), Err(EngineError::Aborted))
+        });
+        assert_eq!(results, [true; 3]);
+    }
+}

@@ -1,0 +1,497 @@
+//! Results as IOR writes them: JSON, CSV, or tables for people.
+
+use std::{
+    fs,
+    io::{self, BufWriter, Write},
+};
+
+use super::{
+    EngineError,
+    host::{self, Host},
+    io::Space,
+    json::Json,
+    result::{Figures, Point, Spread, TestResult, rates, spread},
+    table::Table,
+};
+use crate::ior::{AccessOrder, Options, Output, ReorderRandom, SummaryFormat};
+
+pub(crate) const MIB: f64 = 1_048_576.0;
+const KIB: f64 = 1024.0;
+const GIB: f64 = 1_073_741_824.0;
+
+/// The version of IOR whose behaviour the engine has.
+pub(crate) const IOR_VERSION: &str = "4.1.0+dev";
+
+/// Where results go, and how far they are.
+pub(crate) struct Report {
+    form: Form,
+    destination: String,
+    verbose: u8,
+    /// Ranks of the run: all of them count as tasks on the one node that there is.
+    ranks: u32,
+}
+
+enum Form {
+    Json(Json<Box<dyn Write>>),
+    Csv(Box<dyn Write>),
+    Table(Table<Box<dyn Write>>),
+}
+
+/// The figures of one phase, as all forms show them.
+pub(crate) struct Row {
+    pub(crate) access: &'static str,
+    pub(crate) bandwidth: f64,
+    pub(crate) iops: f64,
+    pub(crate) block_kib: f64,
+    pub(crate) transfer_kib: f64,
+    pub(crate) figures: Figures,
+}
+
+/// The figures of one direction of one test, as all forms show them.
+pub(crate) struct Totals {
+    pub(crate) access: &'static str,
+    pub(crate) bandwidth: Spread,
+    pub(crate) operations: Spread,
+    pub(crate) mean_time: f64,
+    /// Mean time and bandwidth at the deadline; with wear-out only.
+    pub(crate) stonewall: Option<(f64, f64)>,
+    /// Of the first repetition.
+    pub(crate) moved_mib: f64,
+}
+
+/// The name, and what is shown for it, of one setting.
+pub(crate) enum Setting {
+    Text(&'static str, String),
+    Number(&'static str, i64),
+}
+
+impl Report {
+    /// Opens the destination.
+    pub(crate) fn open(output: &Output, ranks: u32) -> Result<Self, EngineError> {
+        let (destination, out): (_, Box<dyn Write>) = match &output.file {
+            Some(path) => {
+                let file = fs::File::create(path).map_err(|source| EngineError::File {
+                    verb: "write",
+                    path: path.clone(),
+                    source,
+                })?;
+                (path.clone(), Box::new(BufWriter::new(file)))
+            }
+            None => ("standard output".to_owned(), Box::new(BufWriter::new(io::stdout()))),
+        };
+        let form = match output.format {
+            SummaryFormat::Json => Form::Json(Json::new(out)),
+            SummaryFormat::Csv => Form::Csv(out),
+            SummaryFormat::Default => Form::Table(Table::new(out)),
+        };
+        Ok(Self { form, destination, verbose: 0, ranks })
+    }
+
+    fn checked(&self, result: io::Result<()>) -> Result<(), EngineError> {
+        result.map_err(|source| EngineError::File { verb: "write", path: self.destination.clone(), source })
+    }
+
+    /// Whether tests have a heading: otherwise nothing about them need be found out.
+    pub(crate) const fn shows_tests(&self) -> bool {
+        !matches!(self.form, Form::Csv(_))
+    }
+
+    pub(crate) fn begin(&mut self, words: &[String], verbose: u8) -> Result<(), EngineError> {
+        let machine = Host::get().machine(verbose >= 2);
+        let (began, command) = (host::local_time(), words.join(" "));
+        let result = match &mut self.form {
+            Form::Json(json) => (|| {
+                json.begin_object("")?;
+                json.text("Version", IOR_VERSION)?;
+                json.text("Began", &began)?;
+                json.text("Command line", &command)?;
+                json.text("Machine", &machine)?;
+                json.begin_array("tests")?;
+                json.flush()
+            })(),
+            Form::Csv(_) => Ok(()),
+            Form::Table(table) => table.begin(&began, &command, &machine),
+        };
+        self.checked(result)
+    }
+
+    pub(crate) fn begin_test(
+        &mut self,
+        options: &Options,
+        index: u32,
+        tasks: u32,
+        path: &str,
+        space: Option<Space>,
+    ) -> Result<(), EngineError> {
+        self.verbose = options.verbose;
+        let (start, space) = (host::local_time(), space.map(Capacity::new));
+        let per_node = per_node(options, self.ranks);
+        let setup = setup(options, tasks, per_node);
+        let result = match &mut self.form {
+            Form::Json(json) => (|| {
+                json.begin_object("")?;
+                json.integer("TestID", index.into())?;
+                json.text("StartTime", &start)?;
+                if let Some(space) = space {
+                    json.text("Path", path)?;
+                    json.text("Capacity", &space.capacity)?;
+                    json.text("Used Capacity", &space.used)?;
+                    json.text("Inodes", &space.inodes)?;
+                    json.text("Used Inodes", &space.used_inodes)?;
+                }
+                json.begin_object("Parameters")?;
+                settings(json, &parameters(options, index, per_node))?;
+                json.end()?;
+                json.begin_object("Options")?;
+                settings(json, &setup)?;
+                json.end()?;
+                json.begin_array("Results")?;
+                json.flush()
+            })(),
+            Form::Csv(_) => Ok(()),
+            Form::Table(table) => table.begin_test(index, &start, path, space.as_ref(), &setup),
+        };
+        self.checked(result)
+    }
+
+    pub(crate) fn begin_results(&mut self) -> Result<(), EngineError> {
+        let result = match &mut self.form {
+            Form::Json(_) => Ok(()),
+            Form::Csv(out) => writeln!(
+                out,
+                "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter"
+            ),
+            Form::Table(table) => table.begin_results(),
+        };
+        self.checked(result)
+    }
+
+    pub(crate) fn result(
+        &mut self,
+        options: &Options,
+        is_write: bool,
+        repetition: u32,
+        tasks: u32,
+        point: &Point,
+    ) -> Result<(), EngineError> {
+        let row = Row {
+            access: if is_write { "write" } else { "read" },
+            bandwidth: point.moved as f64 / point.figures.total_s,
+            iops: (point.moved / options.transfer_size) as f64 / point.figures.transfer_s,
+            block_kib: options.block_size as f64 / KIB,
+            transfer_kib: options.transfer_size as f64 / KIB,
+            figures: point.figures,
+        };
+        let result = match &mut self.form {
+            Form::Json(json) => (|| {
+                json.begin_object("")?;
+                json.text("access", row.access)?;
+                json.number("bwMiB", row.bandwidth / MIB)?;
+                json.number("blockKiB", row.block_kib)?;
+                json.number("xferKiB", row.transfer_kib)?;
+                json.number("iops", row.iops)?;
+                json.number("latency", row.figures.latency_s)?;
+                json.number("openTime", row.figures.open_s)?;
+                json.number("wrRdTime", row.figures.transfer_s)?;
+                json.number("closeTime", row.figures.close_s)?;
+                json.number("totalTime", row.figures.total_s)?;
+                json.end()?;
+                json.flush()
+            })(),
+            Form::Csv(out) => csv(out, &row, tasks, repetition),
+            Form::Table(table) => table.result(&row, repetition, point.stonewall.as_ref()),
+        };
+        self.checked(result)
+    }
+
+    pub(crate) fn removed(&mut self, repetition: u32, seconds: f64) -> Result<(), EngineError> {
+        if self.verbose == 0 {
+            return Ok(());
+        }
+        let result = match &mut self.form {
+            Form::Json(json) => (|| {
+                json.begin_object("")?;
+                json.text("access", "remove")?;
+                json.number("totalTime", seconds)?;
+                json.end()
+            })(),
+            Form::Csv(_) => Ok(()),
+            Form::Table(table) => table.removed(repetition, seconds),
+        };
+        self.checked(result)
+    }
+
+    pub(crate) fn end_test(&mut self, options: &Options, result: &TestResult) -> Result<(), EngineError> {
+        let most = |is_write: bool| {
+            rates(result.points(is_write), options.repetitions)
+                .into_iter()
+                .map(|(moved, time)| moved / time)
+                .fold(0.0, f64::max)
+        };
+        let maxima = [(options.write, "write", most(true)), (options.read, "read", most(false))];
+        let is_verbose = self.verbose > 0;
+        let written = match &mut self.form {
+            Form::Json(json) => (|| {
+                json.end()?;
+                if is_verbose {
+                    json.begin_object("max")?;
+                    for (_, word, rate) in maxima.into_iter().filter(|&(is_done, ..)| is_done) {
+                        json.number(&format!("{word}MiB"), rate / MIB)?;
+                        json.number(&format!("{word}MB"), rate / 1e6)?;
+                    }
+                    json.end()?;
+                }
+                json.end()?;
+                json.flush()
+            })(),
+            Form::Csv(out) => out.flush(),
+            Form::Table(table) if is_verbose => table.maxima(&maxima),
+            Form::Table(_) => Ok(()),
+        };
+        self.checked(written)
+    }
+
+    /// Writes the summary of all tests and ends the report. `tests`: options, tasks and result of each.
+    pub(crate) fn finish(mut self, tests: &[(&Options, u32, TestResult)]) -> Result<(), EngineError> {
+        let (finished, ranks) = (host::local_time(), self.ranks);
+        let rows = || {
+            tests.iter().enumerate().flat_map(|(index, (options, tasks, result))| {
+                [(options.write, true), (options.read || options.check_read, false)]
+                    .into_iter()
+                    .filter(|(is_done, _)| *is_done)
+                    .map(move |(_, is_write)| {
+                        (index as i64, *options, *tasks, totals(options, *tasks, result, is_write))
+                    })
+            })
+        };
+        let result = match &mut self.form {
+            Form::Json(json) => (|| {
+                json.end()?;
+                json.begin_array("summary")?;
+                for (index, options, tasks, totals) in rows() {
+                    json.begin_object("")?;
+                    summary(json, index, options, tasks, per_node(options, ranks), &totals)?;
+                    json.end()?;
+                }
+                json.end()?;
+                json.text("Finished", &finished)?;
+                json.end()?;
+                json.flush()
+            })(),
+            Form::Csv(out) => out.flush(),
+            Form::Table(table) => (|| {
+                table.begin_summary()?;
+                for (index, options, tasks, totals) in rows() {
+                    table.summary(index, options, tasks, per_node(options, ranks), &totals)?;
+                }
+                table.finish(&finished)
+            })(),
+        };
+        self.checked(result)
+    }
+}
+
+fn per_node(options: &Options, ranks: u32) -> u32 {
+    options.tasks_on_node0.unwrap_or(ranks)
+}
+
+fn settings(json: &mut Json<Box<dyn Write>>, settings: &[Setting]) -> io::Result<()> {
+    for setting in settings {
+        match setting {
+            Setting::Text(key, value) => json.text(key, value)?,
+            Setting::Number(key, value) => json.integer(key, *value)?,
+        }
+    }
+    Ok(())
+}
+
+fn csv(out: &mut impl Write, row: &Row, tasks: u32, repetition: u32) -> io::Result<()> {
+    let Row { access, bandwidth, iops, block_kib, transfer_kib, figures } = row;
+    let Figures { total_s, open_s, transfer_s, close_s, latency_s } = figures;
+    writeln!(
+        out,
+        "{access},{:.4},{iops:.4},{latency_s:.4},{block_kib:.4},{transfer_kib:.4},{open_s:.4},{transfer_s:.4},{close_s:.4},{total_s:.4},{tasks},{repetition}",
+        bandwidth / MIB
+    )?;
+    out.flush()
+}
+
+fn totals(options: &Options, tasks: u32, result: &TestResult, is_write: bool) -> Totals {
+    let points = result.points(is_write);
+    let rates = rates(points, options.repetitions);
+    let operations: Vec<_> = rates.iter().map(|(moved, time)| (moved / options.transfer_size as f64, *time)).collect();
+    let count = rates.len() as f64;
+    let stonewall = options.wear_out.then(|| {
+        let walls = points.iter().filter_map(|(_, point)| point.stonewall);
+        let (seconds, bytes) = walls.fold((0.0, 0.0), |(seconds, bytes), wall| {
+            (seconds + wall.seconds, bytes + (wall.total_bytes / u64::from(tasks)) as f64)
+        });
+        (seconds / count, bytes / seconds)
+    });
+    Totals {
+        access: if is_write { "write" } else { "read" },
+        bandwidth: spread(&rates),
+        operations: spread(&operations),
+        mean_time: rates.iter().map(|(_, time)| time).sum::<f64>() / count,
+        stonewall,
+        moved_mib: rates.first().map_or(0.0, |(moved, _)| moved / MIB),
+    }
+}
+
+fn summary(
+    json: &mut Json<Box<dyn Write>>,
+    index: i64,
+    options: &Options,
+    tasks: u32,
+    per_node: u32,
+    totals: &Totals,
+) -> io::Result<()> {
+    json.text("operation", totals.access)?;
+    json.text("API", options.api.name())?;
+    json.integer("TestID", index)?;
+    json.integer("ReferenceNumber", options.reference.into())?;
+    json.integer("segmentCount", options.segments as i64)?;
+    json.integer("blockSize", options.block_size as i64)?;
+    json.integer("transferSize", options.transfer_size as i64)?;
+    json.integer("numTasks", tasks.into())?;
+    json.integer("tasksPerNode", per_node.into())?;
+    json.integer("repetitions", options.repetitions.into())?;
+    json.integer("filePerProc", options.file_per_process.into())?;
+    json.integer("reorderTasks", options.reorder_tasks.into())?;
+    json.integer("taskPerNodeOffset", options.task_per_node_offset.into())?;
+    json.integer("reorderTasksRandom", options.reorder_random.level().into())?;
+    json.integer("reorderTasksRandomSeed", options.reorder_random_seed.into())?;
+    for (spread, keys, unit) in [
+        (totals.bandwidth, ["bwMaxMIB", "bwMinMIB", "bwMeanMIB", "bwStdMIB"], MIB),
+        (totals.operations, ["OPsMax", "OPsMin", "OPsMean", "OPsSD"], 1.0),
+    ] {
+        for (key, value) in keys.into_iter().zip([spread.max, spread.min, spread.mean, spread.deviation]) {
+            json.number(key, value / unit)?;
+        }
+    }
+    json.number("MeanTime", totals.mean_time)?;
+    if let Some((seconds, bandwidth)) = totals.stonewall {
+        json.number("StoneWallTime", seconds)?;
+        json.number("StoneWallbwMeanMIB", bandwidth / MIB)?;
+    }
+    json.number("xsizeMiB", totals.moved_mib)
+}
+
+fn parameters(options: &Options, index: u32, per_node: u32) -> Vec<Setting> {
+    use Setting::{Number, Text};
+    // IOR's letters for the packets, which are not those of its option.
+    let letter = ["g", "t", "o", "i"].get(usize::from(options.packet.number())).copied().unwrap_or_default();
+    let number = |key, value: bool| Number(key, value.into());
+    vec![
+        Number("testID", index.into()),
+        Number("refnum", options.reference.into()),
+        Text("api", options.api.name().to_owned()),
+        Text("platform", Host::get().platform()),
+        Text("testFileName", options.test_file.clone()),
+        Number("deadlineForStonewall", options.deadline.into()),
+        number("stoneWallingWearOut", options.wear_out),
+        Number("maxTimeDuration", options.max_time.into()),
+        Number("outlierThreshold", 0),
+        Text("options", "(null)".to_owned()),
+        Number("dryRun", 0),
+        Number("nodes", options.nodes.unwrap_or(1).into()),
+        Number("memoryPerTask", 0),
+        Number("memoryPerNode", 0),
+        Number("tasksPerNode", per_node.into()),
+        Number("repetitions", options.repetitions.into()),
+        number("multiFile", options.multi_file),
+        Number("interTestDelay", options.inter_test_delay.into()),
+        number("fsync", options.fsync),
+        number("fsyncperwrite", options.fsync_per_write),
+        number("useExistingTestFile", options.use_existing),
+        number("uniqueDir", options.unique_dir),
+        number("singleXferAttempt", options.single_attempt),
+        number("readFile", options.read),
+        number("writeFile", options.write),
+        number("filePerProc", options.file_per_process),
+        number("reorderTasks", options.reorder_tasks),
+        Number("reorderTasksRandom", options.reorder_random.level().into()),
+        Number("reorderTasksRandomSeed", options.reorder_random_seed.into()),
+        Number("randomOffset", options.order.level().into()),
+        number("checkWrite", options.check_write),
+        number("checkRead", options.check_read),
+        Number("dataPacketType", options.packet.number().into()),
+        number("keepFile", options.keep),
+        number("keepFileWithError", options.keep_with_error),
+        Number("warningAsErrors", 0),
+        Number("verbose", options.verbose.into()),
+        Text("data packet type", letter.to_owned()),
+        Number("setTimeStampSignature/incompressibleSeed", options.signature.into()),
+        number("collective", options.collective),
+        Number("segmentCount", options.segments as i64),
+        Number("transferSize", options.transfer_size as i64),
+        Number("blockSize", options.block_size as i64),
+    ]
+}
+
+fn setup(options: &Options, tasks: u32, per_node: u32) -> Vec<Setting> {
+    use Setting::{Number, Text};
+    let text = |key, value: &str| Text(key, value.to_owned());
+    let mut setup = vec![
+        text("api", options.api.name()),
+        text("apiVersion", ""),
+        text("test filename", &options.test_file),
+        text("access", if options.file_per_process { "file-per-process" } else { "single-shared-file" }),
+        text("type", if options.collective { "collective" } else { "independent" }),
+        Number("segments", options.segments as i64),
+        text("ordering in a file", if options.order == AccessOrder::Sequential { "sequential" } else { "random" }),
+    ];
+    if options.reorder_tasks {
+        setup.push(text("ordering inter file", "constant task offset"));
+        setup.push(Number("task offset", options.task_per_node_offset.into()));
+    } else if options.reorder_random == ReorderRandom::Off {
+        setup.push(text("ordering inter file", "no tasks offsets"));
+    }
+    if options.reorder_random == ReorderRandom::Draw {
+        setup.push(text("ordering inter file", "random task offset"));
+        setup.push(Number("task offset", options.task_per_node_offset.into()));
+        setup.push(Number("reorder random seed", options.reorder_random_seed.into()));
+    }
+    setup.extend([
+        Number("nodes", options.nodes.unwrap_or(1).into()),
+        Number("tasks", tasks.into()),
+        Number("clients per node", per_node.into()),
+        text("memoryBuffer", "CPU"),
+        text("dataAccess", "CPU"),
+        text("GPUDirect", "0"),
+        Number("repetitions", options.repetitions.into()),
+        Text("xfersize", host::human(options.transfer_size)),
+        Text("blocksize", host::human(options.block_size)),
+        Text("aggregate filesize", host::human(options.aggregate_size(tasks).unwrap_or_default())),
+    ]);
+    if options.verbose > 0 {
+        setup.push(Number("verbose", options.verbose.into()));
+    }
+    if options.deadline > 0 {
+        setup.push(Number("stonewallingTime", options.deadline.into()));
+        setup.push(Number("stoneWallingWearOut", options.wear_out.into()));
+    }
+    setup
+}
+
+/// What is said about the file system.
+pub(crate) struct Capacity {
+    pub(crate) capacity: String,
+    pub(crate) used: String,
+    pub(crate) inodes: String,
+    pub(crate) used_inodes: String,
+}
+
+impl Capacity {
+    fn new(space: Space) -> Self {
+        let total = space.blocks as f64 * space.block_size as f64;
+        let free = space.free_blocks as f64 * space.block_size as f64;
+        let size = total / GIB;
+        Self {
+            capacity: if size > 1024.0 { format!("{:.1} TiB", size / 1024.0) } else { format!("{size:.1} GiB") },
+            used: format!("{:.1}%", (1.0 - free / total) * 100.0),
+            inodes: format!("{:.1} Mi", space.files as f64 / MIB),
+            used_inodes: format!("{:.1}%", (1.0 - space.free_files as f64 / space.files as f64) * 100.0),
+        }
+    }
+}
