@@ -106,7 +106,7 @@ impl Compiler {
                 "-Werror",
             ])
             // No header of the build machine goes in: the same source gives the same object everywhere.
-            .args(["-nostdinc", "-ffile-prefix-map=../=", "-fdebug-compilation-dir=."])
+            .args(["-nostdinc", "-fdebug-compilation-dir=."])
             .arg(format!("-D__TARGET_ARCH_{}", self.arch))
             .arg(format!("-DMAP_LAYOUT=\"map_{map}.h\""))
             .arg("-isystem")

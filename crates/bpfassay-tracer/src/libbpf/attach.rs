@@ -14,10 +14,10 @@ use crate::probes::Attachment;
 
 /// Where a kprobe can be put when the entry of a function is refused, in bytes.
 ///
-/// On riscv64 the first eight bytes of a function are its ftrace site (`auipc` and `jalr`, or no-ops). From 6.11 or so
-/// to 6.12 the kernel refuses kprobes there with EINVAL and does not serve them through ftrace either. The
-/// instruction behind the site is the first of the function proper: arguments are still in their registers there, and
-/// each call passes it exactly once.
+/// On riscv64 the first eight bytes of a function are its ftrace site (`auipc` and `jalr`, or no-ops). Linux 6.12
+/// refuses kprobes there with EINVAL and does not serve them through ftrace either; 7.2 takes them. The instruction
+/// behind the site is the first of the function proper: arguments are still in their registers there, and each call
+/// passes it exactly once.
 const BEHIND_FTRACE_SITE: Option<usize> = if cfg!(target_arch = "riscv64") { Some(8) } else { None };
 
 /// One program, attached.
