@@ -9,7 +9,7 @@ mod package;
 mod release;
 mod root;
 
-use std::{cell::OnceCell, io, process::Command};
+use std::{io, process::Command, sync::OnceLock};
 
 use bpfassay_protocol::Arch;
 
@@ -39,14 +39,16 @@ pub struct Options {
 pub struct Apt<'a> {
     cache: &'a Cache,
     options: Options,
-    host: OnceCell<host::Host>,
+    host: OnceLock<host::Host>,
+    /// Seconds since 1970.
+    started: u64,
 }
 
 impl<'a> Apt<'a> {
     /// Does nothing yet.
     #[must_use]
     pub fn new(cache: &'a Cache, options: Options) -> Self {
-        Self { cache, options, host: OnceCell::new() }
+        Self { cache, options, host: OnceLock::new(), started: root::now() }
     }
 
     /// The cache in which indexes and packages are kept.

@@ -303,3 +303,6 @@ impl From<&Package> for Component {
         Self { name: package.name.clone(), version: package.version.clone(), sha256: package.sha256 }
     }
 }
+
+#[cfg(test)]
+mod tests;

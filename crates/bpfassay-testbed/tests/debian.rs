@@ -1,6 +1,13 @@
 //! Debian's packages for real: these tests need the network or a cache that has what they fetch (about 60 MB), and say so
 //! where there is neither.
 
+#![allow(
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "the helpers of these tests are not test functions themselves"
+)]
+
 use std::time::{Duration, Instant};
 
 use bpfassay_testbed::{

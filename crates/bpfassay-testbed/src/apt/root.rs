@@ -27,8 +27,8 @@ const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How often a mirror is asked before it is given up.
 const ATTEMPTS: u32 = 3;
 
-/// Space that the indexes of one suite and architecture take, about, in bytes.
-const INDEX_SIZE: u64 = 80_000_000;
+/// Space that fetching the indexes of one suite and architecture takes, about, in bytes.
+const INDEX_SIZE: u64 = 100_000_000;
 
 /// When and how the indexes of a root were fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,8 @@ pub struct IndexState {
     pub release: ReleaseFile,
     /// Whether it had expired by then, and that was accepted.
     pub stale: bool,
+    /// URI of the archive that they came from.
+    pub archive: String,
 }
 
 /// The indexes of one suite for some architectures, ready for use.
@@ -69,8 +71,12 @@ impl Apt<'_> {
         let directory = self.cache().root().join("apt").join(&name);
         let _lock = self.cache().lock(&format!("apt-{name}"))?;
         let known = read_state(&directory);
-        let fresh = known.as_ref().is_some_and(|state| now().saturating_sub(state.fetched) < FRESH.as_secs());
-        let refreshed_by_us = known.as_ref().is_some_and(|state| state.fetched >= started());
+        let same_archive = |state: &IndexState| self.options().mirror.as_ref().is_none_or(|uri| *uri == state.archive);
+        let fresh = known
+            .as_ref()
+            .is_some_and(|state| same_archive(state) && now().saturating_sub(state.fetched) < FRESH.as_secs());
+        // What this process fetched is as fresh as a refresh can make it.
+        let refreshed_by_us = known.as_ref().is_some_and(|state| same_archive(state) && state.fetched >= self.started);
         let root = |state| Root { directory: directory.clone(), suite: suite.to_owned(), state };
         match known {
             Some(state)
@@ -153,7 +159,7 @@ impl Apt<'_> {
             let by = if self.options().accept_stale { "--accept-stale" } else { "the host's apt configuration" };
             tracing::warn!("the mirror of suite {suite} is stale (expired {} ago); accepted by {by}", Age(age));
         }
-        let state = IndexState { fetched: now(), release, stale: expired.is_some() };
+        let state = IndexState { fetched: now(), release, stale: expired.is_some(), archive: host.archive.clone() };
         self.cache().write_small(&directory.join(STATE), &state)?;
         Ok(state)
     }
@@ -310,14 +316,8 @@ fn pause(attempt: u32) {
     thread::sleep(Duration::from_secs(attempt.into()));
 }
 
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// When this process first asked: an index fetched since then is as fresh as a refresh can make it.
-fn started() -> u64 {
-    static STARTED: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-    *STARTED.get_or_init(now)
 }
 
 fn read_state(directory: &Path) -> Option<IndexState> {
@@ -340,7 +340,7 @@ fn read_release(directory: &Path, suite: &str) -> Result<ReleaseFile> {
 }
 
 fn write_configuration(directory: &Path, suite: &str, architectures: &[&str], host: &Host) -> Result<()> {
-    for part in ["etc", "state/lists/partial", "cache/archives/partial"] {
+    for part in ["etc/apt.conf.d", "etc/preferences.d", "state/lists/partial", "cache/archives/partial"] {
         let path = directory.join(part);
         fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
     }
@@ -372,6 +372,10 @@ fn configuration(directory: &Path, architectures: &[&str], host: &Host) -> Resul
         // As root, apt would download as another user, to whom a cache below /root is closed.
         "APT::Sandbox::User \"root\";".to_owned(),
         "Acquire::Languages \"none\";".to_owned(),
+        // Indexes stay compressed and are not kept a second and third time in apt's own form: 20 MB and not 140.
+        "Acquire::GzipIndexes \"true\";".to_owned(),
+        "Dir::Cache::pkgcache \"\";".to_owned(),
+        "Dir::Cache::srcpkgcache \"\";".to_owned(),
         format!("Dir::State \"{root}/state\";"),
         format!("Dir::State::status \"{root}/state/status\";"),
         format!("Dir::Cache \"{root}/cache\";"),

@@ -15,7 +15,7 @@ pub struct Build {
     pub version: String,
     /// The packages that hold its files.
     pub packages: Vec<Package>,
-    /// A package that it needs and the index lacks: it cannot be used then.
+    /// A package with its files that the index lacks: it cannot be used then.
     pub missing: Option<String>,
 }
 
@@ -55,7 +55,11 @@ fn build(entry: &Entry, release: &str, version: &str, index: &[Indexed]) -> Buil
         next += 1;
         let found = index.iter().find(|found| found.package.name == name && found.package.version == version);
         let Some(found) = found else {
-            missing.get_or_insert(name);
+            // Backports drop linux-base of old builds. Those up to 6.18 carry its files in linux-image; where they are in
+            // no other package either, unpacking says so.
+            if !name.starts_with("linux-base-") {
+                missing.get_or_insert(name);
+            }
             continue;
         };
         packages.push(found.package.clone());

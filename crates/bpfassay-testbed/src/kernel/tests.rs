@@ -31,7 +31,11 @@ fn index() -> Vec<Indexed> {
     let broken = "7.2.13+deb13-amd64";
     index.push(indexed(&format!("linux-image-{broken}"), "7.2.13-1", &[&format!("linux-modules-{broken}")]));
     index.push(indexed("linux-image-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1", &[]));
-    index.push(indexed("linux-image-6.18.5+deb13-amd64", "6.18.5-1~bpo13+1", &["kmod", "linux-base"]));
+    index.push(indexed(
+        "linux-image-6.18.5+deb13-amd64",
+        "6.18.5-1~bpo13+1",
+        &["kmod", "linux-base-6.18.5+deb13-amd64"],
+    ));
     index
 }
 
@@ -59,6 +63,7 @@ fn packages_of_one_release_are_found_through_dependencies() {
     let found = builds(selection.entries[0], "amd64", &index());
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].packages.len(), 1, "{:?}", found[0].packages);
+    assert_eq!(found[0].missing, None);
 }
 
 #[test]
