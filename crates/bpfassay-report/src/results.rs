@@ -318,6 +318,20 @@ pub enum Attach {
     },
 }
 
+impl Attach {
+    /// Whether it is not what was expected: a refusal that nobody foresaw, an attachment that should have been refused, or
+    /// now one and now the other. That nothing is known is no surprise; the runs that failed say why.
+    #[must_use]
+    pub const fn is_surprise(&self) -> bool {
+        match self {
+            Self::Baseline | Self::Unknown { .. } => false,
+            Self::Attached { in_spite_of, .. } => in_spite_of.is_some(),
+            Self::Refused { expected, .. } => !*expected,
+            Self::Unsteady { .. } => true,
+        }
+    }
+}
+
 /// One access of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

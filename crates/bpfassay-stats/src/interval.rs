@@ -66,7 +66,9 @@ mod tests {
     /// NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2, critical values of Student's t, column 0.975.
     #[test]
     fn quantiles_are_those_of_the_published_table() {
-        for (degrees, published) in [(1.0, 12.706), (2.0, 4.303), (4.0, 2.776), (7.0, 2.365), (19.0, 2.093), (100.0, 1.984)] {
+        for (degrees, published) in
+            [(1.0, 12.706), (2.0, 4.303), (4.0, 2.776), (7.0, 2.365), (19.0, 2.093), (100.0, 1.984)]
+        {
             assert!((t_quantile(0.95, degrees).unwrap() - published).abs() < 5e-4, "{degrees}");
         }
     }

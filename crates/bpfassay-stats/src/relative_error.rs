@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn a_transfer_that_fills_its_intervals_has_no_bias() {
-        let (mean, n) = mean_of_instantaneous(&steady(2_000_000_000, 6_000_000_000, 4 << 20, 2_000_000_000, 6)).unwrap();
+        let (mean, n) =
+            mean_of_instantaneous(&steady(2_000_000_000, 6_000_000_000, 4 << 20, 2_000_000_000, 6)).unwrap();
         assert_eq!(n, 2);
         assert!((mean - f64::from(1 << 20)).abs() < 1e-6);
     }
@@ -74,7 +75,8 @@ mod tests {
     #[test]
     fn intervals_that_are_busy_in_part_pull_the_mean_down() {
         // Busy from 1 s to 9 s, read every 2 s: five intervals, the first and the last half busy: 4/5 of the true rate.
-        let (mean, n) = mean_of_instantaneous(&steady(1_000_000_000, 9_000_000_000, 8 << 20, 2_000_000_000, 7)).unwrap();
+        let (mean, n) =
+            mean_of_instantaneous(&steady(1_000_000_000, 9_000_000_000, 8 << 20, 2_000_000_000, 7)).unwrap();
         assert_eq!(n, 5);
         assert!((mean / f64::from(1 << 20) - 0.8).abs() < 1e-9);
         assert!((relative_error(f64::from(1 << 20), mean).unwrap() - 1.25).abs() < 1e-9);
@@ -83,7 +85,10 @@ mod tests {
     #[test]
     fn without_movement_there_is_no_mean() {
         assert_eq!(mean_of_instantaneous(&[]), None);
-        assert_eq!(mean_of_instantaneous(&[CounterReading { at_ns: 1, bytes: 1 }, CounterReading { at_ns: 2, bytes: 1 }]), None);
+        assert_eq!(
+            mean_of_instantaneous(&[CounterReading { at_ns: 1, bytes: 1 }, CounterReading { at_ns: 2, bytes: 1 }]),
+            None
+        );
     }
 
     #[test]

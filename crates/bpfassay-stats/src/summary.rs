@@ -53,14 +53,15 @@ pub fn summarise(figures: &[f64]) -> Result<Summary, StatsError> {
 /// Mean and sample standard deviation of at least one figure.
 pub(crate) fn mean_and_deviation(figures: &[f64]) -> (f64, Option<f64>) {
     let n = figures.len() as f64;
-    let mean = figures.iter().sum::<f64>() / n;
+    let rough = figures.iter().sum::<f64>() / n;
+    // What the rounding of the sum took from the mean.
+    let rest: f64 = figures.iter().map(|value| value - rough).sum();
+    let mean = rough + rest / n;
     if figures.len() < 2 {
         return (mean, None);
     }
     let squares: f64 = figures.iter().map(|value| (value - mean).powi(2)).sum();
-    // The second term takes out what rounding of the mean put in.
-    let rest: f64 = figures.iter().map(|value| value - mean).sum();
-    (mean, Some(((squares - rest * rest / n) / (n - 1.0)).max(0.0).sqrt()))
+    (mean, Some((squares / (n - 1.0)).sqrt()))
 }
 
 #[cfg(test)]

@@ -304,14 +304,12 @@ fn engine(
         EngineChoice::Embedded => Err(format!("the embedded engine does not have {interface}")),
         EngineChoice::Auto | EngineChoice::External => {
             let embedded = match spec.engine {
-                EngineChoice::Auto => "the embedded engine does not have it, and ",
-                _ => "",
+                EngineChoice::Auto => format!("the embedded engine does not have {interface}, and "),
+                EngineChoice::Embedded | EngineChoice::External => String::new(),
             };
             Err(match external {
-                None => format!("{interface}: {embedded}no IOR was given for this architecture (--ior ARCH=DIR)"),
-                Some(_) => {
-                    format!("{interface}: {embedded}the IOR given for this architecture does not have it either")
-                }
+                None => format!("{embedded}no IOR was given for this architecture (--ior ARCH=DIR)"),
+                Some(_) => format!("{embedded}the IOR given for this architecture does not have {interface}"),
             })
         }
     }

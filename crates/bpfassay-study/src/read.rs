@@ -108,21 +108,21 @@ impl Study {
         let name = root.need("name")?;
         let probes = distinct(&root.need("probes")?, "probe configuration", Field::name::<ProbeConfiguration>)?;
         let guest = guest(root.get("guest"))?;
-        let study = Self {
+        let file_systems = file_systems(&root.need("file_systems")?, guest.memory_mib)?;
+        Ok(Self {
             schema: STUDY_SCHEMA,
             name: short_name(&name)?,
             description: root.need("description")?.text()?.trim().to_owned(),
             targets: targets(&root.need("targets")?)?,
             design: design(&root.need("design")?, &probes)?,
             probes,
-            file_systems: file_systems(&root.need("file_systems")?, guest.memory_mib)?,
-            workloads: workloads(&root.need("workloads")?, scripts)?,
+            workloads: workloads(&root.need("workloads")?, scripts, &file_systems)?,
+            file_systems,
             clock: root.get("clock").map_or(Ok(Clock::Wall), |clock| clock.word(Clock::WORDS))?,
             guest,
             deadlines: deadlines(root.get("deadlines"))?,
             expectations: expectations(root.get("expected"))?.into_iter().chain(built_in_expectations()?).collect(),
-        };
-        Ok(study)
+        })
     }
 }
 
@@ -228,7 +228,11 @@ fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem
     Ok(found)
 }
 
-fn workloads(field: &Field<'_, '_>, scripts: FindScript<'_>) -> Result<Vec<WorkloadSpec>, StudyError> {
+fn workloads(
+    field: &Field<'_, '_>,
+    scripts: FindScript<'_>,
+    file_systems: &[FileSystem],
+) -> Result<Vec<WorkloadSpec>, StudyError> {
     let mut specs: Vec<WorkloadSpec> = Vec::new();
     for element in field.list()? {
         let section = element.table()?;
@@ -251,11 +255,15 @@ fn workloads(field: &Field<'_, '_>, scripts: FindScript<'_>) -> Result<Vec<Workl
         if specs.iter().any(|known| known.name == name) {
             return Err(element.error(format!("a workload `{name}` stands here already: give this one another `name`")));
         }
+        let ranks = section.get("ranks").map_or(Ok(1), |ranks| ranks.number(1..=1024))?;
+        for (index, test) in tests.iter().enumerate() {
+            fits(test, ranks, file_systems).map_err(|message| element.error(format!("test {index}: {message}")))?;
+        }
         specs.push(WorkloadSpec {
             name,
             script,
             tests,
-            ranks: section.get("ranks").map_or(Ok(1), |ranks| ranks.number(1..=1024))?,
+            ranks,
             engine: section.get("engine").map_or(Ok(EngineChoice::Auto), |engine| engine.word(EngineChoice::WORDS))?,
             interfaces: match section.get("interfaces") {
                 Some(interfaces) => distinct(&interfaces, "interface", Field::name)?,
@@ -264,6 +272,21 @@ fn workloads(field: &Field<'_, '_>, scripts: FindScript<'_>) -> Result<Vec<Workl
         });
     }
     Ok(specs)
+}
+
+/// Whether the files of `test` fit into each of `file_systems`.
+fn fits(test: &IorTest, ranks: u32, file_systems: &[FileSystem]) -> Result<(), String> {
+    let size = ior::least_size(test, ranks).ok_or("the test moves more bytes than fit into 63 bits")?;
+    for file_system in file_systems {
+        let (FileSystem::Nfs(Nfs { size_mib, .. }) | FileSystem::Tmpfs { size_mib }) = file_system;
+        if size > u64::from(*size_mib) << 20 {
+            return Err(format!(
+                "its files of {} MiB do not fit into a file system of {size_mib} MiB (`file_systems`, `size_mib`)",
+                size.div_ceil(1 << 20)
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn tests_of_script(field: &Field<'_, '_>, name: &str, scripts: FindScript<'_>) -> Result<Vec<IorTest>, StudyError> {

@@ -38,8 +38,8 @@ fn is_same_group(cell: &Cell, other: &Cell) -> bool {
 
 fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[&RunResult]>) -> CellResult {
     let runs: Vec<&RunResult> = all.iter().copied().filter(|run| !run.record.control).collect();
-    let mut counts = RunCounts::default();
-    counts.planned = count(plan.runs().filter(|(_, run)| run.cell == cell.id && !run.control).count());
+    let planned = count(plan.runs().filter(|(_, run)| run.cell == cell.id && !run.control).count());
+    let mut counts = RunCounts { planned, ..RunCounts::default() };
     for run in &runs {
         match &run.record.outcome {
             Outcome::Measured(_) => counts.measured += 1,

@@ -1,0 +1,190 @@
+//! Study files: what is refused, where, and in which words.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
+
+use bpfassay_protocol::{
+    Arch,
+    job::{FileSystem, NfsVersion},
+    message::Phase,
+};
+use bpfassay_study::{EngineChoice, Interface, Study, StudyError, load};
+
+const GOOD: &str = r#"schema = 1
+name = "small"
+description = "A study for tests."
+probes = ["none", "fexit"]
+
+[[targets]]
+arch = ["x86_64", "aarch64"]
+kernels = ["6.1", "7.2"]
+
+[[file_systems]]
+type = "nfs"
+version = "4.1"
+localio = false
+
+[[workloads]]
+name = "w"
+options = "-a POSIX -w -r -t 256k -b 4m"
+
+[design]
+replicates = 2
+seed = 7
+sampling_interval = "500ms"
+
+[deadlines]
+workload = "10min"
+"#;
+
+fn parse(text: &str) -> Result<Study, StudyError> {
+    Study::parse("s.toml", text, &|name| {
+        Ok((name == "two.ior").then(|| {
+            "IOR START\napi=POSIX\ntransferSize=1m\nblockSize=4m\nRUN\ntransferSize=2m\nRUN\nIOR STOP\n".to_owned()
+        }))
+    })
+}
+
+/// The error for `GOOD` with `from` replaced by `to`.
+fn refused(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    parse(&GOOD.replacen(from, to, 1)).map(|_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_study_is_read_whole() {
+    let study = parse(GOOD).unwrap();
+    let targets: Vec<String> = study.targets.iter().map(ToString::to_string).collect();
+    assert_eq!(targets, ["x86_64 6.1", "x86_64 7.2", "aarch64 6.1", "aarch64 7.2"]);
+    let FileSystem::Nfs(nfs) = &study.file_systems[0] else { panic!("{:?}", study.file_systems) };
+    assert_eq!((nfs.version, nfs.localio, nfs.threads), (NfsVersion::V41, Some(false), 8));
+    assert_eq!(
+        (study.design.replicates, study.design.rounds, study.design.seed, study.design.control),
+        (2, 1, 7, true)
+    );
+    assert_eq!(study.design.sampling_interval_ms, Some(500));
+    assert_eq!(study.deadlines.of(Phase::Workload).map(|deadline| deadline.as_secs()), Some(600));
+    assert_eq!(study.deadlines.of(Phase::Shell), None);
+    let workload = &study.workloads[0];
+    assert_eq!((workload.engine, workload.ranks), (EngineChoice::Auto, 1));
+    assert_eq!((workload.tests[0].interface, workload.tests[0].transfer_size), (Interface::Posix, 256 << 10));
+    assert!(!workload.tests[0].options.iter().any(|word| word == "-o" || word == "-f"));
+}
+
+#[test]
+fn a_script_gives_its_tests_in_order() {
+    let study = parse(&GOOD.replace("options = \"-a POSIX -w -r -t 256k -b 4m\"", "script = \"two.ior\"")).unwrap();
+    let sizes: Vec<u64> = study.workloads[0].tests.iter().map(|test| test.transfer_size).collect();
+    assert_eq!(sizes, [1 << 20, 2 << 20]);
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest_one_and_the_line() {
+    assert_eq!(refused("seed = 7", "sede = 7"), "s.toml:21:1: unknown key `sede` in `design`: did you mean `seed`?");
+    assert_eq!(
+        refused("schema = 1", "schema = 1\nprobe = []"),
+        "s.toml:2:1: unknown key `probe`: did you mean `probes`?"
+    );
+    assert_eq!(
+        refused("workload = \"10min\"", "xyz = \"10min\""),
+        "s.toml:25:1: unknown key `xyz` in `deadlines`: known are boot, set-up, attach, workload, tear-down"
+    );
+    assert!(refused("localio = false", "lokalio = false").contains("did you mean `localio`?"));
+}
+
+#[test]
+fn every_value_is_checked_where_it_stands() {
+    for (from, to, message) in [
+        ("schema = 1", "schema = 2", "s.toml:1:10: `schema`: this program reads schema 1"),
+        ("schema = 1", "", "s.toml:1:1: key `schema` is missing"),
+        ("\"small\"", "\"Not Small\"", "s.toml:2:8: `name`: use at most 40 lower-case letters"),
+        ("\"fexit\"]", "\"fexti\"]", "s.toml:4:19: `probes[1]`: unknown probe `fexti`; known are none, kprobe, fexit"),
+        ("\"fexit\"]", "\"none\"]", "s.toml:4:19: `probes[1]`: this probe configuration stands here twice"),
+        ("probes = [\"none\", \"fexit\"]", "probes = []", "s.toml:4:10: `probes`: the list is empty"),
+        ("\"aarch64\"]", "\"arm64\"]", "unknown architecture `arm64`; known are x86_64, aarch64, riscv64"),
+        ("\"7.2\"]", "\"7/2\"]", "`7/2` cannot be a kernel name"),
+        ("\"7.2\"]", "\"6.1\"]", "this kernel stands here twice"),
+        ("\"4.1\"", "\"4.0\"", "unknown NFS version `4.0`; known are 3, 4.1, 4.2"),
+        ("localio = false", "localio = \"off\"", "expected true or false, found text"),
+        (
+            "type = \"nfs\"",
+            "type = \"nfs\"\nsize_mib = 1024",
+            "1024 MiB do not fit into the guest's memory of 1024 MiB",
+        ),
+        ("-t 256k", "-t 300k", "the block size (-b) must be a multiple of the transfer size (-t)"),
+        ("-b 4m", "-b 4m -j", "IOR option"),
+        ("-b 4m", "-b 400m", "its files of 400 MiB do not fit into a file system of 256 MiB"),
+        ("-a POSIX", "-f two.ior", "use the key `script`"),
+        ("name = \"w\"", "", "inline options have no file name to go by"),
+        ("name = \"w\"", "script = \"two.ior\"", "give either `script` or `options`"),
+        ("name = \"w\"", "name = \"w\"\nengine = \"real\"", "unknown word `real`; known are auto, embedded, external"),
+        ("name = \"w\"", "name = \"w\"\nranks = 0", "0 is not from 1 to 1024"),
+        ("replicates = 2", "replicates = 2.5", "expected a whole number, found a number with a fraction"),
+        ("seed = 7", "seed = -1", "-1 is not from 0 to 9223372036854775807"),
+        ("\"500ms\"", "500", "expected a time with its unit"),
+        ("\"500ms\"", "\"5 parsecs\"", "`5 parsecs` is not a time such as 2s"),
+        ("\"500ms\"", "\"1ms\"", "1ms is not from 10 ms"),
+        ("seed = 7", "seed = 7\nseed = 8", "duplicate key"),
+    ] {
+        let error = refused(from, to);
+        assert!(error.contains(message), "{to}: {error}");
+        assert!(error.starts_with("s.toml:"), "{error}");
+    }
+}
+
+#[test]
+fn a_control_needs_a_baseline() {
+    let without = GOOD.replace("[\"none\", \"fexit\"]", "[\"fexit\"]");
+    assert!(!parse(&without).unwrap().design.control);
+    let asked = without.replace("seed = 7", "seed = 7\ncontrol = true");
+    assert!(parse(&asked).unwrap_err().to_string().contains("add `none` to `probes`"));
+}
+
+#[test]
+fn scripts_are_named_not_pathed() {
+    for script in ["../two.ior", "two", ".ior", "a/b.ior"] {
+        let error = refused("options = \"-a POSIX -w -r -t 256k -b 4m\"", &format!("script = \"{script}\""));
+        assert!(error.contains("give the file name of a script"), "{error}");
+    }
+    let error = refused("options = \"-a POSIX -w -r -t 256k -b 4m\"", "script = \"three.ior\"");
+    assert!(error.contains("no script `three.ior` beside the study or among the bundled ones"), "{error}");
+}
+
+#[test]
+fn expectations_of_the_study_come_before_those_compiled_in() {
+    let own = format!(
+        "{GOOD}\n[[expected]]\narch = \"aarch64\"\nkernels = \"6.1\"\nprobe = \"fexit\"\nstep = \"load\"\nerrno = 22\nreason = \"r\"\nsource = \"s\"\n"
+    );
+    let study = parse(&own).unwrap();
+    assert_eq!((study.expectations[0].errno, study.expectations[1].errno), (22, 524));
+    let error = parse(&own.replace("probe = \"fexit\"\nstep", "probe = \"none\"\nstep")).unwrap_err().to_string();
+    assert!(error.contains("the baseline attaches nothing"), "{error}");
+    let compiled_in = parse(GOOD).unwrap().expectations;
+    assert!(
+        compiled_in
+            .iter()
+            .any(|one| one.arch == Arch::Aarch64 && one.errno == 524 && one.kernels.contains(&"6.1".to_owned()))
+    );
+}
+
+#[test]
+fn the_digest_follows_the_meaning_and_not_the_layout() {
+    let study = parse(GOOD).unwrap();
+    let commented = parse(&GOOD.replace("seed = 7", "seed   =  7 # lucky")).unwrap();
+    assert_eq!(study.digest(), commented.digest());
+    assert_ne!(study.digest(), parse(&GOOD.replace("seed = 7", "seed = 8")).unwrap().digest());
+}
+
+#[test]
+fn studies_are_found_by_name_and_by_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, GOOD.replace("options = \"-a POSIX -w -r -t 256k -b 4m\"", "script = \"mine.ior\"")).unwrap();
+    std::fs::write(folder.path().join("mine.ior"), "IOR START\nRUN\nIOR STOP\n").unwrap();
+    assert_eq!(load(path.to_str().unwrap()).unwrap().workloads[0].tests.len(), 1);
+
+    let error = load("quik").unwrap_err().to_string();
+    assert!(error.contains("did you mean `quick`?"), "{error}");
+    assert!(matches!(load("./quick"), Err(StudyError::Read { .. })));
+    std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
+    assert!(matches!(load(path.to_str().unwrap()), Err(StudyError::TooLarge { .. })));
+}

@@ -1,0 +1,266 @@
+//! Expansion: what a plan holds, what it leaves out, and what cannot be planned.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_protocol::{
+    Arch, ProbeConfiguration,
+    job::{IorEngine, Workload},
+    probe::Probe,
+};
+use bpfassay_study::{Available, ExpandError, Interface, Narrowing, Plan, Study, expand};
+use proptest::prelude::*;
+
+fn study(replicates: u32, rounds: u32, seed: u64, engine: &str) -> Study {
+    let text = format!(
+        r#"
+schema = 1
+name = "small"
+description = ""
+probes = ["none", "kprobe", "fexit"]
+[[targets]]
+arch = ["x86_64", "aarch64"]
+kernels = ["6.1", "7.2"]
+[[targets]]
+arch = "riscv64"
+kernels = "7.2"
+[[file_systems]]
+type = "nfs"
+[[file_systems]]
+type = "tmpfs"
+size_mib = 64
+[[workloads]]
+script = "sizes.ior"
+engine = "{engine}"
+[design]
+replicates = {replicates}
+rounds = {rounds}
+seed = {seed}
+sampling_interval = "2s"
+"#
+    );
+    let script = "IOR START\nblockSize=4m\ntransferSize=1m\nRUN\ntransferSize=256k\nRUN\napi=MPIIO\ntransferSize=2m\nRUN\nIOR STOP\n";
+    Study::parse("s.toml", &text, &|_| Ok(Some(script.to_owned()))).unwrap()
+}
+
+fn fexit() -> ProbeConfiguration {
+    ProbeConfiguration::with_defaults(Probe::Fexit)
+}
+
+fn plan(study: &Study, narrowing: &Narrowing) -> Result<Plan, ExpandError> {
+    expand(study, narrowing, &Available::default())
+}
+
+#[test]
+fn cells_and_blocks_cover_the_matrix() {
+    let plan = plan(&study(2, 3, 1, "auto"), &Narrowing::default()).unwrap();
+    // 5 targets, 2 of 3 tests (MPIIO needs a real IOR), 2 file systems, 3 probes.
+    assert_eq!(plan.cells.len(), 5 * 2 * 2 * 3);
+    assert_eq!(plan.blocks.len(), 5 * 2 * 2 * 2);
+    assert!(plan.blocks.iter().all(|block| block.runs.len() == 3 * 4));
+    assert_eq!(plan.cells[0].id, "x86_64_6.1_sizes-t1MiB_nfs4.2_none");
+    assert!(plan.cell("riscv64_7.2_sizes-t256KiB_tmpfs-64MiB_fexit").is_some());
+    assert_eq!(plan.blocks[0].id, "x86_64_6.1_sizes-t1MiB_nfs4.2_1");
+    let replicates: Vec<u32> = plan.blocks.iter().map(|block| block.replicate).collect();
+    assert!(replicates.is_sorted());
+    let left: Vec<String> = plan.left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect();
+    assert_eq!(
+        left,
+        [
+            "workload sizes-t2MiB on x86_64, aarch64, riscv64: the embedded engine does not have MPIIO, and no IOR was given for \
+          this architecture (--ior ARCH=DIR)"
+        ]
+    );
+}
+
+#[test]
+fn only_tracers_sample() {
+    let plan = plan(&study(1, 1, 1, "auto"), &Narrowing::default()).unwrap();
+    for (_, run) in plan.runs() {
+        assert_eq!(run.order.sampling_interval_ms, (!run.order.probe.is_baseline()).then_some(2000));
+    }
+}
+
+#[test]
+fn a_real_ior_is_used_where_it_was_given() {
+    let external_ior = BTreeMap::from([
+        (Arch::X86_64, BTreeSet::from([Interface::Posix, Interface::Mpiio])),
+        (Arch::Aarch64, BTreeSet::from([Interface::Posix])),
+    ]);
+    let plan = expand(&study(1, 1, 1, "auto"), &Narrowing::default(), &Available { external_ior }).unwrap();
+    let engines = |arch| -> BTreeSet<(Interface, IorEngine)> {
+        let of_arch = plan.cells.iter().filter(|cell| cell.target.arch == arch);
+        of_arch
+            .map(|cell| {
+                let Workload::Ior { engine, .. } = cell.workload;
+                (cell.interface, engine)
+            })
+            .collect()
+    };
+    assert_eq!(
+        engines(Arch::X86_64),
+        BTreeSet::from([(Interface::Posix, IorEngine::External), (Interface::Mpiio, IorEngine::External)])
+    );
+    assert_eq!(engines(Arch::Aarch64), BTreeSet::from([(Interface::Posix, IorEngine::External)]));
+    assert_eq!(engines(Arch::Riscv64), BTreeSet::from([(Interface::Posix, IorEngine::Embedded)]));
+    let reasons: Vec<&str> = plan.left_out.iter().map(|left| left.what.as_str()).collect();
+    assert_eq!(reasons, ["workload sizes-t2MiB on aarch64", "workload sizes-t2MiB on riscv64"]);
+}
+
+#[test]
+fn nothing_left_says_why() {
+    let error = plan(&study(1, 1, 1, "external"), &Narrowing::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, ExpandError::NothingLeft { .. }));
+    assert!(text.contains("no IOR was given for this architecture (--ior ARCH=DIR)"), "{text}");
+}
+
+#[test]
+fn narrowing_keeps_what_is_named_and_the_baseline() {
+    let narrowing = Narrowing {
+        archs: vec![Arch::Aarch64],
+        kernels: vec!["7.2".to_owned()],
+        probes: vec![fexit()],
+        replicates: Some(3),
+    };
+    let plan = plan(&study(1, 1, 1, "auto"), &narrowing).unwrap();
+    let probes: BTreeSet<String> = plan.cells.iter().map(|cell| cell.probe.to_string()).collect();
+    assert_eq!(probes, BTreeSet::from(["fexit".to_owned(), "none".to_owned()]));
+    assert_eq!(plan.targets().iter().map(ToString::to_string).collect::<Vec<_>>(), ["aarch64 7.2"]);
+    assert_eq!(plan.blocks.iter().map(|block| block.replicate).max(), Some(3));
+    let left: Vec<String> = plan.left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect();
+    assert_eq!(
+        left[0],
+        "targets x86_64 6.1, x86_64 7.2, aarch64 6.1, riscv64 7.2: narrowed to architecture aarch64 and kernel 7.2"
+    );
+    assert_eq!(left[1], "probe configurations kprobe: narrowed to probe configurations fexit");
+    assert_eq!(left[2], "the study's number of replicates, 1: 3 asked for");
+}
+
+#[test]
+fn a_narrowing_that_leaves_nothing_names_what_there_is() {
+    let study = study(1, 1, 1, "auto");
+    let error = |narrowing| plan(&study, &narrowing).unwrap_err().to_string();
+    assert_eq!(
+        error(Narrowing { kernels: vec!["5.10".to_owned()], ..Narrowing::default() }),
+        "study `small` has no kernel `5.10`; it has 6.1, 7.2"
+    );
+    assert_eq!(
+        error(Narrowing { archs: vec![Arch::Riscv64], kernels: vec!["6.1".to_owned()], ..Narrowing::default() }),
+        "study `small` has no target for architecture riscv64 and kernel 6.1; its targets are x86_64 6.1, x86_64 7.2, aarch64 6.1, \
+         aarch64 7.2, riscv64 7.2"
+    );
+    assert_eq!(
+        error(Narrowing { replicates: Some(0), ..Narrowing::default() }),
+        "0 replicates: give a number from 1 to 10000"
+    );
+    let many = Narrowing { replicates: Some(10_000), ..Narrowing::default() };
+    assert!(error(many).contains("more than 200000 runs"));
+}
+
+#[test]
+fn bundled_studies_have_plans() {
+    let quick = plan(&bpfassay_study::load("quick").unwrap(), &Narrowing::default()).unwrap();
+    assert_eq!(quick.blocks.len(), 8);
+    assert_eq!(quick.cells.len(), 24);
+    assert!(quick.left_out.is_empty(), "{:?}", quick.left_out);
+
+    let ceems = bpfassay_study::load("ceems-ior").unwrap();
+    let embedded = plan(&ceems, &Narrowing::default()).unwrap();
+    let sizes: BTreeSet<&str> = embedded.cells.iter().map(|cell| cell.case.as_str()).collect();
+    assert_eq!(sizes.len(), 5, "{sizes:?}");
+    assert_eq!(embedded.left_out.len(), 5);
+    let real = BTreeSet::from([Interface::Posix, Interface::Mpiio]);
+    let external_ior = Arch::ALL.iter().map(|&arch| (arch, real.clone())).collect();
+    let whole = expand(&ceems, &Narrowing::default(), &Available { external_ior }).unwrap();
+    assert_eq!(whole.cells.len(), 2 * embedded.cells.len());
+    assert!(whole.left_out.is_empty());
+    for (_, run) in whole.runs() {
+        let Workload::Ior { options, .. } = &run.order.workload;
+        let repetitions = options.iter().position(|word| word == "-i").and_then(|at| options.get(at + 1));
+        assert_eq!(repetitions.map(String::as_str), Some("8"));
+    }
+}
+
+fn narrowings() -> impl Strategy<Value = Narrowing> {
+    let archs = prop::sample::subsequence(Arch::ALL.to_vec(), 0..=3);
+    let kernels = prop::sample::subsequence(vec!["6.1".to_owned(), "7.2".to_owned()], 0..=2);
+    let probes = prop::sample::subsequence(
+        Probe::ALL.iter().copied().map(ProbeConfiguration::with_defaults).collect::<Vec<_>>(),
+        0..=Probe::ALL.len(),
+    );
+    (archs, kernels, probes, prop::option::of(1..4u32)).prop_map(|(archs, kernels, probes, replicates)| Narrowing {
+        archs,
+        kernels,
+        probes,
+        replicates,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn plans_are_sound(narrowing in narrowings(), replicates in 1..3u32, rounds in 1..4u32, seed in 0..1000u64) {
+        let study = study(replicates, rounds, seed, "auto");
+        let Ok(plan) = plan(&study, &narrowing) else {
+            // Only riscv64 with 6.1 alone has no target.
+            prop_assert_eq!((&narrowing.archs[..], &narrowing.kernels[..]), (&[Arch::Riscv64][..], &["6.1".to_owned()][..]));
+            return Ok(());
+        };
+        // The same again.
+        prop_assert_eq!(&plan, &self::plan(&study, &narrowing).unwrap());
+        // Identifiers are unique and safe as file names, and every run has its cell.
+        let cells: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
+        prop_assert_eq!(cells.len(), plan.cells.len());
+        let runs: BTreeSet<&str> = plan.runs().map(|(_, run)| run.order.id.as_str()).collect();
+        prop_assert_eq!(runs.len(), plan.runs().count());
+        for id in runs.iter().chain(&cells) {
+            prop_assert!(id.len() < 200 && id.chars().all(|c| c.is_ascii_alphanumeric() || "._-+@~".contains(c)), "{}", id);
+        }
+        for (block, run) in plan.runs() {
+            let cell = plan.cell(&run.cell).unwrap();
+            prop_assert_eq!((&cell.target, &cell.case, &cell.file_system, cell.probe), (&block.target, &block.case, &block.file_system, run.order.probe));
+            prop_assert_eq!(&cell.workload, &run.order.workload);
+        }
+        // Each round of each block holds every probe configuration once, and the control.
+        let probes = plan.cells.iter().map(|cell| cell.probe).collect::<BTreeSet<_>>();
+        for block in &plan.blocks {
+            for round in 1..=rounds {
+                let of_round: Vec<_> = block.runs.iter().filter(|run| run.round == round).collect();
+                let plain: Vec<_> = of_round.iter().filter(|run| !run.control).map(|run| run.order.probe).collect();
+                prop_assert_eq!(plain.len(), probes.len());
+                prop_assert_eq!(plain.into_iter().collect::<BTreeSet<_>>(), probes.clone());
+                prop_assert_eq!(of_round.iter().filter(|run| run.control && run.order.probe.is_baseline()).count(), 1);
+                prop_assert_eq!(of_round.len(), probes.len() + 1);
+            }
+        }
+    }
+
+    /// What is left after narrowing is run in the order that it has in the whole study.
+    #[test]
+    fn narrowing_keeps_the_order(narrowing in narrowings(), seed in 0..1000u64) {
+        let study = study(2, 2, seed, "auto");
+        let whole = plan(&study, &Narrowing::default()).unwrap();
+        let Ok(part) = plan(&study, &Narrowing { replicates: None, ..narrowing }) else { return Ok(()) };
+        let kept: BTreeSet<&str> = part.runs().map(|(_, run)| run.order.id.as_str()).collect();
+        let of_whole: Vec<&str> = whole.runs().map(|(_, run)| run.order.id.as_str()).filter(|id| kept.contains(id)).collect();
+        let of_part: Vec<&str> = part.runs().map(|(_, run)| run.order.id.as_str()).collect();
+        prop_assert_eq!(of_part, of_whole);
+    }
+
+    #[test]
+    fn seeds_change_the_order_and_nothing_else(seed in 1..1000u64) {
+        let sorted = |seed| {
+            let mut ids: Vec<String> = plan(&study(1, 3, seed, "auto"), &Narrowing::default()).unwrap().runs().map(|(_, run)| run.order.id.clone()).collect();
+            let original = ids.clone();
+            ids.sort_unstable();
+            (original, ids)
+        };
+        let (order, ids) = sorted(0);
+        let (other_order, other_ids) = sorted(seed);
+        prop_assert_eq!(ids, other_ids);
+        prop_assert_ne!(order, other_order);
+    }
+}
