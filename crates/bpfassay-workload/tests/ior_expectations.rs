@@ -1,5 +1,12 @@
 //! The engine against what a real IOR was recorded to do: everywhere.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests, to which clippy does not extend what it allows in tests"
+)]
+
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod common;
 

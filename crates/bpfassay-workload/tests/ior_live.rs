@@ -3,6 +3,13 @@
 //!
 //! With `BPFASSAY_RECORD_EXPECTATIONS=1` what the real IOR did is written to `results/ior-expectations/`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests, to which clippy does not extend what it allows in tests"
+)]
+
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod common;
 
@@ -111,6 +118,7 @@ fn settled(places: &Places) -> Value {
         "wrRdTime",
         "closeTime",
         "totalTime",
+        "Version",
         "Began",
         "Finished",
         "StartTime",

@@ -66,18 +66,18 @@ pub(crate) fn descriptors() -> Result<Option<(RawFd, RawFd)>, EngineError> {
         Some((descriptor(read)?, descriptor(write)?))
     });
     match pair {
-        // SAFETY: asks about numbers only.
-        Some((read, write))
-            if unsafe { libc::fcntl(read, libc::F_GETFD) != -1 && libc::fcntl(write, libc::F_GETFD) != -1 } =>
-        {
-            Ok(Some((read, write)))
-        }
+        Some((read, write)) if is_open(read) && is_open(write) => Ok(Some((read, write))),
         Some(_) => Err(failed("a descriptor is not open", io::Error::last_os_error())),
         None => Err(EngineError::Control {
             what: format!("expected `READ,WRITE` descriptors, found {value:?}"),
             source: None,
         }),
     }
+}
+
+fn is_open(descriptor: RawFd) -> bool {
+    // SAFETY: asks about a number only.
+    unsafe { libc::fcntl(descriptor, libc::F_GETFD) != -1 }
 }
 
 impl Control {

@@ -70,7 +70,7 @@ pub(crate) fn human(bytes: u64) -> String {
     for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20)] {
         let size = 1u64 << shift;
         if bytes >= size {
-            return if bytes % size == 0 {
+            return if bytes.is_multiple_of(size) {
                 format!("{} {unit}", bytes / size)
             } else {
                 format!("{:.2} {unit}", bytes as f64 / size as f64)

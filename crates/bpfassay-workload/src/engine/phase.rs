@@ -176,7 +176,7 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
                     stopped = deadline.is_some_and(|deadline| elapsed(self) > deadline)
                         || (self.wear_out_iterations != 0 && pairs == self.wear_out_iterations);
                     if options.collective && deadline.is_some() {
-                        stopped = self.team.from_first(stopped.into())? != 0;
+                        stopped = self.team.value_of_first(stopped.into())? != 0;
                     }
                     index += 1;
                 }
@@ -261,3 +261,6 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
         Ok(is_bad.into())
     }
 }
+
+#[cfg(test)]
+mod tests;

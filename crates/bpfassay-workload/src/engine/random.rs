@@ -20,7 +20,7 @@ impl Rand {
             let next = (16_807 * i64::from(word)) % 2_147_483_647;
             word = if next < 0 { next + 2_147_483_647 } else { next } as i32;
         }
-        let mut generator = Self { state, at: 0 };
+        let mut generator = Self { state, at: 3 };
         for _ in 0..310 {
             generator.next();
         }

@@ -158,7 +158,7 @@ impl Team {
     }
 
     /// The value that rank 0 gives.
-    pub(crate) fn from_first(&self, value: u64) -> Result<u64, EngineError> {
+    pub(crate) fn value_of_first(&self, value: u64) -> Result<u64, EngineError> {
         Ok(self.exchange([value])?[0][0])
     }
 

@@ -22,6 +22,9 @@ const GIB: f64 = 1_073_741_824.0;
 /// The version of IOR whose behaviour the engine has.
 pub(crate) const IOR_VERSION: &str = "4.1.0+dev";
 
+/// What tells a report from the real IOR's.
+pub(crate) const ENGINE: &str = concat!("embedded engine of bpfassay ", env!("CARGO_PKG_VERSION"));
+
 /// Where results go, and how far they are.
 pub(crate) struct Report {
     form: Form,
@@ -102,7 +105,7 @@ impl Report {
         let result = match &mut self.form {
             Form::Json(json) => (|| {
                 json.begin_object("")?;
-                json.text("Version", IOR_VERSION)?;
+                json.text("Version", &format!("{IOR_VERSION}, {ENGINE}"))?;
                 json.text("Began", &began)?;
                 json.text("Command line", &command)?;
                 json.text("Machine", &machine)?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{
     phase::Stonewall,
-    report::{Capacity, IOR_VERSION, MIB, Row, Setting, Totals},
+    report::{Capacity, ENGINE, IOR_VERSION, MIB, Row, Setting, Totals},
     result::Figures,
 };
 use crate::ior::Options;
@@ -26,7 +26,7 @@ impl<W: Write> Table<W> {
     }
 
     pub(crate) fn begin(&mut self, began: &str, command: &str, machine: &str) -> io::Result<()> {
-        writeln!(self.out, "IOR-{IOR_VERSION}: embedded engine of bpfassay {}", env!("CARGO_PKG_VERSION"))?;
+        writeln!(self.out, "IOR-{IOR_VERSION}: {ENGINE}")?;
         self.pair("Began", began)?;
         self.pair("Command line", command)?;
         self.pair("Machine", machine)
@@ -78,9 +78,12 @@ impl<W: Write> Table<W> {
     }
 
     fn cells(&mut self, cells: &[String; 11]) -> io::Result<()> {
-        let [rest @ .., last] = cells;
-        for cell in rest {
-            write!(self.out, "{cell:<10} ")?;
+        let [first, rest @ .., last] = cells;
+        write!(self.out, "{first:<10}")?;
+        for (index, cell) in rest.iter().enumerate() {
+            // The latency's name fills its column.
+            let gap = if index == 2 { "  " } else { " " };
+            write!(self.out, "{cell:<10}{gap}")?;
         }
         writeln!(self.out, "{last:<4}")
     }

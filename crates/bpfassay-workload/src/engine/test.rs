@@ -150,7 +150,7 @@ impl<'a, I: Io> Test<'a, I> {
         if options.signature == 0 {
             // Seconds since 1970, cut to 32 bits as IOR does.
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec as u32;
-            self.stamp = self.team.from_first(now.into())? as u32;
+            self.stamp = self.team.value_of_first(now.into())? as u32;
         }
         if let (Some(lead), 0) = (&mut self.lead, repetition) {
             lead.report.begin_results()?;
@@ -208,7 +208,8 @@ impl<'a, I: Io> Test<'a, I> {
             let counts = self.timed(access, repetition, name)?;
             found_errors |= self.count_errors("read", counts.errors);
         }
-        if !options.keep && !(found_errors && options.keep_with_error) {
+        let is_kept = options.keep || (found_errors && options.keep_with_error);
+        if !is_kept {
             let start = self.backend.io.now();
             self.team.barrier()?;
             self.remove(name)?;
@@ -285,7 +286,7 @@ impl<'a, I: Io> Test<'a, I> {
             Some(seed) => seed as u32,
             None => {
                 let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec as u32;
-                let seed = if is_own { now } else { self.team.from_first(now.into())? as u32 };
+                let seed = if is_own { now } else { self.team.value_of_first(now.into())? as u32 };
                 self.seed = Some(seed as i32);
                 seed
             }
@@ -354,7 +355,7 @@ impl<'a, I: Io> Test<'a, I> {
                 0
             });
         }
-        self.team.from_first(pairs)
+        self.team.value_of_first(pairs)
     }
 
     /// Notes transfers with wrong data; returns whether there were any.

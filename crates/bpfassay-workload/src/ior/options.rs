@@ -347,11 +347,11 @@ impl Options {
                 self.signature == 0 && !self.write && self.check_read,
                 "checking a read without writing (-R without -w) needs the time stamp of the data: give it with -G",
             ),
-            (self.block_size % 8 != 0, "the block size (-b) must be a multiple of 8 bytes"),
-            (self.transfer_size % 8 != 0, "the transfer size (-t) must be a multiple of 8 bytes"),
+            (!self.block_size.is_multiple_of(8), "the block size (-b) must be a multiple of 8 bytes"),
+            (!self.transfer_size.is_multiple_of(8), "the transfer size (-t) must be a multiple of 8 bytes"),
             (self.transfer_size == 0, "the transfer size (-t) must not be zero"),
             (
-                self.transfer_size != 0 && self.block_size % self.transfer_size != 0,
+                self.transfer_size != 0 && !self.block_size.is_multiple_of(self.transfer_size),
                 "the block size (-b) must be a multiple of the transfer size (-t)",
             ),
             (

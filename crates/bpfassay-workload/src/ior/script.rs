@@ -155,3 +155,6 @@ pub(crate) fn parse(text: &str, defaults: &Options, output: &mut Output) -> Resu
 fn is_only(line: &str, words: &str) -> bool {
     line.trim().eq_ignore_ascii_case(words)
 }
+
+#[cfg(test)]
+mod tests;

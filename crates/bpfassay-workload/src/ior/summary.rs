@@ -353,3 +353,6 @@ fn whole_transfers((low, high): (f64, f64), transfer: u64) -> Option<Moved> {
     let middle = ((first + last) / 2.0).round();
     (middle as u64).checked_mul(transfer).map(|bytes| Moved { bytes, exact: first == last })
 }
+
+#[cfg(test)]
+mod tests;

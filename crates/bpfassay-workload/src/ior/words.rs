@@ -398,6 +398,9 @@ impl Words {
 fn size(bytes: u64) -> String {
     [("g", 30), ("m", 20), ("k", 10)]
         .into_iter()
-        .find(|(_, shift)| bytes != 0 && bytes % (1 << shift) == 0)
+        .find(|(_, shift)| bytes != 0 && bytes.is_multiple_of(1 << shift))
         .map_or_else(|| bytes.to_string(), |(suffix, shift)| format!("{}{suffix}", bytes >> shift))
 }
+
+#[cfg(test)]
+mod tests;

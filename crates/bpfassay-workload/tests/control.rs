@@ -1,0 +1,169 @@
+//! The control channel: the engine waits at the beginning and end of every phase and says what the phase did.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests, to which clippy does not extend what it allows in tests"
+)]
+
+use std::{
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Write as _},
+    os::fd::{AsRawFd as _, OwnedFd},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use bpfassay_protocol::{
+    Operation,
+    control::{ENVIRONMENT, PhaseEvent, PhaseName},
+    operation::Totals,
+};
+use bpfassay_workload::ior::Summary;
+
+/// The agent's side.
+struct Agent {
+    engine: Child,
+    events: BufReader<File>,
+    answers: File,
+}
+
+impl Agent {
+    fn start(directory: &Path, ranks: u32, words: &[&str]) -> Self {
+        // These ends are inherited: they are made without "close on exec".
+        let (engine_reads, answers) = rustix::pipe::pipe().unwrap();
+        let (events, engine_writes) = rustix::pipe::pipe().unwrap();
+        for end in [&answers, &events] {
+            rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC).unwrap();
+        }
+        let number = |end: &OwnedFd| end.as_raw_fd();
+        let engine = Command::new(env!("CARGO_BIN_EXE_bpfassay-ior"))
+            .args(["--ranks", &ranks.to_string(), "-o"])
+            .arg(directory.join("t"))
+            .args(words)
+            .args(["-O", &format!("summaryFormat=JSON,summaryFile={}", directory.join("summary").display())])
+            .env(ENVIRONMENT, format!("{},{}", number(&engine_reads), number(&engine_writes)))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self { engine, events: BufReader::new(events.into()), answers: answers.into() }
+    }
+
+    /// The next event; the engine waits.
+    fn event(&mut self) -> Option<PhaseEvent> {
+        let mut line = String::new();
+        self.events.read_line(&mut line).unwrap();
+        (!line.is_empty()).then(|| serde_json::from_str(&line).unwrap())
+    }
+
+    fn go_on(&mut self) {
+        self.answers.write_all(b"\n").unwrap();
+    }
+}
+
+fn begin(phase: &str, test: u32, repetition: u32) -> PhaseEvent {
+    PhaseEvent::Begin(PhaseName { phase: phase.to_owned(), test, repetition })
+}
+
+fn end(phase: &str, test: u32, repetition: u32, ledger: &[(Operation, u64, u64)]) -> PhaseEvent {
+    let ledger =
+        ledger.iter().map(|&(operation, calls, bytes)| (operation, Totals { calls, bytes, errors: 0 })).collect();
+    PhaseEvent::End { phase: PhaseName { phase: phase.to_owned(), test, repetition }, ledger }
+}
+
+#[test]
+fn every_phase_is_announced_with_what_it_did() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut agent = Agent::start(directory.path(), 2, &["-b", "64k", "-t", "16k", "-s", "2", "-i", "2", "-wWrR"]);
+    let mut events = Vec::new();
+    while let Some(event) = agent.event() {
+        events.push(event);
+        agent.go_on();
+    }
+    assert!(agent.engine.wait().unwrap().success());
+    let all = 2 * 2 * (64 << 10);
+    let expected: Vec<_> = (0..2)
+        .flat_map(|repetition| {
+            [("write", Operation::Write), ("writecheck", Operation::Read), ("readcheck", Operation::Read)]
+                .into_iter()
+                .flat_map(move |(phase, operation)| {
+                    [begin(phase, 0, repetition), end(phase, 0, repetition, &[(operation, 16, all)])]
+                })
+        })
+        .collect();
+    assert_eq!(events, expected);
+}
+
+#[test]
+fn nothing_happens_and_no_time_counts_while_the_engine_waits() {
+    const PAUSE: Duration = Duration::from_millis(400);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t");
+    let mut agent = Agent::start(directory.path(), 2, &["-b", "64k", "-t", "16k"]);
+    let sizes: Vec<_> = std::iter::from_fn(|| {
+        let event = agent.event()?;
+        let before = fs::metadata(&file).ok().map(|data| data.len());
+        thread::sleep(PAUSE);
+        let after = fs::metadata(&file).ok().map(|data| data.len());
+        assert_eq!(before, after, "{event:?}");
+        agent.go_on();
+        Some(after)
+    })
+    .collect();
+    assert!(agent.engine.wait().unwrap().success());
+    let whole = Some(128 << 10);
+    assert_eq!(sizes, [None, whole, whole, whole]);
+    let summary = Summary::parse(&fs::read(directory.path().join("summary")).unwrap()).unwrap();
+    for result in &summary.tests[0].results {
+        assert!(result.total_s.unwrap() < PAUSE.as_secs_f64(), "{result:?}");
+    }
+}
+
+#[test]
+fn mapped_files_have_an_empty_ledger_and_tests_are_numbered() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("script");
+    fs::write(&script, "IOR START\napi=MMAP\nblockSize=64k,transferSize=16k\nRUN\nRUN\nIOR STOP\n").unwrap();
+    let mut agent = Agent::start(directory.path(), 1, &["-f", script.to_str().unwrap()]);
+    let mut events = Vec::new();
+    while let Some(event) = agent.event() {
+        events.push(event);
+        agent.go_on();
+    }
+    assert!(agent.engine.wait().unwrap().success());
+    let expected: Vec<_> = (0..2)
+        .flat_map(|test| {
+            ["write", "read"].into_iter().flat_map(move |phase| [begin(phase, test, 0), end(phase, test, 0, &[])])
+        })
+        .collect();
+    assert_eq!(events, expected);
+}
+
+#[test]
+fn without_an_answer_the_engine_gives_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let Agent { engine, mut events, answers } = Agent::start(directory.path(), 2, &["-b", "64k", "-t", "16k"]);
+    let mut line = String::new();
+    events.read_line(&mut line).unwrap();
+    drop(answers);
+    let output = engine.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("the agent did not say go on"), "{message}");
+}
+
+#[test]
+fn a_channel_that_is_none_is_refused() {
+    for (value, expected) in [("3", "expected `READ,WRITE` descriptors"), ("198,199", "a descriptor is not open")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_bpfassay-ior"))
+            .env(ENVIRONMENT, value)
+            .args(["-b", "1m"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(5));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{output:?}");
+    }
+}
