@@ -152,7 +152,10 @@ async fn try_kvm(
     options.deadlines = Deadlines { boot: Some(patience.as_secs().max(1)), ..Deadlines::default() };
     let mut guest = match Guest::boot(qemu, &machine, options).await {
         Ok(guest) => guest,
-        Err(VmError::Refused { stderr, .. }) => return Ok(Err(format!("KVM refused: {stderr}"))),
+        Err(VmError::Refused { stderr, .. }) => {
+            let words: Vec<_> = stderr.lines().map(str::trim).collect();
+            return Ok(Err(format!("QEMU refused to start under KVM: {}", words.join("; "))));
+        }
         Err(VmError::MonitorSilent { seconds }) => {
             return Ok(Err(format!("QEMU with KVM did not answer within {seconds} s")));
         }
@@ -169,7 +172,9 @@ async fn try_kvm(
 fn verdict(ending: &Ending) -> Result<String, String> {
     match &ending.reason {
         // The kernel found no root: it initialised every CPU and itself on the way there.
-        EndReason::KernelDied { trouble } if trouble.kind == TroubleKind::Panic && trouble.line.contains("root") => {
+        EndReason::KernelDied { trouble }
+            if trouble.kind == TroubleKind::Panic && trouble.line.contains("Unable to mount root fs") =>
+        {
             Ok(format!("a kernel booted under KVM in {} ms", ending.lived_ms))
         }
         EndReason::Silent { seconds } if ending.console_tail.is_empty() => {

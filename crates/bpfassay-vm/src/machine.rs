@@ -98,6 +98,12 @@ impl Machine {
         Cpu { arch: self.arch, accelerator: self.accelerator, count: self.cpus }.model()
     }
 
+    /// The machine type with its properties, as QEMU takes it.
+    #[must_use]
+    pub fn machine_type(&self) -> &'static str {
+        Board { arch: self.arch, accelerator: self.accelerator }.machine_type()
+    }
+
     /// The kernel command line.
     #[must_use]
     pub fn kernel_command_line(&self) -> String {

@@ -379,9 +379,8 @@ async fn watch_console(
     let mut lines = Lines::default();
     let mut watch = Watch::default();
     let mut buffer = vec![0; 16 << 10];
-    loop {
-        // A reset connection is QEMU's death; its exit status tells more than this error does.
-        let Ok(count @ 1..) = console.read(&mut buffer).await else { break };
+    // A reset connection is QEMU's death; its exit status tells more than this error does.
+    while let Ok(count @ 1..) = console.read(&mut buffer).await {
         let bytes = &buffer[..count];
         log.bytes(bytes);
         lines.push(bytes, |line| look(&line, &mut log, &mut watch, &troubles));

@@ -1,6 +1,12 @@
 //! Real guests: how each kind of end comes to be told, on the three architectures.
 //!
 //! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` names, and say so where they are not set.
+#![allow(
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and says aloud what it skips and measures"
+)]
 
 mod common;
 

@@ -10,6 +10,8 @@ use super::{Trouble, TroubleKind};
 const MAX_TROUBLES: usize = 32;
 /// Detail lines kept per trouble.
 const MAX_DETAILS: usize = 16;
+/// Frames kept of the back trace of a trouble.
+const MAX_FRAMES: u32 = 6;
 /// Bytes of a line kept.
 const MAX_KEPT: usize = 512;
 /// Lines after the telling one among which details are looked for.
@@ -105,7 +107,7 @@ const DETAILS: &[&str] = &[
 #[derive(Debug, Default)]
 pub struct Watch {
     troubles: Vec<Trouble>,
-    /// Lines seen since the last trouble, and frames still wanted of its first back trace.
+    /// Lines seen since the last trouble, and frames still wanted of its back trace.
     since: u32,
     frames: u32,
 }
@@ -130,13 +132,11 @@ impl Watch {
                 }
                 let trouble = Trouble { kind, line: shortened(message), time_us, details: Vec::new() };
                 self.troubles.push(trouble.clone());
-                (self.since, self.frames) = (0, 0);
+                (self.since, self.frames) = (0, MAX_FRAMES);
                 Some(trouble)
             }
             (None, Some(open)) => {
-                if message.starts_with("Call Trace:") || message.starts_with("Call trace:") {
-                    self.frames = 6;
-                } else if DETAILS.iter().any(|start| message.starts_with(start)) {
+                if DETAILS.iter().any(|start| message.starts_with(start)) {
                     keep_detail(open, message);
                 } else if self.frames > 0 && line_is_frame(message) {
                     self.frames -= 1;
@@ -206,9 +206,16 @@ fn is_rcu_stall(message: &str) -> bool {
     })
 }
 
-/// Whether a line is a frame of a back trace: ` vfs_read+0x1a/0x90` or ` [<ffffffff8112>] vfs_read+0x1a/0x90`.
+/// Whether a line is a telling frame of a back trace: ` vfs_read+0x1a/0x90` or `[<ffffffff8112>] vfs_read+0x1a/0x90`, but
+/// neither a guess of the unwinder (`? `) nor one of the functions that print the trace.
 fn line_is_frame(message: &str) -> bool {
-    message.trim_start().contains("+0x") && !message.contains(": ")
+    const PRINTING: &[&str] = &["dump_backtrace+", "show_stack+", "dump_stack", "panic+", "vpanic+", "__warn+"];
+    let frame = message.trim_start();
+    let frame = frame.strip_prefix("[<").and_then(|rest| rest.split_once("] ")).map_or(frame, |(_, frame)| frame);
+    frame.contains("+0x")
+        && !frame.contains(": ")
+        && !frame.starts_with("? ")
+        && !PRINTING.iter().any(|start| frame.starts_with(start))
 }
 
 fn keep_detail(trouble: &mut Trouble, message: &str) {

@@ -19,7 +19,7 @@ pub struct Board {
 impl Board {
     /// The machine type. Where QEMU has versions of it, the one of the oldest QEMU supported: the guest then sees the same
     /// hardware under every newer QEMU.
-    fn machine_type(self) -> &'static str {
+    pub(crate) fn machine_type(self) -> &'static str {
         match (self.arch, self.accelerator) {
             // Without what no guest here uses and firmware or kernel would spend time on.
             (Arch::X86_64, _) => "pc-q35-7.2,i8042=off,sata=off,smbus=off,usb=off",

@@ -1,4 +1,5 @@
 //! Kernels and initramfs for tests that boot real guests.
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::{
     env, fs,
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 
 /// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and its like: a 6.12 or newer one, which has the virtio console built in.
 /// `None`, said aloud, where the variable is not set.
-pub fn kernel(arch: Arch) -> Option<PathBuf> {
+pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
     let variable = format!("BPFASSAY_TEST_KERNEL_{}", arch.name().to_uppercase());
     let kernel = env::var_os(&variable).map(PathBuf::from);
     if kernel.is_none() {
@@ -21,16 +22,16 @@ pub fn kernel(arch: Arch) -> Option<PathBuf> {
 }
 
 /// A machine with a scratch directory for its initramfs and its log.
-pub struct Bench {
-    pub machine: Machine,
-    pub options: BootOptions,
-    pub directory: TempDir,
+pub(crate) struct Bench {
+    pub(crate) machine: Machine,
+    pub(crate) options: BootOptions,
+    pub(crate) directory: TempDir,
     qemu: Qemu,
 }
 
 impl Bench {
     /// A machine without initramfs: its kernel panics by itself.
-    pub async fn new(arch: Arch) -> Option<Self> {
+    pub(crate) async fn new(arch: Arch) -> Option<Self> {
         let kernel = kernel(arch)?;
         let qemu = Qemu::find(arch, None).await.unwrap();
         let directory = tempfile::tempdir().unwrap();
@@ -40,7 +41,7 @@ impl Bench {
     }
 
     /// A machine whose init writes `data` to the agent's port and then does what `end` says (see init/init.c).
-    pub async fn with_init(arch: Arch, data: &[u8], end: &str, text: &str) -> Option<Self> {
+    pub(crate) async fn with_init(arch: Arch, data: &[u8], end: &str, text: &str) -> Option<Self> {
         let mut bench = Self::new(arch).await?;
         let init: &[u8] = match arch {
             Arch::X86_64 => include_bytes!("../init/init-x86_64"),
@@ -62,21 +63,21 @@ impl Bench {
         Some(bench)
     }
 
-    pub async fn boot(&self) -> Guest {
+    pub(crate) async fn boot(&self) -> Guest {
         Guest::boot(&self.qemu, &self.machine, self.options.clone()).await.unwrap()
     }
 
-    pub fn qemu(&self) -> &Qemu {
+    pub(crate) fn qemu(&self) -> &Qemu {
         &self.qemu
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.options.log_path).unwrap()).into_owned()
     }
 }
 
 /// Whether a process of that id runs (a zombie does not).
-pub fn runs(process: u32) -> bool {
+pub(crate) fn runs(process: u32) -> bool {
     fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
 }

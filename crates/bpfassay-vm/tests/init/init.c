@@ -4,7 +4,7 @@
  *
  *   p  power off      r  restart        x  exit (the kernel panics)    h  wait for ever
  *   w  wait for one byte from the port  sC write the letter C to /proc/sysrq-trigger
- *   k  write /text to /dev/kmsg
+ *   k  write /text to /dev/kmsg        t  wait for a line from the console
  *
  * init-ARCH beside this file is it, compiled by GCC 16 as
  *   ARCH-linux-gnu-gcc -Os -static -nostdlib -ffreestanding -fno-stack-protector -fno-pic -no-pie \
@@ -92,6 +92,8 @@ __attribute__((section(".text.start"))) void _start(void)
 			while (sys(READ, port, (i64)&letter, 1, 0, 0) != 1)
 				sys(YIELD, 0, 0, 0, 0, 0);
 		}
+		if (letter == 't')
+			sys(READ, open("/dev/console", RDONLY), (i64)&letter, 1, 0, 0);
 		if (letter == 's') {
 			sys(READ, end, (i64)&letter, 1, 0, 0);
 			sys(WRITE, open("/proc/sysrq-trigger", WRONLY), (i64)&letter, 1, 0, 0);

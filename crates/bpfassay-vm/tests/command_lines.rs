@@ -1,0 +1,59 @@
+//! The exact QEMU command lines. A difference here is a difference of the measured machine: look twice, then renew the files with
+//! `BPFASSAY_RENEW=1 cargo test -p bpfassay-vm --test command_lines`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says aloud what it skips and measures")]
+
+use std::{env, fs, path::Path};
+
+use bpfassay_protocol::Arch;
+use bpfassay_vm::{Accelerator, Layout, Machine, qemu::program_name};
+
+fn check(name: &str, machine: &Machine) {
+    let program = program_name(machine.arch);
+    // One argument per line, an option and its value on one.
+    let shown = machine.shell_command(Path::new(&program)).replace(" -", "\n  -") + "\n";
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/command-lines").join(name);
+    if env::var_os("BPFASSAY_RENEW").is_some() {
+        fs::write(&file, &shown).unwrap();
+    }
+    let expected = fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(shown, expected, "{} differs", file.display());
+}
+
+fn machine(arch: Arch) -> Machine {
+    Machine { initrd: Some("/cache/guest.cpio".into()), ..Machine::new(arch, "/cache/kernel") }
+}
+
+#[test]
+fn every_architecture_under_tcg() {
+    for &arch in Arch::ALL {
+        check(&format!("{arch}-tcg"), &machine(arch));
+    }
+}
+
+#[test]
+fn every_architecture_under_kvm() {
+    for &arch in Arch::ALL {
+        check(&format!("{arch}-kvm"), &Machine { accelerator: Accelerator::Kvm, ..machine(arch) });
+    }
+}
+
+#[test]
+fn every_option_of_a_study() {
+    let options = Machine {
+        cpus: 4,
+        memory_mib: 2048,
+        layout: Layout::Random,
+        verbose: true,
+        kernel_parameters: vec!["mitigations=off".to_owned(), "nfs.localio_enabled=0".to_owned()],
+        kernel: "/cache/it's here/kernel".into(),
+        ..machine(Arch::X86_64)
+    };
+    check("x86_64-options", &options);
+}
+
+#[test]
+fn a_machine_survives_being_written_down() {
+    let machine = machine(Arch::Riscv64);
+    let text = serde_json::to_string(&machine).unwrap();
+    assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), machine);
+}

@@ -1,0 +1,110 @@
+//! The console watch on what real kernels wrote.
+//!
+//! `console/*.log` are consoles of Debian's kernels in QEMU: ordinary boots (`boot-*`) and deaths. The deaths were provoked, by
+//! `sysrq-trigger` (`crash-*`) or by writing into the kernel's text through QEMU's gdb stub what makes it read address 0
+//! (`oops-*`), execute an undefined instruction (`illegal-*`) or a breakpoint (`brk-*`), or loop (`lockup-*`).
+//! `console/messages.tsv` holds single lines that are hard to provoke, after the format strings in the kernel's source.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{fs, path::Path};
+
+use bpfassay_vm::{Trouble, TroubleKind, console::Watch};
+
+fn directory() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/console")
+}
+
+fn watched(text: &str) -> Vec<Trouble> {
+    let mut watch = Watch::default();
+    let told = text.lines().filter_map(|line| watch.line(line.trim_end())).count();
+    assert_eq!(told, watch.troubles().len());
+    watch.troubles().to_vec()
+}
+
+/// The logs whose names begin so, with their names.
+fn logs(start: &str) -> Vec<(String, String)> {
+    let mut logs: Vec<_> = fs::read_dir(directory())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with(start))
+        .map(|name| (name.clone(), String::from_utf8_lossy(&fs::read(directory().join(&name)).unwrap()).into_owned()))
+        .collect();
+    logs.sort();
+    assert!(!logs.is_empty(), "no logs named {start}*");
+    logs
+}
+
+#[test]
+fn ordinary_boots_tell_of_nothing_but_their_end() {
+    for (name, text) in logs("boot-") {
+        let troubles = watched(&text);
+        // Kernels whose virtio console is a module were booted without a root and end in a panic.
+        let unexpected = troubles.iter().find(|trouble| !trouble.line.contains("Unable to mount root fs"));
+        assert_eq!(unexpected, None, "{name}");
+        assert!(text.lines().count() > 100, "{name} is the console of a whole boot");
+    }
+}
+
+#[test]
+fn a_triggered_crash_is_one_panic_with_the_frames_that_led_to_it() {
+    for (name, text) in logs("crash-") {
+        let troubles = watched(&text);
+        assert_eq!(troubles.len(), 1, "{name}: {troubles:?}");
+        assert_eq!(troubles[0].kind, TroubleKind::Panic, "{name}");
+        assert_eq!(troubles[0].line, "Kernel panic - not syncing: sysrq triggered crash", "{name}");
+        assert!(troubles[0].details.iter().any(|line| line.contains("sysrq_handle_crash+")), "{name}: {troubles:?}");
+    }
+}
+
+#[test]
+fn an_oops_is_one_oops_with_its_place_and_then_the_panic() {
+    for start in ["oops-", "illegal-", "brk-"] {
+        for (name, text) in logs(start) {
+            let troubles = watched(&text);
+            let kinds: Vec<_> = troubles.iter().map(|trouble| trouble.kind).collect();
+            assert_eq!(kinds, [TroubleKind::Oops, TroubleKind::Panic], "{name}: {troubles:#?}");
+            let oops = &troubles[0];
+            let place = ["RIP: ", "pc : ", "epc : "];
+            assert!(
+                oops.details.iter().any(|line| place.iter().any(|start| line.starts_with(start))),
+                "{name}: {oops:#?}"
+            );
+            assert!(oops.details.iter().any(|line| line.starts_with("CPU: ")), "{name}: {oops:#?}");
+            assert!(oops.time_us.is_some(), "{name}");
+            if start == "oops-" {
+                assert!(oops.line.to_lowercase().contains("null pointer"), "{name}: {}", oops.line);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_kernel_that_loops_is_a_stall_or_a_lockup_and_not_dead() {
+    for (name, text) in logs("lockup-") {
+        let troubles = watched(&text);
+        assert!(!troubles.is_empty(), "{name}");
+        for trouble in troubles {
+            assert!(matches!(trouble.kind, TroubleKind::SoftLockup | TroubleKind::RcuStall), "{name}: {trouble:#?}");
+        }
+    }
+}
+
+#[test]
+fn single_messages_are_told_apart() {
+    let text = fs::read_to_string(directory().join("messages.tsv")).unwrap();
+    let mut count = 0;
+    for entry in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (kind, line) = entry.split_once('\t').unwrap();
+        let expected = match kind {
+            "-" => None,
+            kind => Some(serde_json::from_value::<TroubleKind>(kind.into()).unwrap()),
+        };
+        for stamp in ["", "[    1.234567] ", "[12345.000001][    T1] ", "~ # [    1.234567] "] {
+            // Without a time stamp a message in the middle of a line is not one.
+            let told = Watch::default().line(&format!("{stamp}{line}"));
+            assert_eq!(told.map(|trouble| trouble.kind), expected, "{stamp}{line}");
+        }
+        count += 1;
+    }
+    assert!(count > 60);
+}

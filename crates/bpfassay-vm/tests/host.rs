@@ -1,0 +1,141 @@
+//! What the host side owes its user: the choice of the accelerator, no QEMU left behind, a terminal as it was.
+//!
+//! Some of these tests start this test program anew, because what they look at is a whole process.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and says aloud what it skips and measures"
+)]
+
+mod common;
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Read, Write},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use bpfassay_protocol::{Arch, frame, message::GuestMessage};
+use bpfassay_vm::{
+    Accelerator, AcceleratorWish, EndReason, Event, VmError,
+    accelerator::{AcceleratorKey, choose},
+    device::is_native,
+};
+use common::{Bench, runs};
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{LocalModes, tcgetattr},
+};
+
+/// Set in the program started anew.
+const INNER: &str = "BPFASSAY_TEST_INNER";
+
+/// The test `name` of this program, to be started anew.
+fn again(name: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([name, "--exact", "--nocapture"]).env(INNER, "1").stdout(Stdio::piped());
+    command
+}
+
+fn hello() -> Vec<u8> {
+    frame::encode(&GuestMessage::Hello { agent: "test".to_owned() }).unwrap()
+}
+
+#[tokio::test]
+async fn the_accelerator_is_chosen_by_booting_with_it() {
+    let native = *Arch::ALL.iter().find(|&&arch| is_native(arch)).unwrap();
+    let Some(bench) = Bench::new(native).await else { return };
+    let log = bench.directory.path().join("trial.log");
+    let patience = Duration::from_secs(20);
+    let choice = choose(bench.qemu(), &bench.machine, AcceleratorWish::Auto, &log, patience).await.unwrap();
+    println!("{choice:?}");
+    assert!(!choice.reason.is_empty());
+    let forced = choose(bench.qemu(), &bench.machine, AcceleratorWish::Kvm, &log, patience).await;
+    match choice.accelerator {
+        Accelerator::Kvm => {
+            assert_eq!(forced.unwrap().accelerator, Accelerator::Kvm);
+            let text = std::fs::read_to_string(&log).unwrap();
+            assert!(text.contains("Kernel panic"), "the trial's kernel came to its end: {text}");
+        }
+        Accelerator::Tcg => assert!(matches!(forced, Err(VmError::NoKvm { .. })), "{forced:?}"),
+    }
+    let key = AcceleratorKey::of_host(bench.qemu());
+    assert_eq!(key, AcceleratorKey::of_host(bench.qemu()));
+    assert!(key.qemu.starts_with(&bench.qemu().version.to_string()[..2]), "{key:?}");
+}
+
+#[tokio::test]
+async fn foreign_guests_are_not_tried_under_kvm() {
+    let foreign = *Arch::ALL.iter().find(|&&arch| !is_native(arch)).unwrap();
+    let Some(bench) = Bench::new(foreign).await else { return };
+    let log = bench.directory.path().join("trial.log");
+    let choice =
+        choose(bench.qemu(), &bench.machine, AcceleratorWish::Auto, &log, Duration::from_secs(1)).await.unwrap();
+    assert_eq!(choice.accelerator, Accelerator::Tcg);
+    assert!(choice.reason.contains(foreign.name()), "{choice:?}");
+    assert!(!log.exists(), "nothing was booted");
+}
+
+#[tokio::test]
+async fn qemu_dies_with_the_program_that_started_it() {
+    let Some(bench) = Bench::with_init(Arch::X86_64, &hello(), "h", "").await else { return };
+    if env::var_os(INNER).is_some() {
+        let mut guest = bench.boot().await;
+        assert!(matches!(guest.next_event().await, Event::Message(_)));
+        println!("qemu is {}", guest.process_id().unwrap());
+        std::future::pending::<()>().await;
+    }
+    let mut inner = again("qemu_dies_with_the_program_that_started_it").spawn().unwrap();
+    let mut lines = BufReader::new(inner.stdout.take().unwrap()).lines();
+    let qemu = lines.find_map(|line| line.unwrap().strip_prefix("qemu is ")?.parse::<u32>().ok()).unwrap();
+    assert!(runs(qemu));
+    inner.kill().unwrap();
+    inner.wait().unwrap();
+    let start = Instant::now();
+    while runs(qemu) {
+        assert!(start.elapsed() < Duration::from_secs(10), "QEMU {qemu} outlived the program that started it");
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_shows_the_console_takes_keys_and_is_as_before_afterwards() {
+    // The guest speaks on its console, waits for a line typed there, speaks again, and waits for the host's word to go.
+    let text = "<2>what the guest says\n";
+    let Some(mut bench) = Bench::with_init(Arch::X86_64, &hello(), "ktkwp", text).await else { return };
+    if env::var_os(INNER).is_some() {
+        bench.options.interactive = true;
+        let guest = bench.boot().await;
+        let ending = guest.interact(|_| {}).await.unwrap();
+        let canonical = tcgetattr(std::io::stdin()).unwrap().local_modes.contains(LocalModes::ICANON);
+        assert_eq!(ending.reason, EndReason::Stopped);
+        println!("terminal restored: {canonical}");
+        return;
+    }
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = std::fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    assert!(tcgetattr(&theirs).unwrap().local_modes.contains(LocalModes::ICANON));
+    let inner = again("a_terminal_shows_the_console_takes_keys_and_is_as_before_afterwards").stdin(theirs).spawn();
+    let mut inner = inner.unwrap();
+    let mut keyboard = std::fs::File::from(ours);
+    let mut output = inner.stdout.take().unwrap();
+    let mut shown = String::new();
+    let mut times = |count: usize, what: &str| {
+        let mut buffer = [0; 4096];
+        while shown.matches(what).count() < count {
+            let read = output.read(&mut buffer).unwrap();
+            assert!(read > 0, "the program ended; it showed {shown}");
+            shown.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+    };
+    times(1, "what the guest says");
+    keyboard.write_all(b"a line\r").unwrap();
+    times(2, "what the guest says");
+    keyboard.write_all(b"\x1d").unwrap();
+    times(1, "terminal restored: true");
+    assert!(inner.wait().unwrap().success());
+}
