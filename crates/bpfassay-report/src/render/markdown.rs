@@ -7,7 +7,7 @@ use crate::Results;
 #[must_use]
 pub fn markdown(results: &Results) -> String {
     let content = rows::table(results);
-    let mut text = String::new();
+    let mut text = format!("{}\n\n", escape(&content.title));
     let mut line = |cells: Vec<String>| text.push_str(&format!("| {} |\n", cells.join(" | ")));
     line(content.columns.iter().map(|column| escape(column)).collect());
     line(content.columns.iter().map(|_| "---".to_owned()).collect());

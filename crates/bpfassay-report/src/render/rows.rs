@@ -1,16 +1,23 @@
 //! What a table shows, before it is text or Markdown.
 
-use bpfassay_protocol::probe::ByteMeaning;
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::{job::Workload, probe::ByteMeaning};
 use bpfassay_stats::Bounds;
 
 use super::words::{self, NONE};
 use crate::{
-    Figure, Results,
-    results::{Attach, CellAccess, CellResult, Unit},
+    FailureKind, Figure, Results,
+    results::{Attach, CellAccess, CellFailure, CellResult, Unit},
 };
+
+/// Most lines about doubtful figures below a table.
+const MAX_DOUBTS: usize = 20;
 
 /// A table with what stands above and below it.
 pub(super) struct Table {
+    /// What this is a table of.
+    pub(super) title: String,
     pub(super) columns: Vec<&'static str>,
     pub(super) rows: Vec<Vec<String>>,
     /// Lines that must be read with the table.
@@ -42,7 +49,7 @@ pub(super) fn table(results: &Results) -> Table {
     let mut columns = vec!["target"];
     columns.extend(many_cases.then_some("workload"));
     columns.extend(many_file_systems.then_some("file system"));
-    columns.extend(["probe", "attach", "access", "MiB/s", "overhead [95 %]", "byte error", "relative error"]);
+    columns.extend(["probe", "attach", "access", "MiB/s", "overhead [95 %]", "n", "byte error", "relative error"]);
     columns.extend(sampled.then_some("relative error, sampled"));
 
     let mut remarks = Remarks::default();
@@ -59,7 +66,14 @@ pub(super) fn table(results: &Results) -> Table {
             rows.push(row);
         }
     }
-    Table { columns, rows, warnings: warnings(results), legend: legend(results, sampled), remarks: remarks.0 }
+    Table {
+        title: title(results),
+        columns,
+        rows,
+        warnings: warnings(results),
+        legend: legend(results, sampled),
+        remarks: remarks.0,
+    }
 }
 
 fn differ<'a>(results: &'a Results, of: impl Fn(&'a CellResult) -> &'a str) -> bool {
@@ -76,14 +90,10 @@ fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut 
         (None, _) => NONE.to_owned(),
     };
     let is_baseline = cell.probe.is_baseline();
-    let overhead = if is_baseline {
-        match &access.control {
-            Figure::Value(_) => format!("A/A {}", words::overhead(&access.control).unwrap_or_default()),
-            Figure::NotMeasured(reason) => shown(None, Some(reason)),
-        }
-    } else {
-        shown(words::overhead(&access.overhead), access.overhead.reason())
-    };
+    let compared = if is_baseline { &access.control } else { &access.overhead };
+    let prefix = if is_baseline { "A/A " } else { "" };
+    let overhead = shown(words::overhead(compared).map(|text| format!("{prefix}{text}")), compared.reason());
+    let n = compared.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string());
     let not_of_the_baseline = |text: String| if is_baseline && !nothing { "-".to_owned() } else { text };
     let mut byte_error =
         shown(words::byte_error(&access.byte_error), access.byte_error.reason().filter(|_| !is_baseline));
@@ -93,6 +103,7 @@ fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut 
     let mut row = vec![
         shown(words::bandwidth(&access.bandwidth_mib_s), access.bandwidth_mib_s.reason()),
         overhead,
+        n,
         not_of_the_baseline(byte_error),
         not_of_the_baseline(shown(
             words::relative_error(&access.relative_error_ior_interval),
@@ -144,14 +155,17 @@ fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
         }
         Attach::Unsteady { attached, refused, refusal } => {
             let mark = remarks.mark(refusal.message.clone());
-            format!("UNSTEADY: attached {attached} times, refused {refused} times: {} {mark}", words::refusal(refusal))
+            format!("UNSTEADY: attached in {attached}, refused in {refused} runs: {} {mark}", words::refusal(refusal))
         }
         Attach::Unknown { .. } if cell.failures.is_empty() => "not run".to_owned(),
         Attach::Unknown { .. } => String::new(),
     };
-    for failure in &cell.failures {
-        let mark = remarks.mark(format!("{}: {}", failure.run, failure.failure));
-        let failed = format!("FAILED: {} {mark}", failure.failure.kind.words());
+    let mut by_kind = BTreeMap::<FailureKind, Vec<String>>::new();
+    for CellFailure { run, failure } in &cell.failures {
+        by_kind.entry(failure.kind).or_default().push(remarks.mark(format!("{run}: {failure}")));
+    }
+    for (kind, marks) in by_kind {
+        let failed = format!("FAILED: {} {}", kind.words(), marks.join(" "));
         text = if text.is_empty() { failed } else { format!("{text}; {failed}") };
     }
     let done = cell.runs.measured.saturating_add(cell.runs.refused).saturating_add(cell.runs.failed);
@@ -159,6 +173,53 @@ fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
         text = format!("{text}; {done} of {} runs done", cell.runs.planned);
     }
     text
+}
+
+/// `study quick, clock wall, IOR engine embedded`
+fn title(results: &Results) -> String {
+    let mut engines: Vec<&str> = Vec::new();
+    for cell in &results.plan.cells {
+        let Workload::Ior { engine, .. } = &cell.workload;
+        if !engines.contains(&engine.name()) {
+            engines.push(engine.name());
+        }
+    }
+    format!(
+        "study {}, clock {}, IOR engine {}",
+        results.plan.study.name,
+        results.plan.study.clock,
+        engines.join(" and ")
+    )
+}
+
+/// Runs whose figures are less than exact by their own account.
+fn doubts(results: &Results) -> Vec<String> {
+    let mut doubts = Vec::new();
+    for run in &results.runs {
+        let Some(derived) = &run.derived else { continue };
+        if let Some(lost) = derived.losses.value().and_then(words::losses) {
+            doubts.push(format!("{}: the tracer lost events: {lost}", run.record.run));
+        }
+    }
+    for cell in &results.cells {
+        for access in &cell.accesses {
+            if let Some(errors) = access.mountstats_error.value().filter(|errors| (errors.min, errors.max) != (0, 0)) {
+                let range = words::byte_error(&Figure::Value(*errors)).unwrap_or_default();
+                doubts.push(format!(
+                    "{}, {}: mountstats differ from the workload's bytes by {range}",
+                    cell.cell, access.access
+                ));
+            }
+        }
+    }
+    if doubts.len() > MAX_DOUBTS {
+        let more = doubts.len() - MAX_DOUBTS;
+        doubts.truncate(MAX_DOUBTS);
+        doubts.push(format!(
+            "{more} more such lines are left out here: see `losses` and `mountstats_error` in results.json"
+        ));
+    }
+    doubts
 }
 
 fn warnings(results: &Results) -> Vec<String> {
@@ -179,7 +240,9 @@ fn warnings(results: &Results) -> Vec<String> {
             emulated.join(", ")
         ));
     }
+    warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
     warnings.extend(results.notes.iter().cloned());
+    warnings.extend(doubts(results));
     warnings
 }
 

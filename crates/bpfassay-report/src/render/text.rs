@@ -34,21 +34,27 @@ pub fn text(results: &Results, style: Style) -> String {
     }
     table.set_header(&content.columns);
     for row in &content.rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| plain(cell)));
     }
-    let mut text = format!("study {}, clock {}\n", results.plan.study.name, results.plan.study.clock);
+    let mut text = format!("{}\n", content.title);
     for line in table.lines() {
         text.push_str(line.trim_end());
         text.push('\n');
     }
     for warning in &content.warnings {
-        text.push_str(&format!("! {warning}\n"));
+        text.push_str(&format!("! {}\n", plain(warning)));
     }
     for (index, remark) in content.remarks.iter().enumerate() {
-        text.push_str(&format!("[{}] {remark}\n", index + 1));
+        text.push_str(&format!("[{}] {}\n", index + 1, plain(remark)));
     }
     for line in &content.legend {
         text.push_str(&format!("  {line}\n"));
     }
     text
+}
+
+/// `text` on one line and without control characters: kernels, guests and libraries wrote some of it, and a terminal obeys
+/// escape sequences.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,6 +1,6 @@
 //! Figures as words.
 
-use bpfassay_protocol::tracer::{Refusal, Step};
+use bpfassay_protocol::tracer::{Losses, Refusal, Step};
 use bpfassay_stats::Summary;
 
 use crate::{
@@ -26,13 +26,12 @@ pub(super) fn bandwidth(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| number(summary.geometric_mean.unwrap_or(summary.mean)))
 }
 
+/// `1.049 [1.048, 1.051]`, without interval `1.049`.
 pub(super) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
-    let overhead = figure.value()?;
-    let value = format!("{:.3}", overhead.estimate.value);
-    let n = overhead.estimate.n;
-    Some(match overhead.estimate.bounds.interval() {
-        Some(interval) => format!("{value} [{:.3}, {:.3}] n={n}", interval.lower, interval.upper),
-        None => format!("{value} n={n}"),
+    let estimate = figure.value()?.estimate;
+    Some(match estimate.bounds.interval() {
+        Some(interval) => format!("{:.3} [{:.3}, {:.3}]", estimate.value, interval.lower, interval.upper),
+        None => format!("{:.3}", estimate.value),
     })
 }
 
@@ -56,6 +55,19 @@ pub(super) fn byte_error(figure: &Figure<ByteErrors>) -> Option<String> {
 
 fn signed(value: i64) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:+}") }
+}
+
+/// `3 recursion misses, 1 missed probe hits`; nothing where nothing is known to be lost.
+pub(super) fn losses(losses: &Losses) -> Option<String> {
+    let lost: Vec<String> = [
+        (losses.missed_probes, "missed probe hits"),
+        (losses.recursion_misses, "recursion misses"),
+        (losses.map_insert_failures, "failed map inserts"),
+    ]
+    .into_iter()
+    .filter_map(|(count, what)| count.filter(|&count| count > 0).map(|count| format!("{count} {what}")))
+    .collect();
+    (!lost.is_empty()).then(|| lost.join(", "))
 }
 
 /// `attach: errno 524`.

@@ -1,0 +1,245 @@
+//! Derived figures: exact bytes, overhead against pairs, and a reason for every figure that there is not.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+mod common;
+
+use bpfassay_protocol::{Operation, ProbeConfiguration, message::RunFigures, probe::Probe};
+use bpfassay_report::{
+    Contents, Entry, Figure, Outcome, Results, derive,
+    results::{Access, Attach, ByteErrors, CellAccess, Span, Unit, Witness},
+};
+use common::{CGROUP, DEVICE, MIB, MOVED, contents, figures, outcome, sample, study};
+
+fn fexit() -> ProbeConfiguration {
+    ProbeConfiguration::with_defaults(Probe::Fexit)
+}
+
+/// Results of the made-up study where every fexit run on x86_64 has what `change` makes of its figures.
+fn with_fexit(sampling: Option<&str>, change: impl Fn(&mut RunFigures)) -> Results {
+    derive(&contents(&study(sampling, 2, 1), |block, run| match outcome(block, run) {
+        Outcome::Measured(mut figures) if run.order.probe == fexit() => {
+            change(&mut figures);
+            Outcome::Measured(figures)
+        }
+        other => other,
+    }))
+}
+
+fn access<'a>(results: &'a Results, cell: &str, access: Access) -> &'a CellAccess {
+    let cell = results.cells.iter().find(|found| found.cell == cell).unwrap();
+    cell.accesses.iter().find(|found| found.access == access).unwrap()
+}
+
+const X86_FEXIT: &str = "x86_64_6.1_w_nfs4.2_fexit";
+
+fn close(figure: Option<f64>, wanted: f64) {
+    assert!(figure.is_some_and(|value| (value / wanted - 1.0).abs() < 1e-9), "{figure:?} is not {wanted}");
+}
+
+#[test]
+fn bytes_are_compared_between_barriers_for_both_operations() {
+    let results = with_fexit(None, |_| {});
+    let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
+    let bytes = &run.derived.as_ref().unwrap().bytes;
+    assert_eq!(bytes.len(), 4);
+    for figure in bytes {
+        let Span::Phase { phase, .. } = &figure.span else { panic!("{figure:?}") };
+        let moved = if phase == figure.operation.name() { MOVED } else { 0 };
+        assert_eq!(figure.workload, Figure::Value(moved));
+        assert_eq!((&figure.traced, &figure.mountstats), (&Figure::Value(moved), &Figure::Value(moved)));
+        assert_eq!((&figure.error, &figure.mountstats_error), (&Figure::Value(0), &Figure::Value(0)));
+        assert_eq!(figure.witness, Witness::Ledger);
+    }
+}
+
+#[test]
+fn one_byte_too_many_or_too_few_is_seen() {
+    let results = with_fexit(None, |figures| {
+        // One byte more counted while writing, and five fewer while reading.
+        let rows = |reading: &mut bpfassay_protocol::message::Reading, operation, change: i64| {
+            let rows = &mut reading.tracer.as_mut().unwrap().rows;
+            let row = rows
+                .iter_mut()
+                .find(|row| row.cgroup == CGROUP && row.device == DEVICE && row.operation == operation)
+                .unwrap();
+            row.totals.bytes = row.totals.bytes.checked_add_signed(change).unwrap();
+        };
+        rows(&mut figures.phases[0].interval.after, Operation::Write, 1);
+        rows(&mut figures.phases[1].interval.before, Operation::Write, 1);
+        rows(&mut figures.phases[1].interval.after, Operation::Write, 1);
+        rows(&mut figures.phases[1].interval.after, Operation::Read, -5);
+    });
+    let errors = |of| *access(&results, X86_FEXIT, of).byte_error.value().unwrap();
+    assert_eq!(errors(Access::Write), ByteErrors { min: 0, max: 1, intervals: 4, exact: 2, not_measured: 0 });
+    assert_eq!(errors(Access::Read), ByteErrors { min: -5, max: 0, intervals: 4, exact: 2, not_measured: 0 });
+    assert_eq!(access(&results, X86_FEXIT, Access::Read).mountstats_error.value().unwrap().max, 0);
+}
+
+#[test]
+fn a_counter_that_goes_back_is_not_measured() {
+    let results = with_fexit(None, |figures| {
+        for phase in &mut figures.phases {
+            std::mem::swap(&mut phase.interval.before, &mut phase.interval.after);
+        }
+    });
+    let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
+    let write = &run.derived.as_ref().unwrap().bytes.iter().find(|bytes| bytes.operation == Operation::Write).unwrap();
+    assert_eq!(write.error.reason(), Some("the tracer's counter of write went back"));
+    assert_eq!(write.mountstats_error.reason(), Some("the byte counters of mountstats went back"));
+}
+
+#[test]
+fn without_barriers_the_whole_run_is_compared_with_iors_own_bytes() {
+    let results = with_fexit(None, |figures| figures.phases.clear());
+    let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
+    let derived = run.derived.as_ref().unwrap();
+    for figure in &derived.bytes {
+        assert_eq!((&figure.span, figure.witness), (&Span::WholeRun, Witness::Summary));
+        assert_eq!((&figure.workload, &figure.error), (&Figure::Value(MOVED), &Figure::Value(0)));
+    }
+    for access in &derived.accesses {
+        close(access.relative_error_ior_interval.value().copied(), 1.0);
+        let reason = access.repetitions[0].relative_error_ior_interval.reason();
+        assert_eq!(reason, Some("the engine cannot be held between phases: only figures of the whole run"));
+    }
+}
+
+#[test]
+fn relative_error_over_iors_interval_follows_the_traced_bytes() {
+    let results = with_fexit(None, |figures| {
+        // The tracer saw three quarters of what was read.
+        let rows = &mut figures.phases[1].interval.after.tracer.as_mut().unwrap().rows;
+        rows.last_mut().unwrap().totals.bytes = MOVED / 4 * 3;
+    });
+    close(
+        access(&results, X86_FEXIT, Access::Write).relative_error_ior_interval.value().map(|summary| summary.mean),
+        1.0,
+    );
+    close(
+        access(&results, X86_FEXIT, Access::Read).relative_error_ior_interval.value().map(|summary| summary.mean),
+        4.0 / 3.0,
+    );
+}
+
+#[test]
+fn sampled_bandwidth_takes_the_intervals_around_the_phase() {
+    // Writing from 1 s to 2 s at 8 MiB/s: intervals of half a second from 0.75 s are half, whole and half busy.
+    let results = with_fexit(Some("500ms"), |figures| {
+        let written = |ns: u64| (ns.clamp(1_000_000_000, 2_000_000_000) - 1_000_000_000) / 1_000_000 * MOVED / 1000;
+        let times = (0..8).map(|step| 250_000_000 + step * 500_000_000);
+        figures.samples = times.map(|ns| sample(ns, None, written(ns), 0)).collect();
+        figures.samples.push(sample(5_000_000_000, Some("barrier"), MOVED, 0));
+        figures.summary = common::summary(8.0, 8.0);
+    });
+    let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
+    let write = &run.derived.as_ref().unwrap().accesses[0];
+    assert_eq!(write.repetitions[0].sampling_intervals, Figure::Value(3));
+    // Mean of 4, 8 and 4 MiB/s.
+    close(write.relative_error_instantaneous.value().copied(), 8.0 / (16.0 / 3.0));
+    let read = &run.derived.as_ref().unwrap().accesses[1];
+    assert_eq!(
+        read.relative_error_instantaneous.reason(),
+        Some("too short for sampling every 500 ms: no sampling interval with bytes")
+    );
+}
+
+#[test]
+fn overhead_pairs_runs_of_one_round() {
+    // Rounds twice as fast as others: pairs see through it.
+    let results = derive(&contents(&study(None, 4, 1), |_, run| {
+        let speed = f64::from(run.round);
+        let cost = if run.order.probe == fexit() { 1.25 } else { 1.0 };
+        Outcome::Measured(Box::new(figures(run.order.probe, 100.0 * speed / cost, 50.0 * speed)))
+    }));
+    let write = access(&results, X86_FEXIT, Access::Write).overhead.value().copied().unwrap();
+    close(Some(write.estimate.value), 1.25);
+    assert_eq!((write.unit, write.pairs, write.estimate.n, write.pairs_across_boots), (Unit::Rounds, 4, 4, 0));
+    close(access(&results, X86_FEXIT, Access::Read).overhead.value().map(|overhead| overhead.estimate.value), 1.0);
+    close(access(&results, X86_FEXIT, Access::Read).control.value().map(|overhead| overhead.estimate.value), 1.0);
+}
+
+#[test]
+fn boots_count_as_observations_where_there_are_several() {
+    let results = derive(&contents(&study(None, 2, 3), outcome));
+    let overhead = access(&results, X86_FEXIT, Access::Write).overhead.value().copied().unwrap();
+    assert_eq!((overhead.unit, overhead.estimate.n, overhead.pairs), (Unit::Boots, 3, 6));
+}
+
+#[test]
+fn pairs_across_an_interruption_are_told_apart() {
+    let mut contents = contents(&study(None, 2, 1), outcome);
+    for entry in &mut contents.entries {
+        if let Entry::Run(record) = entry
+            && record.cell == X86_FEXIT
+            && record.round == 2
+        {
+            record.boot = 2;
+        }
+    }
+    let overhead = access(&derive(&contents), X86_FEXIT, Access::Write).overhead.value().copied().unwrap();
+    assert_eq!((overhead.pairs, overhead.pairs_across_boots), (2, 1));
+}
+
+#[test]
+fn a_summary_that_is_none_leaves_exact_bytes_and_reasons() {
+    let results = with_fexit(None, |figures| figures.summary = "ior: out of luck".to_owned());
+    let write = access(&results, X86_FEXIT, Access::Write);
+    assert_eq!(write.byte_error.value().map(|errors| (errors.min, errors.max)), Some((0, 0)));
+    for reason in [write.bandwidth_mib_s.reason(), write.relative_error_ior_interval.reason()] {
+        assert!(reason.is_some_and(|reason| reason.contains("IOR's summary")), "{reason:?}");
+    }
+    assert_eq!(
+        write.overhead.reason(),
+        Some("no round has both a baseline run and a run of this cell with a bandwidth")
+    );
+}
+
+#[test]
+fn refusals_are_expected_only_as_declared() {
+    let attach = |errno| {
+        let results = derive(&contents(&study(None, 1, 1), |block, run| match outcome(block, run) {
+            Outcome::Refused(refusal) => Outcome::Refused(bpfassay_protocol::tracer::Refusal { errno, ..refusal }),
+            other => other,
+        }));
+        results.cells.into_iter().find(|cell| cell.cell == "aarch64_6.1_w_nfs4.2_fexit").unwrap().attach
+    };
+    assert!(matches!(attach(Some(524)), Attach::Refused { expected: true, .. }));
+    assert!(matches!(attach(Some(22)), Attach::Refused { expected: false, expectation: Some(_), .. }));
+    assert!(matches!(attach(None), Attach::Refused { expected: false, .. }));
+}
+
+#[test]
+fn an_empty_journal_has_every_cell_and_no_figure() {
+    let mut contents: Contents = contents(&study(None, 1, 1), outcome);
+    contents.entries.clear();
+    let results = derive(&contents);
+    assert_eq!(results.cells.len(), 9);
+    for cell in &results.cells {
+        assert_eq!(cell.runs.planned, 1);
+        assert_eq!(cell.accesses.len(), 2);
+        for access in &cell.accesses {
+            assert_eq!(access.bandwidth_mib_s.reason(), Some("not run"));
+            assert!(access.byte_error.reason().is_some() && access.overhead.reason().is_some());
+        }
+    }
+    assert_eq!(results.notes, ["12 of 12 planned runs were not done"]);
+}
+
+#[test]
+fn absurd_counters_are_no_panic() {
+    let results = with_fexit(None, |figures| {
+        for phase in &mut figures.phases {
+            phase.ledger.values_mut().for_each(|totals| totals.bytes = u64::MAX);
+            phase.interval.after.tracer.as_mut().unwrap().rows.iter_mut().for_each(|row| row.totals.bytes = u64::MAX);
+            phase.interval.after.mountstats.as_mut().unwrap().normal_read = u64::MAX;
+            phase.interval.after.mountstats.as_mut().unwrap().direct_read = u64::MAX;
+        }
+        figures.samples = vec![sample(u64::MAX, None, u64::MAX, MIB), sample(0, None, 0, 0)];
+    });
+    assert!(access(&results, X86_FEXIT, Access::Write).byte_error.value().is_some());
+}

@@ -1,0 +1,75 @@
+//! The published schema: the file is current, and results keep to it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+mod common;
+
+use std::path::Path;
+
+use bpfassay_report::{ResultsError, derive, results, schema::results_schema};
+use common::{contents, outcome, study};
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/schema/results-v1.json");
+
+/// `BPFASSAY_UPDATE_SCHEMA=1 cargo test -p bpfassay-report` writes the file anew.
+#[test]
+fn the_published_file_is_current() {
+    let schema = results_schema().unwrap();
+    if std::env::var_os("BPFASSAY_UPDATE_SCHEMA").is_some() {
+        std::fs::create_dir_all(Path::new(FILE).parent().unwrap()).unwrap();
+        std::fs::write(FILE, &schema).unwrap();
+    }
+    let published = std::fs::read_to_string(FILE).unwrap();
+    assert!(
+        published == schema,
+        "results/schema/results-v1.json is not what the types say: run BPFASSAY_UPDATE_SCHEMA=1 cargo test -p bpfassay-report"
+    );
+}
+
+#[test]
+fn results_keep_to_the_schema() {
+    let schema = serde_json::from_str(&std::fs::read_to_string(FILE).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let results = derive(&contents(&study(Some("2s"), 2, 2), outcome));
+    let value = serde_json::to_value(&results).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(&value).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+
+    // The schema is no rubber stamp.
+    for (pointer, wrong) in [
+        ("/version", serde_json::json!("1")),
+        ("/cells/0/probe", serde_json::json!(7)),
+        ("/cells/0/accesses/0/bandwidth_mib_s", serde_json::json!(0)),
+        ("/cells/0/accesses/0/overhead", serde_json::json!({"value": null})),
+        ("/cells/0/attach", serde_json::json!({"outcome": "maybe"})),
+        ("/plan/study/targets/0/arch", serde_json::json!("arm")),
+    ] {
+        let mut changed = value.clone();
+        *changed.pointer_mut(pointer).unwrap() = wrong;
+        assert!(!validator.is_valid(&changed), "{pointer}");
+    }
+}
+
+#[test]
+fn results_are_read_as_they_were_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = derive(&contents(&study(None, 2, 1), outcome));
+    let path = results::write(folder.path(), &written).unwrap();
+    assert_eq!(results::read(&path).unwrap(), written);
+    assert_eq!(results::read(folder.path()).unwrap(), written);
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["results.json"]);
+
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replacen("\"version\": 1", "\"version\": 9", 1)).unwrap();
+    assert!(matches!(results::read(&path), Err(ResultsError::Version { found: 9, .. })));
+    std::fs::write(&path, &text[..text.len() / 2]).unwrap();
+    assert!(matches!(results::read(&path), Err(ResultsError::Invalid { .. })));
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(results::read(&path), Err(ResultsError::Io { .. })));
+}

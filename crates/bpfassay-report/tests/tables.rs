@@ -1,0 +1,99 @@
+//! The tables, as they look.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+mod common;
+
+use bpfassay_protocol::Arch;
+use bpfassay_report::{
+    Contents, Entry, Outcome, derive,
+    journal::Torn,
+    render::{Style, markdown, text},
+};
+use bpfassay_study::{Available, Narrowing, expand};
+use common::{contents, outcome, study};
+
+fn whole() -> Contents {
+    contents(&study(None, 3, 1), outcome)
+}
+
+#[test]
+fn plain_text() {
+    insta::assert_snapshot!(text(&derive(&whole()), Style::default()));
+}
+
+#[test]
+fn text_for_a_terminal() {
+    insta::assert_snapshot!(text(&derive(&whole()), Style { width: Some(120) }));
+}
+
+#[test]
+fn markdown_for_the_readme() {
+    insta::assert_snapshot!(markdown(&derive(&whole())));
+}
+
+#[test]
+fn sampled_and_over_boots() {
+    insta::assert_snapshot!(text(&derive(&contents(&study(Some("2s"), 1, 2), outcome)), Style::default()));
+}
+
+#[test]
+fn an_unfinished_journal_shows_what_is_missing() {
+    let mut contents = whole();
+    let runs = |entry: &Entry| matches!(entry, Entry::Run(_));
+    let first_run = contents.entries.iter().position(runs).unwrap();
+    contents.entries.truncate(first_run + 5);
+    insta::assert_snapshot!(text(&derive(&contents), Style::default()));
+}
+
+#[test]
+fn doubts_are_told() {
+    let contents = contents(&study(None, 1, 1), |block, run| match outcome(block, run) {
+        Outcome::Measured(mut figures) if !run.order.probe.is_baseline() => {
+            let sample = figures.whole.after.tracer.as_mut().unwrap();
+            sample.losses.recursion_misses = Some(3);
+            figures.phases[0].interval.after.mountstats.as_mut().unwrap().normal_written -= 1;
+            figures.tracer.as_mut().unwrap().programs[0].attached_to = "vfs_read+\u{1b}[31m".to_owned();
+            Outcome::Measured(figures)
+        }
+        other => other,
+    });
+    let narrowing = Narrowing { archs: vec![Arch::X86_64], ..Narrowing::default() };
+    let plan = expand(&study(None, 1, 1), &narrowing, &Available::default()).unwrap();
+    let kept = |block: &str| plan.blocks.iter().any(|known| known.id == block);
+    let entries =
+        contents.entries.into_iter().filter(|entry| matches!(entry, Entry::Run(run) if kept(&run.block))).collect();
+    let contents = Contents { header: common::header(plan), entries, torn: Some(Torn { line: 9, bytes: 7 }) };
+    let shown = text(&derive(&contents), Style::default());
+    insta::assert_snapshot!(shown);
+    assert!(!shown.contains('\u{1b}'), "a terminal must not obey what a guest wrote");
+}
+
+#[test]
+fn surprises_are_loud() {
+    // aarch64 attaches where a refusal was expected, x86_64 refuses with an error that nobody expected.
+    let contents = contents(&study(None, 2, 1), |block, run| {
+        match (block.target.arch.name(), run.order.probe.to_string().as_str()) {
+            ("aarch64", "fexit") => Outcome::Measured(Box::new(common::figures(run.order.probe, 150.0, 300.0))),
+            ("x86_64", "fexit") => {
+                let mut refusal = common::not_supported();
+                refusal.errno = Some(22);
+                refusal.message = "cannot load on_read: Invalid argument | `x`".to_owned();
+                refusal.verifier = Some("R1 invalid mem access 'scalar'".to_owned());
+                Outcome::Refused(refusal)
+            }
+            ("x86_64", "kprobe") if run.round == 2 => Outcome::Refused(common::not_supported()),
+            _ => outcome(block, run),
+        }
+    });
+    let results = derive(&contents);
+    insta::assert_snapshot!(text(&results, Style::default()));
+    assert!(
+        markdown(&results).contains(r"Invalid argument \| \`x\`"),
+        "markup of a message must not become markup of the table"
+    );
+}
