@@ -27,7 +27,7 @@ const PORTS: &str = "/sys/class/virtio-ports";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the host may take to acknowledge the last message before the guest powers off all the same.
-const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The one link of this process, for the panic hook.
 static LINK: OnceLock<Link> = OnceLock::new();
@@ -98,7 +98,7 @@ impl Link {
     }
 
     /// Sends the last message and gives the host time to take it: until it orders power-off (which happens in the
-    /// listening thread, so this does not return then), hangs up, or one second has passed. The port itself cannot
+    /// listening thread, so this does not return then), hangs up, or [`FAREWELL`] has passed. The port itself cannot
     /// tell how much of what was written still waits inside QEMU.
     pub(crate) fn farewell(&self, message: &GuestMessage) -> Result<()> {
         self.send(message)?;

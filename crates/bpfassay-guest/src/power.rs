@@ -38,11 +38,13 @@ static FAILING: AtomicBool = AtomicBool::new(false);
 
 fn fail_with(message: String) -> ! {
     say(&format!("failed: {message}"));
-    if !FAILING.swap(true, Ordering::SeqCst)
-        && let Some(link) = Link::get()
-        && let Err(error) = link.farewell(&GuestMessage::Failed { message })
-    {
-        say(&format!("failed to tell the host: {}", with_causes(&error)));
+    if !FAILING.swap(true, Ordering::SeqCst) {
+        // Where it failed early the port may be there and not open yet.
+        let told =
+            Link::try_open().and_then(|link| link.map_or(Ok(()), |l| l.farewell(&GuestMessage::Failed { message })));
+        if let Err(error) = told {
+            say(&format!("failed to tell the host: {}", with_causes(&error)));
+        }
     }
     off()
 }

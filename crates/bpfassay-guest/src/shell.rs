@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Where busybox's commands go.
-const COMMANDS: &str = "/usr/bin";
+const COMMANDS: &str = "/bpfassay/bin";
 
 /// Longer than anybody sits before a shell; the wait ends earlier with the shell.
 const WATCH: Duration = Duration::from_secs(3600);

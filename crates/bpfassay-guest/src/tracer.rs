@@ -95,7 +95,7 @@ fn arguments(order: &RunOrder) -> Vec<String> {
             .map(str::to_owned)
             .into();
     if let Some(interval) = order.sampling_interval_ms {
-        arguments.extend(["--interval".to_owned(), interval.to_string()]);
+        arguments.extend(["--interval".to_owned(), format!("{interval}ms")]);
     }
     arguments
 }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn arguments_name_probe_map_and_loader() {
         assert_eq!(arguments(&order("fexit", None)), ["--probe", "fexit", "--map", "percpu", "--loader", "libbpf"]);
-        assert_eq!(arguments(&order("kprobe", Some(2000)))[6..], ["--interval", "2000"]);
+        assert_eq!(arguments(&order("kprobe", Some(2000)))[6..], ["--interval", "2000ms"]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::{
 const MAX_SUMMARY: u64 = 1 << 20;
 
 /// Where programs are looked for.
-pub(crate) const PATH: &str = "/bpfassay:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+pub(crate) const PATH: &str = "/bpfassay:/bpfassay/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
 /// Directories and files of one run.
 #[derive(Debug)]
