@@ -110,6 +110,46 @@ fn without_barriers_the_whole_run_is_compared_with_iors_own_bytes() {
 }
 
 #[test]
+fn mapped_files_are_moved_without_the_tracer_seeing_it() {
+    let mmap = common::study_of("-a MMAP -w -r -t 256k -b 8m", None, 1, 1);
+    let results = derive(&contents(&mmap, |_, run| {
+        let mut figures = figures(run.order.probe, 100.0, 200.0);
+        for phase in &mut figures.phases {
+            phase.ledger.clear();
+            for reading in [&mut phase.interval.before, &mut phase.interval.after] {
+                *reading = common::reading(run.order.probe, reading.monotonic_ns, 0, 0);
+            }
+        }
+        Outcome::Measured(Box::new(figures))
+    }));
+    let moved = i64::try_from(MOVED).unwrap();
+    for of in Access::ALL {
+        let errors = *access(&results, X86_FEXIT, of).byte_error.value().unwrap();
+        // Nothing in the phase of the other access, everything in its own.
+        assert_eq!((errors.min, errors.max), (-moved, 0));
+        assert_eq!(
+            access(&results, X86_FEXIT, of).relative_error_ior_interval.reason(),
+            Some("the tracer counted no bytes")
+        );
+    }
+}
+
+#[test]
+fn bytes_that_iors_summary_does_not_tell_are_not_guessed() {
+    let checked = common::study_of("-a POSIX -w -r -W -t 256k -b 8m", None, 1, 1);
+    let results = derive(&contents(&checked, |_, run| {
+        let mut figures = figures(run.order.probe, 100.0, 200.0);
+        figures.phases.clear();
+        Outcome::Measured(Box::new(figures))
+    }));
+    assert_eq!(access(&results, X86_FEXIT, Access::Write).byte_error.value().map(|errors| errors.max), Some(0));
+    assert_eq!(
+        access(&results, X86_FEXIT, Access::Read).byte_error.reason(),
+        Some("IOR's summary does not tell the bytes read by -W")
+    );
+}
+
+#[test]
 fn relative_error_over_iors_interval_follows_the_traced_bytes() {
     let results = with_fexit(None, |figures| {
         // The tracer saw three quarters of what was read.

@@ -51,7 +51,7 @@ impl Study {
 /// SHA-256 in hexadecimal of the JSON form of `value`.
 pub(crate) fn digest<T: Serialize>(value: &T) -> String {
     // These types have string keys only and no failing `Serialize`, so the JSON form always exists; should that ever
-    // change, the error text takes its place and every digest differs, which the golden test notices.
+    // change, the error text takes its place and all digests are equal, which a test notices.
     let json = serde_json::to_vec(value).unwrap_or_else(|error| error.to_string().into_bytes());
     Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -31,6 +31,10 @@ pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const MOVED: u64 = 8 * MIB;
 
 pub(crate) fn study(sampling: Option<&str>, rounds: u32, replicates: u32) -> Study {
+    study_of("-a POSIX -w -r -t 256k -b 8m", sampling, rounds, replicates)
+}
+
+pub(crate) fn study_of(options: &str, sampling: Option<&str>, rounds: u32, replicates: u32) -> Study {
     let sampling = sampling.map(|interval| format!("sampling_interval = \"{interval}\"")).unwrap_or_default();
     let text = format!(
         r#"
@@ -48,7 +52,7 @@ kernels = "6.12"
 type = "nfs"
 [[workloads]]
 name = "w"
-options = "-a POSIX -w -r -t 256k -b 8m"
+options = "{options}"
 [design]
 replicates = {replicates}
 rounds = {rounds}

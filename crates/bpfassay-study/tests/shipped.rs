@@ -1,0 +1,64 @@
+//! Every study and script of the project is valid, and so is the example of the format's description.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+use std::path::Path;
+
+use bpfassay_study::{Available, Narrowing, Study, bundled, expand, load};
+
+fn is_sound(study: &Study) {
+    let plan = expand(study, &Narrowing::default(), &Available::default())
+        .unwrap_or_else(|error| panic!("{}: {error}", study.name));
+    assert!(plan.runs().count() > 0);
+    assert!(!study.description.is_empty());
+}
+
+#[test]
+fn bundled_studies() {
+    for name in bundled::NAMES {
+        let study = load(name).unwrap();
+        assert_eq!(&study.name, name, "a bundled study has the name of its file");
+        is_sound(&study);
+    }
+}
+
+#[test]
+fn bundled_scripts() {
+    for script in bundled::script_names() {
+        let text = format!(
+            "schema = 1\nname = \"s\"\ndescription = \"d\"\nprobes = \"none\"\ntargets = {{ arch = \"x86_64\", kernels = \"6.1\" }}\n\
+             file_systems = {{ type = \"tmpfs\", size_mib = 1000 }}\nworkloads = {{ script = \"{script}\" }}\ndesign = {{ replicates = 1, seed = 1 }}\n"
+        );
+        let find = |name: &str| Ok(bundled::script(name).map(str::to_owned));
+        let study = Study::parse(script, &text, &find).unwrap_or_else(|error| panic!("{script}: {error}"));
+        assert!(!study.workloads[0].tests.is_empty());
+    }
+}
+
+#[test]
+fn studies_of_the_vm_tests() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vm-tests");
+    let mut found = 0;
+    for entry in folder.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            is_sound(&load(path.to_str().unwrap()).unwrap());
+            found += 1;
+        }
+    }
+    assert!(found >= 3);
+}
+
+#[test]
+fn the_example_of_the_description() {
+    let description = include_str!("../FORMAT.md");
+    let example = description.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let study = Study::parse("FORMAT.md", example, &|name| Ok(bundled::script(name).map(str::to_owned))).unwrap();
+    is_sound(&study);
+    // What it calls a default is one.
+    assert_eq!(study.deadlines, bpfassay_study::Deadlines::default());
+}
