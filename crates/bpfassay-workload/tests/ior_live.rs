@@ -19,7 +19,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{Case, ENGINE, Observed, Places, cases, expectation, observed, run_engine, skeleton, strace, trace};
+use bpfassay_workload::ior::Options;
+use common::{Case, ENGINE, Job, Observed, Places, cases, expectation, observed, run_engine, skeleton, strace, trace};
 use serde_json::Value;
 
 fn on_path(name: &str) -> Option<PathBuf> {
@@ -187,4 +188,35 @@ fn generated_combinations() {
 #[test]
 fn script_files() {
     compare("ior-configs.txt", cases::configs());
+}
+
+/// How many transfers a stonewalled run makes depends on the time: only what it reports, and that all ranks make as many,
+/// can be compared.
+#[test]
+fn stonewalled() {
+    let Some(tools) = Tools::find() else { return };
+    if tools.mpiexec.is_none() {
+        println!("skipped: no mpiexec");
+        return;
+    }
+    let options = Options {
+        block_size: 1 << 20,
+        transfer_size: 4 << 10,
+        segments: 64,
+        write: true,
+        fsync_per_write: true,
+        deadline: 1,
+        wear_out: true,
+        ..Options::default()
+    };
+    let case = Case { name: "stonewalled".to_owned(), ranks: 2, job: Job::Words(Box::new(options)) };
+    let (real, traced) = (Places::new(), Places::new());
+    let theirs = run_real(&tools, &case, &real);
+    let ours = run_traced(&tools, &case, &traced);
+    assert_eq!(ours.skeleton, theirs.skeleton);
+    for observed in [ours, theirs] {
+        let writes: Vec<usize> =
+            observed.ranks.iter().map(|calls| calls.iter().filter(|call| call.starts_with("W ")).count()).collect();
+        assert!(writes[0] > 0 && writes[0] == writes[1], "{writes:?}");
+    }
 }

@@ -171,3 +171,29 @@ fn ranks_come_from_the_environment_too() {
     assert!(output.status.success());
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
 }
+
+#[test]
+fn a_deadline_cuts_a_write_short_and_a_later_read_can_follow_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let common = "--ranks 2 -F -k -o t -b 1g -t 8 -O stoneWallingStatusFile=status,summaryFormat=JSON";
+    let output = engine(path, &format!("{common} -w -D 1 -O stoneWallingWearOut=1"));
+    assert!(output.status.success(), "{output:?}");
+    let transfers: u64 = fs::read_to_string(path.join("status")).unwrap().parse().unwrap();
+    let sizes = [0, 1].map(|rank| fs::metadata(path.join(format!("t.0000000{rank}"))).unwrap().len());
+    assert_eq!(sizes, [8 * transfers; 2], "the slower rank has worn out");
+    assert!(transfers > 0 && sizes[0] < 1 << 30);
+    let summary = text(&output.stdout);
+    assert!(summary.contains("\"StoneWallTime\": ") && summary.contains("\"StoneWallbwMeanMIB\": "), "{summary}");
+    let result = &Summary::parse(&output.stdout).unwrap().tests[0].results[0];
+    assert!(result.total_s.unwrap() >= 1.0, "{result:?}");
+
+    // A part of it, so that the record stays small.
+    fs::write(path.join("status"), "1000").unwrap();
+    fs::create_dir(path.join("calls")).unwrap();
+    assert!(engine(path, &format!("{common} -r --record calls")).status.success());
+    for rank in 0..2 {
+        let calls = fs::read_to_string(path.join(format!("calls/rank.{rank}"))).unwrap();
+        assert_eq!(calls.lines().filter(|call| *call == "read 8").count(), 1000);
+    }
+}
