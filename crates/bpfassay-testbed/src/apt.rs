@@ -9,7 +9,12 @@ mod package;
 mod release;
 mod root;
 
-use std::{io, process::Command, sync::OnceLock};
+use std::{
+    collections::BTreeSet,
+    io,
+    process::Command,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
 
 use bpfassay_protocol::Arch;
 
@@ -40,15 +45,15 @@ pub struct Apt<'a> {
     cache: &'a Cache,
     options: Options,
     host: OnceLock<host::Host>,
-    /// Seconds since 1970.
-    started: u64,
+    /// Names of the roots fetched through this value.
+    updated: Mutex<BTreeSet<String>>,
 }
 
 impl<'a> Apt<'a> {
     /// Does nothing yet.
     #[must_use]
     pub fn new(cache: &'a Cache, options: Options) -> Self {
-        Self { cache, options, host: OnceLock::new(), started: root::now() }
+        Self { cache, options, host: OnceLock::new(), updated: Mutex::default() }
     }
 
     /// The cache in which indexes and packages are kept.
@@ -61,6 +66,11 @@ impl<'a> Apt<'a> {
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    fn updated(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        // A set of names is whole whatever a thread did that died with it.
+        self.updated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn host(&self) -> Result<&host::Host> {

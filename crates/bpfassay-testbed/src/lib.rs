@@ -13,6 +13,9 @@ pub mod kernel;
 pub mod local;
 pub mod manifest;
 
+#[cfg(test)]
+mod test_support;
+
 pub use bpfassay_protocol::Arch;
 
 pub use self::error::{Error, Result};

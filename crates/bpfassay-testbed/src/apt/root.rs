@@ -75,8 +75,8 @@ impl Apt<'_> {
         let fresh = known
             .as_ref()
             .is_some_and(|state| same_archive(state) && now().saturating_sub(state.fetched) < FRESH.as_secs());
-        // What this process fetched is as fresh as a refresh can make it.
-        let refreshed_by_us = known.as_ref().is_some_and(|state| same_archive(state) && state.fetched >= self.started);
+        // What was fetched since we started is as fresh as a refresh can make it.
+        let refreshed_by_us = self.updated().contains(&name);
         let root = |state| Root { directory: directory.clone(), suite: suite.to_owned(), state };
         match known {
             Some(state)
@@ -88,7 +88,10 @@ impl Apt<'_> {
                 Err(Error::Offline { what: format!("the package index of suite {suite}") })
             }
             known => match self.update(&directory, suite, &names) {
-                Ok(state) => Ok(root(state)),
+                Ok(state) => {
+                    self.updated().insert(name);
+                    Ok(root(state))
+                }
                 Err(error) => match known {
                     Some(state) if !self.options().refresh && !force => {
                         let age = Age(Duration::from_secs(now().saturating_sub(state.fetched)));
@@ -149,7 +152,8 @@ impl Apt<'_> {
             if !error.is_passing() || attempt == ATTEMPTS {
                 return Err(error.into());
             }
-            tracing::info!("attempt {attempt} of {ATTEMPTS}: {error}");
+            tracing::info!("attempt {attempt} of {ATTEMPTS} at the mirror failed; trying again");
+            tracing::debug!("{error}");
             pause(attempt);
             attempt += 1;
         }
@@ -216,7 +220,8 @@ impl Apt<'_> {
             if !error.is_passing() || attempt == ATTEMPTS {
                 return Err(error.into());
             }
-            tracing::info!("attempt {attempt} of {ATTEMPTS}: {error}");
+            tracing::info!("attempt {attempt} of {ATTEMPTS} at the mirror failed; trying again");
+            tracing::debug!("{error}");
             pause(attempt);
             attempt += 1;
         }
@@ -316,7 +321,7 @@ fn pause(attempt: u32) {
     thread::sleep(Duration::from_secs(attempt.into()));
 }
 
-pub(super) fn now() -> u64 {
+fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

@@ -10,6 +10,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
+use crate::test_support::{Small, damage};
 
 fn cache() -> (tempfile::TempDir, Cache) {
     let directory = tempfile::tempdir().unwrap();
@@ -19,16 +20,6 @@ fn cache() -> (tempfile::TempDir, Cache) {
 
 fn tmp_is_empty(cache: &Cache) -> bool {
     fs::read_dir(cache.root().join("tmp")).unwrap().next().is_none()
-}
-
-/// Changes one byte and puts the modification time back, as a repair tool or a careless copy might.
-fn damage(path: &Path) {
-    let modified = fs::metadata(path).unwrap().modified().unwrap();
-    let mut bytes = fs::read(path).unwrap();
-    bytes[0] ^= 1;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
-    fs::write(path, bytes).unwrap();
-    fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
 }
 
 #[test]
@@ -224,29 +215,6 @@ fn leftovers_are_cleared_only_when_nobody_uses_the_cache() {
     assert!(!leftover.exists());
 }
 
-/// A file system of 4 MiB, for tests of a full disk; none where mounting is not allowed.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    fn mount() -> Option<Self> {
-        let directory = tempfile::tempdir().unwrap();
-        let flags = rustix::mount::MountFlags::empty();
-        match rustix::mount::mount("bpfassay-test", directory.path(), "tmpfs", flags, Some(c"size=4m")) {
-            Ok(()) => Some(Self(directory)),
-            Err(error) => {
-                eprintln!("skipped: a file system to fill cannot be mounted here ({error}); run this test as root");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
-    }
-}
-
 fn assert_full(error: &Error, at_least: u64) {
     let Error::DiskFull { needed, free, .. } = error else { panic!("{error}") };
     assert!(*needed >= at_least && *free < 5_000_000, "{error}");
@@ -257,7 +225,7 @@ fn assert_full(error: &Error, at_least: u64) {
 #[test]
 fn a_full_disk_says_how_much_is_needed_and_where() {
     let Some(small) = Small::mount() else { return };
-    let cache = Cache::open(small.0.path()).unwrap();
+    let cache = Cache::open(small.path()).unwrap();
     let what = "the toolchain";
     assert_full(&cache.add_bytes(what, &vec![0; 8 << 20]).unwrap_err(), 8 << 20);
     assert_full(&cache.make_tree(what, &Digest::of(b""), what, 3_500_000_000, fill).unwrap_err(), 3_500_000_000);

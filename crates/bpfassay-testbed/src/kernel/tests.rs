@@ -1,4 +1,11 @@
+use std::{fs, path::Path, process::Command};
+
 use super::*;
+use crate::{
+    apt::Options,
+    cache::Cache,
+    test_support::{Small, damage},
+};
 
 fn indexed(name: &str, version: &str, depends: &[&str]) -> Indexed {
     Indexed {
@@ -101,4 +108,89 @@ fn builds_that_cannot_be_had_say_why() {
          7.2.13"
     );
     assert!(picked("6.17").unwrap_err().to_string().contains("try --refresh"));
+}
+
+/// A kernel package whose image is `size` zero bytes; none where there is no `dpkg-deb`, said aloud.
+fn package(directory: &Path, size: usize) -> Option<PathBuf> {
+    let root = directory.join("root");
+    let modules = "usr/lib/modules/6.12.1+x-amd64";
+    for (path, content) in [
+        ("DEBIAN/control", "Package: x\nVersion: 1\nArchitecture: amd64\nMaintainer: x\nDescription: x\n"),
+        ("boot/config-6.12.1+x-amd64", "CONFIG_NFSD=m\n"),
+        (&format!("{modules}/kernel/fs/nfs.ko"), "module"),
+        (&format!("{modules}/modules.builtin"), ""),
+        (&format!("{modules}/modules.order"), ""),
+    ] {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    fs::write(root.join("boot/vmlinuz-6.12.1+x-amd64"), vec![0; size]).unwrap();
+    let file = directory.join("x.deb");
+    match Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).args([&root, &file]).output() {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => {
+            eprintln!("skipped: dpkg-deb cannot be started ({error})");
+            return None;
+        }
+    }
+    Some(file)
+}
+
+/// Puts a package into the cache as the choice for x86_64 6.12.
+fn remember(cache: &Cache, file: &Path) {
+    let object = cache.add_file("x", file, None).unwrap();
+    let choice = Choice {
+        suite: "trixie".to_owned(),
+        release: "6.12.1+x-amd64".to_owned(),
+        version: "6.12.1-1".to_owned(),
+        packages: vec![Package {
+            name: "linux-image-6.12.1+x-amd64".to_owned(),
+            version: "6.12.1-1".to_owned(),
+            architecture: "amd64".to_owned(),
+            size: object.size,
+            sha256: object.digest,
+        }],
+    };
+    cache.record(CHOICES, &choice_key(Arch::X86_64, "6.12"), &choice).unwrap();
+}
+
+fn offline(cache: &Cache) -> Apt<'_> {
+    Apt::new(cache, Options { offline: true, ..Options::default() })
+}
+
+#[test]
+fn a_damaged_kernel_is_unpacked_again_and_a_damaged_package_asks_for_the_network() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(file) = package(directory.path(), 10) else { return };
+    let cache = Cache::open(directory.path().join("cache")).unwrap();
+    remember(&cache, &file);
+    let (apt, catalogue) = (offline(&cache), catalogue());
+    let kernels = Kernels::new(&apt, &catalogue);
+    assert_eq!(kernels.cached(Arch::X86_64, "6.12").unwrap(), None);
+    let kernel = kernels.prepare(Arch::X86_64, "6.12").unwrap();
+    assert_eq!((kernel.release.as_str(), kernel.image.size), ("6.12.1+x-amd64", 10));
+    assert_eq!(kernels.cached(Arch::X86_64, "6.12").unwrap().as_ref(), Some(&kernel));
+
+    damage(&kernel.image.path);
+    assert_eq!(kernels.cached(Arch::X86_64, "6.12").unwrap(), None);
+    assert_eq!(kernels.prepare(Arch::X86_64, "6.12").unwrap(), kernel);
+    assert_eq!(Digest::of_file(&kernel.image.path).unwrap(), kernel.image.sha256);
+
+    damage(&kernel.image.path);
+    damage(&cache.object(&kernel.packages[0].sha256).unwrap().unwrap().path);
+    let error = kernels.prepare(Arch::X86_64, "6.12").unwrap_err();
+    assert!(matches!(error, Error::Offline { .. }), "{error}");
+}
+
+#[test]
+fn a_disk_that_fills_up_while_unpacking_says_what_and_where() {
+    let (directory, Some(small)) = (tempfile::tempdir().unwrap(), Small::mount()) else { return };
+    let Some(file) = package(directory.path(), 8 << 20) else { return };
+    let cache = Cache::open(small.path()).unwrap();
+    remember(&cache, &file);
+    let error = Kernels::new(&offline(&cache), &catalogue()).prepare(Arch::X86_64, "6.12").unwrap_err();
+    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+    assert!(error.to_string().starts_with("no space left for kernel 6.12.1+x-amd64 for x86_64 in /"), "{error}");
+    assert!(fs::read_dir(small.path().join("tmp")).unwrap().next().is_none());
 }

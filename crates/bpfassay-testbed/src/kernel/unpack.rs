@@ -55,7 +55,8 @@ fn arrange(root: &Path, release: &str, what: &str, content: &Path) -> Result<()>
     let boot = |name: &str| root.join("boot").join(format!("{name}-{release}"));
     let in_trees = |name: &str| trees.iter().map(|tree| tree.join(name)).collect::<Vec<_>>();
     // riscv64 calls it vmlinux up to 6.12; it is the same EFI program as the later vmlinuz.
-    let image = [boot("vmlinuz"), boot("vmlinux")].into_iter().chain(in_trees("vmlinuz"));
+    let image = [boot("vmlinuz"), boot("vmlinux")].into_iter();
+    let image = image.chain(in_trees("vmlinuz")).chain(in_trees("vmlinuz.unsigned"));
     take(image, content, IMAGE, what)?;
     take([boot("config")].into_iter().chain(in_trees("config")), content, CONFIG, what)?;
     let modules = content.join(MODULES);
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_layouts_of_debian_come_out_the_same() {
+    fn the_layouts_of_debian_come_out_the_same() {
         let bookworm = [
             "boot/vmlinuz-6.1-x",
             "boot/config-6.1-x",
@@ -127,6 +128,8 @@ mod tests {
             "usr/lib/modules/6.1-x/modules.order",
         ];
         assert_eq!(arranged(&forky).unwrap(), [forky[0], forky[1], forky[4]]);
+        let unsigned = forky.map(|file| if file == forky[0] { "usr/lib/modules/6.1-x/vmlinuz.unsigned" } else { file });
+        assert_eq!(arranged(&unsigned).unwrap(), [unsigned[0], forky[1], forky[4]]);
     }
 
     #[test]

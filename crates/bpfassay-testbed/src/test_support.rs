@@ -1,0 +1,55 @@
+//! What tests of several modules need.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+};
+
+/// Changes one byte and puts the modification time back, as a repair tool or a careless copy might.
+pub(crate) fn damage(path: &Path) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let before = changed(path);
+    let mut bytes = fs::read(path).unwrap();
+    bytes[0] ^= 1;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(path, bytes).unwrap();
+    // The clock of a file system may stand still for some milliseconds; a change within them cannot be seen.
+    let file = fs::File::options().write(true).open(path).unwrap();
+    while changed(path) == before {
+        file.set_modified(modified).unwrap();
+    }
+}
+
+fn changed(path: &Path) -> (i64, i64) {
+    let metadata = fs::metadata(path).unwrap();
+    (metadata.ctime(), metadata.ctime_nsec())
+}
+
+/// A file system of 4 MiB, for tests of a full disk; none where mounting is not allowed.
+pub(crate) struct Small(tempfile::TempDir);
+
+impl Small {
+    pub(crate) fn mount() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        match rustix::mount::mount("bpfassay-test", directory.path(), "tmpfs", flags, Some(c"size=4m")) {
+            Ok(()) => Some(Self(directory)),
+            Err(error) => {
+                eprintln!("skipped: a file system to fill cannot be mounted here ({error}); run this test as root");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    }
+}
+
