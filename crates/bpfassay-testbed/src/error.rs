@@ -2,7 +2,15 @@
 
 use std::{io, path::PathBuf, process::ExitStatus};
 
-use crate::{apt::AptError, cache::Digest, catalogue::CatalogueError, manifest::ManifestError};
+use crate::{
+    apt::AptError,
+    cache::Digest,
+    catalogue::CatalogueError,
+    initramfs::{ArchiveError, tree::OverlayError},
+    manifest::ManifestError,
+    modules::ModulesError,
+    payload::StageError,
+};
 
 /// The result of everything that prepares a testbed.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -116,6 +124,37 @@ pub enum Error {
     /// Testbed manifests.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// Initramfs archives.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// A user's directory tree for the guest.
+    #[error(transparent)]
+    Overlay(#[from] OverlayError),
+    /// The source of the guest's programs.
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    /// Kernel modules.
+    #[error(transparent)]
+    Modules(#[from] ModulesError),
+    /// A modules segment that does not say what is in it.
+    #[error("{} holds no usable list of kernel modules: make the testbed again", path.display())]
+    ModuleSet {
+        /// The segment.
+        path: PathBuf,
+        /// What is wrong with the list.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A segment that has another content than the manifest says.
+    #[error("the initramfs segment {} is damaged: it has SHA-256 {found}, expected {expected}; run again, or make the testbed again", path.display())]
+    Segment {
+        /// The segment.
+        path: PathBuf,
+        /// The digest in the manifest.
+        expected: Digest,
+        /// The digest found.
+        found: Digest,
+    },
     /// The cross-toolchain.
     #[error("{what}")]
     Build {

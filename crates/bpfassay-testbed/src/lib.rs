@@ -6,13 +6,20 @@
 //! Not here: booting (bpfassay-vm), what is measured (bpfassay-study), what runs inside the guest (bpfassay-guest).
 
 pub mod apt;
+pub mod busybox;
 pub mod cache;
 pub mod catalogue;
+pub mod debian;
 pub mod error;
+pub mod image;
+pub mod initramfs;
 pub mod kernel;
 pub mod local;
 pub mod manifest;
-
+pub mod modules;
+pub mod payload;
+pub mod pvh;
+pub mod toolchain;
 #[cfg(test)]
 mod test_support;
 

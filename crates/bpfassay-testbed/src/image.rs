@@ -1,0 +1,266 @@
+//! The guest of one boot: a kernel, and an initramfs made of segments that are kept in the cache and of the job.
+//!
+//! The segments: `base` (agent, tracer, embedded IOR, directories), `modules` (of one kernel, with their order in
+//! [`MODULE_SET`]), and where asked for `overlay` (a user's directory tree) and `shell` (busybox). They are plain newc
+//! archives; the initramfs of a boot is their concatenation with the job's archive at the end.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::{
+    Arch, JOB_PATH,
+    job::{FileSystem, Job},
+    layout,
+};
+
+use crate::{
+    Error, Result,
+    apt::Apt,
+    busybox,
+    cache::{Cache, Digest, Hasher, Object},
+    initramfs::{Archive, ArchiveError, Content, Node, find, tree::Overlay},
+    kernel::Kernel,
+    manifest::{self, Component, Segment},
+    modules::{ModuleSet, ModulesError},
+    payload::Payload,
+};
+
+/// Path in the modules segment of the [`ModuleSet`], as JSON: which modules there are and what they depend on.
+pub const MODULE_SET: &str = "/bpfassay/modules/set.json";
+
+/// Largest module set that is read, in bytes; real ones have about 3 KB.
+const MAX_MODULE_SET: u64 = 1 << 20;
+
+/// Names of segments in the manifest.
+pub mod role {
+    /// Agent, tracer, embedded IOR, directories.
+    pub const BASE: &str = "base";
+    /// Kernel modules.
+    pub const MODULES: &str = "modules";
+    /// A user's directory tree.
+    pub const OVERLAY: &str = "overlay";
+    /// What an interactive shell needs.
+    pub const SHELL: &str = "shell";
+}
+
+/// Kind of cache record: digest of a segment's inputs → digest of the segment.
+const RECORD: &str = "segment";
+
+/// To be changed whenever the same inputs shall give other segments.
+const RECIPE: &str = "1";
+
+/// The `base` segment with the programs of `payload`.
+///
+/// # Errors
+/// [`Error`] of the cache, [`Error::Archive`].
+pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
+    let programs = [(layout::AGENT, &payload.agent), (layout::TRACER, &payload.tracer), (layout::IOR, &payload.ior)];
+    let key = Digest::of_parts(
+        [RECIPE.to_owned(), role::BASE.to_owned()].into_iter().chain(programs.map(|(_, o)| o.digest.to_string())),
+    );
+    let object = segment(cache, &key, "the guest's base segment", || {
+        let mut archive = Archive::default();
+        for directory in layout::DIRECTORIES {
+            archive.add(directory, Node::Directory { shared: directory == "/tmp" })?;
+        }
+        archive.add("/dev/console", Node::CharacterDevice { major: 5, minor: 1 })?;
+        for (path, object) in programs {
+            let content = Content::of_file(&object.path)?;
+            archive.add(path, Node::File { executable: true, content })?;
+        }
+        Ok(archive)
+    })?;
+    let contents = programs
+        .map(|(path, object)| Component {
+            name: path.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sha256: object.digest,
+        })
+        .to_vec();
+    Ok(Segment { role: role::BASE.to_owned(), archive: (&object).into(), contents })
+}
+
+/// The `modules` segment for `kernel`; none where the kernel has no modules.
+///
+/// # Errors
+/// [`Error::Modules`] for module trees that cannot be used, [`Error`] of the cache.
+pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>> {
+    let Some(modules) = &kernel.modules else { return Ok(None) };
+    let key = Digest::of_parts([RECIPE, role::MODULES, &modules.key.to_string()]);
+    let what = format!("the modules of kernel {}", kernel.release);
+    let object = segment(cache, &key, &what, || modules_archive(&modules.path))?;
+    Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
+}
+
+/// The archive of the `modules` segment for the module tree at `tree` (`lib/modules/RELEASE`).
+///
+/// # Errors
+/// [`Error::Modules`].
+pub fn modules_archive(tree: &Path) -> Result<Archive> {
+    let (set, mut archive) = ModuleSet::read(tree)?;
+    let text = serde_json::to_vec(&set).map_err(|error| Error::io("write", MODULE_SET)(error.into()))?;
+    archive.add(MODULE_SET, Node::File { executable: false, content: text.into() })?;
+    Ok(archive)
+}
+
+/// The `overlay` segment: the directory tree `directory`, which must hold a real IOR for `arch`. It is read and written
+/// anew each time, because nothing tells cheaply whether a tree has changed; the result has the same digest if not.
+///
+/// # Errors
+/// [`Error::Overlay`], [`Error`] of the cache.
+pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Segment> {
+    let overlay = Overlay::read(arch, directory)?;
+    let object = store(cache, &format!("the overlay {}", directory.display()), &overlay.archive)?;
+    let contents =
+        vec![Component { name: layout::EXTERNAL_IOR.to_owned(), version: overlay.ior.clone(), sha256: object.digest }];
+    Ok(Segment { role: role::OVERLAY.to_owned(), archive: (&object).into(), contents })
+}
+
+/// The `shell` segment: Debian's static busybox for `arch`.
+///
+/// # Errors
+/// [`Error`] of packages and of the cache.
+pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
+    let (program, component) = busybox::prepare(apt, arch)?;
+    let key = Digest::of_parts([RECIPE, role::SHELL, &program.digest.to_string()]);
+    let object = segment(apt.cache(), &key, "busybox for the guest's shell", || {
+        let mut archive = Archive::default();
+        let content = Content::of_file(&program.path)?;
+        archive.add(layout::BUSYBOX, Node::File { executable: true, content })?;
+        Ok(archive)
+    })?;
+    Ok(Segment { role: role::SHELL.to_owned(), archive: (&object).into(), contents: vec![component] })
+}
+
+/// The segment for `key`: from the cache, or made.
+fn segment(cache: &Cache, key: &Digest, what: &str, make: impl FnOnce() -> Result<Archive>) -> Result<Object> {
+    let _lock = cache.lock(&format!("segment-{}", &key.to_string()[..16]))?;
+    if let Some(digest) = cache.recorded(RECORD, key)?
+        && let Some(object) = cache.object(&digest)?
+    {
+        return Ok(object);
+    }
+    let object = store(cache, what, &make()?)?;
+    cache.record(RECORD, key, &object.digest)?;
+    Ok(object)
+}
+
+fn store(cache: &Cache, what: &str, archive: &Archive) -> Result<Object> {
+    cache.add(what, archive.size(), |writer| match archive.write_to(writer) {
+        Ok(_) => Ok(()),
+        Err(ArchiveError::Write(source)) => Err(cache.write_error(what, archive.size(), cache.root(), source)),
+        Err(error) => Err(error.into()),
+    })
+}
+
+/// A guest that can be booted any number of times.
+#[derive(Debug, Clone)]
+pub struct GuestImage {
+    /// Its architecture.
+    pub arch: Arch,
+    kernel: PathBuf,
+    segments: Vec<manifest::File>,
+    modules: ModuleSet,
+}
+
+impl GuestImage {
+    /// The guest that `target` describes; its paths must be absolute, as [`manifest::Manifest::load`] makes them. A
+    /// target without a segment of role [`role::MODULES`] counts as having everything built in.
+    ///
+    /// # Errors
+    /// [`Error::Archive`] for a modules segment that cannot be read, [`Error::ModuleSet`] for one without a usable
+    /// [`MODULE_SET`].
+    pub fn from_manifest(target: &manifest::Target) -> Result<Self> {
+        let mut modules = ModuleSet::monolithic();
+        if let Some(segment) = target.initramfs.iter().find(|segment| segment.role == role::MODULES) {
+            let path = &segment.archive.path;
+            let text = find::find(path, MODULE_SET, MAX_MODULE_SET)?.unwrap_or_default();
+            modules =
+                serde_json::from_slice(&text).map_err(|source| Error::ModuleSet { path: path.clone(), source })?;
+        }
+        Ok(Self {
+            arch: target.arch,
+            kernel: target.kernel.image.path.clone(),
+            segments: target.initramfs.iter().map(|segment| segment.archive.clone()).collect(),
+            modules,
+        })
+    }
+
+    /// The kernel image for QEMU.
+    #[must_use]
+    pub fn kernel(&self) -> &Path {
+        &self.kernel
+    }
+
+    /// What the kernel has as modules.
+    #[must_use]
+    pub fn modules(&self) -> &ModuleSet {
+        &self.modules
+    }
+
+    /// The value of [`Job::modules`] for this file system under test.
+    ///
+    /// # Errors
+    /// [`ModulesError::Missing`] if the kernel lacks something that it needs.
+    pub fn module_paths(&self, file_system: &FileSystem) -> Result<Vec<String>, ModulesError> {
+        self.modules.load_order(file_system)
+    }
+
+    /// Writes the initramfs of a boot that does `job` to `path`, in place of what is there, and says how many bytes it
+    /// has. Every segment is checked against its digest on the way.
+    ///
+    /// # Errors
+    /// [`Error::Segment`] for a segment that is not what the manifest says, [`Error::DiskFull`], [`Error::Io`].
+    pub fn write_initramfs(&self, job: &Job, path: &Path) -> Result<u64> {
+        let text = serde_json::to_vec(job).map_err(|error| Error::io("write", JOB_PATH)(error.into()))?;
+        let mut archive = Archive::default();
+        archive.add(JOB_PATH, Node::File { executable: false, content: text.into() })?;
+        let last = archive.to_bytes()?;
+        let needed = self.segments.iter().map(|segment| segment.size).sum::<u64>() + last.len() as u64;
+        let failed = |source| write_error(path, needed, source);
+        let mut writer = BufWriter::with_capacity(1 << 18, File::create(path).map_err(failed)?);
+        for segment in &self.segments {
+            copy_segment(segment, |bytes| writer.write_all(bytes).map_err(failed))?;
+        }
+        writer.write_all(&last).and_then(|()| writer.flush()).map_err(failed)?;
+        Ok(needed)
+    }
+}
+
+fn copy_segment(segment: &manifest::File, mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let read = |source| Error::Io { action: "read", path: segment.path.clone(), source };
+    let mut file = File::open(&segment.path).map_err(read)?;
+    let mut hasher = Hasher::default();
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        let length = match file.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => result.map_err(read)?,
+        };
+        if length == 0 {
+            break;
+        }
+        hasher.update(&buffer[..length]);
+        put(&buffer[..length])?;
+    }
+    let found = hasher.finish();
+    if found == segment.sha256 {
+        return Ok(());
+    }
+    Err(Error::Segment { path: segment.path.clone(), expected: segment.sha256, found })
+}
+
+fn write_error(path: &Path, needed: u64, source: io::Error) -> Error {
+    if crate::cache::is_full(&source) {
+        let directory = path.parent().unwrap_or(path).to_owned();
+        let free = crate::cache::free_space(&directory).unwrap_or(0);
+        return Error::DiskFull { what: "the initramfs of a boot".to_owned(), path: directory, needed, free };
+    }
+    Error::Io { action: "write", path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,393 @@
+//! A user's directory tree (`--ior ARCH=DIR`), laid over the guest's root directory.
+//!
+//! Nothing outside the directory is read: symbolic links are copied, never followed. What would not work in the guest,
+//! or would replace what this project puts there, is refused when the tree is read, with the path in question.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::{Arch, layout};
+use object::{LittleEndian, elf};
+
+use super::{Archive, ArchiveError, Content, Node};
+
+/// As many symbolic links as Linux follows in one path.
+const MAX_LINKS: u32 = 40;
+
+/// Where a real IOR is looked for first.
+const USUAL_PLACES: [&str; 4] = ["usr/local/bin/ior", "usr/bin/ior", "bin/ior", "ior"];
+
+/// Why a directory tree cannot be laid over a guest.
+#[derive(Debug, thiserror::Error)]
+pub enum OverlayError {
+    /// The directory or something in it cannot be read.
+    #[error("cannot read {} of the overlay", path.display())]
+    Read {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A name that is not UTF-8.
+    #[error("the overlay holds {}, whose name is not UTF-8: rename it", path.display())]
+    Name {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A socket, pipe or device.
+    #[error("the overlay holds {}, which is neither a file nor a directory nor a symbolic link: remove it", path.display())]
+    Special {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Something that would replace a part of the guest.
+    #[error("the overlay holds `/{path}`, a place that belongs to the guest itself: remove it")]
+    Reserved {
+        /// The path in the guest.
+        path: String,
+    },
+    /// A symbolic link to a place that the guest will not have.
+    #[error(
+        "the overlay's link `/{link}` points to `{target}`, outside the overlay: copy what it points to into the directory"
+    )]
+    Outside {
+        /// The link, as a path in the guest.
+        link: String,
+        /// Its target.
+        target: String,
+    },
+    /// No program to run.
+    #[error("there is no `ior` in {}: expected an executable at usr/bin/ior, bin/ior, or once anywhere in the tree{}",
+        directory.display(), several(found))]
+    NoIor {
+        /// The directory.
+        directory: PathBuf,
+        /// Files of that name, if there are several.
+        found: Vec<String>,
+    },
+    /// A program for another machine.
+    #[error("`/{path}` of the overlay is not a program for {arch}: pass a tree built for that architecture")]
+    WrongArchitecture {
+        /// The path in the guest.
+        path: String,
+        /// The guest's architecture.
+        arch: Arch,
+    },
+    /// The initramfs cannot hold it.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+}
+
+fn several(found: &[String]) -> String {
+    if found.is_empty() { String::new() } else { format!("; found several: {}", found.join(", ")) }
+}
+
+/// A directory tree with a real IOR, ready to be laid over a guest.
+#[derive(Debug, Clone)]
+pub struct Overlay {
+    /// The tree, and the link [`layout::EXTERNAL_IOR`].
+    pub archive: Archive,
+    /// The program, as a path in the guest.
+    pub ior: String,
+}
+
+impl Overlay {
+    /// Reads the tree at `directory` for a guest of architecture `arch`. File contents are read only when the archive
+    /// is written.
+    ///
+    /// # Errors
+    /// [`OverlayError`] for anything that the guest could not use.
+    pub fn read(arch: Arch, directory: &Path) -> Result<Self, OverlayError> {
+        let mut archive = Archive::default();
+        add_directory(&mut archive, directory, "")?;
+        for (path, node) in archive.entries() {
+            check_reserved(path, node)?;
+            if let Node::Symlink { target } = node {
+                check_link(&archive, path, target)?;
+            }
+        }
+        let ior = find_ior(&archive).map_err(|found| OverlayError::NoIor { directory: directory.to_owned(), found })?;
+        if !runs_on(&archive, &ior, arch)? {
+            return Err(OverlayError::WrongArchitecture { path: ior, arch });
+        }
+        let ior = format!("/{ior}");
+        archive.add(layout::EXTERNAL_IOR, Node::Symlink { target: ior.clone() })?;
+        Ok(Self { archive, ior })
+    }
+}
+
+fn add_directory(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), OverlayError> {
+    let read = |source| OverlayError::Read { path: directory.to_owned(), source };
+    for entry in fs::read_dir(directory).map_err(read)? {
+        let entry = entry.map_err(read)?;
+        let host = entry.path();
+        let read = |source| OverlayError::Read { path: host.clone(), source };
+        let Ok(name) = entry.file_name().into_string() else { return Err(OverlayError::Name { path: host }) };
+        let path = format!("{prefix}{name}");
+        let metadata = entry.metadata().map_err(read)?;
+        if metadata.is_dir() {
+            archive.add(&path, Node::Directory { shared: metadata.permissions().mode() & 0o1777 == 0o1777 })?;
+            add_directory(archive, &host, &format!("{path}/"))?;
+        } else if metadata.is_symlink() {
+            let target = fs::read_link(&host).map_err(read)?;
+            let Ok(target) = target.into_os_string().into_string() else {
+                return Err(OverlayError::Name { path: host });
+            };
+            archive.add(&path, Node::Symlink { target })?;
+        } else if metadata.is_file() {
+            let executable = metadata.permissions().mode() & 0o111 != 0;
+            archive
+                .add(&path, Node::File { executable, content: Content::Host { path: host, size: metadata.len() } })?;
+        } else {
+            return Err(OverlayError::Special { path: host });
+        }
+    }
+    Ok(())
+}
+
+fn check_reserved(path: &str, node: &Node) -> Result<(), OverlayError> {
+    let top = path.split('/').next().unwrap_or(path);
+    let owned = [layout::AGENT, layout::HOME].iter().any(|ours| ours.strip_prefix('/') == Some(top));
+    let mount_point = layout::DIRECTORIES.iter().any(|ours| ours.strip_prefix('/') == Some(path));
+    if owned || (mount_point && !matches!(node, Node::Directory { .. })) {
+        return Err(OverlayError::Reserved { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+/// A relative link must not climb above the root of the tree; an absolute one must not depend on the host's files.
+fn check_link(archive: &Archive, link: &str, target: &str) -> Result<(), OverlayError> {
+    let outside = || OverlayError::Outside { link: link.to_owned(), target: target.to_owned() };
+    if target.starts_with('/') {
+        let provided = layout::DIRECTORIES.iter().any(|directory| Path::new(target).starts_with(directory));
+        let in_tree = resolve(archive, link).is_some();
+        return if in_tree || provided || !Path::new(target).exists() { Ok(()) } else { Err(outside()) };
+    }
+    let mut depth = link.matches('/').count();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth = depth.checked_sub(1).ok_or_else(outside)?,
+            _ => depth += 1,
+        }
+    }
+    Ok(())
+}
+
+/// The path that `path` leads to with all symbolic links followed inside the archive, if something is there.
+fn resolve(archive: &Archive, path: &str) -> Option<String> {
+    let mut done = Vec::<String>::new();
+    let mut rest: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
+    let mut links = 0;
+    while let Some(part) = rest.pop() {
+        match part.as_str() {
+            "" | "." => continue,
+            ".." => {
+                done.pop();
+                continue;
+            }
+            _ => done.push(part),
+        }
+        match archive.get(&done.join("/"))? {
+            Node::Symlink { target } => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return None;
+                }
+                done.pop();
+                if target.starts_with('/') {
+                    done.clear();
+                }
+                rest.extend(target.rsplit('/').map(str::to_owned));
+            }
+            Node::Directory { .. } => {}
+            Node::File { .. } | Node::CharacterDevice { .. } if !rest.is_empty() => return None,
+            Node::File { .. } | Node::CharacterDevice { .. } => {}
+        }
+    }
+    Some(done.join("/"))
+}
+
+/// The one `ior` of the tree (with links followed), or all there are if that is not clear.
+fn find_ior(archive: &Archive) -> Result<String, Vec<String>> {
+    let executable = |path: &str| {
+        resolve(archive, path)
+            .is_some_and(|real| matches!(archive.get(&real), Some(Node::File { executable: true, .. })))
+    };
+    if let Some(path) = USUAL_PLACES.iter().find(|path| executable(path)) {
+        return Ok((*path).to_owned());
+    }
+    let mut found: Vec<String> = archive
+        .entries()
+        .map(|(path, _)| path)
+        .filter(|path| path.rsplit('/').next() == Some("ior") && executable(path))
+        .map(str::to_owned)
+        .collect();
+    match (found.len(), found.pop()) {
+        (1, Some(path)) => Ok(path),
+        (_, last) => {
+            found.extend(last);
+            Err(found)
+        }
+    }
+}
+
+/// Whether the program at `path` is a script or an ELF file for `arch`.
+fn runs_on(archive: &Archive, path: &str, arch: Arch) -> Result<bool, OverlayError> {
+    let real = resolve(archive, path).unwrap_or_default();
+    let Some(Node::File { content: Content::Host { path, .. }, .. }) = archive.get(&real) else { return Ok(false) };
+    let read = |source| OverlayError::Read { path: path.clone(), source };
+    let mut start = Vec::new();
+    let length = size_of::<elf::FileHeader64<LittleEndian>>() as u64;
+    File::open(path).map_err(read)?.take(length).read_to_end(&mut start).map_err(read)?;
+    Ok(start.starts_with(b"#!") || machine(&start) == Some(arch))
+}
+
+/// The architecture that a 64-bit little-endian ELF header names.
+fn machine(start: &[u8]) -> Option<Arch> {
+    let (header, _) = object::pod::from_bytes::<elf::FileHeader64<LittleEndian>>(start).ok()?;
+    let ident = &header.e_ident;
+    if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
+        return None;
+    }
+    match header.e_machine.get(LittleEndian) {
+        elf::EM_X86_64 => Some(Arch::X86_64),
+        elf::EM_AARCH64 => Some(Arch::Aarch64),
+        elf::EM_RISCV => Some(Arch::Riscv64),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::{fs::symlink, net::UnixListener};
+
+    use super::*;
+
+    /// The first bytes of an ELF program for x86_64.
+    fn program(machine: u8) -> Vec<u8> {
+        let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+        bytes.resize(64, 0);
+        bytes[18] = machine;
+        bytes
+    }
+
+    fn tree() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir_all(root.join("usr/bin")).unwrap();
+        fs::create_dir_all(root.join("usr/lib")).unwrap();
+        symlink("usr/bin", root.join("bin")).unwrap();
+        put(&root.join("usr/bin/ior"), &program(62));
+        fs::write(root.join("usr/lib/libmpi.so.40"), "x").unwrap();
+        symlink("libmpi.so.40", root.join("usr/lib/libmpi.so")).unwrap();
+        directory
+    }
+
+    fn put(path: &Path, bytes: &[u8]) {
+        fs::write(path, bytes).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn refusal(directory: &tempfile::TempDir) -> OverlayError {
+        Overlay::read(Arch::X86_64, directory.path()).unwrap_err()
+    }
+
+    #[test]
+    fn a_tree_is_taken_whole_with_its_links() {
+        let directory = tree();
+        let overlay = Overlay::read(Arch::X86_64, directory.path()).unwrap();
+        assert_eq!(overlay.ior, "/usr/bin/ior");
+        assert_eq!(overlay.archive.get("bin"), Some(&Node::Symlink { target: "usr/bin".into() }));
+        assert_eq!(overlay.archive.get(layout::EXTERNAL_IOR), Some(&Node::Symlink { target: "/usr/bin/ior".into() }));
+        assert!(matches!(
+            overlay.archive.get("usr/lib/libmpi.so.40"),
+            Some(Node::File { executable: false, content: Content::Host { size: 1, .. } })
+        ));
+        overlay.archive.to_bytes().unwrap();
+    }
+
+    #[test]
+    fn links_that_climb_out_are_refused() {
+        for target in ["../../../etc/passwd", "../lib/../../../x", "..//../.."] {
+            let directory = tree();
+            symlink(target, directory.path().join("usr/lib/x")).unwrap();
+            assert!(matches!(refusal(&directory), OverlayError::Outside { .. }), "{target}");
+        }
+        let directory = tree();
+        symlink("../lib/./libmpi.so", directory.path().join("usr/lib/x")).unwrap();
+        Overlay::read(Arch::X86_64, directory.path()).unwrap();
+    }
+
+    #[test]
+    fn absolute_links_mean_the_guest_and_must_not_need_the_host() {
+        let directory = tree();
+        symlink("/usr/lib/libmpi.so", directory.path().join("mpi")).unwrap();
+        symlink("/proc/self/mounts", directory.path().join("mtab")).unwrap();
+        Overlay::read(Arch::X86_64, directory.path()).unwrap();
+        let elsewhere = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        symlink(elsewhere.path(), directory.path().join("escape")).unwrap();
+        match refusal(&directory) {
+            OverlayError::Outside { link, target } => {
+                assert_eq!((link.as_str(), Path::new(&target)), ("escape", elsewhere.path()));
+            }
+            error => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn the_guests_own_places_stay_its_own() {
+        for path in ["init", "bpfassay", "proc"] {
+            let directory = tree();
+            fs::write(directory.path().join(path), "").unwrap();
+            assert!(matches!(refusal(&directory), OverlayError::Reserved { .. }), "{path}");
+        }
+        let directory = tree();
+        symlink("tmp", directory.path().join("bpfassay")).unwrap();
+        assert!(matches!(refusal(&directory), OverlayError::Reserved { .. }));
+        let directory = tree();
+        fs::create_dir(directory.path().join("proc")).unwrap();
+        Overlay::read(Arch::X86_64, directory.path()).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_a_file_is_refused() {
+        let directory = tree();
+        let _socket = UnixListener::bind(directory.path().join("socket")).unwrap();
+        assert!(matches!(refusal(&directory), OverlayError::Special { .. }));
+    }
+
+    #[test]
+    fn the_program_must_be_there_once_and_for_this_machine() {
+        let directory = tree();
+        assert!(matches!(
+            Overlay::read(Arch::Riscv64, directory.path()),
+            Err(OverlayError::WrongArchitecture { arch: Arch::Riscv64, .. })
+        ));
+        put(&directory.path().join("usr/bin/ior"), b"#!/bin/sh\n");
+        Overlay::read(Arch::Riscv64, directory.path()).unwrap();
+        fs::remove_file(directory.path().join("usr/bin/ior")).unwrap();
+        assert!(matches!(refusal(&directory), OverlayError::NoIor { found, .. } if found.is_empty()));
+        for place in ["opt/a", "opt/b"] {
+            fs::create_dir_all(directory.path().join(place)).unwrap();
+            put(&directory.path().join(place).join("ior"), &program(62));
+        }
+        let error = refusal(&directory);
+        assert!(error.to_string().ends_with("found several: opt/a/ior, opt/b/ior"), "{error}");
+        symlink("/opt/b/ior", directory.path().join("usr/bin/ior")).unwrap();
+        assert_eq!(Overlay::read(Arch::X86_64, directory.path()).unwrap().ior, "/usr/bin/ior");
+    }
+
+    #[test]
+    fn links_in_a_circle_lead_nowhere() {
+        let directory = tree();
+        fs::remove_file(directory.path().join("usr/bin/ior")).unwrap();
+        symlink("ior", directory.path().join("usr/bin/ior")).unwrap();
+        assert!(matches!(refusal(&directory), OverlayError::NoIor { .. }));
+    }
+}

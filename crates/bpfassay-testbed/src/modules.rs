@@ -1,0 +1,342 @@
+//! Kernel modules that a guest needs: which ones a kernel has as modules, what they depend on, and in which order they
+//! must be inserted. They travel decompressed in one archive per kernel, so that a guest needs neither modprobe nor a
+//! kernel that decompresses.
+//!
+//! A module tree is what `make modules_install` or a Debian package puts into `lib/modules/RELEASE`: `kernel/**.ko`
+//! (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`. Dependencies are read from the modules themselves, because
+//! Debian's packages carry no `modules.dep`. A tree may come from anywhere: nothing in it is trusted.
+
+pub mod decompress;
+pub mod modinfo;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::{
+    job::{FileSystem, NfsVersion},
+    layout,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::initramfs::{Archive, ArchiveError, Node};
+
+pub use decompress::DecompressError;
+pub use modinfo::{ModInfo, ModInfoError};
+
+/// Modules every guest needs to talk to the host.
+const CONSOLE: [&str; 2] = ["virtio_pci", "virtio_console"];
+
+/// Modules that are taken along where a kernel has them, for whoever asks for them by [`ModuleSet::load_order_of`].
+const EXTRA: [&str; 3] = ["virtio_mmio", "qemu_fw_cfg", "pvpanic_pci"];
+
+/// Modules for the NFS server and for the two kinds of client.
+const SERVER: &str = "nfsd";
+const CLIENT_V3: &str = "nfsv3";
+const CLIENT_V4: &str = "nfsv4";
+
+/// More dependencies in a row than this are taken for nonsense; real chains have about eight.
+const MAX_DEPTH: usize = 64;
+
+/// Largest module, decompressed, in bytes.
+pub const MAX_MODULE: u64 = 256 << 20;
+
+/// Why a module tree cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ModulesError {
+    /// A file or directory of the tree cannot be read.
+    #[error("cannot read {} of the kernel's modules", path.display())]
+    Read {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Without `modules.builtin` nothing tells a missing module from one that is built in.
+    #[error("{} has no file modules.builtin: pass the directory lib/modules/RELEASE that `make modules_install` wrote", tree.display())]
+    NoBuiltin {
+        /// The module tree.
+        tree: PathBuf,
+    },
+    /// A module cannot be decompressed.
+    #[error("cannot decompress the module {}", path.display())]
+    Decompress {
+        /// The module.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: DecompressError,
+    },
+    /// A module is not a kernel module.
+    #[error("{} is not a usable kernel module", path.display())]
+    ModInfo {
+        /// The module.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: ModInfoError,
+    },
+    /// A module depends on one that is not there.
+    #[error(
+        "module `{module}` of this kernel needs `{dependency}`, which is neither in the module tree nor built in: the tree is incomplete, make or download it again"
+    )]
+    MissingDependency {
+        /// Who needs it.
+        module: String,
+        /// Who is missing.
+        dependency: String,
+    },
+    /// Modules depend on each other in a circle or in an absurdly long chain.
+    #[error(
+        "module `{module}` of this kernel depends on itself, or through more than {MAX_DEPTH} others: the module tree is damaged"
+    )]
+    Circle {
+        /// One of them.
+        module: String,
+    },
+    /// What the study needs is not in this kernel.
+    #[error(
+        "this kernel has no `{module}`, neither as a module nor built in, and {purpose} needs it: choose another kernel or enable it in its configuration"
+    )]
+    Missing {
+        /// The module.
+        module: String,
+        /// What needs it.
+        purpose: &'static str,
+    },
+    /// The archive of modules cannot be made.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+}
+
+/// A module in a [`ModuleSet`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Module {
+    /// Modules to insert before it; those built in are left out.
+    pub before: Vec<String>,
+    /// Modules to insert after it (`softdep … post:`).
+    pub after: Vec<String>,
+}
+
+/// The modules of one kernel that guests may need.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModuleSet {
+    /// By name, with `_` for `-`.
+    pub modules: BTreeMap<String, Module>,
+    /// Wanted ones that this kernel has built in.
+    pub builtin: BTreeSet<String>,
+    /// Wanted ones that this kernel has not at all; an error only for who needs them ([`ModuleSet::load_order`]).
+    pub absent: BTreeSet<String>,
+    /// Whether there is no module tree: everything must be built in, and nobody can tell whether it is.
+    pub monolithic: bool,
+}
+
+impl ModuleSet {
+    /// For a kernel without a module tree: nothing to insert, and the guest finds out what is missing.
+    #[must_use]
+    pub fn monolithic() -> Self {
+        Self { monolithic: true, ..Self::default() }
+    }
+
+    /// Reads what guests may need from the module tree at `tree` (`lib/modules/RELEASE`), and the archive that puts it
+    /// into [`layout::MODULES`].
+    ///
+    /// # Errors
+    /// [`ModulesError`] for trees that cannot be read or are incomplete. Wanted modules that do not exist are recorded
+    /// in [`ModuleSet::absent`], not an error here.
+    pub fn read(tree: &Path) -> Result<(Self, Archive), ModulesError> {
+        let files = find_modules(tree)?;
+        let builtin = read_builtin(tree)?;
+        let mut reader = Reader { files: &files, builtin: &builtin, set: Self::default(), archive: Archive::default() };
+        for name in CONSOLE.iter().chain(&[SERVER, CLIENT_V3, CLIENT_V4]).chain(&EXTRA) {
+            reader.want(name)?;
+        }
+        Ok((reader.set, reader.archive))
+    }
+
+    /// What a guest inserts for this file system under test, as paths in the guest, dependencies first: the value of
+    /// [`bpfassay_protocol::job::Job::modules`].
+    ///
+    /// # Errors
+    /// [`ModulesError::Missing`] if the kernel lacks something that is needed.
+    pub fn load_order(&self, file_system: &FileSystem) -> Result<Vec<String>, ModulesError> {
+        let mut wanted: Vec<(&str, &'static str)> =
+            CONSOLE.iter().map(|&name| (name, "the connection to the host")).collect();
+        if let FileSystem::Nfs(nfs) = file_system {
+            wanted.push((SERVER, "the NFS server"));
+            wanted.push(match nfs.version {
+                NfsVersion::V3 => (CLIENT_V3, "an NFSv3 mount"),
+                NfsVersion::V41 | NfsVersion::V42 => (CLIENT_V4, "an NFSv4 mount"),
+            });
+        }
+        if let Some((module, purpose)) = wanted.iter().find(|(name, _)| self.absent.contains(*name)) {
+            return Err(ModulesError::Missing { module: (*module).to_owned(), purpose });
+        }
+        Ok(self.load_order_of(&wanted.into_iter().map(|(name, _)| name).collect::<Vec<_>>()))
+    }
+
+    /// The order of insertion for these modules, as paths in the guest, dependencies first. Names that are built in or
+    /// unknown contribute nothing.
+    #[must_use]
+    pub fn load_order_of(&self, names: &[&str]) -> Vec<String> {
+        let mut order = Vec::new();
+        let mut seen = BTreeSet::new();
+        for name in names {
+            self.visit(name, &mut seen, &mut order);
+        }
+        order.into_iter().map(|name| format!("{}/{name}.ko", layout::MODULES)).collect()
+    }
+
+    /// `seen` ends the recursion for circles, which a set from a damaged cache file could hold.
+    fn visit<'a>(&'a self, name: &'a str, seen: &mut BTreeSet<&'a str>, order: &mut Vec<&'a str>) {
+        let Some(module) = self.modules.get(name) else { return };
+        if !seen.insert(name) {
+            return;
+        }
+        for dependency in &module.before {
+            self.visit(dependency, seen, order);
+        }
+        order.push(name);
+        for dependency in &module.after {
+            self.visit(dependency, seen, order);
+        }
+    }
+}
+
+/// How a module came to be looked at.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    /// By a guest, or by `softdep`: fine if it does not exist.
+    IfPresent,
+    /// By a module that cannot work without it.
+    By(&'a str),
+}
+
+struct Reader<'a> {
+    files: &'a BTreeMap<String, PathBuf>,
+    builtin: &'a BTreeSet<String>,
+    set: ModuleSet,
+    archive: Archive,
+}
+
+impl Reader<'_> {
+    fn want(&mut self, name: &str) -> Result<(), ModulesError> {
+        if self.builtin.contains(name) {
+            self.set.builtin.insert(name.to_owned());
+        } else if !self.files.contains_key(name) {
+            self.set.absent.insert(name.to_owned());
+        }
+        self.take(name, Wanted::IfPresent, &mut Vec::new()).map(|_| ())
+    }
+
+    /// Takes `name` and what it depends on into the set. Says whether it is a module to be inserted.
+    fn take(&mut self, name: &str, wanted: Wanted<'_>, path: &mut Vec<String>) -> Result<bool, ModulesError> {
+        if self.builtin.contains(name) {
+            return Ok(false);
+        }
+        if path.iter().any(|earlier| earlier == name) || path.len() >= MAX_DEPTH {
+            return match wanted {
+                Wanted::By(module) => Err(ModulesError::Circle { module: module.to_owned() }),
+                Wanted::IfPresent => Ok(false),
+            };
+        }
+        if self.set.modules.contains_key(name) {
+            return Ok(true);
+        }
+        let Some(file) = self.files.get(name) else {
+            return match wanted {
+                Wanted::By(module) => {
+                    Err(ModulesError::MissingDependency { module: module.to_owned(), dependency: name.to_owned() })
+                }
+                Wanted::IfPresent => Ok(false),
+            };
+        };
+        let bytes = decompress::module(file, MAX_MODULE)?;
+        let info = ModInfo::parse(&bytes).map_err(|source| ModulesError::ModInfo { path: file.clone(), source })?;
+        path.push(name.to_owned());
+        let mut before = Vec::new();
+        let mut after = Vec::new();
+        for dependency in info.depends {
+            if self.take(&dependency, Wanted::By(name), path)? {
+                before.push(dependency);
+            }
+        }
+        for dependency in info.soft_before {
+            if self.take(&dependency, Wanted::IfPresent, path)? {
+                before.push(dependency);
+            }
+        }
+        for dependency in info.soft_after {
+            if self.take(&dependency, Wanted::IfPresent, path)? {
+                after.push(dependency);
+            }
+        }
+        path.pop();
+        let place = format!("{}/{name}.ko", layout::MODULES);
+        self.archive.add(&place, Node::File { executable: false, content: bytes.into() })?;
+        self.set.modules.insert(name.to_owned(), Module { before, after });
+        Ok(true)
+    }
+}
+
+/// Every module file of the tree by name. `updates` and `extra` win over `kernel`, as with depmod.
+fn find_modules(tree: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesError> {
+    let mut files = BTreeMap::new();
+    let mut found = false;
+    for part in ["updates", "extra", "kernel"] {
+        let start = tree.join(part);
+        if start.is_dir() {
+            found = true;
+            walk(&start, &mut files)?;
+        }
+    }
+    if !found {
+        let source = io::Error::new(io::ErrorKind::NotFound, "no directory `kernel` in it");
+        return Err(ModulesError::Read { path: tree.to_owned(), source });
+    }
+    Ok(files)
+}
+
+/// Directories are walked in order of their names and symbolic links (such as `build`) are not followed.
+fn walk(directory: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), ModulesError> {
+    let read = |source| ModulesError::Read { path: directory.to_owned(), source };
+    let mut entries = fs::read_dir(directory).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(read)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let kind = entry.file_type().map_err(read)?;
+        if kind.is_dir() {
+            walk(&entry.path(), files)?;
+        } else if kind.is_file()
+            && let Some(name) = entry.file_name().to_str().and_then(module_name)
+        {
+            files.entry(name).or_insert_with(|| entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// `nfs-localio` of `nfs-localio.ko.xz`, in the kernel's own spelling `nfs_localio`.
+fn module_name(file: &str) -> Option<String> {
+    let stem = decompress::SUFFIXES.iter().find_map(|suffix| file.strip_suffix(suffix)).unwrap_or(file);
+    Some(modinfo::canonical(stem.strip_suffix(".ko")?))
+}
+
+fn read_builtin(tree: &Path) -> Result<BTreeSet<String>, ModulesError> {
+    let path = tree.join("modules.builtin");
+    match fs::read(&path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes)
+            .lines()
+            .filter_map(|line| module_name(line.trim().rsplit('/').next().unwrap_or_default()))
+            .collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ModulesError::NoBuiltin { tree: tree.to_owned() }),
+        Err(source) => Err(ModulesError::Read { path, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

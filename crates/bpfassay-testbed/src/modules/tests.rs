@@ -1,0 +1,184 @@
+use std::os::unix::fs::symlink;
+
+use bpfassay_protocol::job::Nfs;
+
+use super::*;
+
+/// A relocatable ELF file with this `.modinfo` section, or without one.
+pub(super) fn module(modinfo: Option<&[u8]>) -> Vec<u8> {
+    let names = b"\0.shstrtab\0.modinfo\0";
+    let body = modinfo.unwrap_or_default();
+    let names_at = 64 + body.len();
+    let sections_at = (names_at + names.len()).next_multiple_of(8);
+    let section = |name: u32, kind: u32, offset: usize, size: usize| {
+        let mut header = [name.to_le_bytes(), kind.to_le_bytes()].concat();
+        for value in [0, 0, offset as u64, size as u64, 0, 1, 0] {
+            header.extend(value.to_le_bytes());
+        }
+        header
+    };
+    let count: u16 = if modinfo.is_some() { 3 } else { 2 };
+    let mut bytes = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x3e\0\x01\0\0\0".to_vec();
+    bytes.extend([0; 16]);
+    bytes.extend((sections_at as u64).to_le_bytes());
+    bytes.extend(0u32.to_le_bytes());
+    for value in [64, 0, 0, 64, count, 1] {
+        bytes.extend(value.to_le_bytes());
+    }
+    assert_eq!(bytes.len(), 64);
+    bytes.extend(body);
+    bytes.extend(names);
+    bytes.resize(sections_at, 0);
+    bytes.extend(section(0, 0, 0, 0));
+    bytes.extend(section(1, 3, names_at, names.len()));
+    if modinfo.is_some() {
+        bytes.extend(section(11, 1, 64, body.len()));
+    }
+    bytes
+}
+
+/// A module tree: file names with their `.modinfo` text (`;` for zero bytes), and what is built in.
+fn tree(modules: &[(&str, &str)], builtin: &[&str]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (file, modinfo) in modules {
+        let path = directory.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, module(Some(modinfo.replace(';', "\0").as_bytes()))).unwrap();
+    }
+    fs::write(directory.path().join("modules.builtin"), builtin.join("\n")).unwrap();
+    directory
+}
+
+/// A kernel shaped like Debian's 6.1.
+const USUAL: [(&str, &str); 13] = [
+    ("kernel/drivers/virtio/virtio.ko", "name=virtio;depends=;"),
+    ("kernel/drivers/virtio/virtio_ring.ko", "name=virtio_ring;depends=virtio;"),
+    ("kernel/drivers/virtio/virtio_pci.ko", "name=virtio_pci;depends=virtio_ring,virtio,virtio_pci_modern_dev;"),
+    ("kernel/drivers/virtio/virtio_pci_modern_dev.ko", "name=virtio_pci_modern_dev;depends=;"),
+    ("kernel/drivers/char/virtio_console.ko", "name=virtio_console;depends=virtio_ring,virtio;"),
+    ("kernel/net/sunrpc/sunrpc.ko", "name=sunrpc;depends=;"),
+    ("kernel/fs/lockd/lockd.ko", "name=lockd;depends=sunrpc,grace;"),
+    ("kernel/fs/nfs_common/grace.ko", "name=grace;depends=;"),
+    ("kernel/fs/nfs/nfs.ko", "name=nfs;depends=lockd,sunrpc;"),
+    ("kernel/fs/nfs/nfsv3.ko", "name=nfsv3;depends=nfs,sunrpc;"),
+    ("kernel/fs/nfs/nfsv4.ko", "name=nfsv4;depends=nfs,sunrpc,dns-resolver;softdep=pre: absent keys post: layouts;"),
+    ("kernel/fs/nfs/layouts.ko", "name=layouts;depends=nfsv4;"),
+    ("kernel/fs/nfsd/nfsd.ko", "name=nfsd;depends=lockd,sunrpc,grace;"),
+];
+
+fn nfs(version: NfsVersion) -> FileSystem {
+    FileSystem::Nfs(Nfs { version, localio: None, threads: 8, size_mib: 64 })
+}
+
+fn names(order: &[String]) -> Vec<&str> {
+    order
+        .iter()
+        .map(|path| path.strip_prefix("/bpfassay/modules/").and_then(|rest| rest.strip_suffix(".ko")).unwrap())
+        .collect()
+}
+
+#[test]
+fn dependencies_come_first_and_each_module_once() {
+    let tree = tree(&USUAL, &["kernel/net/dns_resolver/dns-resolver.ko"]);
+    let (set, archive) = ModuleSet::read(tree.path()).unwrap();
+    let order = set.load_order(&nfs(NfsVersion::V42)).unwrap();
+    assert_eq!(
+        names(&order),
+        [
+            "virtio",
+            "virtio_ring",
+            "virtio_pci_modern_dev",
+            "virtio_pci",
+            "virtio_console",
+            "sunrpc",
+            "grace",
+            "lockd",
+            "nfsd",
+            "nfs",
+            "nfsv4",
+            "layouts"
+        ]
+    );
+    assert!(order.iter().all(|path| archive.get(path).is_some()));
+    assert_eq!(names(&set.load_order(&FileSystem::Tmpfs { size_mib: 1 }).unwrap()).len(), 5);
+    assert_eq!(names(&set.load_order(&nfs(NfsVersion::V3)).unwrap()).last(), Some(&"nfsv3"));
+    assert_eq!(set.absent, BTreeSet::from(EXTRA.map(str::to_owned)));
+}
+
+#[test]
+fn built_in_modules_are_neither_inserted_nor_missing() {
+    let builtin = ["kernel/drivers/virtio/virtio_pci.ko", "kernel/drivers/char/virtio_console.ko"];
+    let mut modules = USUAL[5..].to_vec();
+    modules.retain(|(file, _)| !file.ends_with("nfsv4.ko") && !file.ends_with("layouts.ko"));
+    let tree = tree(&modules, &builtin);
+    let (set, _) = ModuleSet::read(tree.path()).unwrap();
+    assert_eq!(set.builtin, BTreeSet::from(["virtio_pci".into(), "virtio_console".into()]));
+    assert!(set.load_order(&FileSystem::Tmpfs { size_mib: 1 }).unwrap().is_empty());
+    set.load_order(&nfs(NfsVersion::V3)).unwrap();
+    match set.load_order(&nfs(NfsVersion::V41)).unwrap_err() {
+        ModulesError::Missing { module, purpose } => {
+            assert_eq!((module.as_str(), purpose), ("nfsv4", "an NFSv4 mount"))
+        }
+        error => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_missing_dependency_names_both_sides() {
+    let tree = tree(&USUAL, &[]);
+    match ModuleSet::read(tree.path()).unwrap_err() {
+        ModulesError::MissingDependency { module, dependency } => {
+            assert_eq!((module.as_str(), dependency.as_str()), ("nfsv4", "dns_resolver"));
+        }
+        error => panic!("{error}"),
+    }
+}
+
+#[test]
+fn circles_and_endless_chains_are_errors() {
+    let circle = tree(&[("kernel/nfsd.ko", "depends=a;"), ("kernel/a.ko", "depends=nfsd;")], &[]);
+    assert!(matches!(ModuleSet::read(circle.path()), Err(ModulesError::Circle { .. })));
+    let chain: Vec<(String, String)> = (0..100)
+        .map(|n| {
+            (if n == 0 { "kernel/nfsd.ko".into() } else { format!("kernel/m{n}.ko") }, format!("depends=m{};", n + 1))
+        })
+        .collect();
+    let chain: Vec<(&str, &str)> = chain.iter().map(|(file, info)| (file.as_str(), info.as_str())).collect();
+    assert!(matches!(ModuleSet::read(tree(&chain, &[]).path()), Err(ModulesError::Circle { .. })));
+    let soft = tree(&[("kernel/nfsd.ko", "softdep=pre: a;"), ("kernel/a.ko", "softdep=pre: nfsd;")], &[]);
+    let (set, _) = ModuleSet::read(soft.path()).unwrap();
+    assert_eq!(names(&set.load_order_of(&["nfsd"])), ["a", "nfsd"]);
+}
+
+#[test]
+fn updates_win_and_links_are_not_followed() {
+    let directory = tree(
+        &[("kernel/nfsd.ko", "depends=;"), ("updates/dkms/nfsd.ko", "depends=sunrpc;"), ("kernel/sunrpc.ko", "")],
+        &[],
+    );
+    symlink("/", directory.path().join("kernel/build")).unwrap();
+    let (set, _) = ModuleSet::read(directory.path()).unwrap();
+    assert_eq!(names(&set.load_order_of(&["nfsd"])), ["sunrpc", "nfsd"]);
+}
+
+#[test]
+fn trees_that_are_none_say_what_is_missing() {
+    let empty = tempfile::tempdir().unwrap();
+    assert!(matches!(ModuleSet::read(empty.path()), Err(ModulesError::Read { .. })));
+    fs::create_dir(empty.path().join("kernel")).unwrap();
+    assert!(matches!(ModuleSet::read(empty.path()), Err(ModulesError::NoBuiltin { .. })));
+    fs::write(empty.path().join("modules.builtin"), "").unwrap();
+    ModuleSet::read(empty.path()).unwrap();
+    fs::write(empty.path().join("kernel/nfsd.ko"), "no ELF").unwrap();
+    assert!(matches!(ModuleSet::read(empty.path()), Err(ModulesError::ModInfo { .. })));
+    fs::rename(empty.path().join("kernel/nfsd.ko"), empty.path().join("kernel/nfsd.ko.xz")).unwrap();
+    fs::write(empty.path().join("kernel/nfsd.ko.xz"), b"\xfd7zXZ\0damaged").unwrap();
+    assert!(matches!(ModuleSet::read(empty.path()), Err(ModulesError::Decompress { .. })));
+}
+
+#[test]
+fn a_set_survives_the_cache() {
+    let (set, _) = ModuleSet::read(tree(&USUAL, &["x/dns-resolver.ko"]).path()).unwrap();
+    let text = serde_json::to_string(&set).unwrap();
+    assert_eq!(serde_json::from_str::<ModuleSet>(&text).unwrap(), set);
+}

@@ -1,0 +1,320 @@
+//! The guest's own programs, cross-built: agent, tracer and embedded IOR, static, the same bytes wherever they are
+//! built from the same source with the same toolchain.
+//!
+//! What goes into them is staged first: the sources of their packages and of those they depend on in this workspace,
+//! and the locked versions of other packages. The digest of that decides whether anything is to be built; when it is,
+//! cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at a fixed path, and
+//! uses no network.
+
+mod stage;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use bpfassay_protocol::Arch;
+use serde::{Deserialize, Serialize};
+
+pub use self::stage::{Stage, StageError};
+use crate::{
+    Error, Result,
+    apt::Apt,
+    cache::{Cache, Digest, Object},
+    manifest::Component,
+    toolchain::{Sandbox, Toolchain, gnu_triplet, rust_target},
+};
+
+/// Packages and programs that go into the guest.
+const AGENT: Program = Program { package: "bpfassay-guest", binary: "bpfassay-guest" };
+const TRACER: Program = Program { package: "bpfassay-tracer", binary: "bpfassay-tracer" };
+const IOR: Program = Program { package: "bpfassay-workload", binary: "bpfassay-ior" };
+
+struct Program {
+    package: &'static str,
+    binary: &'static str,
+}
+
+/// To be changed whenever the same source and toolchain shall give other programs.
+const RECIPE: &str = "1";
+
+/// Cargo's profile for the guest's programs, in the workspace's `Cargo.toml`.
+const PROFILE: &str = "payload";
+
+/// Kind of cache record: source and architecture → programs.
+const RECORD: &str = "payload";
+
+/// Bytes that building takes for a while: intermediate files, per architecture and for all.
+const SPACE_PER_ARCH: u64 = 250_000_000;
+const SPACE: u64 = 400_000_000;
+
+/// Lines of a failed build that go into the error.
+const LINES: usize = 12;
+
+/// The guest's programs for one architecture.
+#[derive(Debug, Clone)]
+pub struct Payload {
+    /// The architecture.
+    pub arch: Arch,
+    /// The agent, `/init` of the guest.
+    pub agent: Object,
+    /// The bundled tracer.
+    pub tracer: Object,
+    /// The embedded IOR engine.
+    pub ior: Object,
+    /// Digest of the source that they were built from.
+    pub source: Digest,
+}
+
+/// The guest's programs for several architectures.
+#[derive(Debug, Clone, Default)]
+pub struct Built {
+    /// By architecture.
+    pub programs: BTreeMap<Arch, Payload>,
+    /// The packages of the toolchain that they were built with, sorted.
+    pub toolchain: Vec<Component>,
+}
+
+/// What the cache remembers of a build.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recorded {
+    agent: Digest,
+    tracer: Digest,
+    ior: Digest,
+    toolchain_key: Digest,
+    toolchain: Vec<Component>,
+}
+
+/// The root of this project's workspace: as the environment variable `BPFASSAY_SOURCE` says, or where this program was
+/// built from.
+///
+/// # Errors
+/// [`Error::Build`] if there is no workspace there (any more).
+pub fn workspace() -> Result<PathBuf> {
+    let path = match env::var_os("BPFASSAY_SOURCE") {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+    };
+    let found = path.canonicalize().ok().filter(|path| path.join("Cargo.lock").is_file());
+    found.ok_or_else(|| Error::Build {
+        what: format!(
+            "the source of the guest's programs is not in {}: name the checkout of this project in BPFASSAY_SOURCE, or \
+             pass a testbed made elsewhere with --manifest",
+            path.display()
+        ),
+    })
+}
+
+/// The programs for `archs` from this project's source, wherever that is ([`workspace`]): see [`prepare_from`].
+///
+/// # Errors
+/// Those of [`workspace`] and [`prepare_from`].
+pub fn prepare(apt: &Apt<'_>, archs: &[Arch]) -> Result<Built> {
+    prepare_from(apt, &workspace()?, archs)
+}
+
+/// The programs for `archs` from the source in `workspace`: from the cache, or built, all that are missing in one go.
+/// Says by `tracing` events what takes time.
+///
+/// # Errors
+/// [`Error::Stage`] for a workspace that cannot be read, [`Error::Build`] for a build that fails (with the last lines
+/// and the place of its log), and those of [`Toolchain::prepare`].
+pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<Built> {
+    let cache = apt.cache();
+    let stage = Stage::read(workspace, &[AGENT.package, TRACER.package, IOR.package])?;
+    let source = stage.digest();
+    let refreshed = if apt.options().refresh { Some(Toolchain::prepare(apt)?) } else { None };
+    let current = refreshed.as_ref().map(|toolchain| toolchain.key);
+    if let Some(found) = all_recorded(cache, source, archs, current)? {
+        return Ok(found);
+    }
+    let _lock = cache.lock("payload")?;
+    let mut missing = Vec::new();
+    for &arch in archs {
+        if recorded(cache, source, arch, current)?.is_none() {
+            missing.push(arch);
+        }
+    }
+    if !missing.is_empty() {
+        missing.sort_unstable();
+        missing.dedup();
+        let toolchain = match refreshed {
+            Some(toolchain) => toolchain,
+            None => Toolchain::prepare(apt)?,
+        };
+        build(apt, workspace, &stage, &toolchain, &missing)?;
+    }
+    all_recorded(cache, source, archs, None)?.ok_or_else(|| Error::Build {
+        what: format!(
+            "the guest's programs vanished from the cache {} while they were built: run again",
+            cache.root().display()
+        ),
+    })
+}
+
+fn all_recorded(cache: &Cache, source: Digest, archs: &[Arch], toolchain: Option<Digest>) -> Result<Option<Built>> {
+    let mut all = Built::default();
+    for &arch in archs {
+        let Some((payload, components)) = recorded(cache, source, arch, toolchain)? else { return Ok(None) };
+        all.programs.insert(arch, payload);
+        all.toolchain.extend(components);
+    }
+    // Architectures that were built at different times may have been built with different versions: all are named.
+    all.toolchain.sort();
+    all.toolchain.dedup();
+    Ok(Some(all))
+}
+
+fn record_key(source: Digest, arch: Arch) -> Digest {
+    Digest::of_parts([RECIPE, PROFILE, arch.name(), &source.to_string()])
+}
+
+/// What was built from `source` for `arch`, with the toolchain `toolchain` if that matters.
+fn recorded(
+    cache: &Cache,
+    source: Digest,
+    arch: Arch,
+    toolchain: Option<Digest>,
+) -> Result<Option<(Payload, Vec<Component>)>> {
+    let Some(recorded) = cache.recorded::<Recorded>(RECORD, &record_key(source, arch))? else { return Ok(None) };
+    if toolchain.is_some_and(|key| key != recorded.toolchain_key) {
+        return Ok(None);
+    }
+    let (Some(agent), Some(tracer), Some(ior)) =
+        (cache.object(&recorded.agent)?, cache.object(&recorded.tracer)?, cache.object(&recorded.ior)?)
+    else {
+        return Ok(None);
+    };
+    Ok(Some((Payload { arch, agent, tracer, ior, source }, recorded.toolchain)))
+}
+
+fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, archs: &[Arch]) -> Result<()> {
+    let cache = apt.cache();
+    let names = archs.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(", ");
+    cache.require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * archs.len() as u64)?;
+    let started = Instant::now();
+    tracing::info!("building the guest's programs for {names}; one to three minutes, once per version of their source");
+    let scratch = cache.scratch()?;
+    let source = scratch.path().join("src");
+    let vendor = scratch.path().join("vendor");
+    let target = scratch.path().join("target");
+    fs::create_dir(&target).map_err(Error::io("create", &target))?;
+    stage.write(&source)?;
+    let log = cache.root().join("logs").join(format!("payload-{}.log", &stage.digest().to_string()[..16]));
+    run_vendor(workspace, &source, &vendor, apt.options().offline, &log)?;
+    let sandbox = Sandbox::new(&toolchain.root)
+        .mount(&source, "src", true)
+        .mount(&vendor, "vendor", false)
+        .mount(&target, "target", true);
+    let mut command = sandbox.command("/usr/bin/cargo", "/src", &variables());
+    command.args(["build", "--frozen", "--profile", PROFILE, "--bins"]);
+    for arch in archs {
+        command.args(["--target", rust_target(*arch)]);
+    }
+    for program in [AGENT, TRACER, IOR] {
+        command.args(["--package", program.package]);
+    }
+    run_logged(command, "unshare", "util-linux", &log, "build the guest's programs")?;
+    for &arch in archs {
+        let take = |program: Program| {
+            let path = target.join(rust_target(arch)).join(PROFILE).join(program.binary);
+            Ok::<_, Error>(cache.add_file(&format!("{} for {arch}", program.binary), &path, None)?.digest)
+        };
+        let recorded = Recorded {
+            agent: take(AGENT)?,
+            tracer: take(TRACER)?,
+            ior: take(IOR)?,
+            toolchain_key: toolchain.key,
+            toolchain: toolchain.components(),
+        };
+        cache.record(RECORD, &record_key(stage.digest(), arch), &recorded)?;
+    }
+    tracing::info!("built the guest's programs in {} s", started.elapsed().as_secs());
+    Ok(())
+}
+
+/// Cargo's environment in the root. Every path that could get into a program is fixed there; `--remap-path-prefix` makes
+/// those that do get in (messages of panics) say what they mean.
+fn variables() -> Vec<(String, String)> {
+    let mut variables: Vec<(String, String)> = [
+        ("CARGO_HOME", "/tmp/cargo"),
+        ("CARGO_TARGET_DIR", "/target"),
+        ("CARGO_INCREMENTAL", "0"),
+        ("CARGO_TERM_COLOR", "never"),
+        ("BPFASSAY_CLANG", "clang-22"),
+        (
+            "RUSTFLAGS",
+            "-C target-feature=+crt-static --remap-path-prefix=/src=bpfassay --remap-path-prefix=/vendor=vendor",
+        ),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec();
+    for &arch in Arch::ALL {
+        let target = rust_target(arch).replace('-', "_");
+        let gcc = format!("{}-gcc", gnu_triplet(arch));
+        let ar = format!("{}-ar", gnu_triplet(arch));
+        variables.push((format!("CARGO_TARGET_{}_LINKER", target.to_uppercase()), gcc.clone()));
+        variables.push((format!("CC_{target}"), gcc));
+        variables.push((format!("AR_{target}"), ar));
+    }
+    variables
+}
+
+/// Puts the packages that the stage needs into `vendor`, by the host's cargo, which knows how registries are reached
+/// here. It runs in the workspace, so that its configuration counts.
+fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log: &Path) -> Result<()> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(&cargo);
+    command.current_dir(workspace).args(["vendor", "--quiet", "--versioned-dirs", "--manifest-path"]);
+    command.arg(source.join("Cargo.toml")).arg(vendor);
+    if offline {
+        command.arg("--offline");
+    }
+    run_logged(command, &cargo.to_string_lossy(), "cargo", log, "collect the packages that the guest's programs need")?;
+    let configuration = source.join(".cargo");
+    fs::create_dir_all(&configuration).map_err(Error::io("create", &configuration))?;
+    let path = configuration.join("config.toml");
+    let text = "[source.crates-io]\nreplace-with = \"vendored\"\n\n[source.vendored]\ndirectory = \"/vendor\"\n";
+    fs::write(&path, text).map_err(Error::io("write", &path))
+}
+
+/// Runs `command` with its output in `log`; `purpose` completes "cannot …".
+fn run_logged(mut command: Command, program: &str, package: &'static str, log: &Path, purpose: &str) -> Result<()> {
+    if let Some(parent) = log.parent() {
+        fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+    }
+    let file = fs::File::create(log).map_err(Error::io("write", log))?;
+    let copy = file.try_clone().map_err(Error::io("write", log))?;
+    let status = command.stdin(Stdio::null()).stdout(file).stderr(copy).status().map_err(|source| Error::Program {
+        program: program.to_owned(),
+        package,
+        source,
+    })?;
+    if status.success() {
+        return Ok(());
+    }
+    let text = fs::read(log).map_err(Error::io("read", log))?;
+    Err(Error::Build {
+        what: format!(
+            "cannot {purpose} ({status}); the whole output is in {}; it ends:\n{}",
+            log.display(),
+            end(&text)
+        ),
+    })
+}
+
+/// The last lines of an output.
+fn end(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! What the guest's programs are built from: some packages of this workspace, without their tests, and their part of
+//! the lock file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use toml::{Table, Value};
+
+use crate::{
+    Error, Result,
+    cache::{Digest, Hasher},
+};
+
+/// Why the source of the guest's programs cannot be staged.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// A manifest or the lock file is not what cargo would take.
+    #[error("cannot understand {}: check it with `cargo metadata`", path.display())]
+    Toml {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        #[source]
+        source: toml::de::Error,
+    },
+    /// A manifest cannot be written again.
+    #[error("cannot write the manifest of {package} for the build of the guest's programs")]
+    Rewrite {
+        /// The package.
+        package: String,
+        /// Why.
+        #[source]
+        source: toml::ser::Error,
+    },
+    /// A package is not in the workspace.
+    #[error("the workspace {} has no package {package}, which the guest needs", workspace.display())]
+    NoPackage {
+        /// The workspace.
+        workspace: PathBuf,
+        /// The package.
+        package: String,
+    },
+}
+
+/// Tables that list dependencies of programs and of their build scripts.
+const DEPENDENCIES: [&str; 2] = ["dependencies", "build-dependencies"];
+
+/// Tables of a manifest that take no part in building programs, with all that they would need.
+const LEFT_OUT: [&str; 5] = ["dev-dependencies", "test", "bench", "example", "lints"];
+
+/// What of a package's directory is staged, besides its manifest.
+const PARTS: [&str; 2] = ["src", "build.rs"];
+
+/// The files to build from, by path in the stage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stage {
+    files: BTreeMap<String, Vec<u8>>,
+    lock: String,
+    digest: Digest,
+}
+
+impl Stage {
+    /// Reads what `packages` of the workspace in `workspace` need.
+    ///
+    /// # Errors
+    /// [`StageError`], [`Error::Io`].
+    pub fn read(workspace: &Path, packages: &[&str]) -> Result<Self> {
+        let mut root = read_toml(&workspace.join("Cargo.toml"))?;
+        let shared = workspace_dependencies(&root);
+        let mut files = BTreeMap::new();
+        let mut pending: Vec<String> = packages.iter().map(|&name| name.to_owned()).collect();
+        let mut taken = BTreeSet::new();
+        while let Some(package) = pending.pop() {
+            if taken.insert(package.clone()) {
+                pending.extend(stage_package(workspace, &package, &shared, &mut files)?);
+            }
+        }
+        strip_workspace(&mut root, &taken);
+        put_toml(&mut files, "Cargo.toml", "the workspace", &root)?;
+        let lock_path = workspace.join("Cargo.lock");
+        let lock = fs::read_to_string(&lock_path).map_err(Error::io("read", &lock_path))?;
+        let locked = locked(&lock, &taken).map_err(|source| StageError::Toml { path: lock_path, source })?;
+        let digest = digest(&files, &locked);
+        Ok(Self { files, lock, digest })
+    }
+
+    /// Digest of everything that matters to the programs. Of the lock file that is the part that their packages reach.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Writes the stage to `directory`, with the whole lock file, which cargo reduces to what is needed.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        let lock = ("Cargo.lock", self.lock.as_bytes());
+        let files = self.files.iter().map(|(path, content)| (path.as_str(), content.as_slice()));
+        for (path, content) in files.chain([lock]) {
+            let path = directory.join(path);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+            }
+            fs::write(&path, content).map_err(Error::io("write", &path))?;
+        }
+        Ok(())
+    }
+}
+
+fn digest(files: &BTreeMap<String, Vec<u8>>, locked: &BTreeSet<String>) -> Digest {
+    let mut hasher = Hasher::default();
+    let mut part = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    for (path, content) in files {
+        part(path.as_bytes());
+        part(content);
+    }
+    part(b"locked");
+    for package in locked {
+        part(package.as_bytes());
+    }
+    hasher.finish()
+}
+
+/// Stages one package and returns the packages of this workspace that it depends on.
+fn stage_package(
+    workspace: &Path,
+    package: &str,
+    shared: &BTreeMap<String, bool>,
+    files: &mut BTreeMap<String, Vec<u8>>,
+) -> Result<Vec<String>> {
+    let home = format!("crates/{package}");
+    let directory = workspace.join(&home);
+    let path = directory.join("Cargo.toml");
+    if !path.is_file() {
+        return Err(StageError::NoPackage { workspace: workspace.to_owned(), package: package.to_owned() }.into());
+    }
+    let mut manifest = read_toml(&path)?;
+    for table in LEFT_OUT {
+        manifest.remove(table);
+    }
+    let needed = dependencies(&manifest).filter(|name| shared.get(*name) == Some(&true)).map(str::to_owned).collect();
+    put_toml(files, &format!("{home}/Cargo.toml"), package, &manifest)?;
+    for part in PARTS {
+        let path = directory.join(part);
+        if path.exists() {
+            take(&path, &format!("{home}/{part}"), files)?;
+        }
+    }
+    Ok(needed)
+}
+
+/// Names in `[workspace.dependencies]`, and whether they lie in this workspace.
+fn workspace_dependencies(root: &Table) -> BTreeMap<String, bool> {
+    let table = root.get("workspace").and_then(|workspace| workspace.get("dependencies")).and_then(Value::as_table);
+    table.into_iter().flatten().map(|(name, value)| (name.clone(), value.get("path").is_some())).collect()
+}
+
+/// Names in all dependency tables of a manifest, those for single targets included.
+fn dependencies(manifest: &Table) -> impl Iterator<Item = &str> {
+    let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(|table| table.values());
+    let tables = targets.filter_map(Value::as_table).chain([manifest]);
+    tables
+        .flat_map(|table| DEPENDENCIES.iter().filter_map(|name| table.get(*name).and_then(Value::as_table)))
+        .flat_map(|table| table.keys().map(String::as_str))
+}
+
+/// Leaves in the workspace's manifest what `packages` have use for: not its other members, and no profile but the one
+/// for the guest (and what that inherits).
+fn strip_workspace(root: &mut Table, packages: &BTreeSet<String>) {
+    if let Some(workspace) = root.get_mut("workspace").and_then(Value::as_table_mut) {
+        workspace.remove("default-members");
+        workspace.remove("lints");
+        workspace.remove("metadata");
+        let members = packages.iter().map(|package| Value::String(format!("crates/{package}"))).collect();
+        workspace.insert("members".to_owned(), Value::Array(members));
+        if let Some(shared) = workspace.get_mut("dependencies").and_then(Value::as_table_mut) {
+            shared.retain(|name, value| value.get("path").is_none() || packages.contains(name));
+        }
+    }
+    if let Some(profiles) = root.get_mut("profile").and_then(Value::as_table_mut) {
+        profiles.retain(|name, _| name == super::PROFILE || name == "release");
+    }
+}
+
+/// The packages of a lock file that `roots` reach, as `name version checksum`. Development dependencies of the roots
+/// are among them, because the file does not tell them apart.
+fn locked(lock: &str, roots: &BTreeSet<String>) -> Result<BTreeSet<String>, toml::de::Error> {
+    let lock: Table = toml::from_str(lock)?;
+    let packages: Vec<&Value> = lock.get("package").and_then(Value::as_array).into_iter().flatten().collect();
+    let text = |package: &Value, key: &str| package.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut reached = BTreeSet::new();
+    let mut pending: Vec<String> = roots.iter().cloned().collect();
+    while let Some(wanted) = pending.pop() {
+        // `name`, `name version` or `name version (source)`.
+        let mut words = wanted.split(' ');
+        let (name, version) = (words.next().unwrap_or_default(), words.next());
+        for package in &packages {
+            if text(package, "name") != name || version.is_some_and(|version| text(package, "version") != version) {
+                continue;
+            }
+            let entry = format!("{name} {} {}", text(package, "version"), text(package, "checksum"));
+            if reached.insert(entry) {
+                let dependencies = package.get("dependencies").and_then(Value::as_array);
+                pending.extend(dependencies.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+            }
+        }
+    }
+    Ok(reached)
+}
+
+fn read_toml(path: &Path) -> Result<Table> {
+    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    Ok(toml::from_str(&text).map_err(|source| StageError::Toml { path: path.to_owned(), source })?)
+}
+
+fn put_toml(files: &mut BTreeMap<String, Vec<u8>>, path: &str, package: &str, table: &Table) -> Result<()> {
+    let text = toml::to_string(table).map_err(|source| StageError::Rewrite { package: package.to_owned(), source })?;
+    files.insert(path.to_owned(), text.into_bytes());
+    Ok(())
+}
+
+/// Takes a file, or all files of a directory; symbolic links count as what they point to.
+fn take(path: &Path, place: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
+    if !path.is_dir() {
+        let content = fs::read(path).map_err(Error::io("read", path))?;
+        files.insert(place.to_owned(), content);
+        return Ok(());
+    }
+    for entry in fs::read_dir(path).map_err(Error::io("read", path))? {
+        let entry = entry.map_err(Error::io("read", path))?;
+        let name = entry.file_name().into_string().map_err(|_| {
+            Error::io("stage", entry.path())(io::Error::new(io::ErrorKind::InvalidData, "its name is not UTF-8"))
+        })?;
+        take(&entry.path(), &format!("{place}/{name}"), files)?;
+    }
+    Ok(())
+}

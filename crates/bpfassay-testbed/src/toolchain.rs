@@ -1,0 +1,310 @@
+//! The cross toolchain: a root directory with compilers, linkers and static libraries for the three architectures, made
+//! from Debian's packages, and the way to run a program in it.
+//!
+//! The packages are unpacked, not installed: nothing in them is run, so that the same root comes out with and without
+//! the rights of root, in a third of the time and half of the space. Packages for other architectures (static libraries,
+//! Rust's standard library) are taken without what they depend on, because nothing of them runs here.
+//!
+//! The host needs no compiler for the guests; what it does need is in [`HOST_PACKAGES`].
+
+pub mod sandbox;
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use bpfassay_protocol::Arch;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, Result,
+    apt::{Apt, Package, tail},
+    cache::Digest,
+    manifest::Component,
+};
+
+pub use sandbox::{Mount, Sandbox};
+
+/// The suite of Debian that the toolchain comes from: the oldest whose Rust and clang are new enough.
+pub const SUITE: &str = "forky";
+
+/// Debian packages that the host needs to prepare guests, besides QEMU.
+pub const HOST_PACKAGES: &[&str] =
+    &["apt", "debian-archive-keyring", "dpkg", "mount", "tar", "util-linux", "xz-utils", "zstd"];
+
+/// Packages that run here, with all they depend on.
+const NATIVE: &[&str] = &[
+    "base-files",
+    "binutils",
+    "cargo",
+    "clang-22",
+    "coreutils",
+    "dash",
+    "findutils",
+    "gcc",
+    "gcc-aarch64-linux-gnu",
+    "gcc-riscv64-linux-gnu",
+    "gcc-x86-64-linux-gnu",
+    "grep",
+    "libc6-dev",
+    "libelf-dev",
+    "libstd-rust-dev",
+    "libzstd-dev",
+    "llvm-22",
+    "make",
+    "mawk",
+    "pkgconf",
+    "rustc",
+    "sed",
+    "zlib1g-dev",
+];
+
+/// Packages taken for every other architecture, alone.
+const FOREIGN: &[&str] = &["libelf-dev", "libstd-rust-dev", "libzstd-dev", "zlib1g-dev"];
+
+/// Names that packages give by `update-alternatives` when they are installed, and builds ask for.
+const ALTERNATIVES: &[(&str, &str)] = &[("awk", "mawk"), ("cc", "gcc"), ("clang", "clang-22")];
+
+/// Directories in which something is mounted while a program runs in the root.
+pub const MOUNT_POINTS: &[&str] = &["src", "vendor", "target", "proc", "dev", "tmp"];
+
+/// Not unpacked: nothing of it takes part in a build.
+const LEFT_OUT: &[&str] =
+    &["./usr/share/doc", "./usr/share/info", "./usr/share/locale", "./usr/share/man", "./usr/share/lintian"];
+
+/// Bytes that the root takes, about.
+const SIZE: u64 = 2_100_000_000;
+
+/// To be changed whenever the same packages shall give another root.
+const RECIPE: &str = "1";
+
+/// Kind of cache tree, and of the record that says which one is current.
+const KIND: &str = "toolchain";
+
+/// A toolchain root in the cache.
+#[derive(Debug, Clone)]
+pub struct Toolchain {
+    /// The root directory; to be left as it is.
+    pub root: PathBuf,
+    /// Digest of what it was made from.
+    pub key: Digest,
+    /// The packages in it, sorted.
+    pub packages: Vec<Package>,
+}
+
+/// What the cache remembers.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recorded {
+    key: Digest,
+    packages: Vec<Package>,
+}
+
+impl Toolchain {
+    /// The toolchain: from the cache, or made. The one in the cache stays until a refresh is asked for.
+    ///
+    /// # Errors
+    /// [`Error`] of packages and of the cache; [`Error::Command`] if a package cannot be unpacked.
+    pub fn prepare(apt: &Apt<'_>) -> Result<Self> {
+        let cache = apt.cache();
+        let host = host_arch()?;
+        let current = Digest::of_parts([RECIPE, SUITE, host.name(), &NATIVE.join(" "), &FOREIGN.join(" ")]);
+        if !apt.options().refresh
+            && let Some(Recorded { key, packages }) = cache.recorded(KIND, &current)?
+            && let Some(tree) = cache.tree(KIND, &key)?
+        {
+            return Ok(Self { root: tree.path, key, packages });
+        }
+        let packages = choose(apt, host)?;
+        let key = Digest::of_parts(
+            [RECIPE.to_owned()].into_iter().chain(packages.iter().map(|package| package.sha256.to_string())),
+        );
+        let what = format!("the cross toolchain ({} packages of {SUITE})", packages.len());
+        let tree = cache.make_tree(KIND, &key, &what, SIZE, |directory| {
+            let root = apt.root(SUITE, &architectures(host))?;
+            let files = apt.fetch(&root, &packages)?;
+            tracing::info!("unpacking {what}; about half a minute, once");
+            let named: Vec<(&Package, &Path)> =
+                packages.iter().zip(files.iter().map(|object| object.path.as_path())).collect();
+            fill(directory, &named)
+        })?;
+        cache.record(KIND, &current, &Recorded { key, packages: packages.clone() })?;
+        Ok(Self { root: tree.path, key, packages })
+    }
+
+    /// Its packages for the manifest.
+    #[must_use]
+    pub fn components(&self) -> Vec<Component> {
+        self.packages.iter().map(Component::from).collect()
+    }
+}
+
+/// The packages to take, sorted, each once.
+fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Package>> {
+    let root = apt.root(SUITE, &architectures(host))?;
+    let mut packages = root.closure(NATIVE)?;
+    for &arch in Arch::ALL.iter().filter(|&&arch| arch != host) {
+        let found: Vec<Package> =
+            root.packages(arch, |name| FOREIGN.contains(&name))?.into_iter().map(|indexed| indexed.package).collect();
+        if let Some(missing) = FOREIGN.iter().find(|name| !found.iter().any(|package| package.name == **name)) {
+            let what = format!(
+                "Debian's suite {SUITE} has no package {missing} for {arch} today, and the cross toolchain needs it: \
+                 try again later with --refresh"
+            );
+            return Err(Error::Build { what });
+        }
+        packages.extend(found);
+    }
+    packages.sort();
+    packages.dedup();
+    Ok(packages)
+}
+
+/// All architectures, the host's first.
+fn architectures(host: Arch) -> Vec<Arch> {
+    let mut all = vec![host];
+    all.extend(Arch::ALL.iter().copied().filter(|&arch| arch != host));
+    all
+}
+
+/// The host's architecture.
+///
+/// # Errors
+/// [`Error::Build`] where Debian's toolchain cannot be used.
+pub fn host_arch() -> Result<Arch> {
+    std::env::consts::ARCH.parse().map_err(|_| Error::Build {
+        what: format!(
+            "guests can be built on x86_64, aarch64 and riscv64, not on {}: pass a testbed made elsewhere with --manifest",
+            std::env::consts::ARCH
+        ),
+    })
+}
+
+/// Unpacks everything, on as many CPUs as there are. `base-files` comes first, because it lays the links (`/lib` →
+/// `usr/lib`) that others unpack through.
+fn fill(root: &Path, packages: &[(&Package, &Path)]) -> Result<()> {
+    let (first, others): (Vec<_>, Vec<_>) = packages.iter().partition(|(package, _)| package.name == "base-files");
+    for (_, file) in first {
+        unpack(file, root, LEFT_OUT)?;
+    }
+    let next = AtomicUsize::new(0);
+    let failure = Mutex::new(None);
+    let keep = |error| {
+        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((_, file)) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(error) = unpack(file, root, LEFT_OUT) {
+                        keep(error);
+                        next.store(others.len(), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    for (name, target) in ALTERNATIVES {
+        let link = root.join("usr/bin").join(name);
+        if link.symlink_metadata().is_err() {
+            symlink(target, &link).map_err(Error::io("create", &link))?;
+        }
+    }
+    for name in MOUNT_POINTS {
+        let path = root.join(name);
+        fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
+    }
+    Ok(())
+}
+
+/// Unpacks the files of a Debian package into `directory`, owned by whoever runs this, without `left_out` (paths that
+/// begin with `./`). Nothing in the package is run.
+///
+/// # Errors
+/// [`Error::Program`], [`Error::Command`].
+pub fn unpack(package: &Path, directory: &Path, left_out: &[&str]) -> Result<()> {
+    let mut reader = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(package)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|source| Error::Program { program: "dpkg-deb".to_owned(), package: "dpkg", source })?;
+    let mut tar = Command::new("tar");
+    tar.arg("--extract").arg("--directory").arg(directory);
+    tar.args(["--no-same-owner", "--no-same-permissions", "--keep-directory-symlink", "--delay-directory-restore"]);
+    tar.args(left_out.iter().map(|path| format!("--exclude={path}")));
+    if let Some(stream) = reader.stdout.take() {
+        tar.stdin(stream);
+    }
+    let unpacked = tar.env("LC_ALL", "C.UTF-8").output().map_err(|source| Error::Program {
+        program: "tar".to_owned(),
+        package: "tar",
+        source,
+    });
+    // `tar` has ended, and with it the pipe: the reader ends by itself, whatever became of it.
+    let read = reader.wait_with_output().map_err(Error::io("read", package))?;
+    let unpacked = unpacked?;
+    for (command, output) in [("tar", &unpacked), ("dpkg-deb", &read)] {
+        if !output.status.success() {
+            return Err(Error::Command {
+                command: format!("{command} ({})", package.display()),
+                purpose: format!("unpacking a package into {}", directory.display()),
+                status: output.status,
+                stderr: tail(&output.stderr),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Those of `packages` (Debian package names) that are not installed on this host, in the order given.
+///
+/// # Errors
+/// [`Error::Program`] where there is no `dpkg-query`: this is no Debian then.
+pub fn missing_host_packages(packages: &[&str]) -> Result<Vec<String>> {
+    let output = Command::new("dpkg-query")
+        .args(["--show", "--showformat=${Package} ${db:Status-Status}\n", "--"])
+        .args(packages)
+        .env("LC_ALL", "C.UTF-8")
+        .output()
+        .map_err(|source| Error::Program { program: "dpkg-query".to_owned(), package: "dpkg", source })?;
+    // It fails as soon as one package is unknown, and lists the others all the same.
+    Ok(missing_among(packages, &String::from_utf8_lossy(&output.stdout)))
+}
+
+fn missing_among(packages: &[&str], listing: &str) -> Vec<String> {
+    let installed: Vec<&str> = listing.lines().filter_map(|line| line.strip_suffix(" installed")).collect();
+    packages.iter().filter(|name| !installed.contains(name)).map(|&name| name.to_owned()).collect()
+}
+
+/// The triplet of GNU tools for an architecture: `aarch64-linux-gnu`.
+#[must_use]
+pub fn gnu_triplet(arch: Arch) -> String {
+    format!("{arch}-linux-gnu")
+}
+
+/// Rust's name of the target for an architecture.
+#[must_use]
+pub fn rust_target(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "x86_64-unknown-linux-gnu",
+        Arch::Aarch64 => "aarch64-unknown-linux-gnu",
+        Arch::Riscv64 => "riscv64gc-unknown-linux-gnu",
+    }
+}
+
+#[cfg(test)]
+mod tests;

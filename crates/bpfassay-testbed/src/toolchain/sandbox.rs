@@ -1,0 +1,130 @@
+//! Runs a program in a root directory, in name spaces of its own: it sees that directory, what is mounted into it, and
+//! nothing of the host; what it mounts is gone when it ends. Without the rights of root, a user name space gives them
+//! inside.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// A directory of the host in the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it lies on the host.
+    pub host: PathBuf,
+    /// The directory in the root, without leading slash; it must exist.
+    pub inside: &'static str,
+    /// Whether the program may write into it.
+    pub writable: bool,
+}
+
+/// A root directory with mounts.
+#[derive(Debug, Clone)]
+pub struct Sandbox<'a> {
+    root: &'a Path,
+    mounts: Vec<Mount>,
+}
+
+/// `$1` is the root, then come triples (host directory, directory inside, `rw` or `ro`) up to `--`, then the program.
+///
+/// In a user name space, a mount keeps the restrictions that its file system has on the host, and a remount has to repeat
+/// them: hence the second attempt. `/proc` is mounted anew where that is allowed; inside containers that hide parts of it, the host's is bound.
+const SCRIPT: &str = r#"
+set -eu
+root=$1
+shift
+mount --make-rprivate /
+while [ "$1" != -- ]; do
+    mount --bind -- "$1" "$root/$2"
+    if [ "$3" = ro ]; then
+        mount -o remount,bind,ro -- "$root/$2" 2>/dev/null || mount -o remount,bind,ro,nosuid,nodev -- "$root/$2"
+    fi
+    shift 3
+done
+shift
+mount -t proc proc "$root/proc" 2>/dev/null || mount --rbind /proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs tmpfs "$root/tmp"
+exec chroot "$root" "$@"
+"#;
+
+impl<'a> Sandbox<'a> {
+    /// With nothing mounted but `/proc`, `/dev` and an empty `/tmp`.
+    #[must_use]
+    pub fn new(root: &'a Path) -> Self {
+        Self { root, mounts: Vec::new() }
+    }
+
+    /// Adds a mount.
+    #[must_use]
+    pub fn mount(mut self, host: impl Into<PathBuf>, inside: &'static str, writable: bool) -> Self {
+        self.mounts.push(Mount { host: host.into(), inside, writable });
+        self
+    }
+
+    /// A command that runs `program` (an absolute path in the root) there, in `directory`, with no other environment
+    /// variables than `PATH`, `HOME`, `LC_ALL` and `variables`. Its arguments are to be added by the caller.
+    #[must_use]
+    pub fn command(&self, program: &str, directory: &str, variables: &[(String, String)]) -> Command {
+        self.command_as(rustix::process::geteuid().is_root(), program, directory, variables)
+    }
+
+    fn command_as(&self, root: bool, program: &str, directory: &str, variables: &[(String, String)]) -> Command {
+        let mut command = Command::new("unshare");
+        if !root {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["--mount", "--pid", "--fork", "--kill-child", "--", "/bin/sh", "-c", SCRIPT, "sandbox"]);
+        command.arg(self.root);
+        for mount in &self.mounts {
+            let access = if mount.writable { "rw" } else { "ro" };
+            command.args([mount.host.as_os_str().to_owned(), OsString::from(mount.inside), OsString::from(access)]);
+        }
+        command.args(["--", "/usr/bin/env", "-i", "-C", directory]);
+        command.args(["PATH=/usr/bin:/bin", "HOME=/tmp", "LC_ALL=C.UTF-8"]);
+        command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
+        command.arg(program);
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_keeps_odd_names_whole() {
+        let sandbox = Sandbox::new(Path::new("/r o")).mount("/a b/$(x)", "src", false).mount("/t", "target", true);
+        let words = |root| {
+            let command = sandbox.command_as(root, "/usr/bin/true", "/src", &[("A".into(), "b c".into())]);
+            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        let privileged = words(true);
+        let start = privileged.iter().position(|word| word == "sandbox").unwrap();
+        assert_eq!(
+            privileged[start + 1..],
+            [
+                "/r o",
+                "/a b/$(x)",
+                "src",
+                "ro",
+                "/t",
+                "target",
+                "rw",
+                "--",
+                "/usr/bin/env",
+                "-i",
+                "-C",
+                "/src",
+                "PATH=/usr/bin:/bin",
+                "HOME=/tmp",
+                "LC_ALL=C.UTF-8",
+                "A=b c",
+                "/usr/bin/true"
+            ]
+        );
+        assert!(!privileged.contains(&"--user".to_owned()));
+        assert_eq!(words(false)[..2], ["--user", "--map-root-user"]);
+    }
+}
