@@ -141,3 +141,65 @@ impl fmt::Display for Ending {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TroubleKind;
+
+    fn ending(reason: EndReason) -> Ending {
+        Ending {
+            reason,
+            phase: Phase::Workload,
+            run: Some("r7".to_owned()),
+            lived_ms: 12_345,
+            troubles: Vec::new(),
+            console_tail: vec!["last line".to_owned()],
+            qemu_stderr: "first\nlast".to_owned(),
+            log_incomplete: None,
+        }
+    }
+
+    fn reasons() -> Vec<EndReason> {
+        let trouble = Trouble {
+            kind: TroubleKind::Oops,
+            line: "Oops [#1]".to_owned(),
+            time_us: Some(7),
+            details: vec!["epc : vfs_read+0x2/0x30".to_owned()],
+        };
+        vec![
+            EndReason::Done,
+            EndReason::Stopped,
+            EndReason::KernelDied { trouble: Box::new(trouble) },
+            EndReason::AgentFailed { message: "mount: no such device".to_owned() },
+            EndReason::PoweredOffEarly,
+            EndReason::Reset,
+            EndReason::Silent { seconds: 60 },
+            EndReason::Hung { seconds: 600 },
+            EndReason::LingeredOn { seconds: 20 },
+            EndReason::Garbage { message: "expected a frame".to_owned() },
+            EndReason::ProtocolVersion { theirs: 2, ours: 1 },
+            EndReason::QemuStopped { state: "internal-error".to_owned() },
+            EndReason::QemuExited { status: "signal: 9 (SIGKILL)".to_owned() },
+        ]
+    }
+
+    #[test]
+    fn endings_read_back_as_written() {
+        for reason in reasons() {
+            let ending = ending(reason);
+            let text = serde_json::to_string(&ending).unwrap();
+            assert_eq!(serde_json::from_str::<Ending>(&text).unwrap(), ending, "{text}");
+        }
+    }
+
+    #[test]
+    fn endings_are_told_in_one_line() {
+        let lines: Vec<_> = reasons().into_iter().map(|reason| ending(reason).to_string()).collect();
+        assert!(lines.iter().all(|line| !line.contains('\n')), "{lines:#?}");
+        assert_eq!(lines[0], "done");
+        assert_eq!(lines[2], "kernel oops: Oops [#1] (phase workload of run r7, after 12.3 s)");
+        let last = "QEMU ended on its own (signal: 9 (SIGKILL)) (phase workload of run r7, after 12.3 s): last";
+        assert_eq!(lines[12], last);
+    }
+}

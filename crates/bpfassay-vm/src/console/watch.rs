@@ -266,3 +266,59 @@ fn caller_stripped(text: &str) -> &str {
     };
     stripped().unwrap_or(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn time_stamps_are_read_wherever_they_stand() {
+        assert_eq!(message("[    1.234567] text"), (Some(1_234_567), "text"));
+        assert_eq!(message("[12345.000001][    T1] text"), (Some(12_345_000_001), "text"));
+        assert_eq!(message("prompt [x] [    0.000000] text [1]"), (Some(0), "text [1]"));
+        assert_eq!(message("[99999999999999999999.000000] text").0, None, "too large a number is no time");
+        assert_eq!(message("[1.5] text"), (None, "[1.5] text"));
+    }
+
+    #[test]
+    fn reports_are_bounded() {
+        let mut watch = Watch::default();
+        for _ in 0..50 {
+            let _ = watch.line("[    1.000000] INFO: task ior:77 blocked for more than 120 seconds.");
+            for _ in 0..20 {
+                let _ = watch.line(&format!("[    1.000000]  frame+0x1/0x2 {}", "x".repeat(5000)));
+            }
+        }
+        assert_eq!(watch.troubles().len(), MAX_TROUBLES);
+        assert!(watch.troubles().iter().all(|trouble| trouble.details.len() == MAX_FRAMES as usize));
+        assert!(watch.troubles()[0].details.iter().all(|line| line.len() <= MAX_KEPT));
+    }
+
+    #[test]
+    fn a_warning_long_after_an_oops_is_a_trouble_of_its_own() {
+        let mut watch = Watch::default();
+        assert!(watch.line("[    1.000000] Oops [#1]").is_some());
+        assert!(watch.line("[    1.000000] Oops [#1]").is_none(), "the same report");
+        assert!(watch.line("[    1.000000] ---[ end trace 0 ]---").is_none());
+        assert!(watch.line("[    2.000000] Oops [#2]").is_some(), "the next one");
+    }
+
+    proptest! {
+        #[test]
+        fn any_lines_are_taken(lines: Vec<String>) {
+            let mut watch = Watch::default();
+            let told = lines.iter().filter_map(|line| watch.line(line)).count();
+            prop_assert_eq!(told, watch.troubles().len());
+        }
+
+        #[test]
+        fn a_panic_is_told_whatever_stands_before_it(before in "[^\\[\n]{0,40}", time in 0u64..1_000_000) {
+            let line = format!("{before}[{time:5}.000001] Kernel panic - not syncing: x");
+            let told = Watch::default().line(&line).unwrap();
+            prop_assert_eq!(told.kind, TroubleKind::Panic);
+            prop_assert_eq!(told.time_us, Some(time * 1_000_000 + 1));
+        }
+    }
+}

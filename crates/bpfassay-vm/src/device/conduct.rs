@@ -3,13 +3,15 @@
 use bpfassay_protocol::Arch;
 
 use super::Device;
-use crate::Layout;
+use crate::{Accelerator, Layout};
 
 /// The parameters that every guest gets.
 #[derive(Debug, Clone, Copy)]
 pub struct Conduct {
     /// Architecture of the guest.
     pub arch: Arch,
+    /// What runs the guest's instructions.
+    pub accelerator: Accelerator,
     /// Whether addresses are the same on every boot.
     pub layout: Layout,
 }
@@ -33,6 +35,10 @@ impl Device for Conduct {
             // The clock of a virtual machine need not be watched by a second one, whose delays under load mark it unstable.
             words.push("tsc=reliable");
             words.push("no_timer_check");
+            if self.accelerator == Accelerator::Tcg {
+                // The local timer's calibration is 0.1 s of waiting; the HPET does as well for an emulated processor.
+                words.push("nolapic_timer");
+            }
         }
         if self.layout == Layout::Fixed {
             words.extend(["nokaslr", "norandmaps"]);
