@@ -167,6 +167,22 @@ fn relative_error_over_iors_interval_follows_the_traced_bytes() {
 }
 
 #[test]
+fn iors_rounding_of_short_times_does_not_show_as_an_error() {
+    // 8 MiB in 0.345 ms: IOR prints a time of 0.0003 s.
+    let results = with_fexit(None, |figures| {
+        let rounded = |bandwidth: f64| format!("{:.4}", bandwidth).parse::<f64>().unwrap();
+        let mut summary: serde_json::Value =
+            serde_json::from_str(&common::summary(rounded(8.0 / 0.000_345), 10.0)).unwrap();
+        summary["tests"][0]["Results"][0]["totalTime"] = serde_json::json!(0.0003);
+        figures.summary = summary.to_string();
+    });
+    close(
+        access(&results, X86_FEXIT, Access::Write).relative_error_ior_interval.value().map(|summary| summary.mean),
+        1.0,
+    );
+}
+
+#[test]
 fn sampled_bandwidth_takes_the_intervals_around_the_phase() {
     // Writing from 1 s to 2 s at 8 MiB/s: intervals of half a second from 0.75 s are half, whole and half busy.
     let results = with_fexit(Some("500ms"), |figures| {

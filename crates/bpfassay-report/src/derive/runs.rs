@@ -94,7 +94,7 @@ fn repetition(plan: &Plan, figures: &RunFigures, reported: &Reported) -> Repetit
     let bandwidth_mib_s = number(reported.bandwidth, "bandwidth");
     let total_s = number(reported.total_s, "time");
     let phase = phase_of(figures, reported.key);
-    let relative_error_ior_interval = match (&phase, &bandwidth_mib_s, &total_s) {
+    let relative_error_ior_interval = match (&phase, &bandwidth_mib_s, &own_interval_s(reported)) {
         (Err(reason), _, _) => Figure::missing(reason.as_str()),
         (_, Figure::NotMeasured(reason), _) | (_, _, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
         (Ok(phase), Figure::Value(bandwidth), Figure::Value(total)) => {
@@ -122,6 +122,17 @@ fn repetition(plan: &Plan, figures: &RunFigures, reported: &Reported) -> Repetit
     }
 }
 
+/// IOR's own interval, first open to last close, in seconds. IOR prints it rounded to 0.1 ms; bytes / bandwidth is the same
+/// interval with more digits, where the bytes are settled.
+fn own_interval_s(reported: &Reported) -> Figure<f64> {
+    let positive = |value: &f64| value.is_finite() && *value > 0.0;
+    let from_bytes = reported.bytes.zip(reported.bandwidth).map(|(bytes, bandwidth)| bytes as f64 / MIB / bandwidth);
+    match from_bytes.filter(positive).or(reported.total_s.filter(positive)) {
+        Some(seconds) => Figure::Value(seconds),
+        None => Figure::missing("IOR reports no time"),
+    }
+}
+
 fn phase_of(figures: &RunFigures, key: AccessKey) -> Result<&WorkloadPhase, String> {
     if figures.phases.is_empty() {
         return Err("the engine cannot be held between phases: only figures of the whole run".to_owned());
@@ -137,8 +148,8 @@ fn phase_of(figures: &RunFigures, key: AccessKey) -> Result<&WorkloadPhase, Stri
 fn error_of_whole_run(figures: &RunFigures, access: Access, reported: &[&Reported]) -> Figure<f64> {
     let mut moved = 0.0;
     for one in reported {
-        match (one.bandwidth, one.total_s) {
-            (Some(bandwidth), Some(total)) => moved += bandwidth * total,
+        match (one.bandwidth, own_interval_s(one)) {
+            (Some(bandwidth), Figure::Value(total)) => moved += bandwidth * total,
             _ => return Figure::missing("IOR reports no bandwidth or time for a repetition"),
         }
     }
