@@ -255,13 +255,13 @@ fn series_of(name: &str) -> Option<&str> {
     [major, minor, last].into_iter().all(numeric).then_some(series)
 }
 
-/// The word most like `word`, if any is much like it.
+/// The word most like `word`, the last of several equally like it, if any shares more than half of it.
 fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word: String = word.chars().take(64).collect();
     known
         .iter()
-        .map(|&candidate| (strsim::jaro_winkler(&word, candidate), candidate))
-        .filter(|(likeness, _)| *likeness > 0.75)
+        .map(|&candidate| (strsim::normalized_damerau_levenshtein(&word, candidate), candidate))
+        .filter(|(likeness, _)| *likeness > 0.5)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
 }

@@ -5,20 +5,11 @@ use std::{path::Path, process::Command};
 use super::{AptError, program};
 use crate::Result;
 
-/// Names under which a Debian archive lists its suites.
-const SUITES: &[&str] = &[
-    "bullseye",
-    "bookworm",
-    "trixie",
-    "forky",
-    "duke",
-    "sid",
-    "stable",
-    "oldstable",
-    "oldoldstable",
-    "testing",
-    "unstable",
-];
+/// Code names of Debian's suites.
+const SUITES: &[&str] = &["bullseye", "bookworm", "trixie", "forky", "duke", "sid"];
+
+/// Names under which it lists them besides.
+const CLASSES: &[&str] = &["stable", "oldstable", "oldoldstable", "testing", "unstable"];
 
 /// The Debian archive, and the settings that reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,14 +29,11 @@ impl Host {
             program("apt-config", "reading the host's apt configuration", Command::new("apt-config").arg("dump"))?;
         let archive = match mirror {
             Some(mirror) => mirror.to_owned(),
-            None => {
-                let targets = program(
-                    "apt-get",
-                    "asking for the host's package archives",
-                    Command::new("apt-get").args(["indextargets", "--format", TARGET_FORMAT, "Created-By: Packages"]),
-                )?;
-                find_archive(&targets).ok_or(AptError::NoArchive)?
-            }
+            // Release files tell origins for certain, but before the first `apt-get update` there are none.
+            None => match find_archive(&index_targets(&[])?) {
+                Some(archive) => archive,
+                None => find_archive(&index_targets(&["--no-release-info"])?).ok_or(AptError::NoArchive)?,
+            },
         };
         Ok(Self {
             archive,
@@ -53,6 +41,13 @@ impl Host {
             settings: settings(&dump),
         })
     }
+}
+
+/// The host's index targets, a line in [`TARGET_FORMAT`] each.
+fn index_targets(options: &[&str]) -> Result<String> {
+    let mut command = Command::new("apt-get");
+    command.arg("indextargets").args(options).args(["--format", TARGET_FORMAT, "Created-By: Packages"]);
+    program("apt-get", "asking for the host's package archives", &mut command)
 }
 
 const TARGET_FORMAT: &str = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ORIGIN)";
@@ -65,10 +60,14 @@ fn find_archive(targets: &str) -> Option<String> {
     targets.lines().find_map(|line| {
         let mut fields = line.split('|');
         let (uri, suite, component, origin) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-        // Before the first `apt-get update` the origin is not known: apt then prints the placeholder itself.
-        let debian = matches!(origin, "Debian" | "" | "$(ORIGIN)");
         let suite = suite.trim_end_matches("-backports").trim_end_matches("-updates");
-        (debian && component == "main" && SUITES.contains(&suite)).then(|| uri.to_owned())
+        let debian = match origin {
+            "Debian" => SUITES.contains(&suite) || CLASSES.contains(&suite),
+            // Not known yet: apt prints the placeholder itself. Many archives have a suite `stable`.
+            "" | "$(ORIGIN)" => SUITES.contains(&suite) || (CLASSES.contains(&suite) && uri.contains("/debian")),
+            _ => false,
+        };
+        (debian && component == "main").then(|| uri.to_owned())
     })
 }
 
@@ -109,6 +108,9 @@ mod tests {
     fn other_distributions_have_none() {
         assert_eq!(find_archive("http://u.example/ubuntu/|noble|main|Ubuntu\n"), None);
         assert_eq!(find_archive("http://u.example/x/|stable|main|Docker\n"), None);
+        assert_eq!(find_archive("http://u.example/x/|stable|main|$(ORIGIN)\n"), None);
+        let targets = "http://d.example/debian/|stable|main|$(ORIGIN)\n";
+        assert_eq!(find_archive(targets).as_deref(), Some("http://d.example/debian/"));
     }
 
     #[test]

@@ -33,6 +33,8 @@ fn an_unknown_kernel_names_the_nearest_and_all() {
     assert_eq!(error.to_string(), "unknown kernel `6.21` for riscv64, did you mean `6.12`?; known are 6.12, 7.2");
     let error = bundled().find(Arch::Riscv64, "5.10").unwrap_err();
     assert_eq!(error.to_string(), "unknown kernel `5.10` for riscv64; known are 6.12, 7.2");
+    let error = bundled().find(Arch::Aarch64, "6.19").unwrap_err().to_string();
+    assert!(error.contains("did you mean `6.18`?; known are 5.10, 6.1, 6.12, 6.16,"), "{error}");
     assert!(bundled().find(Arch::X86_64, "").is_err());
     assert!(bundled().find(Arch::X86_64, "6.12.x").is_err());
     assert!(bundled().find(Arch::X86_64, "6.12.1.2").is_err());
