@@ -57,6 +57,7 @@ fn doubts_are_told() {
             let sample = figures.whole.after.tracer.as_mut().unwrap();
             sample.losses.recursion_misses = Some(3);
             figures.phases[0].interval.after.mountstats.as_mut().unwrap().normal_written -= 1;
+            figures.tracer.as_mut().unwrap().programs[1].jited_bytes = 0;
             figures.tracer.as_mut().unwrap().programs[0].attached_to = "vfs_read+\u{1b}[31m".to_owned();
             Outcome::Measured(figures)
         }

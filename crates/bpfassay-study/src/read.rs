@@ -307,8 +307,12 @@ fn tests_of_script(field: &Field<'_, '_>, name: &str, scripts: FindScript<'_>) -
     ior::tests_of_script(name, &text).map_err(|message| field.error(message))
 }
 
+/// Options as a list of words, or as one text with blanks between them.
 fn test_of_options(field: &Field<'_, '_>) -> Result<IorTest, StudyError> {
-    let words: Vec<&str> = field.text()?.split_ascii_whitespace().collect();
+    let words = match field.text() {
+        Ok(text) => text.split_ascii_whitespace().collect(),
+        Err(_) => field.list()?.iter().map(Field::text).collect::<Result<Vec<&str>, _>>()?,
+    };
     ior::test_of_words(&words).map_err(|message| field.error(message))
 }
 

@@ -71,6 +71,18 @@ fn a_study_is_read_whole() {
 }
 
 #[test]
+fn options_are_a_text_or_a_list_of_words() {
+    let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
+    let list = GOOD.replace(line, r#"options = ["-a", "POSIX", "-w", "-r", "-t", "256k", "-b", "4m"]"#);
+    assert_eq!(parse(&list).unwrap(), parse(GOOD).unwrap());
+    assert!(
+        refused(line, "options = [\"-t\", 4]")
+            .contains("`workloads[0].options[1]`: expected text, found a whole number")
+    );
+    assert!(refused(line, "options = 4").contains("`workloads[0].options`: expected text, found a whole number"));
+}
+
+#[test]
 fn a_script_gives_its_tests_in_order() {
     let study = parse(&GOOD.replace("options = \"-a POSIX -w -r -t 256k -b 4m\"", "script = \"two.ior\"")).unwrap();
     let sizes: Vec<u64> = study.workloads[0].tests.iter().map(|test| test.transfer_size).collect();

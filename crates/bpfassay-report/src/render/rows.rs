@@ -7,7 +7,7 @@ use bpfassay_stats::Bounds;
 
 use super::words::{self, NONE};
 use crate::{
-    FailureKind, Figure, Results,
+    FailureKind, Figure, Outcome, Results,
     results::{Attach, CellAccess, CellFailure, CellResult, Unit},
 };
 
@@ -198,10 +198,17 @@ fn doubts(results: &Results) -> Vec<String> {
     for run in &results.runs {
         let Some(derived) = &run.derived else { continue };
         if let Some(lost) = derived.losses.value().and_then(words::losses) {
-            doubts.push(format!("{}: the tracer lost events: {lost}", run.record.run));
+            // Counted per program over the whole guest: the byte error tells whether the workload's were among them.
+            doubts.push(format!("{}: events lost by the tracer, in the whole guest: {lost}", run.record.run));
         }
     }
     for cell in &results.cells {
+        if interpreted(results, cell) {
+            doubts.push(format!(
+                "{}: the kernel interpreted the programs (BPF JIT off): the overhead is that of the interpreter",
+                cell.cell
+            ));
+        }
         for access in &cell.accesses {
             if let Some(errors) = access.mountstats_error.value().filter(|errors| (errors.min, errors.max) != (0, 0)) {
                 let range = words::byte_error(&Figure::Value(*errors)).unwrap_or_default();
@@ -220,6 +227,16 @@ fn doubts(results: &Results) -> Vec<String> {
         ));
     }
     doubts
+}
+
+/// Whether a program of a measured run of `cell` was not compiled.
+fn interpreted(results: &Results, cell: &CellResult) -> bool {
+    results.runs.iter().filter(|run| run.record.cell == cell.cell).any(|run| match &run.record.outcome {
+        Outcome::Measured(figures) => {
+            figures.tracer.iter().flat_map(|tracer| &tracer.programs).any(|program| program.jited_bytes == 0)
+        }
+        Outcome::Refused(_) | Outcome::Failed(_) => false,
+    })
 }
 
 fn warnings(results: &Results) -> Vec<String> {
