@@ -200,3 +200,16 @@ fn studies_are_found_by_name_and_by_path() {
     std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
     assert!(matches!(load(path.to_str().unwrap()), Err(StudyError::TooLarge { .. })));
 }
+
+proptest::proptest! {
+    /// A damaged study is a study or an error with a line of the file, and never a panic.
+    #[test]
+    fn damage_is_an_error_with_a_place(at in 0..GOOD.len(), cut in 0..40usize, put in "[ -~\n]{0,12}") {
+        let end = (at + cut).min(GOOD.len());
+        let damaged = format!("{}{put}{}", &GOOD[..at], &GOOD[end..]);
+        if let Err(error) = parse(&damaged) {
+            let StudyError::Invalid { line, column, .. } = &error else { panic!("{error}") };
+            assert!((1..=damaged.lines().count() + 1).contains(line) && *column >= 1, "{error}");
+        }
+    }
+}
