@@ -21,6 +21,7 @@ mod progress;
 pub mod qemu;
 mod supervisor;
 mod terminal;
+mod verdict;
 
 pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorWish};
 pub use console::{Severity, Trouble, TroubleKind};

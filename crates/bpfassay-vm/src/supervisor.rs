@@ -1,9 +1,8 @@
 //! The task that watches one guest.
 
-use std::{collections::VecDeque, io, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use bpfassay_protocol::{
-    PROTOCOL_VERSION,
     frame::{Decoder, FrameError},
     message::{GuestMessage, Phase},
 };
@@ -20,10 +19,11 @@ use tokio::{
 };
 
 use crate::{
-    Deadlines, EndReason, Ending, Event, Trouble, TroubleKind,
+    Deadlines, EndReason, Ending, Event, Trouble,
     console::{ConsoleLog, Lines, Watch},
-    monitor::{Monitor, Notice, Shutdown},
+    monitor::{Monitor, Notice},
     progress::Progress,
+    verdict::Case,
 };
 
 /// Events that may wait for the owner of the guest before the agent's port is read no further.
@@ -63,18 +63,6 @@ pub(crate) struct Supervisor {
     pub(crate) deadlines: Deadlines,
 }
 
-/// What is known about the guest so far.
-struct Case {
-    progress: Progress,
-    /// The host's own judgement, which made it kill QEMU.
-    judged: Option<EndReason>,
-    /// The first sign of the kernel's death, and whether it is past doubt.
-    death: Option<Trouble>,
-    certain: bool,
-    stop_asked: bool,
-    shutdown: Option<Shutdown>,
-}
-
 /// What to do at an instant.
 #[derive(Clone, Copy)]
 enum Alarm {
@@ -98,14 +86,7 @@ impl Supervisor {
         ];
         tokio::spawn(listen(agent_read, heard_sender));
 
-        let mut case = Case {
-            progress: Progress::new(self.deadlines),
-            judged: None,
-            death: None,
-            certain: false,
-            stop_asked: false,
-            shutdown: None,
-        };
+        let mut case = Case::new(Progress::new(self.deadlines));
         let mut queue = VecDeque::new();
         let mut alarms = Alarms::default();
         let mut orders_open = true;
@@ -115,7 +96,7 @@ impl Supervisor {
         let status = loop {
             let phase_end = case.progress.deadline().and_then(|at| self.started.checked_add(at));
             // While the owner does not take events, the guest cannot report progress either: its time stands still.
-            let phase_end = phase_end.filter(|_| queue.len() < EVENT_BACKLOG && case.judged.is_none());
+            let phase_end = phase_end.filter(|_| queue.len() < EVENT_BACKLOG && !case.is_judged());
             let alarm = alarms.next(phase_end);
             tokio::select! {
                 status = self.child.wait() => break status,
@@ -127,7 +108,7 @@ impl Supervisor {
                 trouble = troubles.recv(), if console_open => match trouble {
                     Some(trouble) => {
                         case.troubled(&trouble);
-                        if case.certain && alarms.last_words.is_none() {
+                        if case.is_dead() && alarms.last_words.is_none() {
                             alarms.last_words = Some(Instant::now() + LAST_WORDS);
                         }
                         queue.push_back(Event::Trouble(trouble));
@@ -140,7 +121,7 @@ impl Supervisor {
                         queue.push_back(Event::Message(message));
                     }
                     Some(Err(error)) => {
-                        case.judge(garbage(&error));
+                        case.judge_garbage(&error);
                         alarms.end_now();
                     }
                     None => agent_open = false,
@@ -148,7 +129,7 @@ impl Supervisor {
                 notice = self.notices.recv(), if monitor_open => match notice {
                     Some(Notice::Shutdown(shutdown)) => case.shutdown = Some(shutdown),
                     Some(Notice::GuestPanicked) => {
-                        case.certain = true;
+                        case.panicked();
                         alarms.last_words.get_or_insert_with(|| Instant::now() + LAST_WORDS);
                     }
                     Some(Notice::Paused) => {
@@ -197,7 +178,7 @@ impl Supervisor {
                         case.progress.heard(&message, self.started.elapsed());
                         queue.push_back(Event::Message(message));
                     }
-                    Err(error) => case.judge(garbage(&error)),
+                    Err(error) => case.judge_garbage(&error),
                 }
             }
             while let Some(notice) = self.notices.recv().await {
@@ -271,80 +252,6 @@ impl Alarms {
 
     fn end_now(&mut self) {
         *self = Self { kill: Some(Instant::now()), ..Self::default() };
-    }
-}
-
-impl Case {
-    fn judge(&mut self, reason: EndReason) {
-        self.judged.get_or_insert(reason);
-    }
-
-    fn troubled(&mut self, trouble: &Trouble) {
-        let (deadly, certain) = match trouble.kind {
-            TroubleKind::Panic | TroubleKind::Oops => (true, true),
-            // Many a BUG is only reported; one that kills brings a panic with it.
-            TroubleKind::Bug => (true, false),
-            _ => (false, false),
-        };
-        if deadly && self.death.is_none() {
-            self.death = Some(trouble.clone());
-        }
-        self.certain |= certain;
-    }
-
-    /// The judgement on a guest that has not come further in time.
-    fn overdue(&self) -> EndReason {
-        let seconds = self.progress.allowance().unwrap_or_default().as_secs();
-        if self.progress.done || self.progress.failed.is_some() {
-            EndReason::LingeredOn { seconds }
-        } else if self.progress.spoke {
-            EndReason::Hung { seconds }
-        } else {
-            EndReason::Silent { seconds }
-        }
-    }
-
-    /// Why the guest ended, from everything known once QEMU is gone. The kernel's own death explains all else.
-    fn reason(&self, troubles: &[Trouble], status: &io::Result<std::process::ExitStatus>) -> EndReason {
-        let gone = match status {
-            Ok(status) => EndReason::QemuExited { status: status.to_string() },
-            Err(error) => EndReason::QemuExited { status: error.to_string() },
-        };
-        let clean = status.as_ref().is_ok_and(std::process::ExitStatus::success);
-        if self.certain
-            && let Some(death) = &self.death
-        {
-            // With the details that came after it was reported.
-            let full = troubles.iter().find(|trouble| trouble.line == death.line && trouble.time_us == death.time_us);
-            return EndReason::KernelDied { trouble: Box::new(full.unwrap_or(death).clone()) };
-        }
-        if let Some(judged) = &self.judged {
-            return judged.clone();
-        }
-        if self.stop_asked {
-            return if self.progress.done && clean { EndReason::Done } else { EndReason::Stopped };
-        }
-        if let Some(message) = &self.progress.failed {
-            return EndReason::AgentFailed { message: message.clone() };
-        }
-        // The finisher of the riscv64 board ends QEMU before 8.0 on the spot, without telling the monitor; with another
-        // status than 0 where the guest did not mean to power off.
-        let shutdown = self.shutdown.or(clean.then_some(Shutdown::GuestPowerOff));
-        match shutdown {
-            Some(Shutdown::GuestPowerOff) if self.progress.done && clean => EndReason::Done,
-            Some(Shutdown::GuestPowerOff) => EndReason::PoweredOffEarly,
-            Some(Shutdown::GuestReset | Shutdown::GuestPanic) => EndReason::Reset,
-            Some(Shutdown::Host | Shutdown::Error) | None => gone,
-        }
-    }
-}
-
-fn garbage(error: &FrameError) -> EndReason {
-    match error {
-        FrameError::Version { theirs } => {
-            EndReason::ProtocolVersion { theirs: u32::from(*theirs), ours: PROTOCOL_VERSION }
-        }
-        error => EndReason::Garbage { message: error.to_string() },
     }
 }
 

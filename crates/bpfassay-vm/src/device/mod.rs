@@ -1,6 +1,6 @@
 //! The parts of a machine, one file each: a part knows its QEMU arguments and its kernel parameters, nothing else.
 //!
-//! A new part is one more file here and one line in [`crate::Machine::devices`].
+//! A new part is one more file here and one line in `Machine::devices`, the list that [`crate::Machine`] is built of.
 
 use std::ffi::OsString;
 

@@ -1,0 +1,202 @@
+//! Why a guest ended, out of all that was seen. Pure.
+
+use std::{io, process::ExitStatus};
+
+use bpfassay_protocol::{PROTOCOL_VERSION, frame::FrameError};
+
+use crate::{EndReason, Trouble, TroubleKind, monitor::Shutdown, progress::Progress};
+
+/// What is known about the guest so far.
+pub(crate) struct Case {
+    pub(crate) progress: Progress,
+    /// The host's own judgement, which made it kill QEMU.
+    judged: Option<EndReason>,
+    /// The first sign of the kernel's death, and whether it is past doubt.
+    death: Option<Trouble>,
+    certain: bool,
+    pub(crate) stop_asked: bool,
+    pub(crate) shutdown: Option<Shutdown>,
+}
+
+impl Case {
+    pub(crate) fn new(progress: Progress) -> Self {
+        Self { progress, judged: None, death: None, certain: false, stop_asked: false, shutdown: None }
+    }
+
+    /// Whether the host has judged, so that QEMU is being killed.
+    pub(crate) fn is_judged(&self) -> bool {
+        self.judged.is_some()
+    }
+
+    /// Whether the kernel is dead past doubt.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.certain
+    }
+
+    /// The guest told QEMU that its kernel panicked.
+    pub(crate) fn panicked(&mut self) {
+        self.certain = true;
+    }
+
+    /// The stream on the agent's port cannot be understood.
+    pub(crate) fn judge_garbage(&mut self, error: &FrameError) {
+        self.judge(garbage(error));
+    }
+
+    /// The host's own judgement; the first one counts.
+    pub(crate) fn judge(&mut self, reason: EndReason) {
+        self.judged.get_or_insert(reason);
+    }
+
+    /// Takes account of what the kernel reported.
+    pub(crate) fn troubled(&mut self, trouble: &Trouble) {
+        let (deadly, certain) = match trouble.kind {
+            TroubleKind::Panic | TroubleKind::Oops => (true, true),
+            // Many a BUG is only reported; one that kills brings a panic with it.
+            TroubleKind::Bug => (true, false),
+            _ => (false, false),
+        };
+        if deadly && self.death.is_none() {
+            self.death = Some(trouble.clone());
+        }
+        self.certain |= certain;
+    }
+
+    /// The judgement on a guest that has not come further in time.
+    pub(crate) fn overdue(&self) -> EndReason {
+        let seconds = self.progress.allowance().unwrap_or_default().as_secs();
+        if self.progress.done || self.progress.failed.is_some() {
+            EndReason::LingeredOn { seconds }
+        } else if self.progress.spoke {
+            EndReason::Hung { seconds }
+        } else {
+            EndReason::Silent { seconds }
+        }
+    }
+
+    /// Why the guest ended, from everything known once QEMU is gone. The kernel's own death explains all else.
+    pub(crate) fn reason(&self, troubles: &[Trouble], status: &io::Result<ExitStatus>) -> EndReason {
+        let gone = match status {
+            Ok(status) => EndReason::QemuExited { status: status.to_string() },
+            Err(error) => EndReason::QemuExited { status: error.to_string() },
+        };
+        let clean = status.as_ref().is_ok_and(ExitStatus::success);
+        if self.certain
+            && let Some(death) = &self.death
+        {
+            // With the details that came after it was reported.
+            let full = troubles.iter().find(|trouble| trouble.line == death.line && trouble.time_us == death.time_us);
+            return EndReason::KernelDied { trouble: Box::new(full.unwrap_or(death).clone()) };
+        }
+        if let Some(judged) = &self.judged {
+            return judged.clone();
+        }
+        if self.stop_asked {
+            return if self.progress.done && clean { EndReason::Done } else { EndReason::Stopped };
+        }
+        if let Some(message) = &self.progress.failed {
+            return EndReason::AgentFailed { message: message.clone() };
+        }
+        // The finisher of the riscv64 board ends QEMU before 8.0 on the spot, without telling the monitor; with another
+        // status than 0 where the guest did not mean to power off.
+        let shutdown = self.shutdown.or(clean.then_some(Shutdown::GuestPowerOff));
+        match shutdown {
+            Some(Shutdown::GuestPowerOff) if self.progress.done && clean => EndReason::Done,
+            Some(Shutdown::GuestPowerOff) => EndReason::PoweredOffEarly,
+            Some(Shutdown::GuestReset | Shutdown::GuestPanic) => EndReason::Reset,
+            Some(Shutdown::Host | Shutdown::Error) | None => gone,
+        }
+    }
+}
+
+fn garbage(error: &FrameError) -> EndReason {
+    match error {
+        FrameError::Version { theirs } => {
+            EndReason::ProtocolVersion { theirs: u32::from(*theirs), ours: PROTOCOL_VERSION }
+        }
+        error => EndReason::Garbage { message: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::process::ExitStatusExt, time::Duration};
+
+    use bpfassay_protocol::message::GuestMessage;
+
+    use super::*;
+    use crate::Deadlines;
+
+    fn case(messages: &[GuestMessage]) -> Case {
+        let mut progress = Progress::new(Deadlines::default());
+        for message in messages {
+            progress.heard(message, Duration::ZERO);
+        }
+        Case::new(progress)
+    }
+
+    fn trouble(kind: TroubleKind, line: &str) -> Trouble {
+        Trouble { kind, line: line.to_owned(), time_us: Some(1), details: Vec::new() }
+    }
+
+    fn exited(code: i32) -> io::Result<ExitStatus> {
+        Ok(ExitStatus::from_raw(code << 8))
+    }
+
+    const DONE: &[GuestMessage] = &[GuestMessage::Done];
+
+    #[test]
+    fn only_a_clean_power_off_after_the_last_word_is_done() {
+        let mut good = case(DONE);
+        good.shutdown = Some(Shutdown::GuestPowerOff);
+        assert_eq!(good.reason(&[], &exited(0)), EndReason::Done);
+        assert_eq!(good.reason(&[], &exited(1)), EndReason::PoweredOffEarly);
+
+        let mut reset = case(DONE);
+        reset.shutdown = Some(Shutdown::GuestReset);
+        assert_eq!(reset.reason(&[], &exited(0)), EndReason::Reset);
+
+        // QEMU 7.2 for riscv64 does not tell the monitor of a power-off.
+        assert_eq!(case(DONE).reason(&[], &exited(0)), EndReason::Done);
+        assert_eq!(case(&[]).reason(&[], &exited(0)), EndReason::PoweredOffEarly);
+        assert!(matches!(case(DONE).reason(&[], &exited(1)), EndReason::QemuExited { .. }));
+        assert!(matches!(case(DONE).reason(&[], &Err(io::Error::other("lost"))), EndReason::QemuExited { .. }));
+    }
+
+    #[test]
+    fn the_death_of_the_kernel_explains_all_else() {
+        let mut dead = case(DONE);
+        dead.stop_asked = true;
+        dead.judge(EndReason::Hung { seconds: 1 });
+        dead.troubled(&trouble(TroubleKind::Warning, "WARNING: x"));
+        dead.troubled(&trouble(TroubleKind::Oops, "Oops [#1]"));
+        dead.troubled(&trouble(TroubleKind::Panic, "Kernel panic - not syncing: Fatal exception"));
+        let full = Trouble { details: vec!["epc : f+0x1/0x2".to_owned()], ..trouble(TroubleKind::Oops, "Oops [#1]") };
+        let reason = dead.reason(std::slice::from_ref(&full), &exited(0));
+        assert_eq!(reason, EndReason::KernelDied { trouble: Box::new(full) }, "the first sign, with its details");
+    }
+
+    #[test]
+    fn a_bug_that_does_not_kill_is_not_a_death() {
+        let mut limping = case(DONE);
+        limping.troubled(&trouble(TroubleKind::Bug, "BUG: scheduling while atomic"));
+        assert!(!limping.is_dead());
+        assert_eq!(limping.reason(&[], &exited(0)), EndReason::Done);
+        limping.panicked();
+        assert!(matches!(limping.reason(&[], &exited(0)), EndReason::KernelDied { .. }));
+    }
+
+    #[test]
+    fn the_first_judgement_stands_and_a_stop_is_told_from_a_failure() {
+        let mut judged = case(&[]);
+        judged.judge(judged.overdue());
+        judged.judge(EndReason::Reset);
+        assert_eq!(judged.reason(&[], &exited(0)), EndReason::Silent { seconds: 60 });
+
+        let failed = GuestMessage::Failed { message: "mount".to_owned() };
+        let mut stopped = case(std::slice::from_ref(&failed));
+        assert_eq!(stopped.reason(&[], &exited(0)), EndReason::AgentFailed { message: "mount".to_owned() });
+        stopped.stop_asked = true;
+        assert_eq!(stopped.reason(&[], &exited(0)), EndReason::Stopped);
+    }
+}
