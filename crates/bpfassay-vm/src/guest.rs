@@ -59,7 +59,8 @@ pub enum Event {
 
 /// A guest from QEMU's start to QEMU's exit.
 ///
-/// A task of the tokio runtime watches it: it enforces the deadlines and writes the log whether or not anybody asks for
+/// A task of the tokio runtime watches it: it enforces the deadlines, writes the log, and answers the agent's last word
+/// ([`GuestMessage::Done`] or [`GuestMessage::Failed`]) with [`HostMessage::PowerOff`], whether or not anybody asks for
 /// events. Dropping the guest kills QEMU.
 #[derive(Debug)]
 pub struct Guest {
@@ -92,6 +93,7 @@ impl Guest {
         }
         let log = ConsoleLog::create(&options.log_path, options.log_limit)
             .map_err(|source| VmError::Log { path: options.log_path.clone(), source })?;
+        let farewell = frame::encode(&HostMessage::PowerOff).map_err(VmError::Frame)?;
         let mut process = process::start(&qemu.program, machine.arguments()).await?;
         let started = tokio::time::Instant::now();
         let process_id = process.child.id();
@@ -120,6 +122,7 @@ impl Guest {
             console_input: input_receiver,
             agent: process.agent,
             agent_input,
+            farewell: (agent.clone(), farewell),
             events: event_sender,
             orders: order_receiver,
             deadlines: options.deadlines,

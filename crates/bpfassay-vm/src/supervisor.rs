@@ -58,6 +58,8 @@ pub(crate) struct Supervisor {
     pub(crate) console_input: mpsc::Receiver<Vec<u8>>,
     pub(crate) agent: UnixStream,
     pub(crate) agent_input: mpsc::Receiver<Vec<u8>>,
+    /// Frame to answer an agent's last word with, and where to put it.
+    pub(crate) farewell: (mpsc::Sender<Vec<u8>>, Vec<u8>),
     pub(crate) events: mpsc::Sender<Event>,
     pub(crate) orders: mpsc::UnboundedReceiver<Order>,
     pub(crate) deadlines: Deadlines,
@@ -118,6 +120,12 @@ impl Supervisor {
                 message = heard.recv(), if agent_open && queue.len() < EVENT_BACKLOG => match message {
                     Some(Ok(message)) => {
                         case.progress.heard(&message, self.started.elapsed());
+                        if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. }) {
+                            // The agent cannot see whether its last frame has left QEMU; it waits for this before it powers off.
+                            // One that takes no messages has its own deadline, and ours for lingering.
+                            let (agent, frame) = &self.farewell;
+                            let _ = agent.try_send(frame.clone());
+                        }
                         queue.push_back(Event::Message(message));
                     }
                     Some(Err(error)) => {

@@ -191,6 +191,19 @@ mod scenario {
 }
 
 #[tokio::test]
+async fn the_last_word_of_an_agent_is_answered() {
+    // Done or failed, this init waits for the host before it powers off.
+    let failed = GuestMessage::Failed { message: "no module nfsd".to_owned() };
+    for (last, reason) in [
+        (GuestMessage::Done, EndReason::Done),
+        (failed, EndReason::AgentFailed { message: "no module nfsd".to_owned() }),
+    ] {
+        let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello(), last]), "wp", "").await else { return };
+        assert_eq!(bench.boot().await.end().await.reason, reason);
+    }
+}
+
+#[tokio::test]
 async fn another_protocol_version_is_named() {
     let mut data = frames(&[hello()]);
     data[3] = 99;
