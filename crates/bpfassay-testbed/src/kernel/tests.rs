@@ -2,7 +2,7 @@ use std::{fs, path::Path, process::Command};
 
 use super::*;
 use crate::{
-    apt::Options,
+    apt::{IndexState, Options, ReleaseFile},
     cache::Cache,
     test_support::{Small, damage},
 };
@@ -193,4 +193,47 @@ fn a_disk_that_fills_up_while_unpacking_says_what_and_where() {
     assert!(matches!(error, Error::DiskFull { .. }), "{error}");
     assert!(error.to_string().starts_with("no space left for kernel 6.12.1+x-amd64 for x86_64 in /"), "{error}");
     assert!(fs::read_dir(small.path().join("tmp")).unwrap().next().is_none());
+}
+
+/// Makes `packages` the index of a suite, as if it had been fetched.
+fn indexed_suite(apt: &Apt<'_>, suite: &str, packages: &[Indexed]) {
+    let release = ReleaseFile { codename: suite.to_owned(), date: 1, valid_until: None };
+    let state = IndexState { fetched: 1, release, stale: false, archive: "x".to_owned() };
+    let path = apt.cache().root().join(format!("apt/{suite}-amd64/state.json"));
+    apt.cache().write_small(&path, &state).unwrap();
+    let key = Digest::of_parts([suite, Arch::X86_64.name(), &state.digest().to_string()]);
+    apt.cache().record(INDEXES, &key, &packages).unwrap();
+}
+
+#[test]
+fn the_listing_tells_what_is_known_cached_and_available() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::open(directory.path().join("cache")).unwrap();
+    let (apt, catalogue) = (offline(&cache), catalogue());
+    let kernels = Kernels::new(&apt, &catalogue);
+    let series = |name: &str| {
+        let listings = kernels.list(Arch::X86_64, Update::Never).unwrap();
+        assert_eq!(
+            listings.iter().map(|listing| listing.name.as_str()).collect::<Vec<_>>(),
+            catalogue.names(Arch::X86_64)
+        );
+        listings.into_iter().find(|listing| listing.name == name).unwrap()
+    };
+    let listing = series("6.12");
+    assert_eq!(listing.suites, ["trixie", "bookworm-backports"]);
+    assert_eq!((listing.builds, listing.cached), (None, vec![]));
+
+    indexed_suite(&apt, "trixie", &[indexed("linux-image-6.12.1+x-amd64", "6.12.1-1", &[])]);
+    assert_eq!(series("6.12").builds, None);
+    indexed_suite(&apt, "bookworm-backports", &[indexed("linux-image-6.12.0+y-amd64", "6.12.0-1", &[])]);
+    let builds = series("6.12").builds.unwrap();
+    let builds: Vec<_> = builds.iter().map(|(suite, build)| (suite.as_str(), build.name())).collect();
+    assert_eq!(builds, [("trixie", "6.12.1".to_owned()), ("bookworm-backports", "6.12.0".to_owned())]);
+
+    let Some(file) = package(directory.path(), 10) else { return };
+    remember(&cache, &file);
+    kernels.prepare(Arch::X86_64, "6.12").unwrap();
+    let cached = series("6.12").cached;
+    assert_eq!(cached.len(), 1);
+    assert_eq!((cached[0].name.as_str(), cached[0].release.as_str()), ("6.12", "6.12.1+x-amd64"));
 }
