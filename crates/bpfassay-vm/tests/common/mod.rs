@@ -10,12 +10,14 @@ use bpfassay_protocol::Arch;
 use bpfassay_vm::{BootOptions, Deadlines, Guest, Machine, Qemu};
 use tempfile::TempDir;
 
-/// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and its like: a 6.12 or newer one, which has the virtio console built in.
-/// `None`, said aloud, where the variable is not set.
+/// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and its like: 6.12 or newer, which has the virtio console built in.
+/// `None`, said aloud, where the variable is not set and `BPFASSAY_VM_TESTS` does not require these tests.
 pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
     let variable = format!("BPFASSAY_TEST_KERNEL_{}", arch.name().to_uppercase());
     let kernel = env::var_os(&variable).map(PathBuf::from);
     if kernel.is_none() {
+        let required = env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required");
+        assert!(!required, "BPFASSAY_VM_TESTS=required, but {variable} is not set to a kernel image");
         println!("skipped: {variable} is not set to a kernel image");
     }
     kernel

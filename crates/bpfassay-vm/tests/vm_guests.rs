@@ -1,6 +1,6 @@
 //! Real guests: how each kind of end comes to be told, on the three architectures.
 //!
-//! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` names, and say so where they are not set.
+//! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` name (6.12 or newer), and say so where they are not set.
 #![allow(
     clippy::panic,
     clippy::print_stdout,
