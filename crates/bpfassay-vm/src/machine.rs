@@ -88,7 +88,7 @@ impl Machine {
             Box::new(Monitor),
             Box::new(Console { arch, verbose }),
             Box::new(AgentPort),
-            Box::new(Conduct { arch, accelerator, layout }),
+            Box::new(Conduct { arch, accelerator, cpus, layout }),
         ]
     }
 

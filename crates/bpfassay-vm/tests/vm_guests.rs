@@ -45,6 +45,7 @@ macro_rules! on_every_architecture {
 
 on_every_architecture![
     a_kernel_without_root_panics,
+    several_processors_come_up,
     a_crash_is_told_with_its_words,
     an_agent_that_is_done_ends_well,
     an_agent_that_never_speaks,
@@ -97,6 +98,18 @@ mod scenario {
         assert!(ending.console_tail.iter().any(|line| line.contains("Kernel panic")));
         assert_eq!(ending.log_incomplete, None);
         println!("{arch}: {} ms from QEMU's start to the end of the panic; {ending}", ending.lived_ms);
+    }
+
+    pub(crate) async fn several_processors_come_up(arch: Arch) {
+        let Some(mut bench) = Bench::with_init(arch, &frames(&[hello(), GuestMessage::Done]), "p", "").await else {
+            return;
+        };
+        bench.machine.cpus = 2;
+        bench.machine.verbose = true;
+        let ending = bench.boot().await.end().await;
+        assert_eq!(ending.reason, EndReason::Done, "{ending:?}");
+        let log = bench.log();
+        assert!(log.contains("Brought up 1 node, 2 CPUs"), "{log}");
     }
 
     pub(crate) async fn a_crash_is_told_with_its_words(arch: Arch) {

@@ -12,6 +12,8 @@ pub struct Conduct {
     pub arch: Arch,
     /// What runs the guest's instructions.
     pub accelerator: Accelerator,
+    /// Number of vCPUs.
+    pub cpus: u32,
     /// Whether addresses are the same on every boot.
     pub layout: Layout,
 }
@@ -35,8 +37,9 @@ impl Device for Conduct {
             // The clock of a virtual machine need not be watched by a second one, whose delays under load mark it unstable.
             words.push("tsc=reliable");
             words.push("no_timer_check");
-            if self.accelerator == Accelerator::Tcg {
-                // The local timer's calibration is 0.1 s of waiting; the HPET does as well for an emulated processor.
+            if self.accelerator == Accelerator::Tcg && self.cpus == 1 {
+                // The local timer's calibration is 0.1 s of waiting, and the HPET does as well for one emulated processor. More
+                // than one would have to wake each other for every tick.
                 words.push("nolapic_timer");
             }
         }
