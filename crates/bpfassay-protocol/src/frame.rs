@@ -85,6 +85,10 @@ impl Decoder {
     ///
     /// # Errors
     /// [`FrameError`]; the stream is lost then.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the type of the message is chosen call by call, which no iterator can"
+    )]
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         let known = self.buffer.len().min(PREFIX.len());
         if self.buffer[..known] != PREFIX[..known] {

@@ -1,1 +1,18 @@
-//! placeholder
+//! Carrying out a plan: which guest is booted when, what its messages mean for the runs, what goes into the journal.
+//!
+//! Here: the pool of guests side by side ([`pool`]), one block from its first boot to its last run ([`block`]), the
+//! machine and job made for a boot ([`rig`]), how many guests fit on the host ([`slots`]), and which named failure an
+//! ending is ([`failure`]).
+//! Not here: how QEMU is driven (bpfassay-vm), what is in a guest (bpfassay-testbed), what figures mean
+//! (bpfassay-report), and everything that is shown to people: an [`Observer`] is told.
+
+pub mod block;
+pub mod failure;
+pub mod observer;
+pub mod pool;
+pub mod rig;
+pub mod slots;
+
+pub use observer::{Observer, Progress};
+pub use pool::{Order, RunnerError, Summary, carry_out};
+pub use rig::{Rig, RigError};

@@ -1,2 +1,40 @@
-//! placeholder
-fn main() {}
+//! The command `bpfassay`: its arguments, its questions, its output, its exit codes.
+//!
+//! Here: [`cli`] (what can be said), [`exit`] (the exit codes), one module per verb in [`verbs`], what verbs share
+//! ([`setup`], [`host`], [`progress`]). Errors become reports here and nowhere else.
+//! Not here: anything that another program could want to do without a command line; that lies in the libraries.
+
+mod cli;
+mod exit;
+mod host;
+mod progress;
+mod provenance;
+mod setup;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    log_to_stderr(cli.global.verbose);
+    exit::finish(verbs::perform(cli))
+}
+
+/// Our own crates say what they do (`-v`: more, `-vv`: everything); others only what is wrong. `RUST_LOG` has the last word.
+fn log_to_stderr(verbose: u8) {
+    let default = match verbose {
+        0 => "warn,bpfassay=info,bpfassay_testbed=info,bpfassay_vm=warn,bpfassay_runner=warn",
+        1 => "warn,bpfassay=debug,bpfassay_testbed=debug,bpfassay_vm=debug,bpfassay_runner=debug",
+        _ => "trace",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time()
+        .init();
+}

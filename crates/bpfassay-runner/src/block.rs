@@ -1,0 +1,353 @@
+//! One block: booting its guest, hearing of its runs, and booting again for what is left when a guest dies under a run.
+
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+    time::{Instant, SystemTime},
+};
+
+use bpfassay_protocol::message::{GuestMessage, HostMessage, Phase};
+use bpfassay_report::{
+    BlockEnded, BlockStarted, Entry, FailureKind, GuestReady, Journal, JournalError, Outcome, RunFailure, RunRecord,
+};
+use bpfassay_study::{Block, PlannedRun, Study};
+use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, Severity, Trouble};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Observer, Progress, Rig, RigError, failure, rig::deadlines};
+
+/// Directory of console logs in a results directory.
+pub const LOGS: &str = "logs";
+
+/// Most notes kept of one boot.
+const MAX_NOTES: usize = 50;
+
+/// What every block is carried out with.
+pub(crate) struct Context<'a> {
+    pub(crate) study: &'a Study,
+    pub(crate) rig: &'a Rig,
+    pub(crate) directory: &'a Path,
+    pub(crate) runtime: &'a Path,
+    pub(crate) journal: &'a Mutex<Journal>,
+    pub(crate) observer: &'a dyn Observer,
+    pub(crate) cancel: &'a CancellationToken,
+}
+
+/// Why carrying out cannot go on at all.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockError {
+    /// Nothing can be recorded any more.
+    #[error("the journal cannot be written, so nothing measured from here on would be kept")]
+    Journal(#[from] JournalError),
+    /// The rig lacks something.
+    #[error("a guest cannot be put together")]
+    Rig(#[from] RigError),
+}
+
+/// What a block came to, for counting.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) measured: usize,
+    pub(crate) refused: usize,
+    pub(crate) failed: usize,
+}
+
+impl Context<'_> {
+    pub(crate) fn append(&self, entry: &Entry) -> Result<(), JournalError> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)
+    }
+
+    fn tell(&self, progress: &Progress<'_>) {
+        self.observer.progress(progress);
+    }
+}
+
+/// Carries out `block`, of which `boots` boots were made before.
+pub(crate) async fn carry_out(context: &Context<'_>, block: &Block, boots: u32) -> Result<Tally, BlockError> {
+    let mut boot = Boot { context, block, boot: boots, left: block.runs.clone(), tally: Tally::default() };
+    while !boot.left.is_empty() && !context.cancel.is_cancelled() {
+        boot.boot += 1;
+        boot.once().await?;
+    }
+    Ok(boot.tally)
+}
+
+struct Boot<'a> {
+    context: &'a Context<'a>,
+    block: &'a Block,
+    boot: u32,
+    left: Vec<PlannedRun>,
+    tally: Tally,
+}
+
+/// What is known of the run in flight.
+struct InFlight {
+    id: String,
+    since: Instant,
+    since_unix_ms: u64,
+    spoilt_by: Option<Trouble>,
+}
+
+impl InFlight {
+    fn new(id: String) -> Self {
+        Self { id, since: Instant::now(), since_unix_ms: unix_ms(), spoilt_by: None }
+    }
+}
+
+impl Boot<'_> {
+    /// One boot. Afterwards at least one run less is left, unless everything was cancelled.
+    async fn once(&mut self) -> Result<(), BlockError> {
+        let Context { study, rig, runtime, cancel, .. } = *self.context;
+        let name = format!("{}_boot{}", self.block.id, self.boot);
+        let log = format!("{LOGS}/{name}.log");
+        let initrd = runtime.join(format!("{name}.cpio"));
+        let job = match rig.job(self.block, &self.left) {
+            // One kernel that cannot serve the file system is no reason to stop the others.
+            Err(error @ RigError::Modules { .. }) => return self.never_booted(&chain(&error)),
+            job => job?,
+        };
+        let machine = rig.machine(study, self.block, &initrd)?;
+        let (qemu, _) = rig.qemu(self.block.target.arch)?;
+        let started = BlockStarted {
+            block: self.block.id.clone(),
+            boot: self.boot,
+            at_unix_ms: unix_ms(),
+            qemu: std::iter::once(qemu.program.as_os_str())
+                .chain(machine.arguments().iter().map(std::ffi::OsString::as_os_str))
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+            log: Some(log.clone()),
+        };
+        self.context.append(&Entry::BlockStarted(started.clone()))?;
+        self.context.tell(&Progress::Booting(self.block, &started));
+
+        let image = rig.image(&self.block.target)?;
+        if let Err(source) = image.write_initramfs(&job, &initrd) {
+            let error = RigError::Initramfs { path: initrd, source };
+            return self.never_booted(&chain(&error));
+        }
+        let mut options = BootOptions::new(self.context.directory.join(&log));
+        options.deadlines = deadlines(&study.deadlines);
+        let since = Instant::now();
+        let mut guest = match Guest::boot(qemu, &machine, options).await {
+            Ok(guest) => guest,
+            Err(error) => {
+                remove(&initrd);
+                return self.never_booted(&chain(&error));
+            }
+        };
+
+        let mut in_flight: Option<InFlight> = None;
+        let mut notes = Vec::new();
+        let (ending, protest) = loop {
+            let event = tokio::select! {
+                event = guest.next_event() => event,
+                () = cancel.cancelled() => break (guest.kill().await, None),
+            };
+            match event {
+                Event::Message(message) => {
+                    if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. }) {
+                        // The guest cannot see whether its last words arrived: it waits to be told. One that has gone
+                        // already needs no telling.
+                        let _ = guest.send(&HostMessage::PowerOff);
+                    }
+                    if let Some(protest) = self.hear(message, since, &log, &mut in_flight)? {
+                        break (guest.kill().await, Some(protest));
+                    }
+                }
+                Event::Trouble(trouble) => match trouble.kind.severity() {
+                    Severity::Note => {
+                        if notes.len() < MAX_NOTES {
+                            notes.push(trouble.to_string());
+                        }
+                    }
+                    // Fatal ones end the guest, and its ending tells of them.
+                    Severity::SpoilsRun | Severity::Fatal => {
+                        if let Some(run) = &mut in_flight {
+                            run.spoilt_by.get_or_insert(trouble);
+                        }
+                    }
+                },
+                Event::Ended(ending) => break (*ending, None),
+            }
+        };
+        remove(&initrd);
+        self.ended(&ending, protest, &log, in_flight, notes)
+    }
+
+    /// Takes in a message; `Some` is why the guest cannot be trusted any more.
+    fn hear(
+        &mut self,
+        message: GuestMessage,
+        since: Instant,
+        log: &str,
+        in_flight: &mut Option<InFlight>,
+    ) -> Result<Option<String>, BlockError> {
+        match message {
+            GuestMessage::Ready(facts) => {
+                let ready = GuestReady {
+                    block: self.block.id.clone(),
+                    boot: self.boot,
+                    ready_after_ms: millis(since),
+                    facts: *facts,
+                };
+                self.context.append(&Entry::GuestReady(Box::new(ready.clone())))?;
+                self.context.tell(&Progress::Ready(self.block, &ready));
+            }
+            GuestMessage::Phase { phase: Phase::Boot | Phase::SetUp | Phase::Shell, .. }
+            | GuestMessage::Hello { .. } => {}
+            GuestMessage::Phase { run: None, .. } => {}
+            GuestMessage::Phase { run: Some(run), .. } => {
+                if !self.left.iter().any(|planned| planned.order.id == run) {
+                    return Ok(Some(format!("the guest speaks of a run that it was not to do: {}", shortened(&run))));
+                }
+                if in_flight.as_ref().is_none_or(|current| current.id != run) {
+                    self.context.tell(&Progress::RunStarted(self.block, &run));
+                    *in_flight = Some(InFlight::new(run));
+                }
+            }
+            GuestMessage::RunEnded { run, outcome } => {
+                let Some(index) = self.left.iter().position(|planned| planned.order.id == run) else {
+                    return Ok(Some(format!("the guest ended a run that it was not to do: {}", shortened(&run))));
+                };
+                let planned = self.left.remove(index);
+                let current =
+                    in_flight.take().filter(|current| current.id == run).unwrap_or_else(|| InFlight::new(run));
+                let mut outcome = Outcome::from(*outcome);
+                match (&mut outcome, &current.spoilt_by) {
+                    (Outcome::Measured(_), Some(trouble)) => {
+                        outcome = Outcome::Failed(failure::of_trouble(trouble, log))
+                    }
+                    (Outcome::Failed(failure), _) => failure.log = Some(log.to_owned()),
+                    _ => {}
+                }
+                self.record(&planned, &current, outcome)?;
+            }
+            GuestMessage::Log { text } => {
+                tracing::info!(block = self.block.id, "{}", shortened(&text));
+                self.context.tell(&Progress::Log(self.block, &text));
+            }
+            // The supervisor of the guest ends it after these.
+            GuestMessage::Failed { .. } | GuestMessage::Done => {}
+        }
+        Ok(None)
+    }
+
+    /// The guest is gone: whose fault was it, and what of the runs that are left?
+    fn ended(
+        &mut self,
+        ending: &Ending,
+        protest: Option<String>,
+        log: &str,
+        in_flight: Option<InFlight>,
+        notes: Vec<String>,
+    ) -> Result<(), BlockError> {
+        let cancelled = self.context.cancel.is_cancelled() && matches!(ending.reason, EndReason::Stopped);
+        let trouble = match protest {
+            Some(message) => Some(RunFailure {
+                kind: FailureKind::Garbage,
+                phase: Some(ending.phase),
+                telling: vec![message],
+                log: Some(log.to_owned()),
+            }),
+            None if cancelled || (ending.reason.is_done() && self.left.is_empty()) => None,
+            None => Some(failure::of_ending(ending, log)),
+        };
+        let ended = BlockEnded {
+            block: self.block.id.clone(),
+            boot: self.boot,
+            at_unix_ms: unix_ms(),
+            trouble: trouble.clone(),
+            notes,
+        };
+        self.context.append(&Entry::BlockEnded(ended.clone()))?;
+        self.context.tell(&Progress::Ended(self.block, &ended));
+        let Some(trouble) = trouble else { return Ok(()) };
+
+        let position =
+            in_flight.as_ref().and_then(|current| self.left.iter().position(|planned| planned.order.id == current.id));
+        match (position, in_flight) {
+            // It died under a run: that run failed, the others get another guest.
+            (Some(index), Some(current)) => {
+                let planned = self.left.remove(index);
+                self.record(&planned, &current, Outcome::Failed(trouble))
+            }
+            // It died before or between runs: another boot would end the same way.
+            _ => self.give_up(&trouble),
+        }
+    }
+
+    /// The host could not even start the guest.
+    fn never_booted(&mut self, message: &str) -> Result<(), BlockError> {
+        let trouble = RunFailure { kind: FailureKind::Host, phase: None, telling: vec![message.to_owned()], log: None };
+        let ended = BlockEnded {
+            block: self.block.id.clone(),
+            boot: self.boot,
+            at_unix_ms: unix_ms(),
+            trouble: Some(trouble.clone()),
+            notes: Vec::new(),
+        };
+        self.context.append(&Entry::BlockEnded(ended.clone()))?;
+        self.context.tell(&Progress::Ended(self.block, &ended));
+        self.give_up(&trouble)
+    }
+
+    fn give_up(&mut self, trouble: &RunFailure) -> Result<(), BlockError> {
+        for planned in std::mem::take(&mut self.left) {
+            let never = InFlight::new(planned.order.id.clone());
+            self.record(&planned, &never, Outcome::Failed(trouble.clone()))?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, planned: &PlannedRun, current: &InFlight, outcome: Outcome) -> Result<(), BlockError> {
+        match outcome {
+            Outcome::Measured(_) => self.tally.measured += 1,
+            Outcome::Refused(_) => self.tally.refused += 1,
+            Outcome::Failed(_) => self.tally.failed += 1,
+        }
+        let record =
+            RunRecord::new(self.block, planned, self.boot, current.since_unix_ms, millis(current.since), outcome);
+        let entry = Entry::Run(Box::new(record));
+        self.context.append(&entry)?;
+        if let Entry::Run(record) = &entry {
+            self.context.tell(&Progress::RunEnded(record));
+        }
+        Ok(())
+    }
+}
+
+/// The initramfs of a boot is of no use after it. That it could not be removed is worth a word and no more: its
+/// directory goes at the end.
+fn remove(initrd: &Path) {
+    if let Err(error) = std::fs::remove_file(initrd) {
+        tracing::warn!("could not remove {}: {error}", initrd.display());
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970-01-01 UTC; 0 on a host whose clock stands before that.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,125 @@
+//! The rig: for each target, the image and the QEMU that boot it; and from it the machine and the job of one boot.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::{
+    Arch, PROTOCOL_VERSION,
+    job::{Job, Task},
+};
+use bpfassay_study::{Block, PlannedRun, Study, Target};
+use bpfassay_testbed::image::GuestImage;
+use bpfassay_vm::{Accelerator, AcceleratorChoice, Clock, Deadlines, Machine, Qemu};
+
+/// Everything that boots.
+#[derive(Debug)]
+pub struct Rig {
+    /// QEMU and its accelerator per architecture.
+    pub qemu: BTreeMap<Arch, (Qemu, AcceleratorChoice)>,
+    /// The guest per target.
+    pub images: BTreeMap<Target, GuestImage>,
+}
+
+/// The rig lacks something that a block needs: a fault of whoever prepared it.
+#[derive(Debug, thiserror::Error)]
+pub enum RigError {
+    /// No image was prepared.
+    #[error("no guest image was prepared for {0}")]
+    NoImage(Target),
+    /// No QEMU was looked for.
+    #[error("no QEMU was chosen for {0}")]
+    NoQemu(Arch),
+    /// The kernel lacks a module that the block needs.
+    #[error("a guest for {target} cannot have the file system under test")]
+    Modules {
+        /// The target.
+        target: Target,
+        /// What is missing.
+        #[source]
+        source: bpfassay_testbed::modules::ModulesError,
+    },
+    /// The initramfs of a boot could not be written.
+    #[error("could not write the initramfs of a boot to {}", path.display())]
+    Initramfs {
+        /// Where to.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: bpfassay_testbed::Error,
+    },
+}
+
+impl Rig {
+    /// The image for `target`.
+    ///
+    /// # Errors
+    /// [`RigError::NoImage`]
+    pub fn image(&self, target: &Target) -> Result<&GuestImage, RigError> {
+        self.images.get(target).ok_or_else(|| RigError::NoImage(target.clone()))
+    }
+
+    /// QEMU for `arch`.
+    ///
+    /// # Errors
+    /// [`RigError::NoQemu`]
+    pub fn qemu(&self, arch: Arch) -> Result<&(Qemu, AcceleratorChoice), RigError> {
+        self.qemu.get(&arch).ok_or(RigError::NoQemu(arch))
+    }
+
+    /// The job of a boot that does `runs` of `block`.
+    ///
+    /// # Errors
+    /// [`RigError::NoImage`], [`RigError::Modules`]
+    pub fn job(&self, block: &Block, runs: &[PlannedRun]) -> Result<Job, RigError> {
+        let modules = self
+            .image(&block.target)?
+            .module_paths(&block.file_system)
+            .map_err(|source| RigError::Modules { target: block.target.clone(), source })?;
+        Ok(Job {
+            protocol: PROTOCOL_VERSION,
+            modules,
+            file_system: block.file_system.clone(),
+            task: Task::Runs { runs: runs.iter().map(|run| run.order.clone()).collect() },
+        })
+    }
+
+    /// The machine that boots `block` with the initramfs at `initrd`.
+    ///
+    /// # Errors
+    /// [`RigError::NoImage`], [`RigError::NoQemu`]
+    pub fn machine(&self, study: &Study, block: &Block, initrd: &Path) -> Result<Machine, RigError> {
+        let arch = block.target.arch;
+        let mut machine = Machine::new(arch, self.image(&block.target)?.kernel());
+        machine.accelerator = self.qemu(arch)?.1.accelerator;
+        machine.clock = match study.clock {
+            bpfassay_study::Clock::Wall => Clock::Wall,
+        };
+        machine.cpus = study.guest.cpus;
+        machine.memory_mib = study.guest.memory_mib;
+        machine.initrd = Some(initrd.to_owned());
+        machine.kernel_parameters.clone_from(&study.guest.kernel_parameters);
+        Ok(machine)
+    }
+
+    /// Whether guests of `arch` are emulated.
+    #[must_use]
+    pub fn is_emulated(&self, arch: Arch) -> bool {
+        self.qemu.get(&arch).is_none_or(|(_, choice)| choice.accelerator == Accelerator::Tcg)
+    }
+}
+
+/// The study's deadlines as the supervisor of guests takes them, rounded up to whole seconds.
+#[must_use]
+pub fn deadlines(study: &bpfassay_study::Deadlines) -> Deadlines {
+    let seconds = |milliseconds: u64| Some(milliseconds.div_ceil(1000));
+    Deadlines {
+        boot: seconds(study.boot_ms),
+        set_up: seconds(study.set_up_ms),
+        attach: seconds(study.attach_ms),
+        workload: seconds(study.workload_ms),
+        tear_down: seconds(study.tear_down_ms),
+        ..Deadlines::default()
+    }
+}

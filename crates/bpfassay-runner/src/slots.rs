@@ -1,0 +1,45 @@
+//! How many guests fit on the host side by side.
+
+use std::num::NonZeroU32;
+
+/// Memory that one QEMU takes beside its guest's, in MiB: translated code, device state, page tables.
+const QEMU_OVERHEAD_MIB: u64 = 320;
+
+/// What the host has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Host {
+    /// CPUs that this process may use.
+    pub cpus: u32,
+    /// Memory available without swapping, in MiB.
+    pub available_mib: u64,
+}
+
+/// How many guests of `cpus` vCPUs and `memory_mib` run side by side: as many as were asked for, or as many as fit,
+/// but never more vCPUs than host CPUs (their time would be measured while they wait for each other), and never more
+/// memory than is available. At least one: a guest larger than the host runs alone, and its time is what it is.
+#[must_use]
+pub fn slots(host: Host, cpus: u32, memory_mib: u32, asked: Option<u32>) -> NonZeroU32 {
+    let by_cpus = host.cpus / cpus.max(1);
+    let by_memory = host.available_mib / (u64::from(memory_mib) + QEMU_OVERHEAD_MIB);
+    let fit = by_cpus.min(u32::try_from(by_memory).unwrap_or(u32::MAX));
+    NonZeroU32::new(asked.map_or(fit, |asked| asked.min(fit))).unwrap_or(NonZeroU32::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_and_memory_both_limit() {
+        let host = Host { cpus: 8, available_mib: 4096 };
+        assert_eq!(slots(host, 1, 1024, None).get(), 3);
+        assert_eq!(slots(host, 4, 256, None).get(), 2);
+        assert_eq!(slots(host, 1, 1024, Some(2)).get(), 2);
+        assert_eq!(slots(host, 1, 1024, Some(9)).get(), 3, "asking does not make room");
+    }
+
+    #[test]
+    fn one_guest_always_runs() {
+        assert_eq!(slots(Host { cpus: 2, available_mib: 100 }, 4, 1024, None).get(), 1);
+    }
+}

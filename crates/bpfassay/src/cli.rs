@@ -1,0 +1,286 @@
+//! The command line: what can be said, nothing of what is done.
+
+use std::path::PathBuf;
+
+use bpfassay_protocol::{Arch, ProbeConfiguration};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::exit;
+
+/// Finds out whether eBPF tools load, count right, and what they cost: on any kernel, on x86_64, aarch64 and riscv64.
+#[derive(Debug, Parser)]
+#[command(name = "bpfassay", version, max_term_width = 100, after_long_help = exit::HELP, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+
+    /// Options of every verb.
+    #[command(flatten)]
+    pub(crate) global: Global,
+}
+
+/// Options of every verb.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Answer yes to every question (also when CI=true)
+    #[arg(long, short = 'y', global = true)]
+    pub(crate) yes: bool,
+
+    /// Use nothing from the network: only what the cache holds
+    #[arg(long, global = true)]
+    pub(crate) offline: bool,
+
+    /// Ask the package mirror for its current lists before choosing packages
+    #[arg(long, global = true, conflicts_with = "offline")]
+    pub(crate) refresh: bool,
+
+    /// Accept package lists whose validity has passed (a mirror that is behind)
+    #[arg(long, global = true)]
+    pub(crate) accept_stale: bool,
+
+    /// Directory of the cache [default: $XDG_CACHE_HOME/bpfassay or ~/.cache/bpfassay]
+    #[arg(long, global = true, value_name = "DIR", env = "BPFASSAY_CACHE")]
+    pub(crate) cache: Option<PathBuf>,
+
+    /// Say more; repeat for more still (guest consoles from -v on)
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Carry out a study: set up what it needs, boot, measure, print the table
+    Run(Run),
+    /// Show what a study would do, without starting anything
+    Plan(Plan),
+    /// List kernels: known, cached, available for each architecture
+    Kernels(Kernels),
+    /// Prepare everything that a study needs, so that it then runs offline
+    Fetch(Fetch),
+    /// Check this host: QEMU, accelerator, disk, memory, mirrors, toolchain; each with the remedy
+    Doctor(Doctor),
+    /// Boot a guest and give a shell in it, with the NFS mount, the tracer and the workload at hand
+    Shell(Shell),
+    /// Print the JSON schema of a file that bpfassay writes
+    Schema(Schema),
+}
+
+/// Which study, and which part of it.
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    /// A bundled study (quick, ceems-ior) or the path of a study file
+    #[arg(default_value = "quick")]
+    pub(crate) study: String,
+
+    /// Only these architectures
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    pub(crate) arch: Vec<Arch>,
+
+    /// Only these kernels, by their names in the catalogue; or one path of an image, in place of the study's targets
+    #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
+    pub(crate) kernel: Vec<String>,
+
+    /// Directory of modules, where --kernel is the path of an image
+    #[arg(long, value_name = "DIR", requires = "kernel")]
+    pub(crate) modules: Option<PathBuf>,
+
+    /// Only these probe configurations; the baseline always stays
+    #[arg(long, value_name = "PROBE", value_delimiter = ',')]
+    pub(crate) probe: Vec<ProbeConfiguration>,
+
+    /// Replicates in place of the study's own number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) replicates: Option<u32>,
+}
+
+/// What is overlaid on the testbed's own guests.
+#[derive(Debug, Args)]
+pub(crate) struct Overlays {
+    /// A directory tree holding a real IOR (bin/ior) and what it needs, for guests of this architecture
+    #[arg(long, value_name = "ARCH=DIR", value_parser = arch_and_directory)]
+    pub(crate) ior: Vec<(Arch, PathBuf)>,
+
+    /// A testbed manifest to use in place of the Debian provider
+    #[arg(long, value_name = "FILE", env = "BPFASSAY_MANIFEST")]
+    pub(crate) manifest: Option<PathBuf>,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Which study.
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// What is overlaid.
+    #[command(flatten)]
+    pub(crate) overlays: Overlays,
+
+    /// Guests side by side [default: as many as CPUs and memory allow]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) jobs: Option<u32>,
+
+    /// Directory for the results [default: bpfassay-results/STUDY-TIME]
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Go on with an interrupted run from its results directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "probe", "replicates"])]
+    pub(crate) resume: Option<PathBuf>,
+
+    /// How guests are executed
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) accelerator: AcceleratorChoice,
+}
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    /// Which study.
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Print the exact QEMU command line of every block
+    #[arg(long)]
+    pub(crate) qemu: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// What is overlaid.
+    #[command(flatten)]
+    pub(crate) overlays: Overlays,
+}
+
+/// Arguments of `kernels`.
+#[derive(Debug, Args)]
+pub(crate) struct Kernels {
+    /// Only these architectures
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    pub(crate) arch: Vec<Arch>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `fetch`.
+#[derive(Debug, Args)]
+pub(crate) struct Fetch {
+    /// Which study.
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Verify the hash of every file in the cache that the study uses
+    #[arg(long)]
+    pub(crate) verify: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Install what is missing from the host's packages
+    #[arg(long)]
+    pub(crate) install: bool,
+}
+
+/// Arguments of `shell`.
+#[derive(Debug, Args)]
+pub(crate) struct Shell {
+    /// Architecture of the guest
+    #[arg(long, value_name = "ARCH", default_value = "x86_64")]
+    pub(crate) arch: Arch,
+
+    /// Its kernel, by name in the catalogue, or the path of an image with --modules
+    #[arg(long, value_name = "KERNEL", default_value = "6.12")]
+    pub(crate) kernel: String,
+
+    /// Directory of modules, where --kernel is the path of an image
+    #[arg(long, value_name = "DIR")]
+    pub(crate) modules: Option<PathBuf>,
+
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) cpus: u32,
+
+    /// Memory in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..))]
+    pub(crate) memory: u32,
+
+    /// What is overlaid.
+    #[command(flatten)]
+    pub(crate) overlays: Overlays,
+}
+
+/// Arguments of `schema`.
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Which file's schema
+    #[arg(value_enum)]
+    pub(crate) file: SchemaOf,
+}
+
+/// Files with a published schema.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// results.json
+    Results,
+    /// The testbed manifest
+    Manifest,
+}
+
+/// How guests are executed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AcceleratorChoice {
+    /// KVM where a guest boots under it, TCG elsewhere
+    #[default]
+    Auto,
+    /// QEMU's emulation, always
+    Tcg,
+    /// KVM or nothing
+    Kvm,
+}
+
+fn arch_and_directory(text: &str) -> Result<(Arch, PathBuf), String> {
+    let (arch, directory) = text.split_once('=').ok_or("expected ARCH=DIR, for example aarch64=/opt/ior-aarch64")?;
+    let arch = arch.parse().map_err(|error: bpfassay_protocol::UnknownName| error.to_string())?;
+    if directory.is_empty() {
+        return Err("expected a directory after `=`".to_owned());
+    }
+    Ok((arch, directory.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_without_arguments_means_quick() {
+        let cli = Cli::try_parse_from(["bpfassay", "run"]).unwrap();
+        let Verb::Run(run) = cli.verb else { panic!("not run") };
+        assert_eq!(run.selection.study, "quick");
+    }
+
+    #[test]
+    fn overlays_name_an_architecture() {
+        assert_eq!(arch_and_directory("riscv64=/x"), Ok((Arch::Riscv64, "/x".into())));
+        assert!(arch_and_directory("/x").is_err());
+        assert!(arch_and_directory("sparc=/x").unwrap_err().contains("known are"));
+        assert!(arch_and_directory("x86_64=").is_err());
+    }
+
+    #[test]
+    fn resume_goes_by_itself() {
+        assert!(Cli::try_parse_from(["bpfassay", "run", "--resume", "d", "--arch", "x86_64"]).is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! Exit codes: documented API. Scripts may rely on them; a code never changes its meaning.
+
+use std::process::ExitCode;
+
+/// Everything was done, and every run ended as expected.
+pub(crate) const SUCCESS: u8 = 0;
+/// A fault of bpfassay itself.
+pub(crate) const INTERNAL: u8 = 1;
+/// The command line, a study file or another input is wrong.
+pub(crate) const USAGE: u8 = 2;
+/// The host, the network, the cache or a guest image could not be made ready; nothing is known about the tool.
+pub(crate) const INFRASTRUCTURE: u8 = 3;
+/// At least one run ended otherwise than expected; the results are complete but for these.
+pub(crate) const UNEXPECTED: u8 = 4;
+/// Interrupted; what was measured is kept and `run --resume` goes on.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// The list for `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+    0  everything was done and every run ended as expected
+    1  a fault of bpfassay itself
+    2  the command line, a study file or another input is wrong
+    3  the host, the network, the cache or a guest image could not be made ready
+    4  at least one run ended otherwise than expected
+  130  interrupted; what was measured is kept, `run --resume DIR` goes on";
+
+/// An error that knows its exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// What to tell.
+    pub(crate) report: miette::Report,
+}
+
+impl Failure {
+    /// `error` with its causes, under `code`.
+    pub(crate) fn new(code: u8, error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { code, report: miette::Report::from_err(error) }
+    }
+
+    /// Something that could not be made ready.
+    pub(crate) fn infrastructure(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::new(INFRASTRUCTURE, error)
+    }
+
+    /// A wrong input.
+    pub(crate) fn usage(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::new(USAGE, error)
+    }
+}
+
+impl From<bpfassay_testbed::Error> for Failure {
+    fn from(error: bpfassay_testbed::Error) -> Self {
+        use bpfassay_testbed::Error;
+        let code = match &error {
+            Error::Catalogue(_) | Error::LocalKernel { .. } | Error::Manifest(_) => USAGE,
+            _ => INFRASTRUCTURE,
+        };
+        Self::new(code, error)
+    }
+}
+
+/// What a verb comes to.
+pub(crate) type Outcome = Result<u8, Failure>;
+
+/// As the process's exit code, after the report was printed.
+pub(crate) fn finish(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            tell(&failure.report);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "errors of the command go to standard error")]
+fn tell(report: &miette::Report) {
+    eprintln!("{report:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_lists_every_code() {
+        for code in [SUCCESS, INTERNAL, USAGE, INFRASTRUCTURE, UNEXPECTED, INTERRUPTED] {
+            assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))), "{code}");
+        }
+    }
+}

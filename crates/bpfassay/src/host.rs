@@ -1,0 +1,93 @@
+//! The host's own packages: what is missing, and installing it when the user agrees.
+
+use std::{
+    io::{BufRead, IsTerminal, Write},
+    process::{Command, Stdio},
+};
+
+use crate::exit::{Failure, INFRASTRUCTURE};
+
+/// Whether questions are answered with yes: by `--yes`, or by CI systems that set `CI=true`.
+pub(crate) fn answers_yes(flag: bool) -> bool {
+    flag || std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
+}
+
+/// The command that installs `packages`.
+pub(crate) fn install_command(packages: &[String]) -> String {
+    format!("apt-get install --no-install-recommends {}", packages.join(" "))
+}
+
+/// Installs `packages`, after asking where nobody has agreed yet.
+///
+/// # Errors
+/// An infrastructure failure with the command to run: not root, the user says no, or apt-get fails.
+pub(crate) fn install(packages: &[String], yes: bool) -> Result<(), Failure> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let command = install_command(packages);
+    let by_hand = |why: &str| {
+        let report = miette::miette!(
+            help = format!("run as root: apt-get update && {command}"),
+            "packages are missing on this host ({}) and {why}",
+            packages.join(", ")
+        );
+        Failure { code: INFRASTRUCTURE, report }
+    };
+    if !rustix::process::geteuid().is_root() {
+        return Err(by_hand("only root can install them"));
+    }
+    if !yes && !ask(&format!("Install from Debian's packages: {}?", packages.join(" ")))? {
+        return Err(by_hand("installing them was declined"));
+    }
+    tracing::info!("installing {}", packages.join(" "));
+    for arguments in [&["update", "-qq"][..], &["install", "-y", "-qq", "--no-install-recommends"][..]] {
+        let mut apt = Command::new("apt-get");
+        apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+        if arguments[0] == "install" {
+            apt.args(packages);
+        }
+        let output = apt.output().map_err(|error| by_hand(&format!("apt-get cannot be run: {error}")))?;
+        // A mirror of one suite may fail to answer while the packages are in another: only the installation decides.
+        if !output.status.success() && arguments[0] == "install" {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+            return Err(by_hand(&format!("apt-get failed: {last}")));
+        }
+    }
+    Ok(())
+}
+
+/// Asks on the terminal; `false` where there is none, because nobody agreed.
+fn ask(question: &str) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    let failed = |error: std::io::Error| Failure {
+        code: INFRASTRUCTURE,
+        report: miette::miette!("could not ask on the terminal: {error}"),
+    };
+    let mut terminal = std::io::stderr();
+    write!(terminal, "{question} [Y/n] ").and_then(|()| terminal.flush()).map_err(failed)?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes") && !answer.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_missing_asks_nothing() {
+        assert!(install(&[], false).is_ok());
+    }
+
+    #[test]
+    fn the_command_names_every_package() {
+        assert_eq!(
+            install_command(&["opensbi".to_owned(), "xz-utils".to_owned()]),
+            "apt-get install --no-install-recommends opensbi xz-utils"
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! What goes into results besides figures: this host, its QEMU, and the testbed's manifest.
+
+use std::fs;
+
+use bpfassay_protocol::Arch;
+use bpfassay_report::{
+    Provenance,
+    provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},
+};
+use bpfassay_runner::{Rig, slots};
+use bpfassay_study::Plan;
+use bpfassay_testbed::{
+    cache::Digest,
+    manifest::{Component, Manifest},
+};
+use bpfassay_vm::Machine;
+
+use crate::exit::{Failure, INTERNAL};
+
+/// This host.
+pub(crate) struct Host {
+    /// Room for guests.
+    pub(crate) room: slots::Host,
+    facts: HostFacts,
+}
+
+impl Host {
+    /// As results tell of it, with `jobs` guests side by side.
+    pub(crate) fn facts(&self, jobs: u32) -> HostFacts {
+        HostFacts { jobs, ..self.facts.clone() }
+    }
+}
+
+/// Looks at this host. What it does not tell is `unknown` or 0, never a guess.
+pub(crate) fn host() -> Host {
+    let uname = rustix::system::uname();
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = |key: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(key))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu_model = ["model name", "CPU part", "uarch"]
+        .iter()
+        .find_map(|key| cpuinfo.lines().find(|line| line.starts_with(key)))
+        .and_then(|line| line.split_once(':'))
+        .map_or_else(|| "unknown".to_owned(), |(_, value)| value.trim().to_owned());
+    Host {
+        // A host that does not tell its memory gets one guest at a time.
+        room: slots::Host { cpus, available_mib: memory("MemAvailable").unwrap_or(0) / 1024 },
+        facts: HostFacts {
+            machine: uname.machine().to_string_lossy().into_owned(),
+            kernel_release: uname.release().to_string_lossy().into_owned(),
+            cpu_model,
+            cpus,
+            memory_kib: memory("MemTotal").unwrap_or(0),
+            jobs: 1,
+        },
+    }
+}
+
+/// Everything that went into the results of `plan`.
+pub(crate) fn collect(rig: &Rig, manifest: &Manifest, plan: &Plan, host: HostFacts) -> Result<Provenance, Failure> {
+    let mut qemu = std::collections::BTreeMap::new();
+    for (&arch, (program, choice)) in &rig.qemu {
+        let mut machine = Machine::new(arch, "");
+        machine.accelerator = choice.accelerator;
+        let facts = QemuFacts {
+            program: Artefact {
+                name: bpfassay_vm::qemu::program_name(arch),
+                version: program.version_text.clone(),
+                sha256: Some(Digest::of_file(&program.program)?.to_string()),
+            },
+            path: program.program.display().to_string(),
+            accelerator: choice.accelerator.to_string(),
+            accelerator_reason: choice.reason.clone(),
+            machine: machine.machine_type().to_owned(),
+            cpu: machine.cpu_model().to_owned(),
+        };
+        qemu.insert(arch, facts);
+    }
+    let targets = plan
+        .targets()
+        .into_iter()
+        .filter_map(|target| {
+            let made_of = manifest.target(target.arch, &target.kernel)?;
+            let (payload, initramfs) =
+                made_of.initramfs.iter().fold((Vec::new(), Vec::new()), |(mut payload, mut all), part| {
+                    payload.extend(part.contents.iter().map(component));
+                    all.push(file(&part.role, target.arch, &part.archive.sha256));
+                    (payload, all)
+                });
+            let kernel = Artefact {
+                name: format!("linux {}", made_of.kernel.release),
+                version: made_of.kernel.version.clone().unwrap_or_else(|| "unknown".to_owned()),
+                sha256: Some(made_of.kernel.image.sha256.to_string()),
+            };
+            Some(TargetArtefacts { target: target.clone(), kernel, initramfs, payload })
+        })
+        .collect();
+    let own = std::env::current_exe().ok().and_then(|path| Digest::of_file(&path).ok());
+    Ok(Provenance {
+        bpfassay: Artefact {
+            name: "bpfassay".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sha256: own.map(|digest| digest.to_string()),
+        },
+        host,
+        qemu,
+        targets,
+        manifest: serde_json::to_value(manifest).map_err(|error| Failure::new(INTERNAL, error))?,
+    })
+}
+
+fn component(component: &Component) -> Artefact {
+    Artefact {
+        name: component.name.clone(),
+        version: component.version.clone(),
+        sha256: Some(component.sha256.to_string()),
+    }
+}
+
+fn file(role: &str, arch: Arch, sha256: &Digest) -> Artefact {
+    Artefact { name: role.to_owned(), version: arch.name().to_owned(), sha256: Some(sha256.to_string()) }
+}

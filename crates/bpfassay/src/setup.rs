@@ -1,0 +1,259 @@
+//! What the verbs share: from arguments to a plan, from a plan to a testbed, from a testbed to a rig.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::{BufReader, Read},
+    path::Path,
+    time::Duration,
+};
+
+use bpfassay_protocol::Arch;
+use bpfassay_runner::Rig;
+use bpfassay_study::{Available, Interface, Narrowing, Plan, Study, Target};
+use bpfassay_testbed::{
+    apt::{self, Apt},
+    cache::{Cache, Digest},
+    catalogue::Catalogue,
+    debian,
+    image::GuestImage,
+    local,
+    manifest::{Check, Manifest},
+};
+use bpfassay_vm::{
+    Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
+    accelerator::{self, AcceleratorKey},
+    qemu::debian_packages,
+};
+
+use crate::{
+    cli,
+    exit::{Failure, INTERNAL, USAGE},
+    host,
+};
+
+/// How long a kernel may take to come to its end under KVM: it takes two seconds where KVM works.
+pub(crate) const KVM_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Kind of cache record for accelerators tried.
+const ACCELERATORS: &str = "accelerator";
+
+/// The cache and the kernel catalogue.
+pub(crate) struct Store {
+    pub(crate) cache: Cache,
+    pub(crate) catalogue: Catalogue,
+    options: apt::Options,
+}
+
+impl Store {
+    /// As the command line says.
+    pub(crate) fn open(global: &cli::Global) -> Result<Self, Failure> {
+        let options = apt::Options {
+            offline: global.offline,
+            refresh: global.refresh,
+            accept_stale: global.accept_stale,
+            mirror: None,
+        };
+        let catalogue = Catalogue::bundled().map_err(|error| Failure::new(INTERNAL, error))?;
+        Ok(Self { cache: Cache::open(Cache::locate(global.cache.as_deref())?)?, catalogue, options })
+    }
+
+    /// For verbs that download nothing, whatever the command line says.
+    pub(crate) fn open_offline(global: &cli::Global) -> Result<Self, Failure> {
+        let mut store = Self::open(global)?;
+        store.options.offline = true;
+        store.options.refresh = false;
+        Ok(store)
+    }
+
+    /// Debian's packages.
+    pub(crate) fn apt(&self) -> Apt<'_> {
+        Apt::new(&self.cache, self.options.clone())
+    }
+}
+
+/// Reads the study and expands what the arguments keep of it.
+pub(crate) fn expand(selection: &cli::Selection, overlays: &cli::Overlays) -> Result<Plan, Failure> {
+    let mut study = bpfassay_study::load(&selection.study).map_err(Failure::usage)?;
+    let mut narrowing = Narrowing {
+        archs: selection.arch.clone(),
+        kernels: selection.kernel.clone(),
+        probes: selection.probe.clone(),
+        replicates: selection.replicates,
+    };
+    if let Some(image) = local_image(selection) {
+        let bytes = std::fs::read(image).map_err(|error| {
+            Failure::usage(bpfassay_testbed::Error::Io { action: "read", path: image.to_owned(), source: error })
+        })?;
+        let kind = local::identify(&bytes).map_err(|problem| {
+            Failure::usage(bpfassay_testbed::Error::LocalKernel { path: image.to_owned(), problem })
+        })?;
+        study = on_local_kernel(study, kind.arch);
+        narrowing.kernels.clear();
+    }
+    let mut available = Available::default();
+    for (arch, tree) in &overlays.ior {
+        available.external_ior.insert(*arch, interfaces(tree)?);
+    }
+    bpfassay_study::expand(&study, &narrowing, &available).map_err(Failure::usage)
+}
+
+/// The kernel image given in place of a name, if one was.
+fn local_image(selection: &cli::Selection) -> Option<&Path> {
+    match selection.kernel.as_slice() {
+        [one] if one.contains('/') => Some(Path::new(one)),
+        _ => None,
+    }
+}
+
+fn on_local_kernel(study: Study, arch: Arch) -> Study {
+    Study { targets: vec![Target { arch, kernel: local::NAME.to_owned() }], ..study }
+}
+
+/// The interfaces of the IOR at `bin/ior` of `tree`: those whose names stand in the program, because a program for
+/// another architecture cannot be asked.
+fn interfaces(tree: &Path) -> Result<BTreeSet<Interface>, Failure> {
+    const LIMIT: u64 = 256 << 20;
+    let path = tree.join("bin/ior");
+    let read = |source| Failure::usage(bpfassay_testbed::Error::Io { action: "read", path: path.clone(), source });
+    let mut bytes = Vec::new();
+    BufReader::new(File::open(&path).map_err(read)?).take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
+    let holds = |name: &str| {
+        bytes.windows(name.len() + 1).any(|window| window[..name.len()] == *name.as_bytes() && window[name.len()] == 0)
+    };
+    Ok(Interface::ALL.iter().copied().filter(|interface| holds(interface.name())).collect())
+}
+
+/// Finds what the host lacks for `plan`, and installs it.
+pub(crate) fn host_packages(plan: &Plan, global: &cli::Global) -> Result<(), Failure> {
+    let archs: BTreeSet<Arch> = plan.cells.iter().map(|cell| cell.target.arch).collect();
+    host::install(&missing_packages(&archs)?, host::answers_yes(global.yes))
+}
+
+/// Debian packages that guests of `archs` and their making need and this host lacks.
+pub(crate) fn missing_packages(archs: &BTreeSet<Arch>) -> Result<Vec<String>, Failure> {
+    let mut wanted: Vec<&str> = bpfassay_testbed::toolchain::HOST_PACKAGES.to_vec();
+    for &arch in archs {
+        wanted.extend(debian_packages(arch).split_whitespace());
+    }
+    Ok(bpfassay_testbed::toolchain::missing_host_packages(&wanted)?)
+}
+
+/// Whether guests can be used by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shell {
+    /// With a shell in them.
+    With,
+    /// Only what measuring needs.
+    Without,
+}
+
+/// The guests of a plan.
+pub(crate) struct Testbed {
+    pub(crate) images: BTreeMap<Target, GuestImage>,
+    pub(crate) manifest: Manifest,
+}
+
+/// Makes or finds the guests for the targets of `plan`.
+pub(crate) fn testbed(
+    store: &Store,
+    selection: &cli::Selection,
+    overlays: &cli::Overlays,
+    plan: &Plan,
+    shell: Shell,
+) -> Result<Testbed, Failure> {
+    let targets: Vec<Target> = plan.targets().into_iter().cloned().collect();
+    let manifest = match &overlays.manifest {
+        Some(path) => Manifest::load(path, Check::Size)?,
+        None => {
+            let request = debian::Request {
+                targets: targets.iter().map(|target| (target.arch, target.kernel.clone())).collect(),
+                local: local_image(selection).map(|image| (image.to_owned(), selection.modules.clone())),
+                ior: overlays.ior.clone(),
+                shell: shell == Shell::With,
+            };
+            debian::provide(&store.apt(), &store.catalogue, &request)?
+        }
+    };
+    let mut images = BTreeMap::new();
+    for target in targets {
+        let made = manifest.target(target.arch, &target.kernel).ok_or_else(|| Failure {
+            code: USAGE,
+            report: miette::miette!(
+                help = "name a testbed manifest that holds it, or narrow the study with --arch and --kernel",
+                "the testbed manifest has no guest for {target}"
+            ),
+        })?;
+        let image = GuestImage::from_manifest(made)?;
+        images.insert(target, image);
+    }
+    Ok(Testbed { images, manifest })
+}
+
+/// How the accelerator is found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trial {
+    /// By booting, unless the cache remembers a trial on this very host.
+    Boot,
+    /// From what the cache remembers, without booting anything.
+    Recorded,
+}
+
+/// Finds QEMU for every architecture of `plan` and the accelerator to use.
+pub(crate) async fn rig(
+    store: &Store,
+    images: BTreeMap<Target, GuestImage>,
+    plan: &Plan,
+    wish: cli::AcceleratorChoice,
+    trial: Trial,
+) -> Result<Rig, Failure> {
+    let mut qemu = BTreeMap::new();
+    for target in plan.targets() {
+        if qemu.contains_key(&target.arch) {
+            continue;
+        }
+        let found = Qemu::find(target.arch, None).await.map_err(Failure::infrastructure)?;
+        let image = images
+            .get(target)
+            .ok_or_else(|| Failure { code: INTERNAL, report: miette::miette!("no image was made for {target}") })?;
+        let choice = choose(store, &found, image, wish, trial).await?;
+        qemu.insert(target.arch, (found, choice));
+    }
+    Ok(Rig { qemu, images })
+}
+
+async fn choose(
+    store: &Store,
+    qemu: &Qemu,
+    image: &GuestImage,
+    wish: cli::AcceleratorChoice,
+    trial: Trial,
+) -> Result<AcceleratorChoice, Failure> {
+    let wish = match wish {
+        cli::AcceleratorChoice::Auto => AcceleratorWish::Auto,
+        cli::AcceleratorChoice::Tcg => AcceleratorWish::Tcg,
+        cli::AcceleratorChoice::Kvm => AcceleratorWish::Kvm,
+    };
+    let key = serde_json::to_vec(&AcceleratorKey::of_host(qemu)).map_err(|error| Failure::new(INTERNAL, error))?;
+    let key = Digest::of(&key);
+    let remembered: Option<AcceleratorChoice> = store.cache.recorded(ACCELERATORS, &key)?;
+    match (wish, remembered, trial) {
+        (AcceleratorWish::Auto, Some(choice), _) => return Ok(choice),
+        (AcceleratorWish::Kvm, Some(choice), _) if choice.accelerator == Accelerator::Kvm => return Ok(choice),
+        (AcceleratorWish::Auto, None, Trial::Recorded) => {
+            let reason = "not tried yet on this host: `run` and `fetch` try KVM by booting".to_owned();
+            return Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason });
+        }
+        _ => {}
+    }
+    let scratch = store.cache.scratch()?;
+    let machine = Machine::new(qemu.arch, image.kernel());
+    let choice = accelerator::choose(qemu, &machine, wish, &scratch.path().join("console.log"), KVM_PATIENCE)
+        .await
+        .map_err(Failure::infrastructure)?;
+    if wish == AcceleratorWish::Auto {
+        store.cache.record(ACCELERATORS, &key, &choice)?;
+    }
+    tracing::info!("{} guests run under {}: {}", qemu.arch, choice.accelerator, choice.reason);
+    Ok(choice)
+}

@@ -1,0 +1,205 @@
+//! `bpfassay doctor`: is this host fit, and if not, what to do.
+
+use std::{collections::BTreeSet, fmt::Write};
+
+use bpfassay_protocol::Arch;
+use bpfassay_testbed::{
+    cache::Cache,
+    kernel::{Kernels, Update},
+};
+use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator, qemu::debian_packages};
+
+use crate::{
+    cli,
+    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS},
+    host, provenance,
+    setup::{self, Store},
+};
+
+/// Free disk that a cold start takes, in MiB: toolchain root, payload build, packages and kernels of `quick`.
+const DISK_MIB: u64 = 9 * 1024;
+/// Memory below which two guests of `quick` do not run side by side, in MiB.
+const MEMORY_MIB: u64 = 2 * (1024 + 320);
+
+/// One line of the report.
+struct Finding {
+    what: String,
+    state: State,
+    remedy: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Good,
+    /// It works, though not as well as it could.
+    Note,
+    Bad,
+}
+
+pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outcome {
+    let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
+    let missing = setup::missing_packages(&archs)?;
+    if arguments.install {
+        host::install(&missing, host::answers_yes(global.yes))?;
+    }
+    let mut findings = vec![packages(&setup::missing_packages(&archs)?)];
+    findings.extend(room(global)?);
+    findings.push(toolchain());
+    let store = Store::open(global)?;
+    findings.extend(mirrors(&store, global));
+    for &arch in &archs {
+        findings.push(qemu(arch).await);
+    }
+    findings.push(kvm(&store).await?);
+
+    let mut text = String::new();
+    for finding in &findings {
+        let sign = match finding.state {
+            State::Good => "ok  ",
+            State::Note => "note",
+            State::Bad => "BAD ",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{sign} {}", finding.what);
+        if let Some(remedy) = &finding.remedy {
+            let _ = writeln!(text, "       remedy: {remedy}");
+        }
+    }
+    super::print(&text);
+    Ok(if findings.iter().any(|finding| finding.state == State::Bad) { INFRASTRUCTURE } else { SUCCESS })
+}
+
+fn good(what: impl Into<String>) -> Finding {
+    Finding { what: what.into(), state: State::Good, remedy: None }
+}
+
+fn note(what: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Finding { what: what.into(), state: State::Note, remedy: Some(remedy.into()) }
+}
+
+fn bad(what: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Finding { what: what.into(), state: State::Bad, remedy: Some(remedy.into()) }
+}
+
+fn packages(missing: &[String]) -> Finding {
+    if missing.is_empty() {
+        return good("host packages: all installed");
+    }
+    bad(
+        format!("host packages: missing {}", missing.join(", ")),
+        format!("bpfassay doctor --install, or as root: {}", host::install_command(missing)),
+    )
+}
+
+fn room(global: &cli::Global) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    let host = provenance::host();
+    let facts = host.facts(1);
+    let available = host.room.available_mib;
+    let memory = format!("memory: {available} MiB available; {} CPUs ({})", facts.cpus, facts.cpu_model);
+    findings.push(if available >= MEMORY_MIB {
+        good(memory)
+    } else {
+        note(memory, "guests run one at a time; free some memory, or narrow guest.memory_mib in the study")
+    });
+    let root = Cache::locate(global.cache.as_deref())?;
+    let free = Cache::open(&root)?.free_space()? >> 20;
+    let disk = format!("disk: {free} MiB free for the cache in {}", root.display());
+    findings.push(if free >= DISK_MIB {
+        good(disk)
+    } else {
+        note(
+            disk,
+            format!("a cold start takes about {DISK_MIB} MiB; make room, or name another directory with --cache"),
+        )
+    });
+    Ok(findings)
+}
+
+/// Whether the payload can be built: cargo for fetching crates, and the sources.
+fn toolchain() -> Finding {
+    match bpfassay_testbed::payload::workspace() {
+        Ok(directory) => match std::process::Command::new("cargo").arg("--version").output() {
+            Ok(output) if output.status.success() => good(format!(
+                "guest payload: sources in {}, {}",
+                directory.display(),
+                String::from_utf8_lossy(&output.stdout).trim()
+            )),
+            _ => bad("guest payload: cargo cannot be run", "install a Rust toolchain, or use --manifest FILE"),
+        },
+        Err(error) => bad(format!("guest payload: {error}"), "run from a checkout, or use --manifest FILE"),
+    }
+}
+
+fn mirrors(store: &Store, global: &cli::Global) -> Vec<Finding> {
+    let update = if global.offline { Update::Never } else { Update::WhereOld };
+    let apt = store.apt();
+    let kernels = Kernels::new(&apt, &store.catalogue);
+    Arch::ALL
+        .iter()
+        .map(|&arch| match kernels.list(arch, update) {
+            Ok(listings) => {
+                let available = listings.iter().filter(|list| list.builds.as_ref().is_some_and(|all| !all.is_empty()));
+                let cached = listings.iter().filter(|listing| !listing.cached.is_empty()).count();
+                good(format!(
+                    "kernels for {arch}: {} of {} series available from Debian, {cached} in the cache",
+                    available.count(),
+                    listings.len()
+                ))
+            }
+            Err(error) => bad(
+                format!("kernels for {arch}: {}", chain(&error)),
+                "check the host's apt sources and network; --accept-stale takes a mirror that is behind",
+            ),
+        })
+        .collect()
+}
+
+async fn qemu(arch: Arch) -> Finding {
+    match Qemu::find(arch, None).await {
+        Ok(qemu) => good(format!("QEMU for {arch}: {} ({})", qemu.version_text, qemu.program.display())),
+        Err(error) => bad(format!("QEMU for {arch}: {error}"), format!("apt-get install {}", debian_packages(arch))),
+    }
+}
+
+/// KVM is tried with a kernel of the cache: booting is the only way to know.
+async fn kvm(store: &Store) -> Result<Finding, Failure> {
+    let Some(&arch) = Arch::ALL.iter().find(|arch| arch.name() == std::env::consts::ARCH) else {
+        return Ok(note("KVM: no guests of this host's architecture", "none: guests run under TCG"));
+    };
+    let apt = store.apt();
+    let kernels = Kernels::new(&apt, &store.catalogue);
+    let mut cached = None;
+    for name in store.catalogue.names(arch) {
+        cached = kernels.cached(arch, name)?.or(cached);
+    }
+    let (Some(kernel), Ok(qemu)) = (cached, Qemu::find(arch, None).await) else {
+        return Ok(note(
+            format!("KVM: not tried, no {arch} kernel in the cache or no QEMU"),
+            "bpfassay fetch, then doctor again",
+        ));
+    };
+    let scratch = store.cache.scratch()?;
+    let machine = Machine::new(arch, kernel.image.path);
+    let log = scratch.path().join("console.log");
+    let choice = accelerator::choose(&qemu, &machine, AcceleratorWish::Auto, &log, setup::KVM_PATIENCE)
+        .await
+        .map_err(Failure::infrastructure)?;
+    Ok(match choice.accelerator {
+        bpfassay_vm::Accelerator::Kvm => good(format!("KVM: works; {}", choice.reason)),
+        bpfassay_vm::Accelerator::Tcg => note(
+            format!("KVM: does not work; {}", choice.reason),
+            "guests run under TCG, where wall-clock figures are functional only; for timing use a host whose KVM boots",
+        ),
+    })
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

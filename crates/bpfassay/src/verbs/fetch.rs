@@ -1,0 +1,28 @@
+//! `bpfassay fetch`: prepare everything for a study, so that it then runs offline.
+
+use crate::{
+    cli,
+    exit::{Outcome, SUCCESS},
+    setup::{self, Store},
+};
+
+pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
+    let overlays = cli::Overlays { ior: Vec::new(), manifest: None };
+    let plan = setup::expand(&arguments.selection, &overlays)?;
+    setup::host_packages(&plan, global)?;
+    let store = Store::open(global)?;
+    if arguments.verify {
+        let checked = store.cache.check()?;
+        super::print(&format!("checked {} files, {} MiB\n", checked.files, checked.bytes >> 20));
+        for path in &checked.removed {
+            super::print(&format!("damaged, removed: {}\n", path.display()));
+        }
+    }
+    let testbed = setup::testbed(&store, &arguments.selection, &overlays, &plan, setup::Shell::With)?;
+    setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Boot).await?;
+    super::print("ready; these targets now run offline:\n");
+    for target in &testbed.manifest.targets {
+        super::print(&format!("  {:<8} {:<8} Linux {}\n", target.arch, target.name, target.kernel.release));
+    }
+    Ok(SUCCESS)
+}

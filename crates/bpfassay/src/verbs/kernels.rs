@@ -1,0 +1,73 @@
+//! `bpfassay kernels`: what is known, cached, available.
+
+use std::fmt::Write;
+
+use bpfassay_protocol::Arch;
+use bpfassay_testbed::kernel::{Kernels, Listing, Update};
+use serde_json::json;
+
+use crate::{
+    cli,
+    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    setup::Store,
+};
+
+pub(crate) fn kernels(arguments: &cli::Kernels, global: &cli::Global) -> Outcome {
+    let store = Store::open(global)?;
+    let apt = store.apt();
+    let kernels = Kernels::new(&apt, &store.catalogue);
+    let update = if global.offline { Update::Never } else { Update::WhereOld };
+    let mut listings = Vec::new();
+    for &arch in Arch::ALL {
+        if arguments.arch.is_empty() || arguments.arch.contains(&arch) {
+            listings.extend(kernels.list(arch, update)?);
+        }
+    }
+    let text = if arguments.json {
+        let values: Vec<_> = listings.iter().map(as_json).collect();
+        serde_json::to_string_pretty(&values).map_err(|error| Failure::new(INTERNAL, error))? + "\n"
+    } else {
+        as_text(&listings)
+    };
+    super::print(&text);
+    Ok(SUCCESS)
+}
+
+fn as_json(listing: &Listing) -> serde_json::Value {
+    json!({
+        "name": listing.name,
+        "arch": listing.arch.name(),
+        "suites": listing.suites,
+        "available": listing.builds.as_ref().map(|builds| {
+            builds
+                .iter()
+                .map(|(suite, build)| json!({ "name": build.name(), "suite": suite, "release": build.release, "version": build.version }))
+                .collect::<Vec<_>>()
+        }),
+        "cached": listing.cached.iter().map(|cached| json!({
+            "name": cached.name, "release": cached.release, "version": cached.version,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(listings: &[Listing]) -> String {
+    let mut text = format!("{:<8} {:<9} {:<28} {:<36} {}\n", "arch", "kernel", "cached", "newest available", "suite");
+    for listing in listings {
+        let cached = listing.cached.first().map_or("-", |cached| cached.release.as_str());
+        let newest = match &listing.builds {
+            None => "not known (no package list yet)".to_owned(),
+            Some(builds) => builds.last().map_or("none today".to_owned(), |(_, build)| build.release.clone()),
+        };
+        let suites = listing.suites.join(", ");
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:<8} {:<9} {cached:<28} {newest:<36} {suites}", listing.arch, listing.name);
+        if let Some(builds) = &listing.builds
+            && builds.len() > 1
+        {
+            let names: Vec<String> = builds.iter().map(|(_, build)| build.name()).collect();
+            let _ = writeln!(text, "{:>18} builds by name: {}", "", names.join(" "));
+        }
+    }
+    text.push_str("\nAny name in the column `kernel`, or of a build, goes into a study or after --kernel.\n");
+    text
+}

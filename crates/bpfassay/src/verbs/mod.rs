@@ -1,0 +1,41 @@
+//! The verbs, one module each.
+
+mod doctor;
+mod fetch;
+mod kernels;
+mod plan;
+mod run;
+mod schema;
+mod shell;
+
+use crate::{
+    cli::{Cli, Verb},
+    exit::{Failure, INTERNAL, Outcome},
+};
+
+/// Does what the command line says.
+pub(crate) fn perform(cli: Cli) -> Outcome {
+    let Cli { verb, global } = cli;
+    match verb {
+        Verb::Run(arguments) => with_runtime(run::run(arguments, &global)),
+        Verb::Plan(arguments) => with_runtime(plan::plan(arguments, &global)),
+        Verb::Kernels(arguments) => kernels::kernels(&arguments, &global),
+        Verb::Fetch(arguments) => with_runtime(fetch::fetch(arguments, &global)),
+        Verb::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
+        Verb::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
+        Verb::Schema(arguments) => schema::schema(&arguments),
+    }
+}
+
+fn with_runtime(work: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::new(INTERNAL, error))?;
+    runtime.block_on(work)
+}
+
+/// Writes `text` to standard output; a reader that has gone away is no fault.
+fn print(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    // A closed pipe (`| head`) is the reader's way of saying enough.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

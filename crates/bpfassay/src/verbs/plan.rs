@@ -1,0 +1,77 @@
+//! `bpfassay plan`: what a study would do. Starts nothing.
+
+use std::{fmt::Write, path::Path};
+
+use bpfassay_study::Plan;
+
+use crate::{
+    cli,
+    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    setup::{self, Store},
+};
+
+pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome {
+    let plan = setup::expand(&arguments.selection, &arguments.overlays)?;
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&plan).map_err(|error| Failure::new(INTERNAL, error))?;
+        super::print(&(text + "\n"));
+        return Ok(SUCCESS);
+    }
+    super::print(&as_text(&plan));
+    if arguments.qemu {
+        // Only what is in the cache: planning downloads and builds nothing.
+        let store = Store::open_offline(global)?;
+        let testbed = setup::testbed(&store, &arguments.selection, &arguments.overlays, &plan, setup::Shell::Without)?;
+        let rig =
+            setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Recorded).await?;
+        let mut text = String::new();
+        for block in &plan.blocks {
+            let initrd = Path::new("/RUNTIME").join(format!("{}_boot1.cpio", block.id));
+            let machine = rig.machine(&plan.study, block, &initrd).map_err(|error| Failure::new(INTERNAL, error))?;
+            let (qemu, choice) = rig.qemu(block.target.arch).map_err(|error| Failure::new(INTERNAL, error))?;
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "\n# {}\n# accelerator {}: {}", block.id, choice.accelerator, choice.reason);
+            let _ = writeln!(text, "{}", machine.shell_command(&qemu.program));
+        }
+        text.push_str(
+            "\n/RUNTIME stands for the temporary directory of a run; the sockets are inherited from bpfassay.\n",
+        );
+        super::print(&text);
+    }
+    Ok(SUCCESS)
+}
+
+fn as_text(plan: &Plan) -> String {
+    let runs: usize = plan.blocks.iter().map(|block| block.runs.len()).sum();
+    let mut text = format!(
+        "study {}: {} cells, {} boots, {runs} runs; clock {}; digest {}\n",
+        plan.study.name,
+        plan.cells.len(),
+        plan.blocks.len(),
+        plan.study.clock,
+        &plan.digest
+    );
+    for line in plan.study.description.trim().lines() {
+        let _ = writeln!(text, "  {line}");
+    }
+    text.push_str("\ncells:\n");
+    for cell in &plan.cells {
+        let _ = writeln!(text, "  {}", cell.id);
+    }
+    text.push_str("\nboots and their runs, in order:\n");
+    for block in &plan.blocks {
+        let order: Vec<String> = block
+            .runs
+            .iter()
+            .map(|run| format!("{}{}", run.order.probe, if run.control { " (control)" } else { "" }))
+            .collect();
+        let _ = writeln!(text, "  {}: {}", block.id, order.join(", "));
+    }
+    if !plan.left_out.is_empty() {
+        text.push_str("\nleft out:\n");
+        for left in &plan.left_out {
+            let _ = writeln!(text, "  {}: {}", left.what, left.reason);
+        }
+    }
+    text
+}

@@ -1,0 +1,128 @@
+//! `bpfassay run`: carry out a study.
+
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_report::{
+    Contents, Entry, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Results, render, results,
+};
+use bpfassay_runner::{Order, block::unix_ms, slots};
+use bpfassay_study::{Block, Plan};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli,
+    exit::{Failure, INTERRUPTED, Outcome, SUCCESS, UNEXPECTED, USAGE},
+    progress::Display,
+    provenance,
+    setup::{self, Store},
+};
+
+pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
+    let resumed = match &arguments.resume {
+        Some(directory) => Some(Journal::resume(directory).map_err(|error| Failure::new(USAGE, error))?),
+        None => None,
+    };
+    let plan = match &resumed {
+        Some((_, contents)) => contents.header.plan.clone(),
+        None => setup::expand(&arguments.selection, &arguments.overlays)?,
+    };
+    setup::host_packages(&plan, global)?;
+    let store = Store::open(global)?;
+    let testbed = setup::testbed(&store, &arguments.selection, &arguments.overlays, &plan, setup::Shell::Without)?;
+    let manifest = testbed.manifest;
+    let rig = setup::rig(&store, testbed.images, &plan, arguments.accelerator, setup::Trial::Boot).await?;
+    let host = provenance::host();
+    let guest = &plan.study.guest;
+    let slots = slots::slots(host.room, guest.cpus, guest.memory_mib, arguments.jobs);
+    let provenance = provenance::collect(&rig, &manifest, &plan, host.facts(slots.get()))?;
+
+    let (directory, journal, blocks) = match resumed {
+        Some((mut journal, contents)) => {
+            let directory = arguments.resume.clone().unwrap_or_default();
+            let entry = Entry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) };
+            journal.append(&entry).map_err(Failure::infrastructure)?;
+            let blocks = contents
+                .to_do(false)
+                .into_iter()
+                .map(|block| {
+                    let boots = contents.boots(&block.id);
+                    (block, boots)
+                })
+                .collect();
+            (directory, journal, blocks)
+        }
+        None => {
+            let started_unix_ms = unix_ms();
+            let directory = arguments.output.clone().unwrap_or_else(|| default_directory(&plan, started_unix_ms));
+            let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
+            let journal = Journal::create(&directory, &header).map_err(Failure::infrastructure)?;
+            let blocks = plan.blocks.iter().cloned().map(|block| (block, 0)).collect();
+            (directory, journal, blocks)
+        }
+    };
+    let summary = {
+        let blocks: Vec<(Block, u32)> = blocks;
+        let runs = blocks.iter().map(|(block, _)| block.runs.len()).sum();
+        let display = Display::new(&plan, runs, |cell| {
+            plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe))
+        });
+        let cancel = CancellationToken::new();
+        stop_on_signals(&cancel);
+        let order = Order { study: &plan.study, blocks, rig: &rig, slots, directory: &directory };
+        let outcome = bpfassay_runner::carry_out(order, journal, &display, &cancel).await;
+        display.finish();
+        outcome.map_err(Failure::infrastructure)?
+    };
+
+    let results = conclude(&directory)?;
+    if summary.cancelled {
+        super::print(&format!("interrupted; go on with: bpfassay run --resume {}\n", directory.display()));
+        return Ok(INTERRUPTED);
+    }
+    Ok(if as_expected(&results) { SUCCESS } else { UNEXPECTED })
+}
+
+/// Derives the results from the journal, writes `results.json`, prints the table and the path.
+fn conclude(directory: &Path) -> Result<Results, Failure> {
+    let contents = Contents::read(directory).map_err(Failure::infrastructure)?;
+    let results = bpfassay_report::derive(&contents);
+    results::write(directory, &results).map_err(Failure::infrastructure)?;
+    let width = std::io::stdout().is_terminal().then(terminal_width).flatten();
+    super::print(&render::text(&results, render::Style { width }));
+    super::print(&format!("results: {}\n", directory.join(results::FILE_NAME).display()));
+    Ok(results)
+}
+
+/// Whether every planned run was measured, or was refused as the study expects.
+fn as_expected(results: &Results) -> bool {
+    results.runs.iter().all(|run| !matches!(run.record.outcome, RunOutcome::Failed(_)))
+        && results.cells.iter().all(|cell| !cell.attach.is_surprise())
+}
+
+fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
+    Path::new("bpfassay-results").join(format!("{}-{}", plan.study.name, unix_ms / 1000))
+}
+
+fn terminal_width() -> Option<u16> {
+    rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
+}
+
+/// The first Ctrl-C (or SIGTERM) stops all guests and keeps what was measured.
+fn stop_on_signals(cancel: &CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
+        let cancel = cancel.clone();
+        match signal(kind) {
+            Ok(mut signal) => {
+                tokio::spawn(async move {
+                    signal.recv().await;
+                    cancel.cancel();
+                });
+            }
+            Err(error) => tracing::warn!("cannot listen for signals ({error}): Ctrl-C will end bpfassay at once"),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! `bpfassay schema`: the JSON schemas of files.
+
+use crate::{
+    cli::{Schema, SchemaOf},
+    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+};
+
+pub(crate) fn schema(arguments: &Schema) -> Outcome {
+    let text = match arguments.file {
+        SchemaOf::Results => bpfassay_report::schema::results_schema(),
+        SchemaOf::Manifest => {
+            serde_json::to_string_pretty(&bpfassay_testbed::manifest::Manifest::schema()).map(|text| text + "\n")
+        }
+    };
+    super::print(&text.map_err(|error| Failure::new(INTERNAL, error))?);
+    Ok(SUCCESS)
+}

@@ -1,0 +1,100 @@
+//! The command's answers that need no guest: plans, schemas, and what it says to wrong input.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+
+mod common;
+
+use std::fs;
+
+use common::{bpfassay, said};
+
+fn exits(arguments: &[&str], code: i32) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let output = bpfassay(directory.path()).args(arguments).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    said
+}
+
+#[test]
+fn plan_lists_every_cell_of_quick() {
+    let said = exits(&["plan"], 0);
+    // 8 targets, 3 probe configurations.
+    assert!(said.starts_with("study quick: 24 cells, 8 boots, "), "{said}");
+    for cell in ["x86_64_6.1_quick_nfs4.2_none", "aarch64_7.2_quick_nfs4.2_fexit", "riscv64_6.12_quick_nfs4.2_kprobe"] {
+        assert!(said.contains(cell), "{said}");
+    }
+}
+
+#[test]
+fn plan_is_the_same_every_time_and_narrows() {
+    let all = exits(&["plan", "quick", "--json"], 0);
+    assert_eq!(all, exits(&["plan", "quick", "--json"], 0));
+    let some = exits(&["plan", "quick", "--arch", "riscv64", "--kernel", "6.12", "--probe", "fexit"], 0);
+    assert!(some.starts_with("study quick: 2 cells, 1 boots, "), "{some}");
+}
+
+#[test]
+fn ceems_ior_leaves_out_mpi_io_with_its_reason() {
+    let said = exits(&["plan", "ceems-ior"], 0);
+    assert!(said.contains("left out:"), "{said}");
+    assert!(said.contains("MPIIO"), "{said}");
+}
+
+#[test]
+fn unknown_studies_kernels_and_words_are_usage_errors_that_help() {
+    let said = exits(&["plan", "quik"], 2);
+    assert!(said.contains("did you mean `quick`?"), "{said}");
+    let said = exits(&["plan", "quick", "--kernel", "6.13"], 2);
+    assert!(said.contains("6.12"), "{said}");
+    let said = exits(&["plan", "quick", "--arch", "sparc"], 2);
+    assert!(said.contains("riscv64"), "{said}");
+    let said = exits(&["run", "--resume", "nowhere"], 2);
+    assert!(said.contains("nowhere"), "{said}");
+}
+
+#[test]
+fn a_kernel_that_does_not_exist_is_told_before_anything_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let study = fs::read_to_string(common::study("every-target.toml")).unwrap().replace("\"6.12\"", "\"6.13\"");
+    fs::write(directory.path().join("wrong.toml"), study).unwrap();
+    let cache = directory.path().join("cache");
+    // Host packages are no matter here: `shell` and `run` would ask for them, planning with --qemu does not.
+    let output =
+        bpfassay(directory.path()).args(["plan", "./wrong.toml", "--qemu", "--cache"]).arg(&cache).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("6.13") && said.contains("6.12"), "{said}");
+}
+
+#[test]
+fn misspelt_keys_of_studies_are_refused_with_the_nearest_known_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let study = fs::read_to_string(common::study("panic.toml")).unwrap().replace("replicates", "replicate");
+    fs::write(directory.path().join("wrong.toml"), study).unwrap();
+    let output = bpfassay(directory.path()).args(["plan", "./wrong.toml"]).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("replicates"), "{said}");
+}
+
+#[test]
+fn offline_with_an_empty_cache_says_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = bpfassay(directory.path())
+        .args(["plan", "quick", "--qemu", "--cache"])
+        .arg(directory.path().join("cache"))
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("bpfassay fetch"), "{said}");
+}
+
+#[test]
+fn published_schemas_are_json() {
+    for file in ["results", "manifest"] {
+        let text = exits(&["schema", file], 0);
+        let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(schema["$schema"].is_string(), "{file}");
+    }
+}

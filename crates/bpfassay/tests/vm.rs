@@ -1,0 +1,208 @@
+//! Real guests, through the command itself, on the three architectures.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::Stdio,
+};
+
+use common::{bpfassay, said, study};
+use serde_json::Value;
+
+/// Whether tests may boot guests; says so where not.
+fn guests_wanted() -> bool {
+    let wanted = env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required");
+    if !wanted {
+        println!("skipped: boots guests; set BPFASSAY_VM_TESTS=required (ci/test does)");
+    }
+    wanted
+}
+
+/// The results in `directory`.
+fn results(directory: &Path) -> Value {
+    serde_json::from_slice(&fs::read(directory.join("results.json")).unwrap()).unwrap()
+}
+
+/// The cells of results.
+fn cells(results: &Value) -> &Vec<Value> {
+    results["cells"].as_array().unwrap()
+}
+
+/// Runs a study of vm-tests/ into `out` and gives its results.
+fn run(name: &str, code: i32) -> (tempfile::TempDir, Value) {
+    let directory = tempfile::tempdir().unwrap();
+    let output =
+        bpfassay(directory.path()).arg("run").arg(study(name)).args(["--yes", "--output", "out"]).output().unwrap();
+    let said = said(&output);
+    println!("{said}");
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    let results = results(&directory.path().join("out"));
+    (directory, results)
+}
+
+/// That the byte error of every interval of `access` is 0.
+fn assert_exact(cell: &str, access: &Value, figure: &str) {
+    let errors = &access[figure]["value"];
+    assert!(errors["intervals"].as_u64().is_some_and(|n| n > 0), "{cell} {figure}: {access:#}");
+    assert_eq!(errors["exact"], errors["intervals"], "{cell} {figure}: {errors:#}");
+    assert_eq!(errors["not_measured"], 0, "{cell} {figure}: {errors:#}");
+}
+
+#[test]
+fn every_target_boots_and_counts_every_byte() {
+    if !guests_wanted() {
+        return;
+    }
+    let (directory, results) = run("every-target.toml", 0);
+    let mut targets = BTreeMap::<String, u32>::new();
+    for cell in cells(&results) {
+        let id = cell["cell"].as_str().unwrap();
+        *targets.entry(format!("{} {}", cell["target"]["arch"], cell["target"]["kernel"])).or_default() += 1;
+        assert_eq!(cell["runs"]["failed"], 0, "{id}: {cell:#}");
+        let probe = cell["probe"].as_str().unwrap();
+        if probe == "fexit" && cell["target"]["arch"] == "aarch64" && cell["target"]["kernel"] == "6.1" {
+            let attach = &cell["attach"];
+            assert_eq!(
+                (attach["outcome"].as_str(), &attach["expected"]),
+                (Some("refused"), &Value::Bool(true)),
+                "{attach:#}"
+            );
+            assert_eq!(attach["refusal"]["errno"], 524, "{attach:#}");
+            continue;
+        }
+        assert_eq!(cell["runs"]["measured"], cell["runs"]["planned"], "{id}: {cell:#}");
+        let accesses = cell["accesses"].as_array().unwrap();
+        assert_eq!(accesses.len(), 2, "{id}");
+        for access in accesses {
+            assert!(access["bandwidth_mib_s"]["value"].is_object(), "{id}: {access:#}");
+            assert_exact(id, access, "mountstats_error");
+            // Every call of this workload moves what it asks for, so requested bytes are exact here too.
+            if probe != "none" {
+                assert_eq!(cell["attach"]["outcome"], "attached", "{id}");
+                assert_exact(id, access, "byte_error");
+            }
+        }
+    }
+    assert_eq!(targets.len(), 8, "{targets:?}");
+    assert!(targets.values().all(|&probes| probes == 3), "{targets:?}");
+    for boot in results["boots"].as_array().unwrap() {
+        assert_eq!(boot["trouble"], Value::Null, "{boot:#}");
+        assert!(boot["facts"]["kernel_release"].is_string());
+        assert!(boot["facts"]["mitigations"].is_object());
+        assert!(boot["facts"]["mount"]["file_system"].as_str().is_some_and(|name| name.starts_with("nfs")));
+        let log = directory.path().join("out").join(boot["log"].as_str().unwrap());
+        assert!(log.exists(), "{}", log.display());
+    }
+    // Real results are what the published schema says.
+    let schema: Value =
+        serde_json::from_slice(&bpfassay(directory.path()).args(["schema", "results"]).output().unwrap().stdout)
+            .unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&results).take(5).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+#[test]
+fn every_file_system_counts_every_byte() {
+    if !guests_wanted() {
+        return;
+    }
+    let (_directory, results) = run("file-systems.toml", 0);
+    let mut seen = Vec::new();
+    for cell in cells(&results).iter().filter(|cell| cell["probe"] == "fexit") {
+        let id = cell["cell"].as_str().unwrap();
+        seen.push(cell["file_system"].as_str().unwrap().to_owned());
+        for access in cell["accesses"].as_array().unwrap() {
+            assert_exact(id, access, "byte_error");
+        }
+    }
+    assert_eq!(seen, ["nfs3", "nfs4.1", "nfs4.2-nolocalio", "tmpfs"]);
+}
+
+#[test]
+fn a_panic_is_named_and_its_log_kept() {
+    if !guests_wanted() {
+        return;
+    }
+    let (directory, results) = run("panic.toml", 4);
+    let runs = results["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 3);
+    for run in runs {
+        let outcome = &run["record"]["outcome"];
+        assert_eq!(
+            (outcome["type"].as_str(), outcome["kind"].as_str()),
+            (Some("failed"), Some("panic")),
+            "{outcome:#}"
+        );
+        let log = directory.path().join("out").join(outcome["log"].as_str().unwrap());
+        let log = fs::read_to_string(log).unwrap();
+        assert!(log.contains("Kernel panic - not syncing"), "{log}");
+    }
+}
+
+#[test]
+fn a_run_that_hangs_does_not_keep_the_others_from_their_turn() {
+    if !guests_wanted() {
+        return;
+    }
+    let (_directory, results) = run("deadline.toml", 4);
+    let kinds: Vec<&str> = results["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["record"]["outcome"]["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["deadline", "deadline"], "{results:#}");
+    assert_eq!(results["boots"].as_array().unwrap().len(), 2, "each in a guest of its own");
+}
+
+#[test]
+fn interrupted_and_resumed_does_every_run_once() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = bpfassay(directory.path())
+        .arg("run")
+        .arg(study("every-target.toml"))
+        .args(["--yes", "--arch", "x86_64", "--jobs", "1", "--output", "out"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Ctrl-C as soon as the first run is told to be measured; the rest of the output is drained.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = lines.by_ref().map_while(Result::ok).find(|line| line.contains(": measured in"));
+    assert!(first.is_some());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    lines.by_ref().for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+
+    let journal = directory.path().join("out/journal.jsonl");
+    let done = |text: &str| {
+        text.lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .filter(|entry| entry["entry"] == "run")
+            .map(|entry| entry["run"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let before = done(&fs::read_to_string(&journal).unwrap());
+    assert!(!before.is_empty() && before.len() < 12, "{before:?}");
+    // What a crash in the middle of a line would leave.
+    let mut torn = fs::OpenOptions::new().append(true).open(&journal).unwrap();
+    std::io::Write::write_all(&mut torn, b"{\"entry\":\"run\",\"run\":\"x86").unwrap();
+    drop(torn);
+
+    let output = bpfassay(directory.path()).args(["run", "--yes", "--resume", "out"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let mut after = done(&fs::read_to_string(&journal).unwrap());
+    after.sort();
+    let count = after.len();
+    after.dedup();
+    assert_eq!((count, after.len()), (12, 12), "3 kernels, 3 probe configurations and the control, each once");
+}
