@@ -1,9 +1,11 @@
 //! What the verb `kernels` shows: what is known, cached, and available.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bpfassay_protocol::Arch;
 
 use super::{Build, Kernels};
-use crate::{Error, Result};
+use crate::{Error, Result, apt::Root};
 
 /// One series of kernels on one architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +16,11 @@ pub struct Listing {
     pub arch: Arch,
     /// The suites that hold it, first choice first.
     pub suites: Vec<String>,
-    /// Its builds in these suites, oldest first within each; none where a package index has not been fetched yet.
+    /// Its builds in these suites, oldest first within each; none where a package index has not been fetched yet or cannot
+    /// be had.
     pub builds: Option<Vec<(String, Build)>>,
+    /// Why a package index cannot be had, and what to do.
+    pub problem: Option<String>,
     /// What is in the cache: the build that the name means now, and builds fetched by their own names.
     pub cached: Vec<Cached>,
 }
@@ -40,49 +45,95 @@ pub enum Update {
     WhereOld,
 }
 
+impl Listing {
+    /// The build that the series' own name means, with its suite: the newest complete one of the first suite that has one.
+    #[must_use]
+    pub fn current(&self) -> Option<&(String, Build)> {
+        let builds = self.builds.as_deref()?;
+        self.suites
+            .iter()
+            .find_map(|suite| builds.iter().rev().find(|(found, build)| found == suite && build.missing.is_none()))
+    }
+}
+
 impl Kernels<'_> {
-    /// Everything known for `arch`.
+    /// Everything known for `arch`. A suite that its mirror cannot give is told by [`Listing::problem`].
     ///
     /// # Errors
-    /// Those of fetching and reading package indexes, and [`Error::Io`].
+    /// Those of reading package indexes, [`Error::DiskFull`], [`Error::Io`].
     pub fn list(&self, arch: Arch, update: Update) -> Result<Vec<Listing>> {
+        let mut suites = BTreeMap::new();
         let mut listings = Vec::new();
         for name in self.catalogue.names(arch) {
             let selection = self.catalogue.find(arch, name)?;
-            let mut builds = Some(Vec::new());
+            let mut listing = Listing {
+                name: name.to_owned(),
+                arch,
+                suites: selection.entries.iter().map(|entry| entry.suite.clone()).collect(),
+                builds: Some(Vec::new()),
+                problem: None,
+                cached: Vec::new(),
+            };
+            listing.suites.dedup();
             for entry in &selection.entries {
-                let known = self.apt.known_state(&entry.suite, &[arch]).is_some();
-                if update == Update::Never && !known {
-                    builds = None;
-                    break;
+                if !suites.contains_key(&entry.suite) {
+                    suites.insert(entry.suite.clone(), self.suite(&entry.suite, arch, update)?);
                 }
-                let root = match update {
-                    Update::Never => self.apt.known_root(&entry.suite, &[arch])?,
-                    Update::WhereOld => self.apt.root(&entry.suite, &[arch])?,
-                };
-                let found = self.builds_in(entry, arch, &root)?;
-                if let Some(builds) = &mut builds {
-                    builds.extend(found.into_iter().map(|build| (entry.suite.clone(), build)));
-                }
-            }
-            let mut names = vec![name.to_owned()];
-            names.extend(builds.iter().flatten().map(|(_, build)| build.name()));
-            names.dedup();
-            let mut cached = Vec::new();
-            for name in names {
-                match self.cached(arch, &name) {
-                    Ok(Some(kernel)) => {
-                        cached.push(Cached { name, release: kernel.release, version: kernel.version });
+                match suites.get(&entry.suite) {
+                    Some(Suite::Here(root)) => {
+                        let found = self.builds_in(entry, arch, root)?;
+                        let found = found.into_iter().map(|build| (entry.suite.clone(), build));
+                        listing.builds.iter_mut().for_each(|builds| builds.extend(found.clone()));
                     }
-                    // A build whose name the command line cannot say (7.3-rc7) is not fetched by it.
-                    Ok(None) | Err(Error::Catalogue(_)) => {}
-                    Err(error) => return Err(error),
+                    Some(Suite::Failed(problem)) => {
+                        listing.builds = None;
+                        listing.problem.get_or_insert_with(|| problem.clone());
+                    }
+                    Some(Suite::Unknown) | None => listing.builds = None,
                 }
             }
-            let mut suites: Vec<_> = selection.entries.iter().map(|entry| entry.suite.clone()).collect();
-            suites.dedup();
-            listings.push(Listing { name: name.to_owned(), arch, suites, builds, cached });
+            listing.cached = self.cached_of(arch, name, listing.builds.as_deref().unwrap_or_default())?;
+            listings.push(listing);
         }
         Ok(listings)
     }
+
+    fn suite(&self, suite: &str, arch: Arch, update: Update) -> Result<Suite> {
+        let root = match update {
+            Update::Never if self.apt.known_state(suite, &[arch]).is_none() => return Ok(Suite::Unknown),
+            Update::Never => self.apt.known_root(suite, &[arch]),
+            Update::WhereOld => self.apt.root(suite, &[arch]),
+        };
+        match root {
+            Ok(root) => Ok(Suite::Here(root)),
+            Err(error @ (Error::Apt(_) | Error::Offline { .. })) => Ok(Suite::Failed(error.to_string())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is in the cache of a series: by its own name, and by those of its builds.
+    fn cached_of(&self, arch: Arch, series: &str, builds: &[(String, Build)]) -> Result<Vec<Cached>> {
+        let mut names = vec![series.to_owned()];
+        names.extend(builds.iter().map(|(_, build)| build.name()));
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        let mut cached = Vec::new();
+        for name in names {
+            match self.cached(arch, &name) {
+                Ok(Some(kernel)) => cached.push(Cached { name, release: kernel.release, version: kernel.version }),
+                // A build whose name the command line cannot say (7.3-rc7) is not fetched by it.
+                Ok(None) | Err(Error::Catalogue(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(cached)
+    }
+}
+
+/// The package index of a suite.
+enum Suite {
+    Here(Root),
+    /// It has not been fetched.
+    Unknown,
+    Failed(String),
 }

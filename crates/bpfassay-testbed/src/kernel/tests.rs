@@ -221,12 +221,16 @@ fn the_listing_tells_what_is_known_cached_and_available() {
     };
     let listing = series("6.12");
     assert_eq!(listing.suites, ["trixie", "bookworm-backports"]);
-    assert_eq!((listing.builds, listing.cached), (None, vec![]));
+    assert_eq!((listing.builds, listing.problem, listing.cached), (None, None, vec![]));
+    let listings = kernels.list(Arch::X86_64, Update::WhereOld).unwrap();
+    assert!(listings.iter().all(|listing| listing.problem.as_ref().is_some_and(|text| text.contains("--offline"))));
 
     indexed_suite(&apt, "trixie", &[indexed("linux-image-6.12.1+x-amd64", "6.12.1-1", &[])]);
     assert_eq!(series("6.12").builds, None);
     indexed_suite(&apt, "bookworm-backports", &[indexed("linux-image-6.12.0+y-amd64", "6.12.0-1", &[])]);
-    let builds = series("6.12").builds.unwrap();
+    let listing = series("6.12");
+    assert_eq!(listing.current().unwrap().1.name(), "6.12.1");
+    let builds = listing.builds.unwrap();
     let builds: Vec<_> = builds.iter().map(|(suite, build)| (suite.as_str(), build.name())).collect();
     assert_eq!(builds, [("trixie", "6.12.1".to_owned()), ("bookworm-backports", "6.12.0".to_owned())]);
 
