@@ -14,6 +14,7 @@ mod lines;
 mod link;
 mod modules;
 mod nfs;
+mod phases;
 mod power;
 mod proc;
 mod run;

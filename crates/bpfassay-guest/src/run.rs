@@ -3,9 +3,9 @@
 use std::{fs, io::Write, os::fd::AsFd, process::ExitStatus, time::Duration};
 
 use bpfassay_protocol::{
-    control::{MAX_LINE, PhaseEvent, PhaseName},
+    control::{MAX_LINE, PhaseEvent},
     job::{RunOrder, Workload},
-    message::{Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome, WorkloadPhase},
+    message::{Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome},
 };
 use rustix::event::{PollFd, PollFlags};
 
@@ -17,6 +17,7 @@ use crate::{
     lines::{Lines, Taken},
     link::{Link, wait_readable},
     nfs::remove_tree,
+    phases::Phases,
     proc::{mountinfo, mountstats},
     steps::monotonic_ns,
     system,
@@ -26,9 +27,6 @@ use crate::{
 
 /// How long a killed process may take to be gone.
 const KILLING: Duration = Duration::from_secs(30);
-
-/// Most phases of one workload: far more than any script has.
-const MAX_PHASES: usize = 100_000;
 
 /// Carries out `order` on the file system mounted at `mount` and reports what came of it.
 ///
@@ -77,13 +75,14 @@ fn attempt(
             Started::Refused(refusal) => return Ok(RunOutcome::Refused(refusal)),
         }
     };
-    let mut run = Run { mount, link, children, tracer: started, phases: Vec::new(), open: None };
+    let mut run = Run { mount, link, children, tracer: started, phases: Phases::default() };
     let measured = run.measure(order, places);
     let Run { tracer, phases, children, .. } = run;
     link.phase(Phase::TearDown, Some(&order.id))?;
     // The tracer is ended whatever became of the workload, and both before the first error is reported.
     let remains = tracer.map(|tracer| tracer.stop(children)).transpose();
     let measured = measured?;
+    let phases = phases.finish().map_err(misspoke)?;
     let (tracer, samples) = match remains? {
         Some(remains) => {
             notes.extend(remains.notes);
@@ -139,9 +138,7 @@ struct Run<'a> {
     link: &'a Link,
     children: &'a mut Children,
     tracer: Option<Tracer>,
-    phases: Vec<WorkloadPhase>,
-    /// The phase that has begun and not ended.
-    open: Option<(PhaseName, Reading)>,
+    phases: Phases,
 }
 
 /// What the whole workload gave.
@@ -173,9 +170,6 @@ impl Run<'_> {
             self.end_workload(&running, cgroup)?;
         }
         judge(finished?, running)?;
-        if let Some((phase, _)) = self.open.take() {
-            return Err(Error::Order(format!("the workload ended within its phase {}", phase.phase)));
-        }
         // Nor may processes that it left behind run into the last reading.
         cgroup.kill()?;
         let after = self.reading(Edge::After)?;
@@ -223,30 +217,12 @@ impl Run<'_> {
             let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
             misspoke(format!("wrote a line that announces no phase ({error}): `{beginning}`"))
         })?;
-        match (event, self.open.take()) {
-            (PhaseEvent::Begin(phase), None) => self.open = Some((phase, self.reading(Edge::Before)?)),
-            (PhaseEvent::End { phase, ledger }, Some((begun, before))) if phase == begun => {
-                let after = self.reading(Edge::After)?;
-                let PhaseName { phase: name, test, repetition } = phase;
-                if self.phases.len() >= MAX_PHASES {
-                    return Err(misspoke(format!("announced more than {MAX_PHASES} phases")));
-                }
-                self.phases.push(WorkloadPhase {
-                    name,
-                    test,
-                    repetition,
-                    ledger,
-                    interval: Interval { before, after },
-                });
-            }
-            (PhaseEvent::Begin(phase), Some((begun, _))) => {
-                return Err(misspoke(format!("began {} while {} had not ended", phase.phase, begun.phase)));
-            }
-            (PhaseEvent::End { phase, .. }, _) => {
-                return Err(misspoke(format!("ended {}, which had not begun", phase.phase)));
-            }
-        }
-        Ok(())
+        let edge = match event {
+            PhaseEvent::Begin(_) => Edge::Before,
+            PhaseEvent::End { .. } => Edge::After,
+        };
+        let reading = self.reading(edge)?;
+        self.phases.take(event, reading).map_err(misspoke)
     }
 
     /// Reads clock and counters: the clock next to the phase, the counters on its far side.

@@ -1,6 +1,11 @@
 //! The guest as a system: kernel file systems, name, loopback interface.
 
-use std::{fs, io, os::fd::AsRawFd, path::Path};
+use std::{
+    ffi::{CStr, CString},
+    fs, io,
+    os::fd::AsRawFd,
+    path::Path,
+};
 
 use rustix::{
     io::Errno,
@@ -17,25 +22,29 @@ const HOST_NAME: &str = "bpfassay";
 struct Early {
     file_system: &'static str,
     path: &'static str,
+    options: Option<&'static CStr>,
     /// Whether a kernel without this file system is no guest of ours.
     needed: bool,
 }
 
+/// What programs print is kept there; one that prints without end must not take the guest's memory.
+const RUN_SIZE: &CStr = c"size=64m,mode=0755";
+
 const EARLY: [Early; 3] = [
-    Early { file_system: "proc", path: "/proc", needed: true },
-    Early { file_system: "sysfs", path: "/sys", needed: true },
-    Early { file_system: "devtmpfs", path: "/dev", needed: true },
+    Early { file_system: "proc", path: "/proc", options: None, needed: true },
+    Early { file_system: "sysfs", path: "/sys", options: None, needed: true },
+    Early { file_system: "devtmpfs", path: "/dev", options: None, needed: true },
 ];
 
 const LATER: [Early; 8] = [
-    Early { file_system: "tmpfs", path: "/run", needed: true },
-    Early { file_system: "tmpfs", path: "/tmp", needed: true },
-    Early { file_system: "tmpfs", path: "/dev/shm", needed: true },
-    Early { file_system: "devpts", path: "/dev/pts", needed: false },
-    Early { file_system: "cgroup2", path: "/sys/fs/cgroup", needed: true },
-    Early { file_system: "debugfs", path: "/sys/kernel/debug", needed: false },
-    Early { file_system: "tracefs", path: "/sys/kernel/tracing", needed: false },
-    Early { file_system: "bpf", path: "/sys/fs/bpf", needed: false },
+    Early { file_system: "tmpfs", path: "/run", options: Some(RUN_SIZE), needed: true },
+    Early { file_system: "tmpfs", path: "/tmp", options: None, needed: true },
+    Early { file_system: "tmpfs", path: "/dev/shm", options: None, needed: true },
+    Early { file_system: "devpts", path: "/dev/pts", options: None, needed: false },
+    Early { file_system: "cgroup2", path: "/sys/fs/cgroup", options: None, needed: true },
+    Early { file_system: "debugfs", path: "/sys/kernel/debug", options: None, needed: false },
+    Early { file_system: "tracefs", path: "/sys/kernel/tracing", options: None, needed: false },
+    Early { file_system: "bpf", path: "/sys/fs/bpf", options: None, needed: false },
 ];
 
 /// Mounts what the agent itself needs to reach the host.
@@ -56,12 +65,12 @@ pub(crate) fn mount_rest() -> Result<Vec<&'static str>> {
 
 /// Whether it is mounted now.
 fn mount_one(early: &Early) -> Result<bool> {
-    let Early { file_system, path, needed } = early;
+    let Early { file_system, path, options, needed } = early;
     // The kernel's own directories are there or cannot be made; the others may be missing in the initramfs.
     if let Err(error) = fs::create_dir_all(path) {
         return if *needed { Err(Error::file("make directory", path)(error)) } else { Ok(false) };
     }
-    match mount(*file_system, *path, *file_system, MountFlags::empty(), None) {
+    match mount(*file_system, *path, *file_system, MountFlags::empty(), *options) {
         Ok(()) => Ok(true),
         Err(Errno::BUSY) => Ok(true),
         Err(Errno::NODEV | Errno::NOENT) if !needed => Ok(false),
@@ -73,7 +82,11 @@ fn mount_one(early: &Early) -> Result<bool> {
 pub(crate) fn name() -> Result<()> {
     rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(Error::system("set the host name"))?;
     // Every module comes by the job; without this each `request_module` of the kernel starts a process that fails.
-    write("/proc/sys/kernel/modprobe", "\n")?;
+    const MODPROBE: &str = "/proc/sys/kernel/modprobe";
+    // A kernel that cannot load modules has no such file.
+    if Path::new(MODPROBE).exists() {
+        write(MODPROBE, "\n")?;
+    }
     // A real IOR's MPI looks up its own host; a user's tree may bring files of its own.
     for (path, text) in [
         ("/etc/hosts", "127.0.0.1 localhost bpfassay\n"),
@@ -130,7 +143,13 @@ pub(crate) fn read(path: &str) -> Result<String> {
 pub(crate) fn mount_with(source: &str, path: &str, file_system: &str, options: &str) -> Result<()> {
     fs::create_dir_all(path).map_err(Error::file("make directory", path))?;
     let action = || format!("mount {source} at {path} as {file_system} with options {options}");
-    let data = std::ffi::CString::new(options)
+    let data = CString::new(options)
         .map_err(|error| Error::system(action())(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
-    mount(source, path, file_system, MountFlags::empty(), data.as_c_str()).map_err(Error::system(action()))
+    mount(source, path, file_system, MountFlags::empty(), data.as_c_str()).map_err(|error| match error {
+        Errno::NODEV => Error::Order(format!(
+            "this kernel does not have the file system {file_system}: name its module in the job, or build the kernel \
+             with it"
+        )),
+        error => Error::system(action())(error),
+    })
 }

@@ -1,0 +1,123 @@
+//! The phases that a workload announces, each with the readings at its two barriers.
+
+use bpfassay_protocol::{
+    control::{PhaseEvent, PhaseName},
+    message::{Interval, Reading, WorkloadPhase},
+};
+
+/// Most phases of one workload: far more than any script has.
+const MAX_PHASES: usize = 100_000;
+
+/// Phases so far.
+#[derive(Debug, Default)]
+pub(crate) struct Phases {
+    ended: Vec<WorkloadPhase>,
+    /// The phase that has begun and not ended, and the reading at its beginning.
+    open: Option<(PhaseName, Reading)>,
+}
+
+impl Phases {
+    /// Takes an announcement with the reading made at it.
+    ///
+    /// # Errors
+    /// What the workload did wrong, as a predicate: phases neither nest nor overlap.
+    pub(crate) fn take(&mut self, event: PhaseEvent, reading: Reading) -> Result<(), String> {
+        match (event, self.open.take()) {
+            (PhaseEvent::Begin(phase), None) => self.open = Some((phase, reading)),
+            (PhaseEvent::End { phase, ledger }, Some((begun, before))) if phase == begun => {
+                if self.ended.len() >= MAX_PHASES {
+                    return Err(format!("announced more than {MAX_PHASES} phases"));
+                }
+                let PhaseName { phase: name, test, repetition } = phase;
+                let interval = Interval { before, after: reading };
+                self.ended.push(WorkloadPhase { name, test, repetition, ledger, interval });
+            }
+            (PhaseEvent::Begin(phase), Some((begun, _))) => {
+                return Err(format!("began {} while {} had not ended", told(&phase), told(&begun)));
+            }
+            (PhaseEvent::End { phase, .. }, _) => return Err(format!("ended {}, which had not begun", told(&phase))),
+        }
+        Ok(())
+    }
+
+    /// All phases, after the workload has ended.
+    ///
+    /// # Errors
+    /// Where it ended within one, likewise as a predicate.
+    pub(crate) fn finish(self) -> Result<Vec<WorkloadPhase>, String> {
+        match self.open {
+            None => Ok(self.ended),
+            Some((phase, _)) => Err(format!("ended within {}", told(&phase))),
+        }
+    }
+}
+
+fn told(phase: &PhaseName) -> String {
+    let name: String = phase.phase.chars().take(40).collect();
+    format!("phase {name} of test {} repetition {}", phase.test, phase.repetition)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use bpfassay_protocol::{Operation, operation::Totals};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reading(monotonic_ns: u64) -> Reading {
+        Reading { monotonic_ns, tracer: None, mountstats: None }
+    }
+
+    fn event(text: &str) -> PhaseEvent {
+        serde_json::from_str(text).unwrap()
+    }
+
+    const BEGIN: &str = r#"{"event":"begin","phase":"write","test":0,"repetition":1}"#;
+    const END: &str = r#"{"event":"end","phase":"write","test":0,"repetition":1,"ledger":{"write":{"calls":2,"bytes":8,"errors":0}}}"#;
+    const OTHER: &str = r#"{"event":"end","phase":"write","test":0,"repetition":2,"ledger":{}}"#;
+
+    #[test]
+    fn a_phase_has_the_readings_at_its_barriers_and_its_ledger() {
+        let mut phases = Phases::default();
+        phases.take(event(BEGIN), reading(5)).unwrap();
+        phases.take(event(END), reading(9)).unwrap();
+        let [phase] = phases.finish().unwrap().try_into().unwrap();
+        assert_eq!((phase.name.as_str(), phase.test, phase.repetition), ("write", 0, 1));
+        assert_eq!((phase.interval.before.monotonic_ns, phase.interval.after.monotonic_ns), (5, 9));
+        assert_eq!(phase.ledger, BTreeMap::from([(Operation::Write, Totals { calls: 2, bytes: 8, errors: 0 })]));
+    }
+
+    #[test]
+    fn announcements_out_of_order_are_told() {
+        let mut phases = Phases::default();
+        let error = phases.take(event(END), reading(1)).unwrap_err();
+        assert_eq!(error, "ended phase write of test 0 repetition 1, which had not begun");
+        phases.take(event(BEGIN), reading(1)).unwrap();
+        let error = phases.take(event(OTHER), reading(2)).unwrap_err();
+        assert_eq!(error, "ended phase write of test 0 repetition 2, which had not begun");
+        phases.take(event(BEGIN), reading(1)).unwrap();
+        assert!(phases.take(event(BEGIN), reading(2)).unwrap_err().contains("while phase write"));
+    }
+
+    #[test]
+    fn a_workload_that_ends_within_a_phase_is_told() {
+        let mut phases = Phases::default();
+        phases.take(event(BEGIN), reading(1)).unwrap();
+        assert_eq!(phases.finish().unwrap_err(), "ended within phase write of test 0 repetition 1");
+    }
+
+    proptest! {
+        #[test]
+        fn only_alternating_announcements_are_accepted(begins: Vec<bool>) {
+            let mut phases = Phases::default();
+            let accepted = begins.iter().all(|begin| phases.take(event(if *begin { BEGIN } else { END }), reading(0)).is_ok());
+            let alternating = begins.iter().enumerate().all(|(index, begin)| *begin == (index % 2 == 0));
+            prop_assert_eq!(accepted, alternating);
+            if accepted {
+                prop_assert_eq!(phases.finish().map(|phases| phases.len()).ok(), (begins.len() % 2 == 0).then_some(begins.len() / 2));
+            }
+        }
+    }
+}
