@@ -260,7 +260,6 @@ impl Reader<'_> {
         let info = ModInfo::parse(&bytes).map_err(|source| ModulesError::ModInfo { path: file.clone(), source })?;
         path.push(name.to_owned());
         let mut before = Vec::new();
-        let mut after = Vec::new();
         for dependency in info.depends {
             if self.take(&dependency, Wanted::By(name), path)? {
                 before.push(dependency);
@@ -271,15 +270,20 @@ impl Reader<'_> {
                 before.push(dependency);
             }
         }
+        path.pop();
+        let place = format!("{}/{name}.ko", layout::MODULES);
+        self.archive.add(&place, Node::File { executable: false, content: bytes.into() })?;
+        self.set.modules.insert(name.to_owned(), Module { before, after: Vec::new() });
+        // Only now: what is to follow a module usually depends on it.
+        let mut after = Vec::new();
         for dependency in info.soft_after {
             if self.take(&dependency, Wanted::IfPresent, path)? {
                 after.push(dependency);
             }
         }
-        path.pop();
-        let place = format!("{}/{name}.ko", layout::MODULES);
-        self.archive.add(&place, Node::File { executable: false, content: bytes.into() })?;
-        self.set.modules.insert(name.to_owned(), Module { before, after });
+        if let Some(module) = self.set.modules.get_mut(name) {
+            module.after = after;
+        }
         Ok(true)
     }
 }
@@ -339,4 +343,4 @@ fn read_builtin(tree: &Path) -> Result<BTreeSet<String>, ModulesError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -68,7 +68,7 @@ const NATIVE: &[&str] = &[
 ];
 
 /// Packages taken for every other architecture, alone.
-const FOREIGN: &[&str] = &["libelf-dev", "libstd-rust-dev", "libzstd-dev", "zlib1g-dev"];
+const FOREIGN: &[&str] = &["libc6-dev", "libelf-dev", "libstd-rust-dev", "libzstd-dev", "zlib1g-dev"];
 
 /// Names that packages give by `update-alternatives` when they are installed, and builds ask for.
 const ALTERNATIVES: &[(&str, &str)] = &[("awk", "mawk"), ("cc", "gcc"), ("clang", "clang-22")];

@@ -5,7 +5,7 @@ use bpfassay_protocol::job::Nfs;
 use super::*;
 
 /// A relocatable ELF file with this `.modinfo` section, or without one.
-pub(super) fn module(modinfo: Option<&[u8]>) -> Vec<u8> {
+pub(crate) fn module(modinfo: Option<&[u8]>) -> Vec<u8> {
     let names = b"\0.shstrtab\0.modinfo\0";
     let body = modinfo.unwrap_or_default();
     let names_at = 64 + body.len();
