@@ -18,8 +18,11 @@ fn sample() -> Archive {
     archive
 }
 
-/// What a reader of the format sees: path → (mode, inode, device, body). Independent of the writer above.
-fn read(mut bytes: &[u8]) -> BTreeMap<String, (u32, u32, (u32, u32), Vec<u8>)> {
+/// Mode, inode, device number and body of an entry.
+type Seen = (u32, u32, (u32, u32), Vec<u8>);
+
+/// What a reader of the format sees, by path. Independent of the writer above.
+fn read(mut bytes: &[u8]) -> BTreeMap<String, Seen> {
     let mut entries = BTreeMap::new();
     let total = bytes.len();
     loop {
