@@ -127,4 +127,48 @@ mod tests {
         assert!(!privileged.contains(&"--user".to_owned()));
         assert_eq!(words(false)[..2], ["--user", "--map-root-user"]);
     }
+
+    /// Runs a shell in a sandbox made of the host's own root directory. Nothing where name spaces are not allowed here.
+    fn shell(root: bool, script: &str) -> Option<(String, String)> {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in [("source", "from the host"), ("target", "")] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+            std::fs::write(directory.path().join(name).join("file"), text).unwrap();
+        }
+        let sandbox = Sandbox::new(Path::new("/")).mount(directory.path().join("source"), "mnt", false).mount(
+            directory.path().join("target"),
+            "srv",
+            true,
+        );
+        let mut command = sandbox.command_as(root, "/bin/sh", "/mnt", &[("X".into(), "x y".into())]);
+        let Ok(output) = command.args(["-c", script]).env("SECRET", "of the host").output() else {
+            println!("skipped: no unshare");
+            return None;
+        };
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        if stderr.contains("unshare: unshare failed") || stderr.contains("write failed /proc/self/uid_map") {
+            println!("skipped: name spaces are not allowed here: {stderr}");
+            return None;
+        }
+        assert!(output.status.success(), "{stderr}");
+        let written = std::fs::read_to_string(directory.path().join("target/file")).unwrap();
+        Some((String::from_utf8(output.stdout).unwrap(), written))
+    }
+
+    #[test]
+    fn a_program_sees_its_mounts_and_writes_only_where_it_may() {
+        let script = "pwd; cat file; echo; echo more 2>&- >file || echo refused; echo done >/srv/file; id -u; \
+            echo \"$X ${SECRET-unset} $HOME\"; ls -A /tmp | wc -l; test -e /proc/self/status && echo proc; \
+            echo >/dev/null && echo dev";
+        for root in [rustix::process::geteuid().is_root(), false] {
+            let Some((said, written)) = shell(root, script) else { return };
+            let lines: Vec<&str> = said.lines().map(str::trim).collect();
+            assert_eq!(
+                lines,
+                ["/mnt", "from the host", "refused", "0", "x y unset /tmp", "0", "proc", "dev"],
+                "as root: {root}"
+            );
+            assert_eq!(written, "done\n");
+        }
+    }
 }
