@@ -34,7 +34,8 @@ pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
     {
         return Ok((object, component));
     }
-    let root = apt.root(toolchain::SUITE, &[arch])?;
+    // The same index as the toolchain's: it is there already.
+    let root = apt.root(toolchain::SUITE, &toolchain::architectures(toolchain::host_arch()?))?;
     let mut found = root.packages(arch, |name| name == PACKAGE)?;
     let missing = || Error::Build {
         what: format!(

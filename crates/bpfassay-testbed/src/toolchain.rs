@@ -169,7 +169,7 @@ fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Package>> {
 }
 
 /// All architectures, the host's first.
-fn architectures(host: Arch) -> Vec<Arch> {
+pub(crate) fn architectures(host: Arch) -> Vec<Arch> {
     let mut all = vec![host];
     all.extend(Arch::ALL.iter().copied().filter(|&arch| arch != host));
     all
