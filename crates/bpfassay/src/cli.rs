@@ -174,9 +174,13 @@ pub(crate) struct Fetch {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// Verify the hash of every file in the cache that the study uses
+    /// Verify the hash of every file in the cache first; what is damaged is made again
     #[arg(long)]
     pub(crate) verify: bool,
+
+    /// Write the testbed manifest to this file, for --manifest
+    #[arg(long, value_name = "FILE")]
+    pub(crate) manifest_out: Option<PathBuf>,
 }
 
 /// Arguments of `doctor`.

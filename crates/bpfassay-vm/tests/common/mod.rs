@@ -10,14 +10,21 @@ use bpfassay_protocol::Arch;
 use bpfassay_vm::{BootOptions, Deadlines, Guest, Machine, Qemu};
 use tempfile::TempDir;
 
-/// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and its like: 6.12 or newer, which has the virtio console built in.
-/// `None`, said aloud, where the variable is not set and `BPFASSAY_VM_TESTS` does not require these tests.
+/// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and its like: 6.12 or newer, which has the virtio console built in;
+/// or 6.12 of the testbed manifest that `BPFASSAY_TEST_MANIFEST` names. `None`, said aloud, where neither variable is set
+/// and `BPFASSAY_VM_TESTS` does not require these tests.
 pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
     let variable = format!("BPFASSAY_TEST_KERNEL_{}", arch.name().to_uppercase());
-    let kernel = env::var_os(&variable).map(PathBuf::from);
+    let kernel = env::var_os(&variable).map(PathBuf::from).or_else(|| {
+        let manifest = fs::read(env::var_os("BPFASSAY_TEST_MANIFEST")?).unwrap();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+        let targets = manifest["targets"].as_array().unwrap();
+        let target = targets.iter().find(|target| target["arch"] == arch.name() && target["name"] == "6.12")?;
+        target["kernel"]["image"]["path"].as_str().map(PathBuf::from)
+    });
     if kernel.is_none() {
         let required = env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required");
-        assert!(!required, "BPFASSAY_VM_TESTS=required, but {variable} is not set to a kernel image");
+        assert!(!required, "BPFASSAY_VM_TESTS=required, but neither {variable} nor BPFASSAY_TEST_MANIFEST names a kernel");
         println!("skipped: {variable} is not set to a kernel image");
     }
     kernel

@@ -139,6 +139,12 @@ fn mirrors(store: &Store, global: &cli::Global) -> Vec<Finding> {
         .iter()
         .map(|&arch| match kernels.list(arch, update) {
             Ok(listings) => {
+                if let Some(problem) = listings.iter().find_map(|listing| listing.problem.as_deref()) {
+                    return note(
+                        format!("kernels for {arch}: some cannot be had now: {problem}"),
+                        "try again later; --accept-stale takes a mirror that is behind",
+                    );
+                }
                 let available = listings.iter().filter(|list| list.builds.as_ref().is_some_and(|all| !all.is_empty()));
                 let cached = listings.iter().filter(|listing| !listing.cached.is_empty()).count();
                 good(format!(

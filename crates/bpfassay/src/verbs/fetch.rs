@@ -2,7 +2,7 @@
 
 use crate::{
     cli,
-    exit::{Outcome, SUCCESS},
+    exit::{Failure, INTERNAL, Outcome, SUCCESS},
     setup::{self, Store},
 };
 
@@ -20,6 +20,12 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
     }
     let testbed = setup::testbed(&store, &arguments.selection, &overlays, &plan, setup::Shell::With)?;
     setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Boot).await?;
+    if let Some(path) = &arguments.manifest_out {
+        let text = testbed.manifest.to_json().map_err(|error| Failure::new(INTERNAL, error))?;
+        std::fs::write(path, text).map_err(|source| {
+            Failure::from(bpfassay_testbed::Error::Io { action: "write", path: path.clone(), source })
+        })?;
+    }
     super::print("ready; these targets now run offline:\n");
     for target in &testbed.manifest.targets {
         super::print(&format!("  {:<8} {:<8} Linux {}\n", target.arch, target.name, target.kernel.release));

@@ -44,6 +44,7 @@ fn as_json(listing: &Listing) -> serde_json::Value {
                 .map(|(suite, build)| json!({ "name": build.name(), "suite": suite, "release": build.release, "version": build.version }))
                 .collect::<Vec<_>>()
         }),
+        "problem": listing.problem,
         "cached": listing.cached.iter().map(|cached| json!({
             "name": cached.name, "release": cached.release, "version": cached.version,
         })).collect::<Vec<_>>(),
@@ -54,9 +55,10 @@ fn as_text(listings: &[Listing]) -> String {
     let mut text = format!("{:<8} {:<9} {:<28} {:<36} {}\n", "arch", "kernel", "cached", "newest available", "suite");
     for listing in listings {
         let cached = listing.cached.first().map_or("-", |cached| cached.release.as_str());
-        let newest = match &listing.builds {
-            None => "not known (no package list yet)".to_owned(),
-            Some(builds) => builds.last().map_or("none today".to_owned(), |(_, build)| build.release.clone()),
+        let newest = match (&listing.builds, &listing.problem) {
+            (_, Some(_)) => "not known (see below)".to_owned(),
+            (None, None) => "not known (no package list yet)".to_owned(),
+            (Some(_), None) => listing.current().map_or("none today".to_owned(), |(_, build)| build.release.clone()),
         };
         let suites = listing.suites.join(", ");
         // Writing to a string cannot fail.
@@ -67,6 +69,11 @@ fn as_text(listings: &[Listing]) -> String {
             let names: Vec<String> = builds.iter().map(|(_, build)| build.name()).collect();
             let _ = writeln!(text, "{:>18} builds by name: {}", "", names.join(" "));
         }
+    }
+    let mut problems: Vec<_> = listings.iter().filter_map(|listing| listing.problem.as_deref()).collect();
+    problems.dedup();
+    for problem in problems {
+        let _ = writeln!(text, "! {problem}");
     }
     text.push_str("\nAny name in the column `kernel`, or of a build, goes into a study or after --kernel.\n");
     text
