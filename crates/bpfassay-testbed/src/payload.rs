@@ -27,7 +27,7 @@ use crate::{
     apt::Apt,
     cache::{Cache, Digest, Object},
     manifest::Component,
-    toolchain::{Sandbox, Toolchain, gnu_triplet, rust_target},
+    toolchain::{Sandbox, Toolchain, gnu_triplet, rust_target, sandbox},
 };
 
 /// Packages and programs that go into the guest.
@@ -208,11 +208,11 @@ fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, 
     stage.write(&source)?;
     let log = cache.root().join("logs").join(format!("payload-{}.log", &stage.digest().to_string()[..16]));
     run_vendor(workspace, &source, &vendor, apt.options().offline, &log)?;
-    let sandbox = Sandbox::new(&toolchain.root)
+    let root = Sandbox::new(&toolchain.root)
         .mount(&source, "src", true)
         .mount(&vendor, "vendor", false)
         .mount(&target, "target", true);
-    let mut command = sandbox.command("/usr/bin/cargo", "/src", &variables());
+    let mut command = root.command("/usr/bin/cargo", "/src", &variables());
     command.args(["build", "--frozen", "--profile", PROFILE, "--bins"]);
     for arch in archs {
         command.args(["--target", rust_target(*arch)]);
@@ -220,7 +220,7 @@ fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, 
     for program in [AGENT, TRACER, IOR] {
         command.args(["--package", program.package]);
     }
-    run_logged(command, "unshare", "util-linux", &log, "build the guest's programs")?;
+    run_logged(command, sandbox::PROGRAM, sandbox::PACKAGE, &log, "build the guest's programs")?;
     for &arch in archs {
         let take = |program: Program| {
             let path = target.join(rust_target(arch)).join(PROFILE).join(program.binary);

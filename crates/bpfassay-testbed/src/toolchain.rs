@@ -37,8 +37,7 @@ pub use sandbox::{Mount, Sandbox};
 pub const SUITE: &str = "forky";
 
 /// Debian packages that the host needs to prepare guests, besides QEMU.
-pub const HOST_PACKAGES: &[&str] =
-    &["apt", "debian-archive-keyring", "dpkg", "mount", "tar", "util-linux", "xz-utils", "zstd"];
+pub const HOST_PACKAGES: &[&str] = &["apt", "debian-archive-keyring", "dpkg", "mount", "tar", "util-linux"];
 
 /// Packages that run here, with all they depend on.
 const NATIVE: &[&str] = &[

@@ -8,6 +8,12 @@ use std::{
     process::Command,
 };
 
+/// The program that a sandbox starts with, which brings `unshare` along.
+pub const PROGRAM: &str = "setpriv";
+
+/// The Debian package that holds [`PROGRAM`] and `unshare`.
+pub const PACKAGE: &str = "util-linux";
+
 /// A directory of the host in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
@@ -71,7 +77,9 @@ impl<'a> Sandbox<'a> {
     }
 
     fn command_as(&self, root: bool, program: &str, directory: &str, variables: &[(String, String)]) -> Command {
-        let mut command = Command::new("unshare");
+        let mut command = Command::new(PROGRAM);
+        // Nothing goes on when the caller is gone: `unshare` ends with it, and all in its process name space with that.
+        command.args(["--pdeathsig", "KILL", "--", "unshare"]);
         if !root {
             command.args(["--user", "--map-root-user"]);
         }
@@ -125,7 +133,7 @@ mod tests {
             ]
         );
         assert!(!privileged.contains(&"--user".to_owned()));
-        assert_eq!(words(false)[..2], ["--user", "--map-root-user"]);
+        assert!(words(false).contains(&"--map-root-user".to_owned()));
     }
 
     /// Runs a shell in a sandbox made of the host's own root directory. Nothing where name spaces are not allowed here.
@@ -170,5 +178,28 @@ mod tests {
             );
             assert_eq!(written, "done\n");
         }
+    }
+
+    #[test]
+    fn a_sandbox_ends_with_whoever_started_it() {
+        use std::io::Read;
+        if shell(false, "true").is_none() {
+            return;
+        }
+        // A shell starts the sandbox and tells when the program in it runs; then the shell is killed.
+        let sandbox = Sandbox::new(Path::new("/"));
+        let mut command = sandbox.command_as(false, "/bin/sh", "/", &[]);
+        command.args(["-c", "echo running; exec sleep 1000"]);
+        let mut caller = Command::new("/bin/sh");
+        caller.args(["-c", "\"$@\" & wait", "caller"]).arg(command.get_program()).args(command.get_args());
+        let mut caller = caller.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut output = caller.stdout.take().unwrap();
+        let mut said = [0; 8];
+        output.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"running\n");
+        caller.kill().unwrap();
+        caller.wait().unwrap();
+        // The end of the stream comes when the last process that holds it is gone.
+        assert_eq!(output.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 }
