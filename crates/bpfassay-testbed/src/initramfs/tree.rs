@@ -18,6 +18,9 @@ use super::{Archive, ArchiveError, Content, Node};
 /// As many symbolic links as Linux follows in one path.
 const MAX_LINKS: u32 = 40;
 
+/// Directories that the guest fills while it runs: links into them say nothing about the host.
+const LIVE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
+
 /// Where a real IOR is looked for first.
 const USUAL_PLACES: [&str; 4] = ["usr/local/bin/ior", "usr/bin/ior", "bin/ior", "ior"];
 
@@ -164,7 +167,7 @@ fn check_reserved(path: &str, node: &Node) -> Result<(), OverlayError> {
 fn check_link(archive: &Archive, link: &str, target: &str) -> Result<(), OverlayError> {
     let outside = || OverlayError::Outside { link: link.to_owned(), target: target.to_owned() };
     if target.starts_with('/') {
-        let provided = layout::DIRECTORIES.iter().any(|directory| Path::new(target).starts_with(directory));
+        let provided = LIVE.iter().any(|directory| Path::new(target).starts_with(directory));
         let in_tree = resolve(archive, link).is_some();
         return if in_tree || provided || !Path::new(target).exists() { Ok(()) } else { Err(outside()) };
     }
@@ -330,7 +333,7 @@ mod tests {
         symlink("/usr/lib/libmpi.so", directory.path().join("mpi")).unwrap();
         symlink("/proc/self/mounts", directory.path().join("mtab")).unwrap();
         Overlay::read(Arch::X86_64, directory.path()).unwrap();
-        let elsewhere = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
         symlink(elsewhere.path(), directory.path().join("escape")).unwrap();
         match refusal(&directory) {
             OverlayError::Outside { link, target } => {
