@@ -34,16 +34,13 @@ const KILLING: Duration = Duration::from_secs(30);
 /// Only where the host cannot be told; everything else is an outcome of the run.
 pub(crate) fn carry_out(order: &RunOrder, mount: &str, link: &Link, children: &mut Children) -> Result<()> {
     let mut notes = Vec::new();
-    let outcome = Places::new(mount, &order.id)
-        .and_then(|places| {
-            let outcome = attempt(order, mount, &places, link, children, &mut notes);
-            if let Err(error) = clean_up(&places) {
-                // What was measured stands; the next run makes sure of its own fresh state.
-                notes.push(with_causes(&error));
-            }
-            outcome
-        })
+    let places = Places::new(mount, &order.id);
+    let outcome = attempt(order, mount, &places, link, children, &mut notes)
         .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
+    if let Err(error) = clean_up(&places) {
+        // What was measured stands; the next run makes sure of its own fresh state.
+        notes.push(with_causes(&error));
+    }
     let (frame, left_out) = match figures::report(&order.id, outcome, bpfassay_protocol::frame::MAX_PAYLOAD) {
         Ok(report) => report,
         Err(error) => {
@@ -150,7 +147,7 @@ struct Measured {
 
 impl Run<'_> {
     fn measure(&mut self, order: &RunOrder, places: &Places) -> Result<Measured> {
-        let mut cgroup = Cgroup::make(&format!("bpfassay-{}", order.id))?;
+        let mut cgroup = Cgroup::make(&workload::plain(&order.id))?;
         let measured = self.measure_in(&mut cgroup, order, places);
         // Whatever is left of a workload that failed must not run into the next one.
         cgroup.kill()?;
