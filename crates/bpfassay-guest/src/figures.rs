@@ -112,7 +112,7 @@ mod tests {
         let reading = Reading { monotonic_ns: 1, tracer: None, mountstats: None };
         let mut rows = vec![row(7, 44)];
         rows.extend((0..foreign).map(|minor| row(8, 100 + minor)));
-        RunOutcome::Measured(RunFigures {
+        RunOutcome::Measured(Box::new(RunFigures {
             probe: ProbeConfiguration::BASELINE,
             engine: IorEngine::Embedded,
             summary: "{}".to_owned(),
@@ -125,7 +125,7 @@ mod tests {
             },
             tracer: None,
             samples: vec![sample(rows); samples],
-        })
+        }))
     }
 
     fn decode(frame: &[u8]) -> RunFigures {
@@ -133,7 +133,7 @@ mod tests {
         decoder.push(frame);
         match decoder.next().unwrap() {
             Some(GuestMessage::RunEnded { outcome, .. }) => match *outcome {
-                RunOutcome::Measured(figures) => figures,
+                RunOutcome::Measured(figures) => *figures,
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),

@@ -89,7 +89,7 @@ fn attempt(
     };
     let summary = places.read_summary()?;
     let Workload::Ior { engine, .. } = &order.workload;
-    Ok(RunOutcome::Measured(RunFigures {
+    Ok(RunOutcome::Measured(Box::new(RunFigures {
         probe: order.probe,
         engine: *engine,
         summary,
@@ -99,7 +99,7 @@ fn attempt(
         whole: measured.whole,
         tracer,
         samples,
-    }))
+    })))
 }
 
 /// No files of earlier runs, no cached data, and the directories of this one.

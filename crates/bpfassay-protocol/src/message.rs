@@ -143,7 +143,7 @@ impl Default for MountFacts {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunOutcome {
     /// Measured.
-    Measured(RunFigures),
+    Measured(Box<RunFigures>),
     /// The tracer does not work on this kernel; the workload was not run.
     Refused(Refusal),
     /// Something else went wrong.

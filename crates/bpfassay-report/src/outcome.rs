@@ -26,7 +26,7 @@ impl From<RunOutcome> for Outcome {
     /// What a guest reports. A failure that the guest tells of has no log of its own; [`RunFailure::log`] can be added.
     fn from(outcome: RunOutcome) -> Self {
         match outcome {
-            RunOutcome::Measured(figures) => Self::Measured(Box::new(figures)),
+            RunOutcome::Measured(figures) => Self::Measured(figures),
             RunOutcome::Refused(refusal) => Self::Refused(refusal),
             RunOutcome::Failed { message } => {
                 Self::Failed(RunFailure { kind: FailureKind::Run, phase: None, telling: vec![message], log: None })

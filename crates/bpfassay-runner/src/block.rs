@@ -123,7 +123,7 @@ impl Boot<'_> {
 
         let image = rig.image(&self.block.target)?;
         if let Err(source) = image.write_initramfs(&job, &initrd) {
-            let error = RigError::Initramfs { path: initrd, source };
+            let error = RigError::Initramfs { path: initrd, source: Box::new(source) };
             return self.never_booted(&chain(&error));
         }
         let mut options = BootOptions::new(self.context.directory.join(&log));

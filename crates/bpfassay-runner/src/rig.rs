@@ -38,7 +38,7 @@ pub enum RigError {
         target: Target,
         /// What is missing.
         #[source]
-        source: bpfassay_testbed::modules::ModulesError,
+        source: Box<bpfassay_testbed::modules::ModulesError>,
     },
     /// The initramfs of a boot could not be written.
     #[error("could not write the initramfs of a boot to {}", path.display())]
@@ -47,7 +47,7 @@ pub enum RigError {
         path: PathBuf,
         /// Why not.
         #[source]
-        source: bpfassay_testbed::Error,
+        source: Box<bpfassay_testbed::Error>,
     },
 }
 
@@ -76,7 +76,7 @@ impl Rig {
         let modules = self
             .image(&block.target)?
             .module_paths(&block.file_system)
-            .map_err(|source| RigError::Modules { target: block.target.clone(), source })?;
+            .map_err(|source| RigError::Modules { target: block.target.clone(), source: Box::new(source) })?;
         Ok(Job {
             protocol: PROTOCOL_VERSION,
             modules,

@@ -19,9 +19,9 @@ pub mod manifest;
 pub mod modules;
 pub mod payload;
 pub mod pvh;
-pub mod toolchain;
 #[cfg(test)]
 mod test_support;
+pub mod toolchain;
 
 pub use bpfassay_protocol::Arch;
 

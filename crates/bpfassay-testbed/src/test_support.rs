@@ -52,4 +52,3 @@ impl Drop for Small {
         rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
     }
 }
-

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
-    io::{BufReader, Read},
+    io::Read,
     path::Path,
     time::Duration,
 };
@@ -12,11 +12,13 @@ use bpfassay_protocol::Arch;
 use bpfassay_runner::Rig;
 use bpfassay_study::{Available, Interface, Narrowing, Plan, Study, Target};
 use bpfassay_testbed::{
+    Error,
     apt::{self, Apt},
     cache::{Cache, Digest},
     catalogue::Catalogue,
     debian,
     image::GuestImage,
+    initramfs::tree::Overlay,
     local,
     manifest::{Check, Manifest},
 };
@@ -82,18 +84,16 @@ pub(crate) fn expand(selection: &cli::Selection, overlays: &cli::Overlays) -> Re
         replicates: selection.replicates,
     };
     if let Some(image) = local_image(selection) {
-        let bytes = std::fs::read(image).map_err(|error| {
-            Failure::usage(bpfassay_testbed::Error::Io { action: "read", path: image.to_owned(), source: error })
-        })?;
-        let kind = local::identify(&bytes).map_err(|problem| {
-            Failure::usage(bpfassay_testbed::Error::LocalKernel { path: image.to_owned(), problem })
-        })?;
+        let bytes = std::fs::read(image)
+            .map_err(|error| Failure::usage(Error::Io { action: "read", path: image.to_owned(), source: error }))?;
+        let kind = local::identify(&bytes)
+            .map_err(|problem| Failure::usage(Error::LocalKernel { path: image.to_owned(), problem }))?;
         study = on_local_kernel(study, kind.arch);
         narrowing.kernels.clear();
     }
     let mut available = Available::default();
     for (arch, tree) in &overlays.ior {
-        available.external_ior.insert(*arch, interfaces(tree)?);
+        available.external_ior.insert(*arch, interfaces(*arch, tree)?);
     }
     bpfassay_study::expand(&study, &narrowing, &available).map_err(Failure::usage)
 }
@@ -110,16 +110,20 @@ fn on_local_kernel(study: Study, arch: Arch) -> Study {
     Study { targets: vec![Target { arch, kernel: local::NAME.to_owned() }], ..study }
 }
 
-/// The interfaces of the IOR at `bin/ior` of `tree`: those whose names stand in the program, because a program for
-/// another architecture cannot be asked.
-fn interfaces(tree: &Path) -> Result<BTreeSet<Interface>, Failure> {
+/// The interfaces of the IOR in `tree`: those whose names stand in the program, because a program for another
+/// architecture cannot be asked.
+fn interfaces(arch: Arch, tree: &Path) -> Result<BTreeSet<Interface>, Failure> {
     const LIMIT: u64 = 256 << 20;
-    let path = tree.join("bin/ior");
-    let read = |source| Failure::usage(bpfassay_testbed::Error::Io { action: "read", path: path.clone(), source });
+    let overlay = Overlay::read(arch, tree).map_err(Failure::usage)?;
+    let path = tree.join(overlay.ior.trim_start_matches('/'));
+    let read = |source| Failure::usage(Error::Io { action: "read", path: path.clone(), source });
     let mut bytes = Vec::new();
-    BufReader::new(File::open(&path).map_err(read)?).take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
+    File::open(&path).map_err(read)?.take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
+    // As a whole string constant of the program.
     let holds = |name: &str| {
-        bytes.windows(name.len() + 1).any(|window| window[..name.len()] == *name.as_bytes() && window[name.len()] == 0)
+        bytes.windows(name.len() + 2).any(|window| {
+            window.first() == Some(&0) && window.last() == Some(&0) && window[1..=name.len()] == *name.as_bytes()
+        })
     };
     Ok(Interface::ALL.iter().copied().filter(|interface| holds(interface.name())).collect())
 }

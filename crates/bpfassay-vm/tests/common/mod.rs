@@ -24,7 +24,10 @@ pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
     });
     if kernel.is_none() {
         let required = env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required");
-        assert!(!required, "BPFASSAY_VM_TESTS=required, but neither {variable} nor BPFASSAY_TEST_MANIFEST names a kernel");
+        assert!(
+            !required,
+            "BPFASSAY_VM_TESTS=required, but neither {variable} nor BPFASSAY_TEST_MANIFEST names a kernel"
+        );
         println!("skipped: {variable} is not set to a kernel image");
     }
     kernel
