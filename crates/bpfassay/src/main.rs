@@ -19,6 +19,12 @@ use clap::Parser;
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     log_to_stderr(cli.global.verbose);
+    if !std::io::stderr().is_terminal() {
+        // Logs and other programs get each message on one line.
+        let plain = |_: &_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build()) as Box<_>;
+        // A hook that is set already cannot be: this is the first thing done.
+        let _ = miette::set_hook(Box::new(plain));
+    }
     exit::finish(verbs::perform(cli))
 }
 
