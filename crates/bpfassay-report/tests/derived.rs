@@ -128,6 +128,10 @@ fn mapped_files_are_moved_without_the_tracer_seeing_it() {
         // Nothing in the phase of the other access, everything in its own.
         assert_eq!((errors.min, errors.max), (-moved, 0));
         assert_eq!(
+            access(&results, X86_FEXIT, of).mountstats_error.reason(),
+            Some("mountstats count what system calls move, and none moves mapped pages")
+        );
+        assert_eq!(
             access(&results, X86_FEXIT, of).relative_error_ior_interval.reason(),
             Some("the tracer counted no bytes")
         );
@@ -143,9 +147,15 @@ fn bytes_that_iors_summary_does_not_tell_are_not_guessed() {
         Outcome::Measured(Box::new(figures))
     }));
     assert_eq!(access(&results, X86_FEXIT, Access::Write).byte_error.value().map(|errors| errors.max), Some(0));
-    assert_eq!(
-        access(&results, X86_FEXIT, Access::Read).byte_error.reason(),
-        Some("IOR's summary does not tell the bytes read by -W")
+    let read = access(&results, X86_FEXIT, Access::Read);
+    let reason = Some("IOR's summary does not tell the bytes read by -W");
+    assert_eq!(read.byte_error.reason(), reason);
+    // What the tracer counted holds these bytes, what IOR tells does not.
+    assert_eq!(read.relative_error_ior_interval.reason(), reason);
+    assert_eq!(read.relative_error_instantaneous.reason(), reason);
+    close(
+        access(&results, X86_FEXIT, Access::Write).relative_error_ior_interval.value().map(|summary| summary.mean),
+        1.0,
     );
 }
 
@@ -184,24 +194,55 @@ fn iors_rounding_of_short_times_does_not_show_as_an_error() {
 
 #[test]
 fn sampled_bandwidth_takes_the_intervals_around_the_phase() {
-    // Writing from 1 s to 2 s at 8 MiB/s: intervals of half a second from 0.75 s are half, whole and half busy.
+    // Writing from 1 s to 2 s, reading from 3 s to 4 s at 8 MiB/s: intervals of half a second from 0.75 s and from 2.75 s
+    // are half, whole and half busy. The run ends with the read, before the last interval does.
     let results = with_fexit(Some("500ms"), |figures| {
-        let written = |ns: u64| (ns.clamp(1_000_000_000, 2_000_000_000) - 1_000_000_000) / 1_000_000 * MOVED / 1000;
+        let moved = |ns: u64, from: u64| (ns.clamp(from, from + 1_000_000_000) - from) / 1_000_000 * MOVED / 1000;
         let times = (0..8).map(|step| 250_000_000 + step * 500_000_000);
-        figures.samples = times.map(|ns| sample(ns, None, written(ns), 0)).collect();
-        figures.samples.push(sample(5_000_000_000, Some("barrier"), MOVED, 0));
+        figures.samples =
+            times.map(|ns| sample(ns, None, moved(ns, 1_000_000_000), moved(ns, 3_000_000_000))).collect();
+        figures.whole.after = common::reading(fexit(), 4_010_000_000, MOVED, MOVED);
+        figures.samples.push(sample(4_010_000_000, Some("barrier"), MOVED, MOVED));
         figures.summary = common::summary(8.0, 8.0);
     });
     let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
-    let write = &run.derived.as_ref().unwrap().accesses[0];
-    assert_eq!(write.repetitions[0].sampling_intervals, Figure::Value(3));
-    // Mean of 4, 8 and 4 MiB/s.
-    close(write.relative_error_instantaneous.value().copied(), 8.0 / (16.0 / 3.0));
-    let read = &run.derived.as_ref().unwrap().accesses[1];
-    assert_eq!(
-        read.relative_error_instantaneous.reason(),
-        Some("too short for sampling every 500 ms: no sampling interval with bytes")
-    );
+    for of in &run.derived.as_ref().unwrap().accesses {
+        assert_eq!(of.repetitions[0].sampling_intervals, Figure::Value(3), "{}", of.access);
+        // Mean of 4, 8 and 4 MiB/s.
+        close(of.relative_error_instantaneous.value().copied(), 8.0 / (16.0 / 3.0));
+    }
+}
+
+#[test]
+fn sampling_goes_on_before_and_after_the_run() {
+    // One sample every 2 s, and one falls into the run from 0.5 s to 4.5 s only: at 2.4 s, after the write phase. Counters
+    // of a monitor that samples all the time would have been 0 at 0.4 s and all that was moved at 4.5 s.
+    for barriers in [true, false] {
+        let results = with_fexit(Some("2s"), |figures| {
+            figures.samples = vec![sample(2_400_000_000, None, MOVED, 0)];
+            figures.summary = common::summary(8.0, 8.0);
+            if !barriers {
+                figures.phases.clear();
+            }
+        });
+        let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
+        let [write, read] = run.derived.as_ref().unwrap().accesses.as_slice() else { panic!("not two accesses") };
+        close(write.relative_error_instantaneous.value().copied(), 8.0 / (8.0 / 2.0));
+        // The reading at 4.5 s is a real one, later than 4.4 s.
+        close(read.relative_error_instantaneous.value().copied(), 8.0 / (8.0 / 2.1));
+    }
+}
+
+#[test]
+fn a_run_shorter_than_the_sampling_interval_says_so() {
+    let results = with_fexit(Some("5s"), |_| {});
+    let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
+    for of in &run.derived.as_ref().unwrap().accesses {
+        assert_eq!(
+            of.relative_error_instantaneous.reason(),
+            Some("too short for sampling every 5000 ms: no sampling interval with bytes")
+        );
+    }
 }
 
 #[test]

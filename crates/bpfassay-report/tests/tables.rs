@@ -98,3 +98,13 @@ fn surprises_are_loud() {
         "markup of a message must not become markup of the table"
     );
 }
+
+#[test]
+fn byte_errors_of_mapped_files_are_explained() {
+    let shown = |options: &str| {
+        text(&derive(&contents(&common::study_of(options, None, 1, 1), outcome)), Style::default())
+            .contains("MMAP: no system call moves mapped pages")
+    };
+    assert!(shown("-a MMAP -w -r -t 256k -b 8m"));
+    assert!(!shown("-a POSIX -w -r -t 256k -b 8m"));
+}

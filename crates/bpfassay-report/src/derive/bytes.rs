@@ -22,6 +22,12 @@ pub(super) struct Workload<'a> {
     pub(super) reported: Result<&'a [Reported], &'a str>,
 }
 
+/// Why IOR's summary tells fewer bytes of `operation` than the workload moves, where it does.
+pub(super) fn untold(workload: &Workload<'_>, operation: Operation) -> Option<&'static str> {
+    (operation == Operation::Read && workload.checks_writes)
+        .then_some("IOR's summary does not tell the bytes read by -W")
+}
+
 /// All byte figures of a run: per phase where the engine has barriers, else over the whole run.
 pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteFigure> {
     if figures.phases.is_empty() {
@@ -29,7 +35,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
             .iter()
             .map(|&operation| {
                 let bytes = from_summary(workload, operation, |_| true);
-                figure(figures, Span::WholeRun, operation, (bytes, Witness::Summary), &figures.whole)
+                figure(figures, workload, Span::WholeRun, operation, (bytes, Witness::Summary), &figures.whole)
             })
             .collect();
     }
@@ -53,7 +59,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
                 (Figure::Value(phase.ledger.get(&operation).copied().unwrap_or_default().bytes), Witness::Ledger)
             }
         };
-        figure(figures, span, operation, moved, &phase.interval)
+        figure(figures, workload, span, operation, moved, &phase.interval)
     };
     figures
         .phases
@@ -68,8 +74,8 @@ fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Re
         Ok(reported) => reported,
         Err(reason) => return Figure::missing(reason),
     };
-    if operation == Operation::Read && workload.checks_writes {
-        return Figure::missing("IOR's summary does not tell the bytes read by -W");
+    if let Some(reason) = untold(workload, operation) {
+        return Figure::missing(reason);
     }
     let mut sum = 0u64;
     for one in reported.iter().filter(|one| one.key.access.operation() == operation && keep(one)) {
@@ -86,9 +92,10 @@ fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Re
 
 fn figure(
     figures: &RunFigures,
+    workload: &Workload<'_>,
     span: Span,
     operation: Operation,
-    (workload, witness): (Figure<u64>, Witness),
+    (moved, witness): (Figure<u64>, Witness),
     interval: &Interval,
 ) -> ByteFigure {
     let traced = traced(figures, operation, interval);
@@ -96,9 +103,12 @@ fn figure(
     ByteFigure {
         span,
         operation,
-        error: difference(&traced, &workload),
-        mountstats_error: difference(&mountstats, &workload),
-        workload,
+        error: difference(&traced, &moved),
+        mountstats_error: match workload.interface {
+            Interface::Mmap => Figure::missing("mountstats count what system calls move, and none moves mapped pages"),
+            Interface::Posix | Interface::Mpiio => difference(&mountstats, &moved),
+        },
+        workload: moved,
         witness,
         traced,
         mountstats,

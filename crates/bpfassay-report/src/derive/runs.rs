@@ -3,6 +3,7 @@
 use bpfassay_protocol::{
     job::Workload as Order,
     message::{RunFigures, WorkloadPhase},
+    tracer,
 };
 use bpfassay_stats::{
     relative_error,
@@ -37,9 +38,10 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     };
     Some(RunDerived {
         accesses: match &reported {
-            Ok(reported) => {
-                Access::ALL.into_iter().filter_map(|access| of_access(plan, figures, access, reported)).collect()
-            }
+            Ok(reported) => Access::ALL
+                .into_iter()
+                .filter_map(|access| of_access(plan, figures, &workload, access, reported))
+                .collect(),
             Err(reason) => accesses_without_summary(figures, reason),
         },
         bytes: bytes::derive(figures, &workload),
@@ -64,7 +66,13 @@ fn accesses_without_summary(figures: &RunFigures, reason: &str) -> Vec<RunAccess
         .collect()
 }
 
-fn of_access(plan: &Plan, figures: &RunFigures, access: Access, reported: &[Reported]) -> Option<RunAccess> {
+fn of_access(
+    plan: &Plan,
+    figures: &RunFigures,
+    workload: &bytes::Workload<'_>,
+    access: Access,
+    reported: &[Reported],
+) -> Option<RunAccess> {
     let of_access: Vec<&Reported> = reported.iter().filter(|one| one.key.access == access).collect();
     if of_access.is_empty() {
         return None;
@@ -72,17 +80,18 @@ fn of_access(plan: &Plan, figures: &RunFigures, access: Access, reported: &[Repo
     let repetitions: Vec<RepetitionFigures> = of_access.iter().map(|one| repetition(plan, figures, one)).collect();
     let over_all = |pick: fn(&RepetitionFigures) -> &Figure<f64>| geometric_mean(repetitions.iter().map(pick));
     let bandwidth_mib_s = over_all(|figures| &figures.bandwidth_mib_s);
-    let (relative_error_ior_interval, relative_error_instantaneous) = if figures.phases.is_empty() {
-        (
-            error_of_whole_run(figures, access, &of_access),
-            sampled_over_whole_run(plan, figures, access, &bandwidth_mib_s),
-        )
-    } else {
-        (
-            over_all(|figures| &figures.relative_error_ior_interval),
-            over_all(|figures| &figures.relative_error_instantaneous),
-        )
-    };
+    let (relative_error_ior_interval, relative_error_instantaneous) =
+        match (figures.phases.is_empty(), bytes::untold(workload, access.operation())) {
+            (false, _) => (
+                over_all(|figures| &figures.relative_error_ior_interval),
+                over_all(|figures| &figures.relative_error_instantaneous),
+            ),
+            (true, Some(reason)) => (Figure::missing(reason), Figure::missing(reason)),
+            (true, None) => (
+                error_of_whole_run(figures, access, &of_access),
+                sampled_over_whole_run(plan, figures, access, &bandwidth_mib_s),
+            ),
+        };
     Some(RunAccess { access, bandwidth_mib_s, relative_error_ior_interval, relative_error_instantaneous, repetitions })
 }
 
@@ -179,15 +188,7 @@ fn sampled(
     let Some(interval) = plan.study.design.sampling_interval_ms else {
         return Err("the study does not sample".to_owned());
     };
-    let readings: Vec<CounterReading> = figures
-        .samples
-        .iter()
-        .filter(|sample| sample.label.is_none())
-        .map(|sample| CounterReading {
-            at_ns: sample.monotonic_ns,
-            bytes: bytes::of_key(figures, access.operation(), sample).bytes,
-        })
-        .collect();
+    let readings = readings(figures, access, interval);
     // From the last sample before the phase to the first after it: its sampling intervals, the partial ones included.
     let around = match phase {
         None => readings.as_slice(),
@@ -201,6 +202,28 @@ fn sampled(
     mean_of_instantaneous(around)
         .map(|(rate, n)| (rate / MIB, n as u64))
         .ok_or_else(|| format!("too short for sampling every {interval} ms: no sampling interval with bytes"))
+}
+
+/// What sampling every `interval_ms` shows, from before the run to after it. The tracer lives no longer than the run, so
+/// the first and the last reading are not its own samples but those of a monitor that was there already and stays: before
+/// and after the run the workload's counters stand still, at what was read at its two ends.
+fn readings(figures: &RunFigures, access: Access, interval_ms: u64) -> Vec<CounterReading> {
+    let reading = |sample: &tracer::Sample| CounterReading {
+        at_ns: sample.monotonic_ns,
+        bytes: bytes::of_key(figures, access.operation(), sample).bytes,
+    };
+    let mut readings: Vec<CounterReading> =
+        figures.samples.iter().filter(|sample| sample.label.is_none()).map(reading).collect();
+    let (Some(first), Some(last)) = (readings.first().copied(), readings.last().copied()) else { return readings };
+    let interval_ns = interval_ms.saturating_mul(1_000_000);
+    if let Some(before) = figures.whole.before.tracer.as_ref().map(reading) {
+        readings
+            .insert(0, CounterReading { at_ns: before.at_ns.min(first.at_ns.saturating_sub(interval_ns)), ..before });
+    }
+    if let Some(after) = figures.whole.after.tracer.as_ref().map(reading) {
+        readings.push(CounterReading { at_ns: after.at_ns.max(last.at_ns.saturating_add(interval_ns)), ..after });
+    }
+    readings
 }
 
 fn with_mean(bandwidth: &Figure<f64>, mean: f64) -> Figure<f64> {

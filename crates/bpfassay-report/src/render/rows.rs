@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{job::Workload, probe::ByteMeaning};
 use bpfassay_stats::Bounds;
+use bpfassay_study::Interface;
 
 use super::words::{self, NONE};
 use crate::{
@@ -277,6 +278,13 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
         legend.push(
             "relative error, sampled: the same with the mean of instantaneous bandwidths (as in the CEEMS study), too high by about \
              sampling interval / duration."
+                .to_owned(),
+        );
+    }
+    if results.plan.cells.iter().any(|cell| cell.interface == Interface::Mmap) {
+        legend.push(
+            "MMAP: no system call moves mapped pages, so a probe on reads and writes misses them: the byte error is all that was \
+             moved."
                 .to_owned(),
         );
     }
