@@ -115,17 +115,32 @@ fn on_local_kernel(study: Study, arch: Arch) -> Study {
 fn interfaces(arch: Arch, tree: &Path) -> Result<BTreeSet<Interface>, Failure> {
     const LIMIT: u64 = 256 << 20;
     let overlay = Overlay::read(arch, tree).map_err(Failure::usage)?;
-    let path = tree.join(overlay.ior.trim_start_matches('/'));
+    let path = &overlay.program;
     let read = |source| Failure::usage(Error::Io { action: "read", path: path.clone(), source });
     let mut bytes = Vec::new();
-    File::open(&path).map_err(read)?.take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
+    File::open(path).map_err(read)?.take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
     // As a whole string constant of the program.
     let holds = |name: &str| {
         bytes.windows(name.len() + 2).any(|window| {
             window.first() == Some(&0) && window.last() == Some(&0) && window[1..=name.len()] == *name.as_bytes()
         })
     };
-    Ok(Interface::ALL.iter().copied().filter(|interface| holds(interface.name())).collect())
+    let interfaces: BTreeSet<Interface> =
+        Interface::ALL.iter().copied().filter(|interface| holds(interface.name())).collect();
+    if interfaces.is_empty() {
+        // Without this the embedded engine would run in place of the one that was asked for.
+        return Err(Failure {
+            code: USAGE,
+            report: miette::miette!(
+                help = "a script that starts IOR, such as libtool or a wrapper makes, is not enough: put the program \
+                        itself in its place",
+                "{} names none of IOR's interfaces ({}): it is no IOR",
+                path.display(),
+                Interface::ALL.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(", ")
+            ),
+        });
+    }
+    Ok(interfaces)
 }
 
 /// Finds what the host lacks for `plan`, and installs it.

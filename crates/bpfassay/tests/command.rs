@@ -3,7 +3,10 @@
 
 mod common;
 
-use std::fs;
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+};
 
 use common::{bpfassay, said};
 
@@ -38,6 +41,42 @@ fn ceems_ior_leaves_out_mpi_io_with_its_reason() {
     let said = exits(&["plan", "ceems-ior"], 0);
     assert!(said.contains("left out:"), "{said}");
     assert!(said.contains("MPIIO"), "{said}");
+}
+
+/// A tree for `--ior` with `program` at `bin/ior`, a link as those of a package manager: absolute, good in the guest only.
+fn ior_tree(program: &[u8]) -> tempfile::TempDir {
+    let tree = tempfile::tempdir().unwrap();
+    for directory in ["bin", "opt/ior/bin"] {
+        fs::create_dir_all(tree.path().join(directory)).unwrap();
+    }
+    let file = tree.path().join("opt/ior/bin/ior");
+    fs::write(&file, program).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("/opt/ior/bin/ior", tree.path().join("bin/ior")).unwrap();
+    tree
+}
+
+#[test]
+fn a_real_ior_brings_its_interfaces_and_only_these() {
+    // The beginning of an ELF program for x86_64, and strings.
+    let mut program = b"\x7fELF\x02\x01\x01".to_vec();
+    program.resize(64, 0);
+    program[18] = 62;
+    program.extend(b"\0POSIX\0MPIIO\0not MMAP\0");
+    let tree = ior_tree(&program);
+    let given = format!("x86_64={}", tree.path().display());
+    let said = exits(&["plan", "ceems-ior", "--kernel", "6.12", "--ior", &given], 0);
+    assert!(said.contains("x86_64_6.12_ceems-ior-mpiio-t16MiB"), "{said}");
+    assert!(!said.contains("aarch64_6.12_ceems-ior-mpiio"), "{said}");
+    assert!(said.contains("ceems-ior-mpiio-t16MiB on aarch64, riscv64: the embedded engine does not have"), "{said}");
+}
+
+#[test]
+fn an_ior_without_interfaces_is_refused_and_not_replaced() {
+    let tree = ior_tree(b"#!/bin/sh\nexec /opt/ior/libexec/ior \"$@\"\n");
+    let said = exits(&["plan", "quick", "--ior", &format!("x86_64={}", tree.path().display())], 2);
+    assert!(said.contains("names none of IOR's interfaces"), "{said}");
+    assert!(said.contains("program itself"), "{said}");
 }
 
 #[test]

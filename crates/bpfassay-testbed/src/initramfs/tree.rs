@@ -97,6 +97,8 @@ pub struct Overlay {
     pub archive: Archive,
     /// The program, as a path in the guest.
     pub ior: String,
+    /// The program's file on this host, links followed as the guest will follow them.
+    pub program: PathBuf,
 }
 
 impl Overlay {
@@ -115,12 +117,13 @@ impl Overlay {
             }
         }
         let ior = find_ior(&archive).map_err(|found| OverlayError::NoIor { directory: directory.to_owned(), found })?;
-        if !runs_on(&archive, &ior, arch)? {
-            return Err(OverlayError::WrongArchitecture { path: ior, arch });
-        }
+        let program = match host_file(&archive, &ior) {
+            Some(program) if runs_on(program, arch)? => program.to_owned(),
+            _ => return Err(OverlayError::WrongArchitecture { path: ior, arch }),
+        };
         let ior = format!("/{ior}");
         archive.add(layout::EXTERNAL_IOR, Node::Symlink { target: ior.clone() })?;
-        Ok(Self { archive, ior })
+        Ok(Self { archive, ior, program })
     }
 }
 
@@ -240,11 +243,17 @@ fn find_ior(archive: &Archive) -> Result<String, Vec<String>> {
     }
 }
 
+/// The file on this host that `path` of the archive leads to.
+fn host_file<'a>(archive: &'a Archive, path: &str) -> Option<&'a Path> {
+    match archive.get(&resolve(archive, path)?)? {
+        Node::File { content: Content::Host { path, .. }, .. } => Some(path),
+        _ => None,
+    }
+}
+
 /// Whether the program at `path` is a script or an ELF file for `arch`.
-fn runs_on(archive: &Archive, path: &str, arch: Arch) -> Result<bool, OverlayError> {
-    let real = resolve(archive, path).unwrap_or_default();
-    let Some(Node::File { content: Content::Host { path, .. }, .. }) = archive.get(&real) else { return Ok(false) };
-    let read = |source| OverlayError::Read { path: path.clone(), source };
+fn runs_on(path: &Path, arch: Arch) -> Result<bool, OverlayError> {
+    let read = |source| OverlayError::Read { path: path.to_owned(), source };
     let mut start = Vec::new();
     let length = size_of::<elf::FileHeader64<LittleEndian>>() as u64;
     File::open(path).map_err(read)?.take(length).read_to_end(&mut start).map_err(read)?;
@@ -308,6 +317,7 @@ mod tests {
         assert_eq!(overlay.ior, "/usr/bin/ior");
         assert_eq!(overlay.archive.get("bin"), Some(&Node::Symlink { target: "usr/bin".into() }));
         assert_eq!(overlay.archive.get(layout::EXTERNAL_IOR), Some(&Node::Symlink { target: "/usr/bin/ior".into() }));
+        assert_eq!(overlay.program, directory.path().join("usr/bin/ior"));
         assert!(matches!(
             overlay.archive.get("usr/lib/libmpi.so.40"),
             Some(Node::File { executable: false, content: Content::Host { size: 1, .. } })
@@ -383,7 +393,10 @@ mod tests {
         let error = refusal(&directory);
         assert!(error.to_string().ends_with("found several: opt/a/ior, opt/b/ior"), "{error}");
         symlink("/opt/b/ior", directory.path().join("usr/bin/ior")).unwrap();
-        assert_eq!(Overlay::read(Arch::X86_64, directory.path()).unwrap().ior, "/usr/bin/ior");
+        let overlay = Overlay::read(Arch::X86_64, directory.path()).unwrap();
+        assert_eq!(overlay.ior, "/usr/bin/ior");
+        // An absolute link stays in the tree.
+        assert_eq!(overlay.program, directory.path().join("opt/b/ior"));
     }
 
     #[test]
