@@ -1,13 +1,13 @@
 //! The job: what one boot of a guest has to do. It travels in the guest's initramfs at [`crate::JOB_PATH`], so that
 //! nothing needs to be said to a guest before it measures.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{ProbeConfiguration, names};
 
 /// What a guest does from boot to power-off.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     /// [`crate::PROTOCOL_VERSION`] of the side that wrote it.
@@ -21,7 +21,8 @@ pub struct Job {
 }
 
 /// What a guest does once it is ready.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Task {
     /// Carry out these runs in this order, report each, power off.
@@ -34,7 +35,8 @@ pub enum Task {
 }
 
 /// The file system that the workload uses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum FileSystem {
     /// The kernel's NFS server exporting a tmpfs, mounted over the loopback interface.
@@ -47,7 +49,8 @@ pub enum FileSystem {
 }
 
 /// NFS over loopback.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Nfs {
     /// Protocol version of the mount.
@@ -73,7 +76,8 @@ names! {
 }
 
 /// One run to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunOrder {
     /// The host's name for it; comes back with every message about it.
@@ -87,7 +91,8 @@ pub struct RunOrder {
 }
 
 /// A workload to run in its own cgroup on the file system under test.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Workload {
     /// IOR.

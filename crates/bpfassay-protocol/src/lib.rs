@@ -47,7 +47,8 @@ pub struct UnknownName {
 macro_rules! names {
     ($(#[$meta:meta])* $vis:vis enum $name:ident: $kind:literal { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         $vis enum $name {
             $($(#[$vmeta])* #[serde(rename = $word)] $variant),+
         }

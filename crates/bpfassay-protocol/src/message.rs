@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -79,7 +78,8 @@ names! {
 }
 
 /// What a guest knows about itself once it is ready.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuestFacts {
     /// `uname -r`.
     pub kernel_release: String,
@@ -112,7 +112,8 @@ pub struct GuestFacts {
 }
 
 /// One mount, from `/proc/self/mountinfo`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MountFacts {
     /// Mount id.
     pub id: u64,
@@ -139,7 +140,8 @@ impl Default for MountFacts {
 }
 
 /// What came of a run inside the guest.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunOutcome {
     /// Measured.
@@ -154,7 +156,8 @@ pub enum RunOutcome {
 }
 
 /// The raw figures of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunFigures {
     /// Which configuration was attached.
     pub probe: ProbeConfiguration,
@@ -177,7 +180,8 @@ pub struct RunFigures {
 }
 
 /// One timed phase of the workload, between two barriers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadPhase {
     /// IOR's word for it: `write`, `read`, `writecheck`, `readcheck`.
     pub name: String,
@@ -193,7 +197,8 @@ pub struct WorkloadPhase {
 }
 
 /// Readings at two instants.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interval {
     /// At the first.
     pub before: Reading,
@@ -202,7 +207,8 @@ pub struct Interval {
 }
 
 /// What is read at a barrier, while the workload stands still.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reading {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
@@ -213,7 +219,8 @@ pub struct Reading {
 }
 
 /// The `bytes:` line of an NFS mount in `/proc/self/mountstats` (fs/nfs/iostat.h).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MountStats {
     /// Bytes that applications read through the page cache.
     pub normal_read: u64,

@@ -137,6 +137,7 @@ impl<'de> Deserialize<'de> for ProbeConfiguration {
     }
 }
 
+#[cfg(feature = "schema")]
 impl schemars::JsonSchema for ProbeConfiguration {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "ProbeConfiguration".into()

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Operation, ProbeConfiguration, operation::Totals};
@@ -15,7 +14,8 @@ use crate::{Operation, ProbeConfiguration, operation::Totals};
 pub const MAX_LINE: usize = 1 << 20;
 
 /// One line of the tracer's output.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TracerLine {
     /// Every program is loaded and attached; counting has begun.
@@ -27,7 +27,8 @@ pub enum TracerLine {
 }
 
 /// A tracer that attached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attached {
     /// What was asked for.
     pub configuration: ProbeConfiguration,
@@ -40,7 +41,8 @@ pub struct Attached {
 }
 
 /// One loaded program, from `BPF_OBJ_GET_INFO_BY_FD`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Program {
     /// Its name in the object file.
     pub name: String,
@@ -55,7 +57,8 @@ pub struct Program {
 }
 
 /// Why a tracer does not run on this kernel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// The step that failed.
     pub step: Step,
@@ -70,7 +73,8 @@ pub struct Refusal {
 }
 
 /// A step of bringing a tracer up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Parsing the object file, kernel BTF included.
@@ -82,7 +86,8 @@ pub enum Step {
 }
 
 /// One reading of all counters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sample {
     /// When reading began, in nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
@@ -95,7 +100,8 @@ pub struct Sample {
 }
 
 /// The counters of one key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CounterRow {
     /// Id of the cgroup (v2) of the calling task.
     pub cgroup: u64,
@@ -111,7 +117,8 @@ pub struct CounterRow {
 }
 
 /// A device number as `/proc/self/mountinfo` shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Device {
     /// Major number.
     pub major: u32,
@@ -129,7 +136,8 @@ impl Device {
 }
 
 /// Events known to be lost. `None` means the kernel or the configuration does not tell: not measured, not zero.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Losses {
     /// kprobe hits that ran no handler (`nmissed`, from `/sys/kernel/debug/tracing/kprobe_profile` or the link's info).
     pub missed_probes: Option<u64>,

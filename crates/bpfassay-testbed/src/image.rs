@@ -5,7 +5,7 @@
 //! archives; the initramfs of a boot is their concatenation with the job's archive at the end.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
@@ -24,7 +24,7 @@ use crate::{
     initramfs::{Archive, ArchiveError, Content, Node, find, tree::Overlay},
     kernel::Kernel,
     manifest::{self, Component, Segment},
-    modules::{ModuleSet, ModulesError},
+    modules::{ModuleSet, ModulesError, Signatures, signature},
     payload::Payload,
 };
 
@@ -50,7 +50,7 @@ pub mod role {
 const RECORD: &str = "segment";
 
 /// To be changed whenever the same inputs shall give other segments.
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 
 /// The `base` segment with the programs of `payload`.
 ///
@@ -89,18 +89,30 @@ pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
 /// [`Error::Modules`] for module trees that cannot be used, [`Error`] of the cache.
 pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>> {
     let Some(modules) = &kernel.modules else { return Ok(None) };
-    let key = Digest::of_parts([RECIPE, role::MODULES, &modules.key.to_string()]);
+    let signatures = signatures(kernel)?;
+    let kept = match signatures {
+        Signatures::Kept => "signed",
+        Signatures::Cut => "unsigned",
+    };
+    let key = Digest::of_parts([RECIPE, role::MODULES, kept, &modules.key.to_string()]);
     let what = format!("the modules of kernel {}", kernel.release);
-    let object = segment(cache, &key, &what, || modules_archive(&modules.path))?;
+    let object = segment(cache, &key, &what, || modules_archive(&modules.path, signatures))?;
     Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
+}
+
+/// Signatures are kept where the kernel insists on them, or where nobody knows whether it does.
+fn signatures(kernel: &Kernel) -> Result<Signatures> {
+    let Some(config) = &kernel.config else { return Ok(Signatures::Kept) };
+    let text = fs::read(&config.path).map_err(Error::io("read", &config.path))?;
+    Ok(if signature::enforced(&String::from_utf8_lossy(&text)) { Signatures::Kept } else { Signatures::Cut })
 }
 
 /// The archive of the `modules` segment for the module tree at `tree` (`lib/modules/RELEASE`).
 ///
 /// # Errors
 /// [`Error::Modules`].
-pub fn modules_archive(tree: &Path) -> Result<Archive> {
-    let (set, mut archive) = ModuleSet::read(tree)?;
+pub fn modules_archive(tree: &Path, signatures: Signatures) -> Result<Archive> {
+    let (set, mut archive) = ModuleSet::read(tree, signatures)?;
     let text = serde_json::to_vec(&set).map_err(|error| Error::io("write", MODULE_SET)(error.into()))?;
     archive.add(MODULE_SET, Node::File { executable: false, content: text.into() })?;
     Ok(archive)

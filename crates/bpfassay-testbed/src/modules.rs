@@ -8,6 +8,7 @@
 
 pub mod decompress;
 pub mod modinfo;
+pub mod signature;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -112,6 +113,17 @@ pub enum ModulesError {
     Archive(#[from] ArchiveError),
 }
 
+/// What becomes of the signatures of modules.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Signatures {
+    /// Modules are taken as they are.
+    #[default]
+    Kept,
+    /// They are cut off ([`signature::cut`]), so that a guest spends no time on them.
+    Cut,
+}
+
 /// A module in a [`ModuleSet`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -134,6 +146,9 @@ pub struct ModuleSet {
     pub absent: BTreeSet<String>,
     /// Whether there is no module tree: everything must be built in, and nobody can tell whether it is.
     pub monolithic: bool,
+    /// What became of the modules' signatures.
+    #[serde(default)]
+    pub signatures: Signatures,
 }
 
 impl ModuleSet {
@@ -149,10 +164,11 @@ impl ModuleSet {
     /// # Errors
     /// [`ModulesError`] for trees that cannot be read or are incomplete. Wanted modules that do not exist are recorded
     /// in [`ModuleSet::absent`], not an error here.
-    pub fn read(tree: &Path) -> Result<(Self, Archive), ModulesError> {
+    pub fn read(tree: &Path, signatures: Signatures) -> Result<(Self, Archive), ModulesError> {
         let files = find_modules(tree)?;
         let builtin = read_builtin(tree)?;
-        let mut reader = Reader { files: &files, builtin: &builtin, set: Self::default(), archive: Archive::default() };
+        let set = Self { signatures, ..Self::default() };
+        let mut reader = Reader { files: &files, builtin: &builtin, set, archive: Archive::default() };
         for name in CONSOLE.iter().chain(&[SERVER, CLIENT_V3, CLIENT_V4]).chain(&EXTRA) {
             reader.want(name)?;
         }
@@ -256,7 +272,10 @@ impl Reader<'_> {
                 Wanted::IfPresent => Ok(false),
             };
         };
-        let bytes = decompress::module(file, MAX_MODULE)?;
+        let mut bytes = decompress::module(file, MAX_MODULE)?;
+        if self.set.signatures == Signatures::Cut {
+            bytes.truncate(signature::cut(&bytes).len());
+        }
         let info = ModInfo::parse(&bytes).map_err(|source| ModulesError::ModInfo { path: file.clone(), source })?;
         path.push(name.to_owned());
         let mut before = Vec::new();

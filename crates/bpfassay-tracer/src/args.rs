@@ -1,12 +1,11 @@
 //! The command line: what it says, and what that means on this machine.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 use bpfassay_protocol::{
     ProbeConfiguration,
     probe::{Loader, MapLayout},
 };
-use clap::Parser;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::ledger::Filter;
@@ -14,29 +13,45 @@ use crate::ledger::Filter;
 /// `f_type` of a cgroup v2 file system (include/uapi/linux/magic.h).
 const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
 
-/// Counts file operations in the kernel by eBPF and writes the counters as lines of JSON.
-///
-/// Standard input takes commands: `sample LABEL` writes a sample with that label at once; its end ends the program.
-#[derive(Debug, Parser)]
-#[command(version)]
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+Counts file operations in the kernel by eBPF and writes the counters as lines of JSON.
+
+Standard input takes commands: `sample LABEL` writes a sample with that label at once; its end ends the program.
+
+Usage: bpfassay-tracer [OPTIONS] --probe CONFIGURATION
+
+Options:
+      --probe CONFIGURATION  Probe configuration: PROBE[+MAP][@LOADER], for example `fexit` or `fexit+percpu@libbpf`
+      --map MAP              Map layout; overrides the one named in --probe
+      --loader LOADER        Loader; overrides the one named in --probe
+      --interval INTERVAL    Write a sample by itself this often: a number and a unit (us, ms, s, min), for example `2s`
+      --cgroup PATH          Count only tasks in this very cgroup (v2), given as a directory; tasks in cgroups below it
+                             are not counted
+      --mount PATH           Count only the mount that PATH lies in
+  -h, --help                 Print this
+  -V, --version              Print the version
+";
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Print [`HELP`].
+    Help,
+    /// Print the version.
+    Version,
+    /// Attach and count.
+    Trace(Args),
+}
+
+/// The options, as given.
+#[derive(Debug)]
 pub(crate) struct Args {
-    /// Probe configuration: PROBE[+MAP][@LOADER], for example `fexit` or `fexit+percpu@libbpf`.
-    #[arg(long, value_name = "CONFIGURATION")]
     probe: ProbeConfiguration,
-    /// Map layout; overrides the one named in --probe.
-    #[arg(long)]
     map: Option<MapLayout>,
-    /// Loader; overrides the one named in --probe.
-    #[arg(long)]
     loader: Option<Loader>,
-    /// Write a sample by itself this often: a number and a unit (us, ms, s, min), for example `2s`.
-    #[arg(long, value_parser = parse_interval)]
     interval: Option<Duration>,
-    /// Count only tasks in this very cgroup (v2), given as a directory; tasks in cgroups below it are not counted.
-    #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
-    /// Count only the mount that PATH lies in.
-    #[arg(long, value_name = "PATH")]
     mount: Option<PathBuf>,
 }
 
@@ -51,6 +66,12 @@ pub(crate) struct Order {
 /// Arguments that cannot be followed on this machine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentError {
+    #[error("{0} (--help lists the options)")]
+    Syntax(lexopt::Error),
+    #[error("--{0} is given twice")]
+    Twice(&'static str),
+    #[error("--probe is missing: name a probe configuration, for example `--probe fexit`")]
+    NoProbe,
     #[error("the baseline `none` attaches nothing: run the workload without the tracer")]
     Baseline,
     #[error("cannot look up the cgroup {path:?}: name a directory below the cgroup v2 mount")]
@@ -61,6 +82,51 @@ pub(crate) enum ArgumentError {
     Mount { path: PathBuf, source: io::Error },
     #[error("the kernel does not tell the mount id of {path:?} (Linux 5.8 and later do): leave out --mount")]
     NoMountId { path: PathBuf },
+}
+
+impl From<lexopt::Error> for ArgumentError {
+    fn from(error: lexopt::Error) -> Self {
+        Self::Syntax(error)
+    }
+}
+
+impl Request {
+    /// Reads a command line, without the program's name.
+    ///
+    /// # Errors
+    /// [`ArgumentError::Syntax`], [`ArgumentError::Twice`], [`ArgumentError::NoProbe`].
+    pub(crate) fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Self, ArgumentError> {
+        use lexopt::{
+            Arg::{Long, Short},
+            ValueExt as _,
+        };
+
+        let (mut probe, mut map, mut loader, mut interval, mut cgroup, mut mount) =
+            (None, None, None, None, None, None);
+        let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
+        while let Some(option) = parser.next()? {
+            match option {
+                Long("help") | Short('h') => return Ok(Self::Help),
+                Long("version") | Short('V') => return Ok(Self::Version),
+                Long("probe") => set(&mut probe, "probe", parser.value()?.parse()?)?,
+                Long("map") => set(&mut map, "map", parser.value()?.parse()?)?,
+                Long("loader") => set(&mut loader, "loader", parser.value()?.parse()?)?,
+                Long("interval") => set(&mut interval, "interval", parser.value()?.parse_with(parse_interval)?)?,
+                Long("cgroup") => set(&mut cgroup, "cgroup", parser.value()?.into())?,
+                Long("mount") => set(&mut mount, "mount", parser.value()?.into())?,
+                other => return Err(other.unexpected().into()),
+            }
+        }
+        let probe = probe.ok_or(ArgumentError::NoProbe)?;
+        Ok(Self::Trace(Args { probe, map, loader, interval, cgroup, mount }))
+    }
+}
+
+fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), ArgumentError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(ArgumentError::Twice(name)),
+    }
 }
 
 impl Args {
@@ -124,18 +190,35 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn parse(words: &[&str]) -> Result<Args, clap::Error> {
-        Args::try_parse_from([&["bpfassay-tracer"], words].concat())
+    fn parse(words: &[&str]) -> Result<Args, ArgumentError> {
+        match Request::parse(words)? {
+            Request::Trace(args) => Ok(args),
+            other => panic!("{words:?}: {other:?}"),
+        }
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
-        Args::command().debug_assert();
+    fn help_and_version_need_nothing_else() {
+        assert!(matches!(Request::parse(["--help"]), Ok(Request::Help)));
+        assert!(matches!(Request::parse(["--probe=fexit", "-h"]), Ok(Request::Help)));
+        assert!(matches!(Request::parse(["-V"]), Ok(Request::Version)));
+        for option in ["--probe", "--map", "--loader", "--interval", "--cgroup", "--mount"] {
+            assert!(HELP.contains(&format!("      {option} ")), "{option}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_option_or_given_twice_or_without_value_is_refused() {
+        let message = |words: &[&str]| parse(words).unwrap_err().to_string();
+        assert_eq!(message(&["--prob", "fexit"]), "invalid option '--prob' (--help lists the options)");
+        assert_eq!(message(&["--probe", "fexit", "more"]), "unexpected argument \"more\" (--help lists the options)");
+        assert_eq!(message(&["--probe", "fexit", "--map", "percpu", "--map=percpu"]), "--map is given twice");
+        assert!(message(&["--probe"]).starts_with("missing argument for option '--probe'"));
+        assert!(message(&[]).starts_with("--probe is missing"));
     }
 
     #[test]
@@ -153,7 +236,6 @@ mod tests {
         let error = parse(&["--probe", "fexti"]).unwrap_err().to_string();
         assert!(error.contains("known are none, kprobe, fexit"), "{error}");
         assert!(parse(&["--probe", "fexit", "--map", "tree"]).is_err());
-        assert!(parse(&[]).is_err());
     }
 
     #[test]
@@ -194,6 +276,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_words_make_it_fall_over(words: Vec<String>) {
+            let _ = Request::parse(words);
+        }
+
         #[test]
         fn no_interval_makes_it_fall_over(text: String) {
             let _ = parse_interval(&text);

@@ -18,22 +18,30 @@ mod signals;
 mod tracer;
 
 use std::{
+    env,
     io::{self, Write as _},
     process::ExitCode,
 };
 
 use bpfassay_protocol::tracer::TracerLine;
-use clap::Parser as _;
 
-use crate::{args::Args, serve::Output};
+use crate::{
+    args::{HELP, Request},
+    serve::Output,
+};
 
-/// Exit status for arguments that make no sense; the same as clap's own.
+/// Exit status for arguments that make no sense.
 const USAGE: u8 = 2;
 /// Exit status when the kernel refuses the probe configuration.
 const REFUSED: u8 = 3;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Request::parse(env::args_os().skip(1)) {
+        Ok(Request::Trace(args)) => args,
+        Ok(Request::Help) => return print(HELP),
+        Ok(Request::Version) => return print(concat!("bpfassay-tracer ", env!("CARGO_PKG_VERSION"), "\n")),
+        Err(error) => return complain(&error, USAGE),
+    };
     let order = match args.resolve() {
         Ok(order) => order,
         Err(error) => return complain(&error, USAGE),
@@ -47,6 +55,13 @@ fn main() -> ExitCode {
         },
     };
     match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&error, 1),
+    }
+}
+
+fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(&error, 1),
     }

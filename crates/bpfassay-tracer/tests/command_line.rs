@@ -59,8 +59,18 @@ fn a_refusal_is_one_line_and_status_3() {
 }
 
 #[test]
+fn help_and_version_go_to_standard_output() {
+    for (argument, expected) in [("--help", "--probe CONFIGURATION"), ("--version", env!("CARGO_PKG_VERSION"))] {
+        let output = tracer(&[argument]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{argument}");
+        assert!(text(&output.stdout).contains(expected), "{argument}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
 fn arguments_that_make_no_sense_are_status_2() {
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 6] = [
+        (&[], "--probe is missing"),
         (&["--probe", "none"], "run the workload without the tracer"),
         (&["--probe", "fexti"], "known are none, kprobe, fexit"),
         (&["--probe", "fexit", "--interval", "2"], "`2` is not a positive whole number with a unit"),

@@ -208,3 +208,20 @@ fn overlays_change_with_the_tree_and_only_then() {
     fs::write(tree.join("bin/more"), "").unwrap();
     assert_ne!(overlay_segment(&bed.cache, Arch::Aarch64, &tree).unwrap().archive.sha256, first.archive.sha256);
 }
+
+#[test]
+fn signatures_go_only_where_the_kernel_is_known_to_do_without() {
+    let bed = Bed::new();
+    let mut kernel = bed.kernel(&MODULES, BUILTIN);
+    let signatures = |kernel: &Kernel| {
+        let segment = modules_segment(&bed.cache, kernel).unwrap().unwrap();
+        let text = find::find(&segment.archive.path, MODULE_SET, 1 << 20).unwrap().unwrap();
+        serde_json::from_slice::<ModuleSet>(&text).unwrap().signatures
+    };
+    assert_eq!(signatures(&kernel), Signatures::Kept);
+    let config = |text: &str| Some((&bed.cache.add_bytes("a configuration", text.as_bytes()).unwrap()).into());
+    kernel.config = config("CONFIG_MODULE_SIG=y\n");
+    assert_eq!(signatures(&kernel), Signatures::Cut);
+    kernel.config = config("CONFIG_MODULE_SIG_FORCE=y\n");
+    assert_eq!(signatures(&kernel), Signatures::Kept);
+}

@@ -1,0 +1,113 @@
+//! The signature that `sign-file` appends to a module (`CONFIG_MODULE_SIG`).
+//!
+//! A guest without it boots faster: the kernel neither hashes the module nor checks the signature, which under emulation
+//! is a large part of loading. It loads the module all the same, with the taint flag `E` and one line in its log, unless
+//! it enforces signatures; whether it does by itself is a matter of its configuration ([`enforced`]).
+
+/// The end of a signed module (`MODULE_SIG_STRING` in include/linux/module_signature.h).
+const MARKER: &[u8] = b"~Module signature appended~\n";
+
+/// Length of `struct module_signature`, which stands before the marker: the kinds of algorithm, hash and identifier, the
+/// lengths of two parts that are no longer used, three bytes of padding, and the length of the signature, big-endian.
+const TRAILER: usize = 12;
+
+/// The only kind of identifier that a kernel takes, `PKEY_ID_PKCS7`.
+const PKCS7: u8 = 2;
+
+/// The module without its signature; all of it where there is none, or none that a kernel would look at
+/// (`mod_check_sig` in kernel/module_signature.c): then the kernel shall say so.
+#[must_use]
+pub fn cut(module: &[u8]) -> &[u8] {
+    unsigned(module).unwrap_or(module)
+}
+
+fn unsigned(module: &[u8]) -> Option<&[u8]> {
+    let (rest, trailer) = module.strip_suffix(MARKER)?.split_last_chunk::<TRAILER>()?;
+    let [0, 0, PKCS7, 0, 0, 0, 0, 0, length @ ..] = trailer else { return None };
+    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    // A signature that leaves nothing of the module is none.
+    rest.len().checked_sub(length).filter(|&at| at > 0).map(|at| &rest[..at])
+}
+
+/// Whether a kernel with this configuration refuses modules without a signature from the start.
+#[must_use]
+pub fn enforced(config: &str) -> bool {
+    config.lines().any(|line| {
+        matches!(
+            line.trim_end(),
+            "CONFIG_MODULE_SIG_FORCE=y"
+                | "CONFIG_LOCK_DOWN_KERNEL_FORCE_INTEGRITY=y"
+                | "CONFIG_LOCK_DOWN_KERNEL_FORCE_CONFIDENTIALITY=y"
+        )
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A module with a signature of this length appended, as `sign-file` does.
+    pub(crate) fn signed(module: &[u8], length: u32) -> Vec<u8> {
+        let signature = vec![0x30; length as usize];
+        [module, &signature, &[0, 0, PKCS7, 0, 0, 0, 0, 0], &length.to_be_bytes(), MARKER].concat()
+    }
+
+    #[test]
+    fn the_signature_goes_and_the_module_stays() {
+        for length in [0, 1, 395, 70_000] {
+            assert_eq!(cut(&signed(b"module", length)), b"module", "{length}");
+        }
+    }
+
+    #[test]
+    fn only_the_last_signature_goes() {
+        let once = signed(b"module", 7);
+        assert_eq!(cut(&signed(&once, 9)), once);
+    }
+
+    #[test]
+    fn what_carries_no_signature_is_left_alone() {
+        for module in [&b""[..], b"module", MARKER, b"module~Module signature appended~", &[MARKER, b"more"].concat()] {
+            assert_eq!(cut(module), module);
+        }
+    }
+
+    #[test]
+    fn lengths_and_kinds_that_make_no_sense_are_left_alone() {
+        // "module" and 5 bytes of signature, which claim to be 11 and more, or of another kind.
+        let module = signed(b"module", 5);
+        let trailer = module.len() - MARKER.len() - TRAILER;
+        for (at, value) in [(11, 11), (11, 12), (8, 0xff), (0, 1), (1, 4), (2, 0), (2, 1), (3, 1), (4, 1), (7, 1)] {
+            let mut damaged = module.clone();
+            damaged[trailer + at] = value;
+            assert_eq!(cut(&damaged), damaged, "{at} {value}");
+        }
+        // The trailer itself is cut short.
+        let short = &module[trailer + 1..];
+        assert_eq!(cut(short), short);
+    }
+
+    #[test]
+    fn a_kernel_that_enforces_signatures_is_known_by_its_configuration() {
+        assert!(enforced("CONFIG_MODULE_SIG=y\nCONFIG_MODULE_SIG_FORCE=y\n"));
+        assert!(enforced("CONFIG_LOCK_DOWN_KERNEL_FORCE_INTEGRITY=y"));
+        assert!(enforced("CONFIG_LOCK_DOWN_KERNEL_FORCE_CONFIDENTIALITY=y\n"));
+        let debian =
+            "CONFIG_MODULE_SIG=y\n# CONFIG_MODULE_SIG_FORCE is not set\nCONFIG_LOCK_DOWN_KERNEL_FORCE_NONE=y\n";
+        assert!(!enforced(debian));
+        assert!(!enforced(""));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_is_a_beginning(module: Vec<u8>, signature in 0u32..100, at in 0usize..200, value: u8) {
+            let mut module = signed(&module, signature);
+            if let Some(byte) = module.get_mut(at) {
+                *byte = value;
+            }
+            prop_assert!(module.starts_with(cut(&module)));
+        }
+    }
+}
