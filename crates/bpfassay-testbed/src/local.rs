@@ -4,7 +4,7 @@ mod header;
 
 use std::{
     fs,
-    io::Read,
+    io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -22,6 +22,36 @@ use crate::{
 /// The name under which a local kernel stands in results.
 pub const NAME: &str = "local";
 
+/// Largest kernel image that is read.
+const MAX_IMAGE: u64 = 1 << 30;
+
+/// The content of the kernel image at `path`.
+///
+/// # Errors
+/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, or a file of an unlikely size; [`Error::Io`].
+pub fn read_image(path: &Path) -> Result<Vec<u8>> {
+    let refuse = |problem: &str| Error::LocalKernel { path: path.to_owned(), problem: problem.to_owned() };
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(refuse("does not exist: give the path of a kernel image"));
+        }
+        Err(source) => return Err(Error::Io { action: "read", path: path.to_owned(), source }),
+    };
+    // Opening a pipe would wait for its writer.
+    if !metadata.is_file() {
+        return Err(refuse("is no regular file: give the path of a kernel image"));
+    }
+    if metadata.len() > MAX_IMAGE {
+        return Err(refuse("is larger than 1 GiB, so no kernel image: give the path of one"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_IMAGE).read_to_end(&mut bytes))
+        .map_err(Error::io("read", path))?;
+    Ok(bytes)
+}
+
 /// Makes a kernel from an image and, where there is one, a directory of modules: an `INSTALL_MOD_PATH`, or
 /// `lib/modules/RELEASE` itself. The image is copied into the cache, the modules stay where they are. The architecture and
 /// the release are read from the image; `arch` is what the user asked for, if they did.
@@ -31,8 +61,7 @@ pub const NAME: &str = "local";
 /// [`Error::DiskFull`], [`Error::Io`].
 pub fn prepare(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option<Arch>) -> Result<Kernel> {
     let refuse = |path: &Path, problem: String| Error::LocalKernel { path: path.to_owned(), problem };
-    let mut bytes = Vec::new();
-    fs::File::open(image).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(Error::io("read", image))?;
+    let bytes = read_image(image)?;
     let kind = identify(&bytes).map_err(|problem| refuse(image, problem))?;
     if let Some(arch) = arch
         && arch != kind.arch
@@ -181,6 +210,18 @@ mod tests {
         assert_eq!(direct, modules);
         fs::write(modules.path.join("kernel/fs/nfs.ko"), "longer").unwrap();
         assert_ne!(prepare(&cache, &image, Some(work.path()), None).unwrap().modules.unwrap().key, modules.key);
+    }
+
+    #[test]
+    fn what_can_be_no_image_is_not_read() {
+        let work = tempfile::tempdir().unwrap();
+        let message = |path: &Path| read_image(path).unwrap_err().to_string();
+        assert!(message(&work.path().join("none")).ends_with("does not exist: give the path of a kernel image"));
+        assert!(message(work.path()).contains("no regular file"));
+        assert!(message(Path::new("/dev/zero")).contains("no regular file"));
+        let sparse = work.path().join("sparse");
+        fs::File::create(&sparse).unwrap().set_len(MAX_IMAGE + 1).unwrap();
+        assert!(message(&sparse).contains("larger than 1 GiB"));
     }
 
     #[test]

@@ -245,7 +245,11 @@ impl Manifest {
         self.targets.iter().find(|target| target.arch == arch && target.name == name)
     }
 
-    fn check_files(&self, path: &Path, check: Check) -> Result<()> {
+    /// Checks the files that it names; `path` names the manifest in messages.
+    ///
+    /// # Errors
+    /// [`ManifestError::File`], [`Error::Io`].
+    pub fn check_files(&self, path: &Path, check: Check) -> Result<()> {
         for file in self.targets.iter().flat_map(Target::files) {
             if let Some(problem) = file.problem(check)? {
                 let file = file.path.clone();

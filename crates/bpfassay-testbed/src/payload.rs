@@ -158,6 +158,15 @@ pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<B
     })
 }
 
+/// Whether the cache holds the programs for `archs` of the source in `workspace`: then nothing is built.
+///
+/// # Errors
+/// [`Error::Stage`] for a workspace that cannot be read; [`Error::Io`], [`Error::Damaged`].
+pub fn is_cached(cache: &Cache, workspace: &Path, archs: &[Arch]) -> Result<bool> {
+    let stage = Stage::read(workspace, &[AGENT.package, TRACER.package, IOR.package])?;
+    Ok(all_recorded(cache, stage.digest(), archs, None)?.is_some())
+}
+
 fn all_recorded(cache: &Cache, source: Digest, archs: &[Arch], toolchain: Option<Digest>) -> Result<Option<Built>> {
     let mut all = Built::default();
     for &arch in archs {

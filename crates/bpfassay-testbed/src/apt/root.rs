@@ -71,6 +71,9 @@ impl Apt<'_> {
         let directory = self.cache().root().join("apt").join(&name);
         let _lock = self.cache().lock(&format!("apt-{name}"))?;
         let known = read_state(&directory);
+        if known.is_some() {
+            follow_move(&directory)?;
+        }
         let same_archive = |state: &IndexState| self.options().mirror.as_ref().is_none_or(|uri| *uri == state.archive);
         let fresh = known
             .as_ref()
@@ -115,10 +118,13 @@ impl Apt<'_> {
     /// # Errors
     /// [`Error::Offline`] where there are none.
     pub fn known_root(&self, suite: &str, architectures: &[Arch]) -> Result<Root> {
-        let directory = self.cache().root().join("apt").join(root_name(suite, architectures));
+        let name = root_name(suite, architectures);
+        let directory = self.cache().root().join("apt").join(&name);
         let state = self
             .known_state(suite, architectures)
             .ok_or_else(|| Error::Offline { what: format!("the package index of suite {suite}") })?;
+        let _lock = self.cache().lock(&format!("apt-{name}"))?;
+        follow_move(&directory)?;
         Ok(Root { directory, suite: suite.to_owned(), state })
     }
 
@@ -326,6 +332,8 @@ fn now() -> u64 {
 }
 
 fn read_state(directory: &Path) -> Option<IndexState> {
+    // Without its configuration, apt would look at the host's own state.
+    directory.join(CONFIGURATION).exists().then_some(())?;
     serde_json::from_slice(&fs::read(directory.join(STATE)).ok()?).ok()
 }
 
@@ -358,17 +366,45 @@ fn write_configuration(directory: &Path, suite: &str, architectures: &[&str], ho
     write(CONFIGURATION, &configuration(directory, architectures, host)?)
 }
 
+/// Makes the configuration in `directory` name this directory: it holds absolute paths, and the cache may have been moved
+/// or copied since it was written.
+fn follow_move(directory: &Path) -> Result<()> {
+    let path = directory.join(CONFIGURATION);
+    let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
+    match moved(&text, &quotable(directory)?) {
+        Some(text) => fs::write(&path, text).map_err(Error::io("write", path)),
+        None => Ok(()),
+    }
+}
+
+/// The text of a configuration with `root` in place of the directory that it was written for; `None` where that is `root`.
+fn moved(text: &str, root: &str) -> Option<String> {
+    let before = text.lines().find_map(|line| line.strip_prefix("Dir::State \"")?.strip_suffix("/state\";"))?;
+    if before == root {
+        return None;
+    }
+    let lines = text.lines().map(|line| match line.strip_prefix("Dir::") {
+        Some(_) => line.replace(&format!("\"{before}/"), &format!("\"{root}/")) + "\n",
+        None => format!("{line}\n"),
+    });
+    Some(lines.collect())
+}
+
+/// `path` as it can stand between the quotes of apt's configuration.
+fn quotable(path: &Path) -> Result<String> {
+    match path.to_str() {
+        Some(text) if !text.contains(['"', '\n', '\\']) => Ok(text.to_owned()),
+        _ => Err(AptError::Quote(path.display().to_string()).into()),
+    }
+}
+
 fn sources(suite: &str, architectures: &[&str], host: &Host) -> String {
     let keyring = host.keyring.as_ref().map(|path| format!(" signed-by={path}")).unwrap_or_default();
     format!("deb [arch={}{keyring}] {} {suite} main\n", architectures.join(","), host.archive)
 }
 
 fn configuration(directory: &Path, architectures: &[&str], host: &Host) -> Result<String> {
-    let quoted = |path: &Path| match path.to_str() {
-        Some(text) if !text.contains(['"', '\n', '\\']) => Ok(text.to_owned()),
-        _ => Err(AptError::Quote(path.display().to_string())),
-    };
-    let root = quoted(directory)?;
+    let root = quotable(directory)?;
     let mut lines = host.settings.clone();
     let list: Vec<_> = architectures.iter().map(|name| format!("\"{name}\";")).collect();
     lines.extend([
@@ -440,5 +476,12 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }
         assert!(configuration(Path::new("/c/\"x"), &["arm64"], &host()).is_err());
+    }
+
+    #[test]
+    fn the_configuration_follows_a_cache_that_was_moved() {
+        let at = |root: &str| configuration(Path::new(root), &["arm64"], &host()).unwrap();
+        assert_eq!(moved(&at("/c/apt/x"), "/new place/apt/x").as_deref(), Some(at("/new place/apt/x").as_str()));
+        assert_eq!(moved(&at("/c/apt/x"), "/c/apt/x"), None);
     }
 }
