@@ -30,7 +30,7 @@ pub const MAX_FILE: u64 = 4 << 30;
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The system refused.
-    #[error("cannot {action} {}{}", path.display(), advice(source))]
+    #[error("cannot {action} {}{}", path.display(), advice(action, source))]
     Io {
         /// What was to be done (`create`, `read`, `append to`).
         action: &'static str,
@@ -44,6 +44,12 @@ pub enum JournalError {
     #[error("{} exists already: resume it with --resume, or choose another directory", path.display())]
     Exists {
         /// The journal.
+        path: PathBuf,
+    },
+    /// There is something else in the place of the directory.
+    #[error("{} is no directory: choose another one for the results", path.display())]
+    NotADirectory {
+        /// What was to be a directory, or to hold one.
         path: PathBuf,
     },
     /// Another process writes it.
@@ -97,12 +103,14 @@ pub enum JournalError {
     },
 }
 
-fn advice(error: &io::Error) -> &'static str {
+fn advice(action: &str, error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             ": the disk is full; free some space, then resume with --resume"
         }
-        io::ErrorKind::PermissionDenied => ": check who may write there",
+        io::ErrorKind::PermissionDenied => ": check who may write there, or choose another directory",
+        io::ErrorKind::ReadOnlyFilesystem => ": nothing can be written there; choose another directory",
+        io::ErrorKind::NotFound if action == "open" => ": name the results directory of a run that was begun",
         _ => "",
     }
 }

@@ -212,3 +212,15 @@ proptest! {
         prop_assert!(Contents::read(folder.path()).is_err());
     }
 }
+
+#[test]
+fn where_no_journal_can_begin_is_told_without_making_anything() {
+    let work = tempfile::tempdir().unwrap();
+    let fresh = work.path().join("some/where");
+    Journal::may_create(&fresh).unwrap();
+    assert!(!work.path().join("some").exists());
+    on_disk(&fresh);
+    assert!(matches!(Journal::may_create(&fresh), Err(JournalError::Exists { .. })));
+    let file = fresh.join(FILE_NAME);
+    assert!(matches!(Journal::may_create(&file.join("x")), Err(JournalError::NotADirectory { path }) if path == file));
+}

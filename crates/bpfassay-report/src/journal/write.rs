@@ -20,6 +20,36 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// Whether a journal can be begun in `directory`, as far as can be told without making anything: for telling before
+    /// work begins that ends in [`Journal::create`].
+    ///
+    /// # Errors
+    /// [`JournalError::Exists`], [`JournalError::NotADirectory`], [`JournalError::Io`].
+    pub fn may_create(directory: &Path) -> Result<(), JournalError> {
+        let path = directory.join(FILE_NAME);
+        let absolute = std::path::absolute(directory).map_err(|source| JournalError::Io {
+            action: "find",
+            path: directory.to_path_buf(),
+            source,
+        })?;
+        let mut ancestors = absolute.ancestors().map(|there| (there, fs::metadata(there)));
+        let Some((there, metadata)) = ancestors.find_map(|(there, found)| Some((there, found.ok()?))) else {
+            return Ok(());
+        };
+        if !metadata.is_dir() {
+            return Err(JournalError::NotADirectory { path: there.to_path_buf() });
+        }
+        if path.symlink_metadata().is_ok() {
+            return Err(JournalError::Exists { path });
+        }
+        let writable = rustix::fs::access(there, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
+        writable.map_err(|error| JournalError::Io {
+            action: "write to",
+            path: there.to_path_buf(),
+            source: error.into(),
+        })
+    }
+
     /// Begins a journal in `directory`, which is made if it does not exist.
     ///
     /// # Errors
