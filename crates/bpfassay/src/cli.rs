@@ -22,6 +22,7 @@ pub(crate) struct Cli {
 
 /// Options of every verb.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every verb")]
 pub(crate) struct Global {
     /// Answer yes to every question (also when CI=true)
     #[arg(long, short = 'y', global = true)]
@@ -78,7 +79,7 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     pub(crate) arch: Vec<Arch>,
 
-    /// Only these kernels, by their names in the catalogue; or one path of an image, in place of the study's targets
+    /// Only these kernels, by their names in the catalogue; or the path of one image, in place of the study's targets
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
     pub(crate) kernel: Vec<String>,
 
@@ -127,7 +128,7 @@ pub(crate) struct Run {
     pub(crate) output: Option<PathBuf>,
 
     /// Go on with an interrupted run from its results directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "probe", "replicates"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "replicates"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// How guests are executed
@@ -194,9 +195,9 @@ pub(crate) struct Doctor {
 /// Arguments of `shell`.
 #[derive(Debug, Args)]
 pub(crate) struct Shell {
-    /// Architecture of the guest
-    #[arg(long, value_name = "ARCH", default_value = "x86_64")]
-    pub(crate) arch: Arch,
+    /// Architecture of the guest [default: x86_64, or that of the image]
+    #[arg(long, value_name = "ARCH")]
+    pub(crate) arch: Option<Arch>,
 
     /// Its kernel, by name in the catalogue, or the path of an image with --modules
     #[arg(long, value_name = "KERNEL", default_value = "6.12")]

@@ -1,6 +1,11 @@
 //! Exit codes: documented API. Scripts may rely on them; a code never changes its meaning.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use bpfassay_report::JournalError;
 
 /// Everything was done, and every run ended as expected.
 pub(crate) const SUCCESS: u8 = 0;
@@ -55,8 +60,20 @@ impl From<bpfassay_testbed::Error> for Failure {
     fn from(error: bpfassay_testbed::Error) -> Self {
         use bpfassay_testbed::Error;
         let code = match &error {
-            Error::Catalogue(_) | Error::LocalKernel { .. } | Error::Manifest(_) => USAGE,
+            Error::Catalogue(_) | Error::LocalKernel { .. } | Error::Manifest(_) | Error::Overlay(_) => USAGE,
             _ => INFRASTRUCTURE,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        let code = match &error {
+            JournalError::Io { source, .. } if source.kind() != io::ErrorKind::NotFound => INFRASTRUCTURE,
+            JournalError::Failed { .. } => INFRASTRUCTURE,
+            JournalError::Json { .. } => INTERNAL,
+            _ => USAGE,
         };
         Self::new(code, error)
     }
@@ -76,9 +93,9 @@ pub(crate) fn finish(outcome: Outcome) -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "errors of the command go to standard error")]
 fn tell(report: &miette::Report) {
-    eprintln!("{report:?}");
+    // Nobody can be told that standard error is gone; the exit code remains.
+    let _ = writeln!(io::stderr(), "{report:?}");
 }
 
 #[cfg(test)]

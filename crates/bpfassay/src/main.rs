@@ -28,6 +28,12 @@ fn main() -> ExitCode {
     exit::finish(verbs::perform(cli))
 }
 
+/// Whether messages may have colours: <https://no-color.org>.
+fn colours() -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
 /// Our own crates say what they do (`-v`: more, `-vv`: everything); others only what is wrong. `RUST_LOG` has the last word.
 fn log_to_stderr(verbose: u8) {
     let default = match verbose {
@@ -39,7 +45,7 @@ fn log_to_stderr(verbose: u8) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(colours())
         .with_writer(std::io::stderr)
         .with_target(false)
         .without_time()

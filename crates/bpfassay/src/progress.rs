@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io::{self, Write},
     sync::{Mutex, PoisonError},
     time::Instant,
 };
@@ -39,10 +40,10 @@ impl Display {
         self.bar.finish_and_clear();
     }
 
-    #[expect(clippy::print_stderr, reason = "progress goes to standard error")]
     fn line(&self, text: &str) {
         if self.bar.is_hidden() {
-            eprintln!("[{:>4} s] {text}", self.began.elapsed().as_secs());
+            // A reader that has gone away (`2>&1 | head`) must not end the measurement.
+            let _ = writeln!(io::stderr(), "[{:>4} s] {text}", self.began.elapsed().as_secs());
         } else {
             self.bar.println(text);
         }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
+use bpfassay_report::Provenance;
 use bpfassay_runner::Rig;
 use bpfassay_study::{Available, Interface, Narrowing, Plan, Study, Target};
 use bpfassay_testbed::{
@@ -57,7 +58,15 @@ impl Store {
             mirror: None,
         };
         let catalogue = Catalogue::bundled().map_err(|error| Failure::new(INTERNAL, error))?;
-        Ok(Self { cache: Cache::open(Cache::locate(global.cache.as_deref())?)?, catalogue, options })
+        let root = Cache::locate(global.cache.as_deref())?;
+        let cache = Cache::open(&root).map_err(|error| {
+            let failure = Failure::from(error);
+            let help = "the cache must be a directory that can be made and written to: name another one with --cache";
+            let report =
+                failure.report.wrap_err(miette::miette!(help = help, "cannot use the cache {}", root.display()));
+            Failure { code: failure.code, report }
+        })?;
+        Ok(Self { cache, catalogue, options })
     }
 
     /// For verbs that download nothing, whatever the command line says.
@@ -83,12 +92,15 @@ pub(crate) fn expand(selection: &cli::Selection, overlays: &cli::Overlays) -> Re
         probes: selection.probe.clone(),
         replicates: selection.replicates,
     };
-    if let Some(image) = local_image(selection) {
-        let bytes = std::fs::read(image)
-            .map_err(|error| Failure::usage(Error::Io { action: "read", path: image.to_owned(), source: error }))?;
-        let kind = local::identify(&bytes)
-            .map_err(|problem| Failure::usage(Error::LocalKernel { path: image.to_owned(), problem }))?;
-        study = on_local_kernel(study, kind.arch);
+    if let Some(image) = local_image(selection)? {
+        let refuse = |problem| Failure::usage(Error::LocalKernel { path: image.to_owned(), problem });
+        let kind = local::identify(&local::read_image(image).map_err(Failure::usage)?).map_err(refuse)?;
+        if !selection.arch.is_empty() && !selection.arch.contains(&kind.arch) {
+            let wanted: Vec<_> = selection.arch.iter().map(|arch| arch.name()).collect();
+            return Err(refuse(format!("is a kernel for {}, not for {}", kind.arch, wanted.join(" or "))));
+        }
+        study = Study { targets: vec![Target { arch: kind.arch, kernel: local::NAME.to_owned() }], ..study };
+        narrowing.archs.clear();
         narrowing.kernels.clear();
     }
     let mut available = Available::default();
@@ -98,16 +110,27 @@ pub(crate) fn expand(selection: &cli::Selection, overlays: &cli::Overlays) -> Re
     bpfassay_study::expand(&study, &narrowing, &available).map_err(Failure::usage)
 }
 
-/// The kernel image given in place of a name, if one was.
-fn local_image(selection: &cli::Selection) -> Option<&Path> {
-    match selection.kernel.as_slice() {
-        [one] if one.contains('/') => Some(Path::new(one)),
-        _ => None,
-    }
+/// Whether a word after `--kernel` is the path of an image and no name of the catalogue, all of which begin with a digit.
+pub(crate) fn is_image(word: &str) -> bool {
+    word.contains('/') || (!word.starts_with(|c: char| c.is_ascii_digit()) && Path::new(word).is_file())
 }
 
-fn on_local_kernel(study: Study, arch: Arch) -> Study {
-    Study { targets: vec![Target { arch, kernel: local::NAME.to_owned() }], ..study }
+/// The kernel image given in place of names, if one was.
+fn local_image(selection: &cli::Selection) -> Result<Option<&Path>, Failure> {
+    let refuse =
+        |help: &str, what: &str| Err(Failure { code: USAGE, report: miette::miette!(help = help, "{}", what) });
+    match selection.kernel.as_slice() {
+        [one] if is_image(one) => Ok(Some(Path::new(one))),
+        words if words.iter().any(|word| is_image(word)) => refuse(
+            "run the study once per image",
+            "--kernel takes the path of one image by itself, or names of the catalogue",
+        ),
+        _ if selection.modules.is_some() => refuse(
+            "give the path of the image with --kernel (./bzImage), or leave --modules out: kernels of the catalogue have their own",
+            "--modules belongs to the path of a kernel image, and --kernel names none",
+        ),
+        _ => Ok(None),
+    }
 }
 
 /// The interfaces of the IOR in `tree`: those whose names stand in the program, because a program for another
@@ -183,17 +206,44 @@ pub(crate) fn testbed(
 ) -> Result<Testbed, Failure> {
     let targets: Vec<Target> = plan.targets().into_iter().cloned().collect();
     let manifest = match &overlays.manifest {
-        Some(path) => Manifest::load(path, Check::Size)?,
+        Some(path) => Manifest::load(path, Check::Content).map_err(Failure::usage)?,
         None => {
             let request = debian::Request {
                 targets: targets.iter().map(|target| (target.arch, target.kernel.clone())).collect(),
-                local: local_image(selection).map(|image| (image.to_owned(), selection.modules.clone())),
+                local: local_image(selection)?.map(|image| (image.to_owned(), selection.modules.clone())),
                 ior: overlays.ior.clone(),
                 shell: shell == Shell::With,
             };
             debian::provide(&store.apt(), &store.catalogue, &request)?
         }
     };
+    from_manifest(manifest, plan)
+}
+
+/// The guests that a run was begun with, as long as all their files are there and sound; otherwise they are made again.
+pub(crate) fn recorded(provenance: &Provenance, journal: &Path, plan: &Plan) -> Result<Option<Testbed>, Failure> {
+    let text = provenance.manifest.to_string();
+    let sound = Manifest::parse(journal, text.as_bytes())
+        .map_err(Error::from)
+        .and_then(|manifest| manifest.check_files(journal, Check::Content).map(|()| manifest));
+    match sound {
+        Ok(manifest) => from_manifest(manifest, plan).map(Some),
+        Err(error) if plan.targets().iter().any(|target| target.kernel == local::NAME) => {
+            let help = "begin again in another directory, with --kernel and the path of the image";
+            let report = miette::Report::from_err(error)
+                .wrap_err(miette::miette!(help = help, "the kernel image that this run was begun with is gone"));
+            Err(Failure { code: USAGE, report })
+        }
+        Err(error) => {
+            tracing::info!("the guests that this run was begun with are gone ({error}); making them again");
+            Ok(None)
+        }
+    }
+}
+
+/// The images of the targets of `plan`.
+fn from_manifest(manifest: Manifest, plan: &Plan) -> Result<Testbed, Failure> {
+    let targets: Vec<Target> = plan.targets().into_iter().cloned().collect();
     let mut images = BTreeMap::new();
     for target in targets {
         let made = manifest.target(target.arch, &target.kernel).ok_or_else(|| Failure {

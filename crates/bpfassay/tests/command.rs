@@ -137,3 +137,89 @@ fn published_schemas_are_json() {
         assert!(schema["$schema"].is_string(), "{file}");
     }
 }
+
+#[test]
+fn an_answer_that_cannot_be_written_is_no_success() {
+    let directory = tempfile::tempdir().unwrap();
+    for arguments in [&["plan"][..], &["plan", "--json"], &["schema", "results"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = bpfassay(directory.path()).args(arguments).stdout(full).output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
+        assert!(said.contains("cannot write to standard output"), "{said}");
+    }
+}
+
+#[test]
+fn the_image_of_a_kernel_is_given_by_its_path_and_by_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut image = vec![0; 0x38];
+    image.extend(b"ARM\x64");
+    image.extend([0; 100]);
+    image.extend(b"\0Linux version 6.99.0-mine (me@host) (gcc)\n\0");
+    fs::write(directory.path().join("bzImage"), image).unwrap();
+    for (arguments, code, words) in [
+        (&["--kernel", "./bzImage"][..], 0, "aarch64_local_quick"),
+        (&["--kernel", "bzImage", "--arch", "aarch64"], 0, "aarch64_local_quick"),
+        (&["--kernel", "bzImage", "--arch", "riscv64"], 2, "is a kernel for aarch64, not for riscv64"),
+        (&["--kernel", "bzImage,6.12"], 2, "one image by itself"),
+        (&["--kernel", "6.12", "--modules", "."], 2, "give the path of the image with --kernel"),
+        (&["--kernel", "./none"], 2, "does not exist"),
+        (&["--kernel", "/dev/zero"], 2, "no regular file"),
+        (&["--kernel", "."], 2, "no kernel `.`"),
+    ] {
+        let output = bpfassay(directory.path()).arg("plan").args(arguments).output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn results_that_cannot_go_where_they_shall_are_told_before_anything_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("used")).unwrap();
+    fs::write(directory.path().join("used/journal.jsonl"), "").unwrap();
+    for (output, words) in [("used", "--resume"), ("used/journal.jsonl", "is no directory")] {
+        let output = bpfassay(directory.path())
+            .args(["run", "--cache", "cache", "--offline", "--output", output])
+            .output()
+            .unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(words), "{said}");
+        assert!(!directory.path().join("cache").exists());
+    }
+}
+
+#[test]
+fn doctor_tells_the_rest_where_the_cache_cannot_be_used() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("file"), "").unwrap();
+    let output = bpfassay(directory.path()).args(["doctor", "--offline", "--cache", "file"]).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    for words in ["cannot use the cache", "--cache", "memory: ", "QEMU for riscv64"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn offline_lists_without_package_lists_are_no_good_news() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = bpfassay(directory.path()).args(["doctor", "--offline", "--cache", "cache"]).output().unwrap();
+    let said = said(&output);
+    assert!(said.contains("note kernels for riscv64: no package lists in the cache"), "{said}");
+    let output = bpfassay(directory.path()).args(["kernels", "--offline", "--cache", "cache"]).output().unwrap();
+    assert!(crate::said(&output).contains("no package list yet"));
+}
+
+#[test]
+fn inputs_that_are_not_there_are_usage_errors() {
+    let said = exits(&["plan", "--qemu", "--manifest", "nowhere.json", "--cache", "cache"], 2);
+    assert!(said.contains("nowhere.json"), "{said}");
+    let said = exits(&["shell", "--arch", "riscv64"], 2);
+    assert!(said.contains("a shell needs a terminal"), "{said}");
+    let said = exits(&["run", "--resume", "nowhere"], 2);
+    assert!(said.contains("name the results directory of a run"), "{said}");
+}

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use bpfassay_protocol::Arch;
 use bpfassay_testbed::{
-    cache::Cache,
     kernel::{Kernels, Update},
+    payload,
 };
 use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator, qemu::debian_packages};
 
@@ -38,19 +38,31 @@ enum State {
 
 pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outcome {
     let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
-    let missing = setup::missing_packages(&archs)?;
     if arguments.install {
-        host::install(&missing, host::answers_yes(global.yes))?;
+        host::install(&setup::missing_packages(&archs)?, host::answers_yes(global.yes))?;
     }
-    let mut findings = vec![packages(&setup::missing_packages(&archs)?)];
-    findings.extend(room(global)?);
-    findings.push(toolchain());
-    let store = Store::open(global)?;
-    findings.extend(mirrors(&store, global));
+    let mut findings = vec![packages(setup::missing_packages(&archs)), memory()];
+    // Every finding counts: what cannot be looked at is one, and does not end the report.
+    let store = Store::open(global);
+    match &store {
+        Ok(store) => {
+            findings.push(disk(store));
+            findings.push(toolchain(store));
+            findings.extend(mirrors(store, global));
+        }
+        Err(failure) => {
+            findings.push(bad(chain(failure.report.as_ref()), "name a directory that you may write to with --cache"));
+        }
+    }
     for &arch in &archs {
         findings.push(qemu(arch).await);
     }
-    findings.push(kvm(&store).await?);
+    if let Ok(store) = &store {
+        findings.push(kvm(store).await.unwrap_or_else(|failure| {
+            let what = format!("KVM: could not be tried: {}", chain(failure.report.as_ref()));
+            note(what, "guests run under TCG; bpfassay fetch, then doctor again")
+        }));
+    }
 
     let mut text = String::new();
     for finding in &findings {
@@ -65,7 +77,7 @@ pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outc
             let _ = writeln!(text, "       remedy: {remedy}");
         }
     }
-    super::print(&text);
+    super::print(&text)?;
     Ok(if findings.iter().any(|finding| finding.state == State::Bad) { INFRASTRUCTURE } else { SUCCESS })
 }
 
@@ -81,51 +93,61 @@ fn bad(what: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding { what: what.into(), state: State::Bad, remedy: Some(remedy.into()) }
 }
 
-fn packages(missing: &[String]) -> Finding {
-    if missing.is_empty() {
-        return good("host packages: all installed");
+fn packages(missing: Result<Vec<String>, Failure>) -> Finding {
+    match missing {
+        Ok(missing) if missing.is_empty() => good("host packages: all installed"),
+        Ok(missing) => bad(
+            format!("host packages: missing {}", missing.join(", ")),
+            format!("bpfassay doctor --install, or as root: {}", host::install_command(&missing)),
+        ),
+        Err(failure) => bad(
+            format!("host packages: {}", chain(failure.report.as_ref())),
+            "guests are made from Debian's packages: use a Debian host, or --manifest FILE",
+        ),
     }
-    bad(
-        format!("host packages: missing {}", missing.join(", ")),
-        format!("bpfassay doctor --install, or as root: {}", host::install_command(missing)),
-    )
 }
 
-fn room(global: &cli::Global) -> Result<Vec<Finding>, Failure> {
-    let mut findings = Vec::new();
+fn memory() -> Finding {
     let host = provenance::host();
     let facts = host.facts(1);
     let available = host.room.available_mib;
     let memory = format!("memory: {available} MiB available; {} CPUs ({})", facts.cpus, facts.cpu_model);
-    findings.push(if available >= MEMORY_MIB {
+    if available >= MEMORY_MIB {
         good(memory)
     } else {
-        note(memory, "guests run one at a time; free some memory, or narrow guest.memory_mib in the study")
-    });
-    let root = Cache::locate(global.cache.as_deref())?;
-    let free = Cache::open(&root)?.free_space()? >> 20;
-    let disk = format!("disk: {free} MiB free for the cache in {}", root.display());
-    findings.push(if free >= DISK_MIB {
-        good(disk)
-    } else {
-        note(
-            disk,
+        note(memory, "guests run one at a time; free some memory, or lower guest.memory_mib in the study")
+    }
+}
+
+fn disk(store: &Store) -> Finding {
+    let root = store.cache.root().display();
+    match store.cache.free_space() {
+        Ok(free) if free >> 20 >= DISK_MIB => good(format!("disk: {} MiB free for the cache in {root}", free >> 20)),
+        Ok(free) => note(
+            format!("disk: {} MiB free for the cache in {root}", free >> 20),
             format!("a cold start takes about {DISK_MIB} MiB; make room, or name another directory with --cache"),
-        )
-    });
-    Ok(findings)
+        ),
+        Err(error) => bad(format!("disk: {}", chain(&error)), "name another directory with --cache"),
+    }
 }
 
 /// Whether the payload can be built: cargo for fetching crates, and the sources.
-fn toolchain() -> Finding {
-    match bpfassay_testbed::payload::workspace() {
+fn toolchain(store: &Store) -> Finding {
+    match payload::workspace() {
         Ok(directory) => match std::process::Command::new("cargo").arg("--version").output() {
             Ok(output) if output.status.success() => good(format!(
                 "guest payload: sources in {}, {}",
                 directory.display(),
                 String::from_utf8_lossy(&output.stdout).trim()
             )),
-            _ => bad("guest payload: cargo cannot be run", "install a Rust toolchain, or use --manifest FILE"),
+            _ if payload::is_cached(&store.cache, &directory, Arch::ALL).unwrap_or(false) => note(
+                "guest payload: in the cache; cargo cannot be run",
+                "none for now; to build it again when its source changes, install a Rust toolchain",
+            ),
+            _ => bad(
+                "guest payload: not in the cache, and cargo cannot be run to build it",
+                "install a Rust toolchain, or use --manifest FILE",
+            ),
         },
         Err(error) => bad(format!("guest payload: {error}"), "run from a checkout, or use --manifest FILE"),
     }
@@ -143,6 +165,13 @@ fn mirrors(store: &Store, global: &cli::Global) -> Vec<Finding> {
                     return note(
                         format!("kernels for {arch}: some cannot be had now: {problem}"),
                         "try again later; --accept-stale takes a mirror that is behind",
+                    );
+                }
+                if listings.iter().all(|listing| listing.builds.is_none()) {
+                    let cached = listings.iter().filter(|listing| !listing.cached.is_empty()).count();
+                    return note(
+                        format!("kernels for {arch}: no package lists in the cache; {cached} kernels in it"),
+                        "leave out --offline once, or run bpfassay fetch",
                     );
                 }
                 let available = listings.iter().filter(|list| list.builds.as_ref().is_some_and(|all| !all.is_empty()));
@@ -193,6 +222,10 @@ async fn kvm(store: &Store) -> Result<Finding, Failure> {
         .map_err(Failure::infrastructure)?;
     Ok(match choice.accelerator {
         bpfassay_vm::Accelerator::Kvm => good(format!("KVM: works; {}", choice.reason)),
+        bpfassay_vm::Accelerator::Tcg if choice.reason.contains("Permission denied") => note(
+            format!("KVM: does not work; {}", choice.reason),
+            "where /dev/kvm is to be used, let this user: as root, adduser USER kvm, then log in again",
+        ),
         bpfassay_vm::Accelerator::Tcg => note(
             format!("KVM: does not work; {}", choice.reason),
             "guests run under TCG, where wall-clock figures are functional only; for timing use a host whose KVM boots",

@@ -13,9 +13,9 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
     let store = Store::open(global)?;
     if arguments.verify {
         let checked = store.cache.check()?;
-        super::print(&format!("checked {} files, {} MiB\n", checked.files, checked.bytes >> 20));
+        super::print(&format!("checked {} files, {} MiB\n", checked.files, checked.bytes >> 20))?;
         for path in &checked.removed {
-            super::print(&format!("damaged, removed: {}\n", path.display()));
+            super::print(&format!("damaged, removed: {}\n", path.display()))?;
         }
     }
     let testbed = setup::testbed(&store, &arguments.selection, &overlays, &plan, setup::Shell::With)?;
@@ -26,9 +26,9 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
             Failure::from(bpfassay_testbed::Error::Io { action: "write", path: path.clone(), source })
         })?;
     }
-    super::print("ready; these targets now run offline:\n");
+    super::print("ready; these targets now run offline:\n")?;
     for target in &testbed.manifest.targets {
-        super::print(&format!("  {:<8} {:<8} Linux {}\n", target.arch, target.name, target.kernel.release));
+        super::print(&format!("  {:<8} {:<8} Linux {}\n", target.arch, target.name, target.kernel.release))?;
     }
     Ok(SUCCESS)
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use bpfassay_protocol::Arch;
-use bpfassay_testbed::kernel::{Kernels, Listing, Update};
+use bpfassay_testbed::kernel::{Kernels, Listing, Update, compare_versions};
 use serde_json::json;
 
 use crate::{
@@ -29,7 +29,7 @@ pub(crate) fn kernels(arguments: &cli::Kernels, global: &cli::Global) -> Outcome
     } else {
         as_text(&listings)
     };
-    super::print(&text);
+    super::print(&text)?;
     Ok(SUCCESS)
 }
 
@@ -66,7 +66,11 @@ fn as_text(listings: &[Listing]) -> String {
         if let Some(builds) = &listing.builds
             && builds.len() > 1
         {
-            let names: Vec<String> = builds.iter().map(|(_, build)| build.name()).collect();
+            // Several suites may hold one build.
+            let mut builds: Vec<_> = builds.iter().map(|(_, build)| build).collect();
+            builds.sort_by(|a, b| compare_versions(&a.version, &b.version));
+            let mut names: Vec<String> = builds.iter().map(|build| build.name()).collect();
+            names.dedup();
             let _ = writeln!(text, "{:>18} builds by name: {}", "", names.join(" "));
         }
     }

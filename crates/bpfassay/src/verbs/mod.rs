@@ -8,9 +8,11 @@ mod run;
 mod schema;
 mod shell;
 
+use std::io::{ErrorKind, Write};
+
 use crate::{
     cli::{Cli, Verb},
-    exit::{Failure, INTERNAL, Outcome},
+    exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome},
 };
 
 /// Does what the command line says.
@@ -33,9 +35,20 @@ fn with_runtime(work: impl Future<Output = Outcome>) -> Outcome {
 }
 
 /// Writes `text` to standard output; a reader that has gone away is no fault.
-fn print(text: &str) {
-    use std::io::Write;
+///
+/// # Errors
+/// An infrastructure failure where it cannot be written: a full disk, for one.
+fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    // A closed pipe (`| head`) is the reader's way of saying enough.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // A closed pipe (`| head`) is the reader's way of saying enough.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let report = miette::miette!(
+                help = "send it to a place that can be written to and has space",
+                "cannot write to standard output: {error}"
+            );
+            Err(Failure { code: INFRASTRUCTURE, report })
+        }
+        _ => Ok(()),
+    }
 }

@@ -14,10 +14,10 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
     let plan = setup::expand(&arguments.selection, &arguments.overlays)?;
     if arguments.json {
         let text = serde_json::to_string_pretty(&plan).map_err(|error| Failure::new(INTERNAL, error))?;
-        super::print(&(text + "\n"));
+        super::print(&(text + "\n"))?;
         return Ok(SUCCESS);
     }
-    super::print(&as_text(&plan));
+    super::print(&as_text(&plan))?;
     if arguments.qemu {
         // Only what is in the cache: planning downloads and builds nothing.
         let store = Store::open_offline(global)?;
@@ -36,7 +36,7 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
         text.push_str(
             "\n/RUNTIME stands for the temporary directory of a run; the sockets are inherited from bpfassay.\n",
         );
-        super::print(&text);
+        super::print(&text)?;
     }
     Ok(SUCCESS)
 }

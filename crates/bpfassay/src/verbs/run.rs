@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli,
-    exit::{Failure, INTERRUPTED, Outcome, SUCCESS, UNEXPECTED, USAGE},
+    exit::{Failure, INTERRUPTED, Outcome, SUCCESS, UNEXPECTED},
     progress::Display,
     provenance,
     setup::{self, Store},
@@ -22,16 +22,29 @@ use crate::{
 
 pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let resumed = match &arguments.resume {
-        Some(directory) => Some(Journal::resume(directory).map_err(|error| Failure::new(USAGE, error))?),
+        Some(directory) => Some(Journal::resume(directory)?),
         None => None,
     };
     let plan = match &resumed {
         Some((_, contents)) => contents.header.plan.clone(),
         None => setup::expand(&arguments.selection, &arguments.overlays)?,
     };
+    if let Some(directory) = &arguments.output {
+        // Before the minutes that setting up may take.
+        Journal::may_create(directory)?;
+    }
     setup::host_packages(&plan, global)?;
     let store = Store::open(global)?;
-    let testbed = setup::testbed(&store, &arguments.selection, &arguments.overlays, &plan, setup::Shell::Without)?;
+    let begun_with = match &resumed {
+        Some((journal, contents)) if arguments.overlays.manifest.is_none() && arguments.overlays.ior.is_empty() => {
+            setup::recorded(&contents.header.provenance, journal.path(), &plan)?
+        }
+        _ => None,
+    };
+    let testbed = match begun_with {
+        Some(testbed) => testbed,
+        None => setup::testbed(&store, &arguments.selection, &arguments.overlays, &plan, setup::Shell::Without)?,
+    };
     let manifest = testbed.manifest;
     let rig = setup::rig(&store, testbed.images, &plan, arguments.accelerator, setup::Trial::Boot).await?;
     let host = provenance::host();
@@ -43,7 +56,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         Some((mut journal, contents)) => {
             let directory = arguments.resume.clone().unwrap_or_default();
             let entry = Entry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) };
-            journal.append(&entry).map_err(Failure::infrastructure)?;
+            journal.append(&entry)?;
             let blocks = contents
                 .to_do(false)
                 .into_iter()
@@ -58,7 +71,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
             let started_unix_ms = unix_ms();
             let directory = arguments.output.clone().unwrap_or_else(|| default_directory(&plan, started_unix_ms));
             let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
-            let journal = Journal::create(&directory, &header).map_err(Failure::infrastructure)?;
+            let journal = Journal::create(&directory, &header)?;
             let blocks = plan.blocks.iter().cloned().map(|block| (block, 0)).collect();
             (directory, journal, blocks)
         }
@@ -79,7 +92,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
 
     let results = conclude(&directory)?;
     if summary.cancelled {
-        super::print(&format!("interrupted; go on with: bpfassay run --resume {}\n", directory.display()));
+        super::print(&format!("interrupted; go on with: bpfassay run --resume {}\n", directory.display()))?;
         return Ok(INTERRUPTED);
     }
     Ok(if as_expected(&results) { SUCCESS } else { UNEXPECTED })
@@ -87,12 +100,12 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
 
 /// Derives the results from the journal, writes `results.json`, prints the table and the path.
 fn conclude(directory: &Path) -> Result<Results, Failure> {
-    let contents = Contents::read(directory).map_err(Failure::infrastructure)?;
+    let contents = Contents::read(directory)?;
     let results = bpfassay_report::derive(&contents);
     results::write(directory, &results).map_err(Failure::infrastructure)?;
     let width = std::io::stdout().is_terminal().then(terminal_width).flatten();
-    super::print(&render::text(&results, render::Style { width }));
-    super::print(&format!("results: {}\n", directory.join(results::FILE_NAME).display()));
+    super::print(&render::text(&results, render::Style { width }))?;
+    super::print(&format!("results: {}\n", directory.join(results::FILE_NAME).display()))?;
     Ok(results)
 }
 
@@ -110,16 +123,20 @@ fn terminal_width() -> Option<u16> {
     rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
 }
 
-/// The first Ctrl-C (or SIGTERM) stops all guests and keeps what was measured.
+/// The first Ctrl-C (or SIGTERM, or the end of the terminal) stops all guests and keeps what was measured; the second ends
+/// the program at once, which kills its guests. The journal is whole either way.
 fn stop_on_signals(cancel: &CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
-    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         let cancel = cancel.clone();
         match signal(kind) {
             Ok(mut signal) => {
                 tokio::spawn(async move {
                     signal.recv().await;
+                    tracing::warn!("stopping all guests; what was measured is kept (once more: end at once)");
                     cancel.cancel();
+                    signal.recv().await;
+                    std::process::exit(INTERRUPTED.into());
                 });
             }
             Err(error) => tracing::warn!("cannot listen for signals ({error}): Ctrl-C will end bpfassay at once"),

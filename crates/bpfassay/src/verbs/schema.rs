@@ -12,6 +12,6 @@ pub(crate) fn schema(arguments: &Schema) -> Outcome {
             serde_json::to_string_pretty(&bpfassay_testbed::manifest::Manifest::schema()).map(|text| text + "\n")
         }
     };
-    super::print(&text.map_err(|error| Failure::new(INTERNAL, error))?);
+    super::print(&text.map_err(|error| Failure::new(INTERNAL, error))?)?;
     Ok(SUCCESS)
 }

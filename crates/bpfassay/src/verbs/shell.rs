@@ -1,18 +1,19 @@
 //! `bpfassay shell`: an interactive guest.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::IsTerminal};
 
 use bpfassay_protocol::{
-    PROTOCOL_VERSION,
+    Arch, PROTOCOL_VERSION,
     job::{FileSystem, Job, Task},
     message::GuestMessage,
 };
 use bpfassay_study::{Plan, Study};
-use bpfassay_vm::{BootOptions, Event, Guest, Machine};
+use bpfassay_vm::{BootOptions, EndReason, Event, Guest, Machine};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome, SUCCESS},
+    exit::{Failure, INFRASTRUCTURE, INTERNAL, INTERRUPTED, Outcome, SUCCESS, USAGE},
     setup::{self, Store},
 };
 
@@ -20,12 +21,17 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     // The guest of `quick` on this one target, baseline only: same file system, same kernel parameters.
     let selection = cli::Selection {
         study: "quick".to_owned(),
-        arch: Vec::new(),
+        arch: arguments.arch.into_iter().collect(),
         kernel: vec![arguments.kernel.clone()],
         modules: arguments.modules.clone(),
         probe: Vec::new(),
         replicates: Some(1),
     };
+    if !std::io::stdin().is_terminal() {
+        let help = "run it in a terminal; `run` needs none";
+        let report = miette::miette!(help = help, "a shell needs a terminal, and standard input is none");
+        return Err(Failure { code: USAGE, report });
+    }
     let plan = plan(&selection, &arguments)?;
     let target = plan
         .targets()
@@ -58,16 +64,19 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     let mut options = BootOptions::new(&log);
     options.interactive = true;
     let guest = Guest::boot(qemu, &machine, options).await.map_err(Failure::infrastructure)?;
+    tracing::info!("booting {target} under {}; Ctrl-] powers the guest off", choice.accelerator);
     let mut said = None;
-    let ending = guest
-        .interact(|event| {
-            if let Event::Message(GuestMessage::Failed { message }) = event {
-                said = Some(message.clone());
-            }
-        })
-        .await
-        .map_err(Failure::infrastructure)?;
-    if ending.reason.is_done() {
+    let talk = guest.interact(|event| {
+        if let Event::Message(GuestMessage::Failed { message }) = event {
+            said = Some(message.clone());
+        }
+    });
+    // Dropping the conversation puts the terminal back as it was, and kills the guest.
+    let ending = tokio::select! {
+        ending = talk => ending.map_err(Failure::infrastructure)?,
+        () = told_to_end() => return Ok(INTERRUPTED),
+    };
+    if matches!(ending.reason, EndReason::Done | EndReason::Stopped) {
         return Ok(SUCCESS);
     }
     let report = match said {
@@ -77,13 +86,25 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     Err(Failure { code: INFRASTRUCTURE, report })
 }
 
+/// Waits for SIGTERM or the end of the terminal. Keys send no signals while the terminal is the guest's.
+async fn told_to_end() {
+    let (Ok(mut terminate), Ok(mut hangup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+}
+
 /// A plan for any kernel of the catalogue, or an image of the user's, whether or not `quick` names it.
 fn plan(selection: &cli::Selection, arguments: &cli::Shell) -> Result<Plan, Failure> {
-    if arguments.kernel.contains('/') {
+    if setup::is_image(&arguments.kernel) || arguments.modules.is_some() {
         return setup::expand(selection, &arguments.overlays);
     }
     let study = bpfassay_study::load("quick").map_err(Failure::usage)?;
-    let target = bpfassay_study::Target { arch: arguments.arch, kernel: arguments.kernel.clone() };
+    let target =
+        bpfassay_study::Target { arch: arguments.arch.unwrap_or(Arch::X86_64), kernel: arguments.kernel.clone() };
     let study = Study { targets: vec![target], ..study };
     let available = bpfassay_study::Available { external_ior: BTreeMap::new() };
     bpfassay_study::expand(&study, &bpfassay_study::Narrowing { replicates: Some(1), ..Default::default() }, &available)

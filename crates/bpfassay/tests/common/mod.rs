@@ -2,13 +2,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 /// The command, in a directory of its own.
 pub(crate) fn bpfassay(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bpfassay"));
-    command.current_dir(directory).env_remove("RUST_LOG");
+    command.current_dir(directory).env_remove("RUST_LOG").stdin(Stdio::null());
     command
 }
 
