@@ -31,7 +31,7 @@ use bpfassay_vm::{
 
 use crate::{
     cli,
-    exit::{Failure, INTERNAL, USAGE},
+    exit::{Failure, INFRASTRUCTURE, INTERNAL, USAGE, chain},
     host,
 };
 
@@ -60,11 +60,9 @@ impl Store {
         let catalogue = Catalogue::bundled().map_err(|error| Failure::new(INTERNAL, error))?;
         let root = Cache::locate(global.cache.as_deref())?;
         let cache = Cache::open(&root).map_err(|error| {
-            let failure = Failure::from(error);
             let help = "the cache must be a directory that can be made and written to: name another one with --cache";
-            let report =
-                failure.report.wrap_err(miette::miette!(help = help, "cannot use the cache {}", root.display()));
-            Failure { code: failure.code, report }
+            let report = miette::miette!(help = help, "cannot use the cache {}: {}", root.display(), chain(&error));
+            Failure { code: INFRASTRUCTURE, report }
         })?;
         Ok(Self { cache, catalogue, options })
     }
@@ -230,12 +228,12 @@ pub(crate) fn recorded(provenance: &Provenance, journal: &Path, plan: &Plan) -> 
         Ok(manifest) => from_manifest(manifest, plan).map(Some),
         Err(error) if plan.targets().iter().any(|target| target.kernel == local::NAME) => {
             let help = "begin again in another directory, with --kernel and the path of the image";
-            let report = miette::Report::from_err(error)
-                .wrap_err(miette::miette!(help = help, "the kernel image that this run was begun with is gone"));
+            let report =
+                miette::miette!(help = help, "the kernel that this run was begun with is gone: {}", chain(&error));
             Err(Failure { code: USAGE, report })
         }
         Err(error) => {
-            tracing::info!("the guests that this run was begun with are gone ({error}); making them again");
+            tracing::info!("the guests that this run was begun with are gone ({}); making them again", chain(&error));
             Ok(None)
         }
     }

@@ -201,6 +201,8 @@ fn indexed_suite(apt: &Apt<'_>, suite: &str, packages: &[Indexed]) {
     let state = IndexState { fetched: 1, release, stale: false, archive: "x".to_owned() };
     let path = apt.cache().root().join(format!("apt/{suite}-amd64/state.json"));
     apt.cache().write_small(&path, &state).unwrap();
+    // A suite without apt's configuration counts as not fetched; nothing here asks apt itself.
+    fs::write(path.with_file_name("apt.conf"), "").unwrap();
     let key = Digest::of_parts([suite, Arch::X86_64.name(), &state.digest().to_string()]);
     apt.cache().record(INDEXES, &key, &packages).unwrap();
 }

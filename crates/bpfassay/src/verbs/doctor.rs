@@ -11,7 +11,7 @@ use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator, qemu::debian_pack
 
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS},
+    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS, chain},
     host, provenance,
     setup::{self, Store},
 };
@@ -231,14 +231,4 @@ async fn kvm(store: &Store) -> Result<Finding, Failure> {
             "guests run under TCG, where wall-clock figures are functional only; for timing use a host whose KVM boots",
         ),
     })
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
