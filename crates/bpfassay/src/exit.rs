@@ -58,8 +58,10 @@ impl Failure {
 
 impl From<bpfassay_testbed::Error> for Failure {
     fn from(error: bpfassay_testbed::Error) -> Self {
-        use bpfassay_testbed::Error;
+        use bpfassay_testbed::{Error, manifest::ManifestError};
         let code = match &error {
+            // The manifest is sound, its files are not.
+            Error::Manifest(ManifestError::File { .. }) => INFRASTRUCTURE,
             Error::Catalogue(_) | Error::LocalKernel { .. } | Error::Manifest(_) | Error::Overlay(_) => USAGE,
             _ => INFRASTRUCTURE,
         };

@@ -204,7 +204,10 @@ pub(crate) fn testbed(
 ) -> Result<Testbed, Failure> {
     let targets: Vec<Target> = plan.targets().into_iter().cloned().collect();
     let manifest = match &overlays.manifest {
-        Some(path) => Manifest::load(path, Check::Content).map_err(Failure::usage)?,
+        Some(path) => Manifest::load(path, Check::Content).map_err(|error| match error {
+            Error::Io { .. } => Failure::usage(error),
+            error => error.into(),
+        })?,
         None => {
             let request = debian::Request {
                 targets: targets.iter().map(|target| (target.arch, target.kernel.clone())).collect(),
