@@ -1,6 +1,9 @@
 //! QMP: the life cycle of the guest as QEMU sees it.
 
-use std::time::Duration;
+use std::{
+    io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof},
+    time::Duration,
+};
 
 use futures_util::StreamExt;
 use qapi::{
@@ -75,7 +78,6 @@ impl Monitor {
         let (version, stream) = match timeout(PATIENCE, connect).await {
             Err(_) => return Err(VmError::MonitorSilent { seconds: PATIENCE.as_secs() }),
             Ok(Err((step, error))) => {
-                use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
                 return match error.kind() {
                     UnexpectedEof | ConnectionReset | BrokenPipe => Ok(None),
                     _ => Err(VmError::Monitor { step, message: error.to_string() }),
@@ -92,6 +94,8 @@ impl Monitor {
                     Ok(QmpEvent::GUEST_PANICKED { .. }) => Notice::GuestPanicked,
                     Ok(QmpEvent::STOP { .. }) => Notice::Paused,
                     Ok(_) => continue,
+                    // QEMU is gone, by itself or killed: its exit is told elsewhere.
+                    Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => break,
                     Err(error) => {
                         // An event that the QMP library does not know (a newer QEMU) ends its stream. The guest goes on; how
                         // it ended is then told by console, agent and exit status alone.

@@ -47,6 +47,8 @@ fn log_to_stderr(verbose: u8) {
         .with_env_filter(filter)
         .with_ansi(colours())
         .with_writer(std::io::stderr)
+        // Where nobody reads standard error any more, telling so there would end the thread that tells.
+        .log_internal_errors(false)
         .with_target(false)
         .without_time()
         .init();

@@ -1,6 +1,6 @@
 //! The table for the terminal.
 
-use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width, presets};
 
 use super::rows;
 use crate::Results;
@@ -9,13 +9,10 @@ use crate::Results;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
     /// Width of the terminal in columns; `None` where there is none: nothing is wrapped, and there are no lines but one
-    /// below the head, so that the text can be searched and compared. So it is, too, where the terminal is too narrow for
-    /// a table (below 60 columns): its own wrapping is easier to read than columns of single letters.
+    /// below the head, so that the text can be searched and compared. So it is, too, where the terminal is so narrow
+    /// that the table's words would have to be broken.
     pub width: Option<u16>,
 }
-
-/// Width below which the table is not fitted to the terminal.
-const NARROWEST: u16 = 60;
 
 /// No lines but one below the head.
 const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-').junction('-'));
@@ -24,7 +21,10 @@ const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 #[must_use]
 pub fn text(results: &Results, style: Style) -> String {
     let content = rows::table(results);
-    let width = style.width.filter(|&width| width >= NARROWEST);
+    let rows: Vec<Vec<String>> = content.rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
+    let words = longest_words(content.columns.iter().map(|column| &**column), &rows);
+    let fit = style.width.and_then(|width| fit(width, &words));
+    let width = fit.and(style.width);
     let mut table = Table::new();
     // The caller says what the terminal is like; comfy-table must not look for itself.
     table.force_no_tty();
@@ -38,8 +38,12 @@ pub fn text(results: &Results, style: Style) -> String {
         }
     }
     table.set_header(&content.columns);
-    for row in &content.rows {
-        table.add_row(row.iter().map(|cell| plain(cell)));
+    table.add_rows(rows);
+    if let Some(padding) = fit {
+        for (column, &word) in table.column_iter_mut().zip(&words) {
+            column.set_padding((padding, padding));
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word + 2 * padding)));
+        }
     }
     let mut text = format!("{}\n", content.title);
     for line in table.lines() {
@@ -56,6 +60,26 @@ pub fn text(results: &Results, style: Style) -> String {
         push_wrapped(&mut text, &format!("  {line}"), width);
     }
     text
+}
+
+/// The length of the longest word of each column.
+fn longest_words<'a>(head: impl Iterator<Item = &'a str>, rows: &[Vec<String>]) -> Vec<u16> {
+    let longest = |cell: &str| cell.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0);
+    head.enumerate()
+        .map(|(index, name)| {
+            let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| longest(cell));
+            u16::try_from(cells.chain([longest(name)]).max().unwrap_or(0)).unwrap_or(u16::MAX)
+        })
+        .collect()
+}
+
+/// How many spaces stand on either side of a cell, so that a table of such words fits into `width`: 1, or 0 where that is
+/// too much; `None` where it does not fit at all.
+fn fit(width: u16, words: &[u16]) -> Option<u16> {
+    [1, 0].into_iter().find(|&padding| {
+        let columns = words.iter().map(|&word| usize::from(word) + 2 * usize::from(padding) + 1);
+        columns.sum::<usize>() < usize::from(width)
+    })
 }
 
 /// Adds `line`, broken between words where it is longer than `width`; what follows the first line is indented.
@@ -88,6 +112,18 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_is_fitted_as_long_as_no_word_is_broken() {
+        let rows = [vec!["x86_64 6.12".to_owned(), "0 requested".to_owned()]];
+        let words = longest_words(["target", "byte error"].into_iter(), &rows);
+        assert_eq!(words, [6, 9]);
+        // 15 letters, 3 lines, and a space on either side of both.
+        assert_eq!(fit(22, &words), Some(1));
+        assert_eq!(fit(21, &words), Some(0));
+        assert_eq!(fit(18, &words), Some(0));
+        assert_eq!(fit(17, &words), None);
+    }
 
     #[test]
     fn long_lines_are_broken_between_words_where_there_is_a_width() {

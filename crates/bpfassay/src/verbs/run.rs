@@ -133,8 +133,8 @@ fn stop_on_signals(cancel: &CancellationToken) {
             Ok(mut signal) => {
                 tokio::spawn(async move {
                     signal.recv().await;
-                    tracing::warn!("stopping all guests; what was measured is kept (once more: end at once)");
                     cancel.cancel();
+                    tracing::warn!("stopping all guests; what was measured is kept (once more: end at once)");
                     signal.recv().await;
                     std::process::exit(INTERRUPTED.into());
                 });
