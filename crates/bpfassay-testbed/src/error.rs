@@ -146,7 +146,7 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// A segment that has another content than the manifest says.
-    #[error("the initramfs segment {} is damaged: it has SHA-256 {found}, expected {expected}; run again, or make the testbed again", path.display())]
+    #[error("the initramfs segment {} is damaged: it has SHA-256 {found}, expected {expected}; `bpfassay fetch --verify` finds and replaces what is damaged in the cache", path.display())]
     Segment {
         /// The segment.
         path: PathBuf,

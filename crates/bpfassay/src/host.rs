@@ -27,8 +27,9 @@ pub(crate) fn install(packages: &[String], yes: bool) -> Result<(), Failure> {
     }
     let command = install_command(packages);
     let by_hand = |why: &str| {
+        let or = if rustix::process::geteuid().is_root() { "answer with --yes, or run" } else { "run as root:" };
         let report = miette::miette!(
-            help = format!("run as root: apt-get update && {command}"),
+            help = format!("{or} apt-get update && {command}"),
             "packages are missing on this host ({}) and {why}",
             packages.join(", ")
         );
@@ -37,8 +38,13 @@ pub(crate) fn install(packages: &[String], yes: bool) -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         return Err(by_hand("only root can install them"));
     }
-    if !yes && !ask(&format!("Install from Debian's packages: {}?", packages.join(" ")))? {
-        return Err(by_hand("installing them was declined"));
+    if !yes {
+        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            return Err(by_hand("there is no terminal to ask on whether to install them"));
+        }
+        if !ask(&format!("Install from Debian's packages: {}?", packages.join(" ")))? {
+            return Err(by_hand("installing them was declined"));
+        }
     }
     tracing::info!("installing {}", packages.join(" "));
     for arguments in [&["update", "-qq"][..], &["install", "-y", "-qq", "--no-install-recommends"][..]] {
@@ -58,11 +64,8 @@ pub(crate) fn install(packages: &[String], yes: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks on the terminal; `false` where there is none, because nobody agreed.
+/// Asks on the terminal.
 fn ask(question: &str) -> Result<bool, Failure> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Ok(false);
-    }
     let failed = |error: std::io::Error| Failure {
         code: INFRASTRUCTURE,
         report: miette::miette!("could not ask on the terminal: {error}"),

@@ -4,7 +4,7 @@
 mod common;
 
 use std::{
-    fs,
+    env, fs,
     os::unix::fs::{PermissionsExt, symlink},
 };
 
@@ -222,4 +222,25 @@ fn inputs_that_are_not_there_are_usage_errors() {
     assert!(said.contains("a shell needs a terminal"), "{said}");
     let said = exits(&["run", "--resume", "nowhere"], 2);
     assert!(said.contains("name the results directory of a run"), "{said}");
+}
+
+#[test]
+fn missing_packages_are_named_with_the_command_that_installs_them() {
+    let directory = tempfile::tempdir().unwrap();
+    // A host on which no package is installed.
+    let program = directory.path().join("dpkg-query");
+    fs::write(&program, "#!/bin/sh\nexit 1\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", directory.path().display(), env::var("PATH").unwrap());
+    let output = bpfassay(directory.path())
+        .args(["run", "--arch", "riscv64", "--cache", "cache"])
+        .env("PATH", path)
+        .env_remove("CI")
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("apt-get update && apt-get install --no-install-recommends "), "{said}");
+    assert!(said.contains("opensbi"), "{said}");
+    assert!(!directory.path().join("cache").exists());
 }
