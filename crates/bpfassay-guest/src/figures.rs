@@ -101,7 +101,15 @@ mod tests {
 
     fn row(cgroup: u64, minor: u32) -> CounterRow {
         let totals = Totals { calls: 1, bytes: 2, errors: 0 };
-        CounterRow { cgroup, device: Device { major: 0, minor }, mount: 9, operation: Operation::Read, totals }
+        CounterRow {
+            cgroup,
+            device: Device { major: 0, minor },
+            mount: 9,
+            path: None,
+            operation: Operation::Read,
+            totals,
+            latency: Vec::new(),
+        }
     }
 
     fn sample(rows: Vec<CounterRow>) -> Sample {
@@ -114,7 +122,8 @@ mod tests {
         rows.extend((0..foreign).map(|minor| row(8, 100 + minor)));
         RunOutcome::Measured(Box::new(RunFigures {
             probe: ProbeConfiguration::BASELINE,
-            engine: IorEngine::Embedded,
+            engine: Some(IorEngine::Embedded),
+            features: Vec::new(),
             summary: "{}".to_owned(),
             cgroup: 7,
             mount: MountFacts { device: OURS, ..MountFacts::default() },
@@ -124,6 +133,7 @@ mod tests {
                 after: reading,
             },
             tracer: None,
+            ended: None,
             samples: vec![sample(rows); samples],
         }))
     }

@@ -80,24 +80,29 @@ fn attempt(
     let remains = tracer.map(|tracer| tracer.stop(children)).transpose();
     let measured = measured?;
     let phases = phases.finish().map_err(misspoke)?;
-    let (tracer, samples) = match remains? {
+    let (tracer, samples, ended) = match remains? {
         Some(remains) => {
             notes.extend(remains.notes);
-            (Some(remains.attached), remains.samples)
+            (Some(remains.attached), remains.samples, remains.ended)
         }
-        None => (None, Vec::new()),
+        None => (None, Vec::new(), None),
     };
     let summary = places.read_summary()?;
-    let Workload::Ior { engine, .. } = &order.workload;
+    let engine = match &order.workload {
+        Workload::Ior { engine, .. } => Some(*engine),
+        Workload::IoPaths { .. } | Workload::Capabilities => None,
+    };
     Ok(RunOutcome::Measured(Box::new(RunFigures {
         probe: order.probe,
-        engine: *engine,
+        engine,
         summary,
+        features: Vec::new(),
         cgroup: measured.cgroup,
         mount: measured.mount,
         phases,
         whole: measured.whole,
         tracer,
+        ended,
         samples,
     })))
 }

@@ -11,7 +11,7 @@ use std::{
 use bpfassay_protocol::{
     job::RunOrder,
     layout,
-    tracer::{Attached, MAX_LINE, Refusal, Sample, TracerLine},
+    tracer::{Attached, Ended, MAX_LINE, Refusal, Sample, TracerLine},
 };
 use rustix::{
     event::{PollFd, PollFlags},
@@ -83,6 +83,8 @@ pub(crate) struct Remains {
     pub attached: Attached,
     /// Periodic samples, in order.
     pub samples: Vec<Sample>,
+    /// What it said at its end.
+    pub ended: Option<Ended>,
     /// What the host should know about its end.
     pub notes: Vec<String>,
 }
@@ -200,12 +202,13 @@ impl Tracer {
     pub(crate) fn stop(self, children: &mut Children) -> Result<Remains> {
         let Self { pid, stdin, mut stdout, mut stderr, mut lines, attached, mut periodic, .. } = self;
         drop(stdin);
-        let mut notes = Vec::new();
+        let (mut notes, mut ended) = (Vec::new(), None);
         let deadline = Instant::now() + DETACHING;
         loop {
             match next_line(&mut lines, &mut stdout, deadline) {
                 Ok(None) => break,
                 Ok(Some(TracerLine::Sample(sample))) if sample.label.is_none() => periodic.keep(sample),
+                Ok(Some(TracerLine::Ended(end))) if ended.is_none() => ended = Some(end),
                 Ok(Some(_)) => notes.push("the tracer wrote something that nobody asked for".to_owned()),
                 Err(problem) => {
                     notes.push(format!("the tracer {problem} while it was being stopped"));
@@ -226,7 +229,7 @@ impl Tracer {
         if periodic.dropped > 0 {
             notes.push(format!("the last {} periodic samples were dropped: too many rows", periodic.dropped));
         }
-        Ok(Remains { attached, samples: periodic.samples, notes })
+        Ok(Remains { attached, samples: periodic.samples, ended, notes })
     }
 }
 
@@ -280,7 +283,8 @@ mod tests {
             id: "r1".to_owned(),
             probe: probe.parse().unwrap(),
             sampling_interval_ms: interval,
-            workload: Workload::Ior { engine: IorEngine::Embedded, ranks: 1, options: Vec::new() },
+            bpf_stats: false,
+            workload: Workload::Ior { engine: IorEngine::Embedded, ranks: 1, options: Vec::new(), neighbour: false },
         }
     }
 

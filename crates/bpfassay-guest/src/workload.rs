@@ -88,7 +88,9 @@ struct CommandLine {
 
 /// The command line of `workload`; `launcher` is the `mpiexec` for a real IOR with several ranks.
 fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) -> Result<CommandLine> {
-    let Workload::Ior { engine, ranks, options } = workload;
+    let Workload::Ior { engine, ranks, options, neighbour: _ } = workload else {
+        return Err(Error::Order("the agent of this guest has no such workload".to_owned()));
+    };
     let mut arguments = Vec::new();
     let mut environment = Vec::new();
     let program = match engine {
@@ -156,7 +158,9 @@ pub(crate) struct Running {
 
 /// Starts `workload` inside `cgroup`.
 pub(crate) fn start(workload: &Workload, places: &Places, cgroup: &Cgroup) -> Result<Running> {
-    let Workload::Ior { engine, .. } = workload;
+    let Workload::Ior { engine, .. } = workload else {
+        return Err(Error::Order("the agent of this guest has no such workload".to_owned()));
+    };
     if *engine == IorEngine::External && !Path::new(layout::EXTERNAL_IOR).exists() {
         return Err(Error::Order("the guest holds no real IOR: give one with `--ior ARCH=DIR`".to_owned()));
     }
@@ -217,7 +221,7 @@ mod tests {
     }
 
     fn ior(engine: IorEngine, ranks: u32) -> Workload {
-        Workload::Ior { engine, ranks, options: ["-w", "-t", "1m"].map(str::to_owned).into() }
+        Workload::Ior { engine, ranks, options: ["-w", "-t", "1m"].map(str::to_owned).into(), neighbour: false }
     }
 
     #[test]

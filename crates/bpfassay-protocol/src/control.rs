@@ -36,7 +36,7 @@ pub enum PhaseEvent {
 /// Names one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseName {
-    /// IOR's word: `write`, `read`, `writecheck`, `readcheck`.
+    /// IOR's word (`write`, `read`, `writecheck`, `readcheck`), or the name of an I/O path.
     pub phase: String,
     /// Index of the test in the script, from 0.
     pub test: u32,

@@ -130,13 +130,17 @@ mod tests {
         frame[3] += 1;
         let mut decoder = Decoder::default();
         decoder.push(&frame);
-        assert!(matches!(decoder.next::<u32>(), Err(FrameError::Version { theirs: 2 })));
+        let other = PROTOCOL_VERSION + 1;
+        assert!(matches!(decoder.next::<u32>(), Err(FrameError::Version { theirs }) if u32::from(theirs) == other));
     }
 
     #[test]
     fn oversized_frames_are_refused_before_their_payload_comes() {
         let mut decoder = Decoder::default();
-        decoder.push(b"BPA\x01\xff\xff\xff\xff");
+        let mut header = encode(&1).unwrap();
+        header.truncate(4);
+        decoder.push(&header);
+        decoder.push(&[0xff; 4]);
         assert!(matches!(decoder.next::<u32>(), Err(FrameError::TooLarge { announced: 0xffff_ffff })));
     }
 

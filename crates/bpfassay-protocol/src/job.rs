@@ -86,6 +86,10 @@ pub struct RunOrder {
     pub probe: ProbeConfiguration,
     /// How often the tracer samples by itself, in milliseconds; `None`: only at barriers.
     pub sampling_interval_ms: Option<u64>,
+    /// Whether the kernel keeps run counts and run times of the programs (`kernel.bpf_stats_enabled`): costs two clock
+    /// reads per event, hence a pass of its own.
+    #[serde(default)]
+    pub bpf_stats: bool,
     /// The workload.
     pub workload: Workload,
 }
@@ -103,7 +107,18 @@ pub enum Workload {
         ranks: u32,
         /// Options, one word each, without the program's name, `-o`, and `-O summary…`, which the agent adds.
         options: Vec<String>,
+        /// Whether another process, in a cgroup of its own, reads and writes on the same mount meanwhile.
+        #[serde(default)]
+        neighbour: bool,
     },
+    /// A known number of bytes by each way that data can take between a program and a file.
+    IoPaths {
+        /// Bytes per path, a multiple of 4096.
+        size: u64,
+    },
+    /// What the kernel offers: for the baseline a list of its features, for any other probe configuration a handful of
+    /// reads and writes that it has to count.
+    Capabilities,
 }
 
 names! {

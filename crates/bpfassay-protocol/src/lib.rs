@@ -9,6 +9,8 @@
 
 pub mod arch;
 pub mod control;
+pub mod feature;
+pub mod finding;
 pub mod frame;
 pub mod job;
 pub mod layout;
@@ -22,7 +24,7 @@ pub use operation::Operation;
 pub use probe::ProbeConfiguration;
 
 /// Version of everything in this crate that crosses the host/guest border. Both sides must agree exactly.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host; in the guest it is found
 /// under `/sys/class/virtio-ports/*/name`.

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Operation, ProbeConfiguration,
+    feature::Feature,
     job::IorEngine,
     names,
     operation::Totals,
-    tracer::{Attached, Device, Refusal, Sample},
+    tracer::{Attached, Device, Ended, Refusal, Sample},
 };
 
 /// What a guest tells the host.
@@ -161,10 +162,14 @@ pub enum RunOutcome {
 pub struct RunFigures {
     /// Which configuration was attached.
     pub probe: ProbeConfiguration,
-    /// Which program did the work.
-    pub engine: IorEngine,
-    /// The workload's own summary as it wrote it: IOR's JSON.
+    /// Which program did IOR's work; `None` for other workloads.
+    pub engine: Option<IorEngine>,
+    /// The workload's own summary as it wrote it: JSON of IOR or of the I/O-path exerciser; empty for workloads that
+    /// have none.
     pub summary: String,
+    /// The kernel's features, if it was they that were asked for.
+    #[serde(default)]
+    pub features: Vec<Feature>,
     /// Id of the cgroup (v2) that the workload ran in.
     pub cgroup: u64,
     /// The file system it ran on.
@@ -175,6 +180,9 @@ pub struct RunFigures {
     pub whole: Interval,
     /// The tracer as it attached; `None` for the baseline.
     pub tracer: Option<Attached>,
+    /// What the tracer said at its end; `None` for the baseline and for one that did not end by itself.
+    #[serde(default)]
+    pub ended: Option<Ended>,
     /// Periodic samples, in order.
     pub samples: Vec<Sample>,
 }

@@ -9,7 +9,51 @@ names! {
         Read = "read",
         /// Data written by `write`, `pwrite64` and their relatives (`vfs_write`).
         Write = "write",
+        /// Data read by `readv`, `preadv` and `preadv2` (`vfs_readv`).
+        Readv = "readv",
+        /// Data written by `writev`, `pwritev` and `pwritev2` (`vfs_writev`).
+        Writev = "writev",
+        /// Files opened (`do_filp_open` and `open` below it); failed look-ups count as errors where the probe sees them.
+        Open = "open",
+        /// Regular files created.
+        Create = "create",
+        /// Directories made.
+        Mkdir = "mkdir",
+        /// Names of files removed.
+        Unlink = "unlink",
+        /// Directories removed.
+        Rmdir = "rmdir",
+        /// Names changed.
+        Rename = "rename",
+        /// `fsync` and `fdatasync`.
+        Fsync = "fsync",
+        /// Pages of a mapped file made readable by a page fault: what the kernel lets one see of reading through a
+        /// mapping. Bytes of whole pages, not of the loads.
+        MapRead = "map-read",
+        /// Pages of a mapped file made writable by a page fault; likewise.
+        MapWrite = "map-write",
     }
+}
+
+impl Operation {
+    /// The way that data goes, where the operation moves data.
+    #[must_use]
+    pub const fn direction(self) -> Option<Direction> {
+        match self {
+            Self::Read | Self::Readv | Self::MapRead => Some(Direction::In),
+            Self::Write | Self::Writev | Self::MapWrite => Some(Direction::Out),
+            Self::Open | Self::Create | Self::Mkdir | Self::Unlink | Self::Rmdir | Self::Rename | Self::Fsync => None,
+        }
+    }
+}
+
+/// Which way data goes, seen from the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From the file into the program.
+    In,
+    /// From the program into the file.
+    Out,
 }
 
 /// Calls, bytes and errors of one operation.

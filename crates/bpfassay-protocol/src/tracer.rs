@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Operation, ProbeConfiguration, operation::Totals};
+use crate::{Operation, ProbeConfiguration, finding::Finding, operation::Totals};
 
 /// Longest line that a reader of the tracer accepts, in bytes.
 pub const MAX_LINE: usize = 1 << 20;
@@ -24,6 +24,8 @@ pub enum TracerLine {
     Refused(Refusal),
     /// A reading of the counters.
     Sample(Sample),
+    /// The last line of a tracer that was told to end, after it has detached.
+    Ended(Ended),
 }
 
 /// A tracer that attached.
@@ -38,6 +40,33 @@ pub struct Attached {
     pub attach_ns: u64,
     /// The programs as the kernel holds them.
     pub programs: Vec<Program>,
+    /// Pitfalls found before counting began.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+}
+
+/// What a tracer knows at its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Ended {
+    /// Pitfalls found while and after it counted.
+    pub findings: Vec<Finding>,
+    /// Time to detach, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub detach_ns: u64,
+    /// What the kernel's statistics say of each program, where they were switched on (`--bpf-stats`).
+    pub statistics: Vec<ProgramStatistics>,
+}
+
+/// Run count and run time of one program (`kernel.bpf_stats_enabled`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProgramStatistics {
+    /// [`Program::name`].
+    pub program: String,
+    /// Times that it ran (`run_cnt`).
+    pub runs: u64,
+    /// Nanoseconds that it ran (`run_time_ns`), the two clock reads of each run partly included.
+    pub run_time_ns: u64,
 }
 
 /// One loaded program, from `BPF_OBJ_GET_INFO_BY_FD`.
@@ -70,6 +99,9 @@ pub struct Refusal {
     pub message: String,
     /// The telling line of the verifier's log, where there is one.
     pub verifier: Option<String>,
+    /// Pitfalls found on this kernel that may explain it.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
 }
 
 /// A step of bringing a tracer up.
@@ -109,11 +141,18 @@ pub struct CounterRow {
     pub device: Device,
     /// Mount id, the first field of `/proc/self/mountinfo`.
     pub mount: u64,
+    /// Where it is mounted, from mountinfo; `None` once it is unmounted, or outside the tracer's mount namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// The operation.
     pub operation: Operation,
     /// What was counted.
     #[serde(flatten)]
     pub totals: Totals,
+    /// Calls by duration, where the probe sees both ends: element `i` counts calls that took from 2^i up to 2^(i+1)
+    /// nanoseconds (element 0 also those of 0 ns); trailing zeros are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latency: Vec<u64>,
 }
 
 /// A device number as `/proc/self/mountinfo` shows it.
@@ -143,8 +182,14 @@ pub struct Losses {
     pub missed_probes: Option<u64>,
     /// Programs skipped because they were already running on that CPU (`recursion_misses`, 5.12 and later).
     pub recursion_misses: Option<u64>,
-    /// Keys that did not fit into the map: their events were not counted.
+    /// Keys that did not fit into a map: their events were not counted.
     pub map_insert_failures: Option<u64>,
+    /// Keys that an LRU map threw out with their counts; `None` for layouts that never evict.
+    #[serde(default)]
+    pub lru_evictions: Option<u64>,
+    /// Events that did not fit into the ring buffer; `None` for layouts without one.
+    #[serde(default)]
+    pub ring_buffer_drops: Option<u64>,
 }
 
 /// Sums rows over keys: everything that `keep` selects, per operation.

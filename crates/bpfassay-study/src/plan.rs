@@ -317,7 +317,7 @@ fn engine(
 
 impl Case {
     fn workload(&self) -> Workload {
-        Workload::Ior { engine: self.engine, ranks: self.ranks, options: self.test.options.clone() }
+        Workload::Ior { engine: self.engine, ranks: self.ranks, options: self.test.options.clone(), neighbour: false }
     }
 
     fn place(&self, target: &Target, file_system: &FileSystem) -> String {
@@ -360,6 +360,7 @@ impl Case {
                     order: RunOrder {
                         id: format!("{id}_r{round}_{probe}{suffix}"),
                         probe,
+                        bpf_stats: false,
                         sampling_interval_ms: study.design.sampling_interval_ms.filter(|_| !probe.is_baseline()),
                         workload: self.workload(),
                     },

@@ -93,7 +93,7 @@ fn a_real_ior_is_used_where_it_was_given() {
         let of_arch = plan.cells.iter().filter(|cell| cell.target.arch == arch);
         of_arch
             .map(|cell| {
-                let Workload::Ior { engine, .. } = cell.workload;
+                let Workload::Ior { engine, .. } = cell.workload else { panic!("{:?}", cell.workload) };
                 (cell.interface, engine)
             })
             .collect()
@@ -177,7 +177,7 @@ fn bundled_studies_have_plans() {
     assert_eq!(whole.cells.len(), 2 * embedded.cells.len());
     assert!(whole.left_out.is_empty());
     for (_, run) in whole.runs() {
-        let Workload::Ior { options, .. } = &run.order.workload;
+        let Workload::Ior { options, .. } = &run.order.workload else { panic!("{:?}", run.order.workload) };
         let repetitions = options.iter().position(|word| word == "-i").and_then(|at| options.get(at + 1));
         assert_eq!(repetitions.map(String::as_str), Some("8"));
     }

@@ -79,8 +79,10 @@ pub(crate) fn row<V: AsRef<[u8]>>(key: &[u8], values: impl IntoIterator<Item = V
         cgroup: u64_at(key, offset_of!(Key, cgroup)),
         device: Device::from_kernel(u32_at(key, offset_of!(Key, device))),
         mount: u64_at(key, offset_of!(Key, mount)),
+        path: None,
         operation: *operation.ok_or(LedgerError::Operation { number })?,
         totals,
+        latency: Vec::new(),
     })
 }
 
@@ -170,8 +172,10 @@ mod tests {
                     .iter()
                     .map(|constant| (constant.value, constant.name.unwrap().to_str().unwrap().to_lowercase()))
                     .collect();
-                let expected: Vec<_> =
-                    (0..).zip(Operation::ALL).map(|(number, name)| (number, format!("operation_{name}"))).collect();
+                let expected: Vec<_> = (0..)
+                    .zip(Operation::ALL)
+                    .map(|(number, name)| (number, format!("operation_{}", name.name().replace('-', "_"))))
+                    .collect();
                 assert_eq!(numbers, expected);
             }
         }

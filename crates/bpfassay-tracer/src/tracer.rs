@@ -57,6 +57,7 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, filter: Filter) -> Res
             errno: None,
             message: format!("this build of the tracer has no programs for `{configuration}`"),
             verifier: None,
+            findings: Vec::new(),
         });
     };
     match configuration.loader {

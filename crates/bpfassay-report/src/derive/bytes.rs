@@ -3,7 +3,7 @@
 use bpfassay_protocol::{
     Operation,
     message::{Interval, MountStats, Reading, RunFigures, WorkloadPhase},
-    operation::Totals,
+    operation::{Direction, Totals},
     tracer,
 };
 use bpfassay_study::Interface;
@@ -28,12 +28,15 @@ pub(super) fn untold(workload: &Workload<'_>, operation: Operation) -> Option<&'
         .then_some("IOR's summary does not tell the bytes read by -W")
 }
 
+/// The operations that IOR moves its data by.
+const DATA: [Operation; 2] = [Operation::Read, Operation::Write];
+
 /// All byte figures of a run: per phase where the engine has barriers, else over the whole run.
 pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteFigure> {
     if figures.phases.is_empty() {
-        return Operation::ALL
-            .iter()
-            .map(|&operation| {
+        return DATA
+            .into_iter()
+            .map(|operation| {
                 let bytes = from_summary(workload, operation, |_| true);
                 figure(figures, workload, Span::WholeRun, operation, (bytes, Witness::Summary), &figures.whole)
             })
@@ -64,7 +67,10 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
     figures
         .phases
         .iter()
-        .flat_map(|phase| Operation::ALL.iter().map(move |&operation| of_phase(phase, operation)))
+        .flat_map(|phase| {
+            let others = phase.ledger.keys().copied().filter(|operation| !DATA.contains(operation));
+            DATA.into_iter().chain(others).map(move |operation| of_phase(phase, operation))
+        })
         .collect()
 }
 
@@ -142,9 +148,9 @@ pub(super) fn of_key(figures: &RunFigures, operation: Operation, sample: &tracer
 }
 
 fn mountstats(operation: Operation, interval: &Interval) -> Figure<u64> {
-    let bytes = |stats: &MountStats| match operation {
-        Operation::Read => stats.normal_read.checked_add(stats.direct_read),
-        Operation::Write => stats.normal_written.checked_add(stats.direct_written),
+    let bytes = |stats: &MountStats| match operation.direction()? {
+        Direction::In => stats.normal_read.checked_add(stats.direct_read),
+        Direction::Out => stats.normal_written.checked_add(stats.direct_written),
     };
     match (&interval.before.mountstats, &interval.after.mountstats) {
         (Some(before), Some(after)) => {

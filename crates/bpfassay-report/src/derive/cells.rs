@@ -84,7 +84,7 @@ fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[
 
 /// The accesses that the options of the workload ask for.
 fn asked_for(cell: &Cell) -> Vec<Access> {
-    let bpfassay_protocol::job::Workload::Ior { options, .. } = &cell.workload;
+    let bpfassay_protocol::job::Workload::Ior { options, .. } = &cell.workload else { return Vec::new() };
     let has = |flag: &str| options.iter().any(|word| word == flag);
     let asked: Vec<Access> = [(Access::Write, "-w"), (Access::Read, "-r")]
         .into_iter()

@@ -24,8 +24,11 @@ const MIB: f64 = 1_048_576.0;
 /// What follows from the raw figures of `record`, if it has any.
 pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<RunDerived> {
     let Outcome::Measured(figures) = &record.outcome else { return None };
-    let reported = ior::reported(&figures.summary);
-    let Order::Ior { options, .. } = &cell.workload;
+    // Only IOR tells bandwidths.
+    let (options, reported) = match &cell.workload {
+        Order::Ior { options, .. } => (options.as_slice(), ior::reported(&figures.summary)),
+        Order::IoPaths { .. } | Order::Capabilities => (&[][..], Ok(Vec::new())),
+    };
     let workload = bytes::Workload {
         interface: cell.interface,
         checks_writes: options.iter().any(|word| word == "-W"),

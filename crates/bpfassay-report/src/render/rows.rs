@@ -180,7 +180,7 @@ fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
 fn title(results: &Results) -> String {
     let mut engines: Vec<&str> = Vec::new();
     for cell in &results.plan.cells {
-        let Workload::Ior { engine, .. } = &cell.workload;
+        let Workload::Ior { engine, .. } = &cell.workload else { continue };
         if !engines.contains(&engine.name()) {
             engines.push(engine.name());
         }

@@ -15,7 +15,7 @@ use bpfassay_protocol::{
     message::{GuestFacts, Interval, MountFacts, MountStats, Phase, Reading, RunFigures, WorkloadPhase},
     operation::Totals,
     probe::Probe,
-    tracer::{Attached, CounterRow, Device, Losses, Program, Refusal, Sample, Step},
+    tracer::{Attached, CounterRow, Device, Ended, Losses, Program, Refusal, Sample, Step},
 };
 use bpfassay_report::{
     BlockEnded, BlockStarted, Contents, Entry, FailureKind, GuestReady, Header, JOURNAL_VERSION, Outcome, Provenance,
@@ -162,8 +162,10 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
         cgroup,
         device,
         mount: 30,
+        path: None,
         operation,
         totals: Totals { calls: bytes / (256 << 10), bytes, errors: 0 },
+        latency: Vec::new(),
     };
     let elsewhere = Device { major: 0, minor: 5 };
     Sample {
@@ -176,7 +178,12 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
             row(CGROUP, DEVICE, Operation::Write, written),
             row(CGROUP, DEVICE, Operation::Read, read),
         ],
-        losses: Losses { missed_probes: None, recursion_misses: Some(0), map_insert_failures: Some(0) },
+        losses: Losses {
+            missed_probes: None,
+            recursion_misses: Some(0),
+            map_insert_failures: Some(0),
+            ..Losses::default()
+        },
     }
 }
 
@@ -201,8 +208,9 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
     let displaced = if probe.probe == Probe::Kprobe { "+0x8" } else { "" };
     RunFigures {
         probe,
-        engine: IorEngine::Embedded,
+        engine: Some(IorEngine::Embedded),
         summary: summary(write_mib_s, read_mib_s),
+        features: Vec::new(),
         cgroup: CGROUP,
         mount: MountFacts {
             id: 30,
@@ -224,7 +232,9 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
                 program("on_read", &format!("vfs_read{displaced}")),
                 program("on_write", &format!("vfs_write{displaced}")),
             ],
+            findings: Vec::new(),
         }),
+        ended: (!probe.is_baseline()).then(Ended::default),
         samples: Vec::new(),
     }
 }
@@ -236,6 +246,7 @@ pub(crate) fn not_supported() -> Refusal {
         errno: Some(524),
         message: "cannot attach on_read to vfs_read: Unknown error 524".to_owned(),
         verifier: None,
+        findings: Vec::new(),
     }
 }
 

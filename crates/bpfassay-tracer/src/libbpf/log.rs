@@ -49,6 +49,7 @@ fn refusal(failure: Failure, printed: &str) -> Refusal {
         errno: failure.error.raw_os_error(),
         message: about_a_program.map_or_else(|| failure.error.to_string(), |line| shorten(line)),
         verifier: telling_line(&verifier).map(shorten),
+        findings: Vec::new(),
     }
 }
 
@@ -125,6 +126,7 @@ libbpf: failed to load object 'bpfassay'
                 errno: Some(libc::EACCES),
                 message: "prog 'read_exit': BPF program load failed: -EACCES".into(),
                 verifier: Some("invalid bpf_context access off=40 size=8".into()),
+                findings: Vec::new(),
             }
         );
     }

@@ -81,6 +81,7 @@ fn load_and_attach(
             load_ns: nanoseconds(loaded.saturating_sub(start)),
             attach_ns: nanoseconds(attached.saturating_sub(loaded)),
             programs,
+            findings: Vec::new(),
         },
         hooked,
         object,
@@ -156,6 +157,7 @@ impl Tracer for Libbpf {
             missed_probes: misses.probes,
             recursion_misses: misses.recursion,
             map_insert_failures: Some(failures),
+            ..Losses::default()
         })
     }
 }
