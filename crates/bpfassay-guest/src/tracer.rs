@@ -99,6 +99,7 @@ fn arguments(order: &RunOrder) -> Vec<String> {
     if let Some(interval) = order.sampling_interval_ms {
         arguments.extend(["--interval".to_owned(), format!("{interval}ms")]);
     }
+    arguments.extend_from_slice(&order.tracer_arguments);
     arguments
 }
 
@@ -284,6 +285,7 @@ mod tests {
             probe: probe.parse().unwrap(),
             sampling_interval_ms: interval,
             bpf_stats: false,
+            tracer_arguments: Vec::new(),
             workload: Workload::Ior { engine: IorEngine::Embedded, ranks: 1, options: Vec::new(), neighbour: false },
         }
     }
@@ -292,6 +294,8 @@ mod tests {
     fn arguments_name_probe_map_and_loader() {
         assert_eq!(arguments(&order("fexit", None)), ["--probe", "fexit", "--map", "percpu", "--loader", "libbpf"]);
         assert_eq!(arguments(&order("kprobe", Some(2000)))[6..], ["--interval", "2000ms"]);
+        let more = RunOrder { tracer_arguments: vec!["--merge".to_owned()], ..order("fexit", None) };
+        assert_eq!(arguments(&more)[6..], ["--merge"]);
     }
 
     #[test]

@@ -90,6 +90,9 @@ pub struct RunOrder {
     /// reads per event, hence a pass of its own.
     #[serde(default)]
     pub bpf_stats: bool,
+    /// Further options of the tracer, one word each, after those that the agent gives it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tracer_arguments: Vec<String>,
     /// The workload.
     pub workload: Workload,
 }

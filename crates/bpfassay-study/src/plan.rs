@@ -361,6 +361,10 @@ impl Case {
                         id: format!("{id}_r{round}_{probe}{suffix}"),
                         probe,
                         bpf_stats: false,
+                        tracer_arguments: match probe.is_baseline() {
+                            true => Vec::new(),
+                            false => study.tracer_arguments.clone(),
+                        },
                         sampling_interval_ms: study.design.sampling_interval_ms.filter(|_| !probe.is_baseline()),
                         workload: self.workload(),
                     },

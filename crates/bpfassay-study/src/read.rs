@@ -93,6 +93,7 @@ impl Study {
             "probes",
             "file_systems",
             "workloads",
+            "tracer",
             "design",
             "clock",
             "guest",
@@ -118,6 +119,7 @@ impl Study {
             probes,
             workloads: workloads(&root.need("workloads")?, scripts, &file_systems)?,
             file_systems,
+            tracer_arguments: tracer_arguments(root.get("tracer"))?,
             clock: root.get("clock").map_or(Ok(Clock::Wall), |clock| clock.word(Clock::WORDS))?,
             guest,
             deadlines: deadlines(root.get("deadlines"))?,
@@ -369,6 +371,30 @@ fn guest(field: Option<Field<'_, '_>>) -> Result<GuestSize, StudyError> {
         })?;
     }
     Ok(guest)
+}
+
+/// Options of the tracer that the agent gives by itself; a second one would be refused in every guest.
+const AGENTS_OPTIONS: [&str; 4] = ["--probe", "--map", "--loader", "--interval"];
+
+fn tracer_arguments(field: Option<Field<'_, '_>>) -> Result<Vec<String>, StudyError> {
+    let Some(section) = field.map(|field| field.table()).transpose()? else { return Ok(Vec::new()) };
+    section.only(&["arguments"])?;
+    let Some(arguments) = section.get("arguments") else { return Ok(Vec::new()) };
+    let mut words = Vec::new();
+    for element in arguments.list()? {
+        let word = element.text()?;
+        let option = word.split_once('=').map_or(word, |(option, _)| option);
+        if AGENTS_OPTIONS.contains(&option) {
+            return Err(element
+                .error(format!("{option} is given by the run: use `probes` and `design.sampling_interval` for it")));
+        }
+        let valid = (1..=200).contains(&word.len()) && !word.chars().any(char::is_control);
+        if !valid {
+            return Err(element.error("give one word of the tracer's command line, of at most 200 bytes"));
+        }
+        words.push(word.to_owned());
+    }
+    Ok(words)
 }
 
 fn deadlines(field: Option<Field<'_, '_>>) -> Result<Deadlines, StudyError> {

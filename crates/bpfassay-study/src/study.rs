@@ -26,6 +26,9 @@ pub struct Study {
     pub file_systems: Vec<FileSystem>,
     /// The workloads.
     pub workloads: Vec<WorkloadSpec>,
+    /// Further options of the bundled tracer, one word each, for every probe configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tracer_arguments: Vec<String>,
     /// The design of the experiment.
     pub design: Design,
     /// The clock that time is measured with.

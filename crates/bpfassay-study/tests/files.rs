@@ -51,6 +51,21 @@ fn refused(from: &str, to: &str) -> String {
 }
 
 #[test]
+fn the_tracers_further_options_are_words_that_the_agent_does_not_give() {
+    let with = |arguments: &str| {
+        parse(&GOOD.replacen("[design]", &format!("[tracer]\narguments = {arguments}\n\n[design]"), 1))
+    };
+    let study = with(r#"["--map-entries", "1", "--merge"]"#).unwrap();
+    assert_eq!(study.tracer_arguments, ["--map-entries", "1", "--merge"]);
+    for wrong in [r#"["--probe=fexit"]"#, r#"["--interval", "2s"]"#, r#"[""]"#, r#"["a\nb"]"#] {
+        assert!(with(wrong).is_err(), "{wrong}");
+    }
+    assert!(with(r#"["--map"]"#).unwrap_err().to_string().contains("--map is given by the run"));
+    // A study without them is the one that it always was.
+    assert!(!serde_json::to_string(&parse(GOOD).unwrap()).unwrap().contains("tracer_arguments"));
+}
+
+#[test]
 fn a_study_is_read_whole() {
     let study = parse(GOOD).unwrap();
     let targets: Vec<String> = study.targets.iter().map(ToString::to_string).collect();
