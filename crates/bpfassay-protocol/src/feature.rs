@@ -17,6 +17,8 @@ names! {
         Kfunc = "kfunc",
         /// A way to attach.
         AttachType = "attach-type",
+        /// Something that programs are made of: instructions, loops, callbacks, kinds of subprograms and map values.
+        Construct = "construct",
         /// Type information of the kernel and of its modules.
         Btf = "btf",
         /// Anything else of the BPF system call: tokens, statistics, the JIT.
@@ -30,10 +32,19 @@ names! {
 pub struct Feature {
     /// Its kind.
     pub kind: FeatureKind,
-    /// Its name: the kernel's own, in lower case, without the prefix of its kind (`ringbuf`, `kprobe/bpf_get_stack`).
+    /// Its name: the kernel's own, in lower case, without the prefix of its kind (`ringbuf`, `kprobe/bpf_get_stack`). One
+    /// word; with the kind unique.
     pub name: String,
     /// What came of trying it.
     pub support: Support,
+}
+
+impl Feature {
+    /// The name that tells it from all others: kind and name (`map-type ringbuf`).
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{} {}", self.kind, self.name)
+    }
 }
 
 /// What came of trying a feature.

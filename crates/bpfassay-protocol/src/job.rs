@@ -119,10 +119,13 @@ pub enum Workload {
         /// Bytes per path, a multiple of 4096.
         size: u64,
     },
-    /// What the kernel offers: for the baseline a list of its features, for any other probe configuration a handful of
-    /// reads and writes that it has to count.
+    /// What the kernel offers: for the baseline a list of its features; for any other probe configuration a handful of
+    /// reads and writes ([`CAPABILITIES_OPTIONS`]) that it has to count.
     Capabilities,
 }
+
+/// What the embedded engine does for [`Workload::Capabilities`]: 64 writes and 64 reads of 4 KiB by one rank.
+pub const CAPABILITIES_OPTIONS: &[&str] = &["-a", "POSIX", "-w", "-r", "-t", "4k", "-b", "256k", "-s", "1", "-i", "1"];
 
 names! {
     /// The program that does IOR's work.

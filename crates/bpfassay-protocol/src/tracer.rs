@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Operation, ProbeConfiguration, finding::Finding, operation::Totals};
+use crate::{Operation, ProbeConfiguration, feature::Feature, finding::Finding, operation::Totals};
 
 /// Longest line that a reader of the tracer accepts, in bytes.
 pub const MAX_LINE: usize = 1 << 20;
@@ -26,6 +26,11 @@ pub enum TracerLine {
     Sample(Sample),
     /// The last line of a tracer that was told to end, after it has detached.
     Ended(Ended),
+    /// What this kernel offers (`--features`): the only line then.
+    Features {
+        /// Every feature that was tried, in the order of display.
+        features: Vec<Feature>,
+    },
 }
 
 /// A tracer that attached.
