@@ -127,7 +127,7 @@ impl Boot<'_> {
             return self.never_booted(&chain(&error));
         }
         let mut options = BootOptions::new(self.context.directory.join(&log));
-        options.deadlines = deadlines(&study.deadlines);
+        options.deadlines = deadlines(study);
         let since = Instant::now();
         let mut guest = match Guest::boot(qemu, &machine, options).await {
             Ok(guest) => guest,
@@ -148,7 +148,8 @@ impl Boot<'_> {
                 Event::Message(message) => {
                     if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. }) {
                         // The guest cannot see whether its last words arrived: it waits to be told. One that has gone
-                        // already needs no telling.
+                        // already needs no telling, and one that takes no input (the instruction clock) waits in vain, in
+                        // its own time, which passes at once.
                         let _ = guest.send(&HostMessage::PowerOff);
                     }
                     if let Some(protest) = self.hear(message, since, &log, &mut in_flight)? {

@@ -95,7 +95,14 @@ impl Rig {
         machine.accelerator = self.qemu(arch)?.1.accelerator;
         machine.clock = match study.clock {
             bpfassay_study::Clock::Wall => Clock::Wall,
+            bpfassay_study::Clock::Instructions => {
+                // Only QEMU's translator counts instructions.
+                machine.accelerator = Accelerator::Tcg;
+                Clock::Instructions
+            }
         };
+        // Replicates are seeds.
+        machine.seed = study.design.seed.wrapping_add(u64::from(block.replicate));
         machine.cpus = study.guest.cpus;
         machine.memory_mib = study.guest.memory_mib;
         machine.initrd = Some(initrd.to_owned());
@@ -110,16 +117,24 @@ impl Rig {
     }
 }
 
-/// The study's deadlines as the supervisor of guests takes them, rounded up to whole seconds.
+/// How much more time of the host guests under the instruction clock may take: QEMU is up to 3.7 times slower while it
+/// counts (x86_64), and such guests may run beside whatever else the host does.
+const COUNTING: u32 = 6;
+
+/// The deadlines of `study` as the supervisor of guests takes them, in time of the host, rounded up to whole seconds.
 #[must_use]
-pub fn deadlines(study: &bpfassay_study::Deadlines) -> Deadlines {
+pub fn deadlines(study: &Study) -> Deadlines {
     let seconds = |milliseconds: u64| Some(milliseconds.div_ceil(1000));
-    Deadlines {
-        boot: seconds(study.boot_ms),
-        set_up: seconds(study.set_up_ms),
-        attach: seconds(study.attach_ms),
-        workload: seconds(study.workload_ms),
-        tear_down: seconds(study.tear_down_ms),
+    let deadlines = Deadlines {
+        boot: seconds(study.deadlines.boot_ms),
+        set_up: seconds(study.deadlines.set_up_ms),
+        attach: seconds(study.deadlines.attach_ms),
+        workload: seconds(study.deadlines.workload_ms),
+        tear_down: seconds(study.deadlines.tear_down_ms),
         ..Deadlines::default()
+    };
+    match study.clock {
+        bpfassay_study::Clock::Wall => deadlines,
+        bpfassay_study::Clock::Instructions => deadlines.scaled(COUNTING),
     }
 }

@@ -182,18 +182,40 @@ pub struct Design {
 pub enum Clock {
     /// Ordinary time.
     Wall,
+    /// The guest's own instructions, 1 ns each: the same on every machine, only under TCG. Counts instructions, not
+    /// cycles: cache misses and traps are not priced.
+    Instructions,
 }
 
 impl Clock {
     /// The words of study files.
-    pub const WORDS: &'static [(&'static str, Self)] = &[("wall", Self::Wall)];
+    pub const WORDS: &'static [(&'static str, Self)] = &[("wall", Self::Wall), ("instructions", Self::Instructions)];
+
+    /// The word of study files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wall => "wall",
+            Self::Instructions => "instructions",
+        }
+    }
+}
+
+impl FromStr for Clock {
+    type Err = UnknownName;
+
+    fn from_str(word: &str) -> Result<Self, UnknownName> {
+        Self::WORDS.iter().find(|(name, _)| *name == word).map(|(_, clock)| *clock).ok_or_else(|| UnknownName {
+            kind: "clock",
+            word: word.chars().take(64).collect(),
+            known: Self::WORDS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+        })
+    }
 }
 
 impl fmt::Display for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Wall => "wall",
-        })
+        f.pad(self.name())
     }
 }
 

@@ -66,6 +66,9 @@ pub enum VmError {
         #[source]
         source: io::Error,
     },
+    /// The guest's clock counts its instructions, so nothing may come to it from outside.
+    #[error("a guest under the instruction clock takes no input: use the clock `wall`")]
+    OneWay,
     /// The operating system refused a socket or thread.
     #[error("could not get {what} for a guest")]
     System {

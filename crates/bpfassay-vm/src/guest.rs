@@ -70,6 +70,7 @@ pub struct Guest {
     pub(crate) terminal: Option<TerminalEnds>,
     qemu_version: QemuVersion,
     process_id: Option<u32>,
+    one_way: bool,
     ended: Option<Box<Ending>>,
 }
 
@@ -84,17 +85,21 @@ impl Guest {
     /// Starts QEMU and waits until its monitor answers. The guest runs from then on.
     ///
     /// # Errors
-    /// [`VmError::Input`], [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`]: nothing was started.
+    /// [`VmError::Input`], [`VmError::OneWay`], [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`]: nothing was
+    /// started.
     /// [`VmError::Refused`], [`VmError::MonitorSilent`], [`VmError::Monitor`]: QEMU was started and is gone again.
     pub async fn boot(qemu: &Qemu, machine: &Machine, options: BootOptions) -> Result<Self, VmError> {
         readable("kernel", &machine.kernel)?;
         if let Some(initrd) = &machine.initrd {
             readable("initramfs", initrd)?;
         }
+        if options.interactive && machine.clock.is_one_way() {
+            return Err(VmError::OneWay);
+        }
         let log = ConsoleLog::create(&options.log_path, options.log_limit)
             .map_err(|source| VmError::Log { path: options.log_path.clone(), source })?;
         let farewell = frame::encode(&HostMessage::PowerOff).map_err(VmError::Frame)?;
-        let mut process = process::start(&qemu.program, machine.arguments()).await?;
+        let mut process = process::start(&qemu.program, machine.arguments(), machine.clock).await?;
         let started = tokio::time::Instant::now();
         let process_id = process.child.id();
         let stderr = supervisor::keep_stderr(process.child.stderr.take());
@@ -128,7 +133,16 @@ impl Guest {
             deadlines: options.deadlines,
         };
         tokio::spawn(supervisor.run());
-        Ok(Self { events, orders, agent, terminal, qemu_version, process_id, ended: None })
+        Ok(Self {
+            events,
+            orders,
+            agent,
+            terminal,
+            qemu_version,
+            process_id,
+            one_way: machine.clock.is_one_way(),
+            ended: None,
+        })
     }
 
     /// QEMU's version as its monitor says it.
@@ -158,8 +172,11 @@ impl Guest {
     /// Sends a message to the agent. It is written when the agent reads.
     ///
     /// # Errors
-    /// [`VmError::Ended`], [`VmError::AgentBusy`] or [`VmError::Frame`].
+    /// [`VmError::Ended`], [`VmError::AgentBusy`], [`VmError::OneWay`] or [`VmError::Frame`].
     pub fn send(&self, message: &HostMessage) -> Result<(), VmError> {
+        if self.one_way {
+            return Err(VmError::OneWay);
+        }
         let frame = frame::encode(message).map_err(VmError::Frame)?;
         self.agent.try_send(frame).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => VmError::AgentBusy { waiting: AGENT_BACKLOG },
@@ -167,8 +184,10 @@ impl Guest {
         })
     }
 
-    /// Tells the agent to power off and, when `grace` is over, QEMU to quit. The end comes as an event.
+    /// Tells the agent to power off and, when `grace` is over, QEMU to quit; at once where the agent cannot be told. The end
+    /// comes as an event.
     pub fn request_stop(&self, grace: Duration) {
+        let grace = if self.one_way { Duration::ZERO } else { grace };
         if !grace.is_zero() {
             // An agent that cannot be told anything any more is what the grace is for.
             let _ = self.send(&HostMessage::PowerOff);

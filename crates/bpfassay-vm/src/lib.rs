@@ -16,6 +16,7 @@ mod error;
 mod guest;
 mod machine;
 mod monitor;
+mod output;
 mod process;
 mod progress;
 pub mod qemu;

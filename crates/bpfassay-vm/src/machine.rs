@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Accelerator, Clock,
     device::{
-        Device, agent_port::AgentPort, bare::Bare, board::Board, boot::Boot, conduct::Conduct, console::Console,
-        cpu::Cpu, memory::Memory, monitor::Monitor,
+        Device, agent_port::AgentPort, bare::Bare, board::Board, boot::Boot, clock::World, conduct::Conduct,
+        console::Console, cpu::Cpu, memory::Memory, monitor::Monitor,
     },
 };
 
@@ -38,6 +38,9 @@ pub struct Machine {
     pub accelerator: Accelerator,
     /// By which clock it runs.
     pub clock: Clock,
+    /// Seed of all that is random in the machine; only under [`Clock::Instructions`].
+    #[serde(default)]
+    pub seed: u64,
     /// Number of vCPUs, at least 1.
     pub cpus: u32,
     /// Memory in MiB.
@@ -66,6 +69,7 @@ impl Machine {
             arch,
             accelerator: Accelerator::Tcg,
             clock: Clock::Wall,
+            seed: 0,
             cpus: 1,
             memory_mib: 1024,
             kernel: kernel.into(),
@@ -78,16 +82,16 @@ impl Machine {
 
     /// The parts other than the kernel, in the order of their arguments.
     fn devices(&self) -> Vec<Box<dyn Device>> {
-        let Self { arch, accelerator, clock, cpus, memory_mib, layout, verbose, .. } = *self;
+        let Self { arch, accelerator, clock, seed, cpus, memory_mib, layout, verbose, .. } = *self;
         vec![
             Box::new(Bare),
             Box::new(Board { arch, accelerator }),
             Box::new(Cpu { arch, accelerator, count: cpus }),
             Box::new(Memory { mib: memory_mib }),
-            Box::new(clock),
+            Box::new(World { clock, seed }),
             Box::new(Monitor),
-            Box::new(Console { arch, verbose }),
-            Box::new(AgentPort),
+            Box::new(Console { arch, verbose, clock }),
+            Box::new(AgentPort { clock }),
             Box::new(Conduct { arch, accelerator, cpus, layout }),
         ]
     }

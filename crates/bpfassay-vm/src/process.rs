@@ -1,7 +1,8 @@
-//! Starting QEMU with inherited sockets, so that nothing of it outlives this program.
+//! Starting QEMU with inherited sockets and files, so that nothing of it outlives this program.
 
 use std::{
     ffi::OsString,
+    fs::File,
     io,
     mem::ManuallyDrop,
     os::{
@@ -16,26 +17,63 @@ use std::{
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use tokio::{
-    net::UnixStream,
+    net::{UnixStream, unix::OwnedWriteHalf},
     process::{Child, Command},
     runtime::Handle,
-    sync::oneshot,
+    sync::{oneshot, watch},
 };
 
-use crate::{VmError, device::descriptor};
+use crate::{
+    Clock, VmError,
+    device::descriptor,
+    output::{Output, Tail, file_in_memory},
+};
 
-/// A running QEMU and this side's ends of its sockets.
+/// A running QEMU and this side's ends of its sockets or files.
 pub(crate) struct Process {
     pub(crate) child: Child,
-    pub(crate) console: UnixStream,
-    pub(crate) agent: UnixStream,
+    pub(crate) console: Channel,
+    pub(crate) agent: Channel,
     pub(crate) monitor: UnixStream,
 }
 
-/// Starts `program`.
-pub(crate) async fn start(program: &Path, arguments: Vec<OsString>) -> Result<Process, VmError> {
-    let (console, console_end) = pair()?;
-    let (agent, agent_end) = pair()?;
+/// This side's end of a character device (`device::channel`).
+pub(crate) enum Channel {
+    /// Both ways.
+    Socket(UnixStream),
+    /// From the guest only.
+    File(File),
+}
+
+impl Channel {
+    /// A channel for a guest with that clock, and QEMU's end of it.
+    fn new(name: &str, clock: Clock) -> Result<(Self, OwnedFd), VmError> {
+        if clock.is_one_way() {
+            let (file, theirs) =
+                file_in_memory(name).map_err(|source| VmError::System { what: "a file in memory", source })?;
+            Ok((Self::File(file), theirs))
+        } else {
+            let (ours, theirs) = pair()?;
+            Ok((Self::Socket(ours), theirs))
+        }
+    }
+
+    /// What comes from it, and where to write to if there is such a way. `gone` tells when QEMU is.
+    pub(crate) fn split(self, gone: watch::Receiver<bool>) -> (Output, Option<OwnedWriteHalf>) {
+        match self {
+            Self::Socket(socket) => {
+                let (read, write) = socket.into_split();
+                (Output::Socket(read), Some(write))
+            }
+            Self::File(file) => (Output::File(Tail::new(file, gone)), None),
+        }
+    }
+}
+
+/// Starts `program` for a guest with that clock.
+pub(crate) async fn start(program: &Path, arguments: Vec<OsString>, clock: Clock) -> Result<Process, VmError> {
+    let (console, console_end) = Channel::new("console", clock)?;
+    let (agent, agent_end) = Channel::new("agent", clock)?;
     let (monitor, monitor_end) = pair()?;
     let inherited =
         vec![(console_end, descriptor::CONSOLE), (agent_end, descriptor::AGENT), (monitor_end, descriptor::MONITOR)];

@@ -8,12 +8,9 @@ use bpfassay_protocol::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{
-        UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    net::unix::OwnedWriteHalf,
     process::{Child, ChildStderr},
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::JoinHandle,
     time::{Instant, sleep_until, timeout},
 };
@@ -22,6 +19,8 @@ use crate::{
     Deadlines, EndReason, Ending, Event, Trouble,
     console::{ConsoleLog, Lines, Watch},
     monitor::{Monitor, Notice},
+    output::Output,
+    process::Channel,
     progress::Progress,
     verdict::Case,
 };
@@ -52,11 +51,11 @@ pub(crate) struct Supervisor {
     pub(crate) started: Instant,
     pub(crate) monitor: Monitor,
     pub(crate) notices: mpsc::UnboundedReceiver<Notice>,
-    pub(crate) console: UnixStream,
+    pub(crate) console: Channel,
     pub(crate) log: ConsoleLog,
     pub(crate) console_output: Option<mpsc::Sender<Vec<u8>>>,
     pub(crate) console_input: mpsc::Receiver<Vec<u8>>,
-    pub(crate) agent: UnixStream,
+    pub(crate) agent: Channel,
     pub(crate) agent_input: mpsc::Receiver<Vec<u8>>,
     /// Frame to answer an agent's last word with, and where to put it.
     pub(crate) farewell: (mpsc::Sender<Vec<u8>>, Vec<u8>),
@@ -77,8 +76,9 @@ enum Alarm {
 impl Supervisor {
     /// Watches until QEMU is gone, then reports the end.
     pub(crate) async fn run(mut self) {
-        let (console_read, console_write) = self.console.into_split();
-        let (agent_read, agent_write) = self.agent.into_split();
+        let (qemu_gone, gone) = watch::channel(false);
+        let (console_read, console_write) = self.console.split(gone.clone());
+        let (agent_read, agent_write) = self.agent.split(gone);
         let (trouble_sender, mut troubles) = mpsc::unbounded_channel();
         let (heard_sender, mut heard) = mpsc::channel(16);
         let console = tokio::spawn(watch_console(console_read, self.log, self.console_output, trouble_sender));
@@ -178,7 +178,8 @@ impl Supervisor {
             }
         };
 
-        // QEMU is gone: what it left in the sockets is read to the end.
+        // QEMU is gone: what it left in the sockets and files is read to the end.
+        qemu_gone.send_replace(true);
         let drain = async {
             while let Some(message) = heard.recv().await {
                 match message {
@@ -286,7 +287,7 @@ struct ConsoleReport {
 
 /// Reads the console to its end.
 async fn watch_console(
-    mut console: OwnedReadHalf,
+    mut console: Output,
     mut log: ConsoleLog,
     mut output: Option<mpsc::Sender<Vec<u8>>>,
     troubles: mpsc::UnboundedSender<Trouble>,
@@ -321,7 +322,7 @@ fn look(line: &str, log: &mut ConsoleLog, watch: &mut Watch, troubles: &mpsc::Un
 }
 
 /// Reads the agent's frames until the stream ends or is no stream of frames.
-async fn listen(mut agent: OwnedReadHalf, heard: mpsc::Sender<Result<GuestMessage, FrameError>>) {
+async fn listen(mut agent: Output, heard: mpsc::Sender<Result<GuestMessage, FrameError>>) {
     let mut decoder = Decoder::default();
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -341,8 +342,10 @@ async fn listen(mut agent: OwnedReadHalf, heard: mpsc::Sender<Result<GuestMessag
     }
 }
 
-/// Writes what comes, in order, until it is aborted or the other side is gone.
-async fn write_all(mut socket: OwnedWriteHalf, mut input: mpsc::Receiver<Vec<u8>>) {
+/// Writes what comes, in order, until it is aborted or the other side is gone. Where there is no way to the guest it ends at
+/// once, and whoever wants to send something is told.
+async fn write_all(socket: Option<OwnedWriteHalf>, mut input: mpsc::Receiver<Vec<u8>>) {
+    let Some(mut socket) = socket else { return };
     while let Some(bytes) = input.recv().await {
         if socket.write_all(&bytes).await.is_err() {
             return;

@@ -5,7 +5,7 @@
 use std::{env, fs, path::Path};
 
 use bpfassay_protocol::Arch;
-use bpfassay_vm::{Accelerator, Layout, Machine, qemu::program_name};
+use bpfassay_vm::{Accelerator, Clock, Layout, Machine, qemu::program_name};
 
 fn check(name: &str, machine: &Machine) {
     let program = program_name(machine.arch);
@@ -34,6 +34,13 @@ fn every_architecture_under_tcg() {
 fn every_architecture_under_kvm() {
     for &arch in Arch::ALL {
         check(&format!("{arch}-kvm"), &Machine { accelerator: Accelerator::Kvm, ..machine(arch) });
+    }
+}
+
+#[test]
+fn every_architecture_under_the_instruction_clock() {
+    for &arch in Arch::ALL {
+        check(&format!("{arch}-instructions"), &Machine { clock: Clock::Instructions, seed: 7, ..machine(arch) });
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
+use bpfassay_study::Clock;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit;
@@ -91,6 +92,10 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "PROBE", value_delimiter = ',')]
     pub(crate) probe: Vec<ProbeConfiguration>,
 
+    /// The clock to measure time with, in place of the study's own: wall or instructions
+    #[arg(long, value_name = "CLOCK")]
+    pub(crate) clock: Option<Clock>,
+
     /// Replicates in place of the study's own number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) replicates: Option<u32>,
@@ -128,7 +133,7 @@ pub(crate) struct Run {
     pub(crate) output: Option<PathBuf>,
 
     /// Go on with an interrupted run from its results directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "replicates"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "clock", "replicates"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// How guests are executed

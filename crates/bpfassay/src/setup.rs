@@ -101,6 +101,9 @@ pub(crate) fn expand(selection: &cli::Selection, overlays: &cli::Overlays) -> Re
         narrowing.archs.clear();
         narrowing.kernels.clear();
     }
+    if let Some(clock) = selection.clock {
+        study.clock = clock;
+    }
     let mut available = Available::default();
     for (arch, tree) in &overlays.ior {
         available.external_ior.insert(*arch, interfaces(*arch, tree)?);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{job::Workload, probe::ByteMeaning};
 use bpfassay_stats::Bounds;
-use bpfassay_study::Interface;
+use bpfassay_study::{Clock, Interface};
 
 use super::words::{self, NONE};
 use crate::{
@@ -240,24 +240,31 @@ fn interpreted(results: &Results, cell: &CellResult) -> bool {
     })
 }
 
-fn warnings(results: &Results) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let provenance = results.provenance.last();
-    let emulated: Vec<String> = provenance
-        .map(|provenance| {
-            let mut archs: Vec<_> = results.plan.targets().iter().map(|target| target.arch).collect();
-            archs.dedup();
-            archs.retain(|&arch| provenance.is_emulated(arch));
-            archs.iter().map(ToString::to_string).collect()
-        })
-        .unwrap_or_default();
-    if !emulated.is_empty() {
-        warnings.push(format!(
+/// What the clock's figures are worth.
+fn warning_of_clock(results: &Results) -> Option<String> {
+    if results.plan.study.clock == Clock::Instructions {
+        return Some(
+            "the clock counts the guest's instructions, 1 ns each, not cycles: cache misses and traps are not priced, and time \
+             in which the guest waits passes at once, up to the next timer."
+                .to_owned(),
+        );
+    }
+    let provenance = results.provenance.last()?;
+    let mut emulated: Vec<_> = results.plan.targets().iter().map(|target| target.arch).collect();
+    emulated.dedup();
+    emulated.retain(|&arch| provenance.is_emulated(arch));
+    let emulated: Vec<String> = emulated.iter().map(ToString::to_string).collect();
+    (!emulated.is_empty()).then(|| {
+        format!(
             "{} ran under TCG (emulation): bandwidth and overhead in wall-clock time are functional only, no verdict on cost. \
              Byte errors are exact all the same.",
             emulated.join(", ")
-        ));
-    }
+        )
+    })
+}
+
+fn warnings(results: &Results) -> Vec<String> {
+    let mut warnings: Vec<String> = warning_of_clock(results).into_iter().collect();
     warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
     warnings.extend(results.notes.iter().cloned());
     warnings.extend(doubts(results));

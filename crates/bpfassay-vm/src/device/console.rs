@@ -4,15 +4,17 @@ use std::ffi::OsString;
 
 use bpfassay_protocol::Arch;
 
-use super::{Device, arguments, descriptor, socket};
+use super::{Device, arguments, channel, clock::Clock, descriptor};
 
-/// The serial console on an inherited socket.
+/// The serial console on an inherited socket or file.
 #[derive(Debug, Clone, Copy)]
 pub struct Console {
     /// Architecture of the guest.
     pub arch: Arch,
     /// Whether the kernel says everything it has to say. If not, it says warnings and worse.
     pub verbose: bool,
+    /// By which clock the guest runs.
+    pub clock: Clock,
 }
 
 impl Console {
@@ -28,7 +30,7 @@ impl Console {
 
 impl Device for Console {
     fn arguments(&self) -> Vec<OsString> {
-        let mut words = socket("console", descriptor::CONSOLE).to_vec();
+        let mut words = channel("console", descriptor::CONSOLE, self.clock).to_vec();
         words.extend(arguments(["-serial", "chardev:console"]));
         words
     }

@@ -6,6 +6,8 @@ use std::ffi::OsString;
 
 use bpfassay_protocol::Arch;
 
+use self::clock::Clock;
+
 pub mod agent_port;
 pub mod bare;
 pub mod board;
@@ -31,7 +33,7 @@ pub trait Device {
     }
 }
 
-/// File descriptors that QEMU inherits, one end of a socket pair each.
+/// File descriptors that QEMU inherits, one end of a socket pair each (or a file: see [`Clock::is_one_way`]).
 ///
 /// The numbers are fixed, so that the command line of a machine is the same every time, and high, so that they do not
 /// meet descriptors that the host program has open (which are numbered from the bottom).
@@ -47,6 +49,16 @@ pub mod descriptor {
 /// A character device on an inherited socket.
 fn socket(id: &str, descriptor: i32) -> [OsString; 2] {
     ["-chardev".into(), format!("socket,id={id},fd={descriptor}").into()]
+}
+
+/// A character device for `descriptor`: an inherited socket, or for a guest that is [`Clock::is_one_way`] an inherited file.
+/// A socket makes QEMU wait, and with it the guest, where the host does not read soon enough; a file never does.
+fn channel(id: &str, descriptor: i32, clock: Clock) -> [OsString; 2] {
+    if clock.is_one_way() {
+        ["-chardev".into(), format!("file,id={id},path=/dev/fd/{descriptor}").into()]
+    } else {
+        socket(id, descriptor)
+    }
 }
 
 /// `words` as arguments.

@@ -1,0 +1,122 @@
+//! What a guest puts out, read as it comes: from a socket, or from the end of a file that grows.
+
+use std::{fs::File, io, os::fd::OwnedFd, time::Duration};
+
+use rustix::fs::{FallocateFlags, MemfdFlags};
+use tokio::{
+    io::AsyncReadExt,
+    net::unix::OwnedReadHalf,
+    sync::watch,
+    time::{sleep, timeout},
+};
+
+/// How often a file is looked at: soon enough for whoever watches, and hardly any work.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// Where output comes from.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// A socket, whose end is the end of the output.
+    Socket(OwnedReadHalf),
+    /// A file.
+    File(Tail),
+}
+
+impl Output {
+    /// Reads what there is, waiting for it if need be; 0 at the end.
+    pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Socket(socket) => socket.read(buffer).await,
+            Self::File(tail) => tail.read(buffer).await,
+        }
+    }
+}
+
+/// A file that QEMU writes, and how far it has been read.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    file: File,
+    offset: u64,
+    /// Whether QEMU is gone, after which the file grows no more.
+    gone: watch::Receiver<bool>,
+}
+
+impl Tail {
+    /// The beginning of `file`.
+    pub(crate) fn new(file: File, gone: watch::Receiver<bool>) -> Self {
+        Self { file, offset: 0, gone }
+    }
+
+    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // Asked first, so that what was written last is not missed.
+            let gone = *self.gone.borrow();
+            let count = rustix::io::retry_on_intr(|| rustix::io::pread(&self.file, &mut *buffer, self.offset))?;
+            if count > 0 {
+                // The file lies in memory, and what was read is of no use to anybody. Where the pages cannot be given back they
+                // go with the file.
+                let _ = rustix::fs::fallocate(
+                    &self.file,
+                    FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                    0,
+                    self.offset.saturating_add(count as u64),
+                );
+                self.offset = self.offset.saturating_add(count as u64);
+                return Ok(count);
+            }
+            if gone {
+                return Ok(0);
+            }
+            // Whoever knows of QEMU's end is gone, too: there is nothing to wait for.
+            if let Ok(Err(_)) = timeout(PERIOD, self.gone.changed()).await {
+                sleep(PERIOD).await;
+                if rustix::fs::fstat(&self.file)?.st_size.unsigned_abs() <= self.offset {
+                    return Ok(0);
+                }
+            }
+        }
+    }
+}
+
+/// A file in memory without a name.
+pub(crate) fn file_in_memory(name: &str) -> io::Result<(File, OwnedFd)> {
+    let file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
+    let other = file.try_clone()?.into();
+    Ok((file, other))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_is_read_in_order_up_to_the_end() {
+        let (file, other) = file_in_memory("test").unwrap();
+        let mut writer = File::from(other);
+        let (ended, gone) = watch::channel(false);
+        let mut output = Output::File(Tail::new(file, gone));
+        let mut buffer = [0; 4];
+        writer.write_all(b"abcdef").unwrap();
+        assert_eq!((output.read(&mut buffer).await.unwrap(), &buffer), (4, b"abcd"));
+        assert_eq!(output.read(&mut buffer).await.unwrap(), 2);
+        let later = tokio::spawn(async move {
+            sleep(3 * PERIOD).await;
+            writer.write_all(b"gh").unwrap();
+            ended.send(true).unwrap();
+        });
+        assert_eq!(output.read(&mut buffer).await.unwrap(), 2);
+        assert_eq!(&buffer[..2], b"gh");
+        assert_eq!(output.read(&mut buffer).await.unwrap(), 0);
+        later.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn nobody_left_to_tell_of_the_end_is_an_end() {
+        let (file, _other) = file_in_memory("test").unwrap();
+        let (ended, gone) = watch::channel(false);
+        drop(ended);
+        assert_eq!(Output::File(Tail::new(file, gone)).read(&mut [0; 4]).await.unwrap(), 0);
+    }
+}
