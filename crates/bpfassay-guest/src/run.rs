@@ -190,7 +190,7 @@ impl Run<'_> {
             let control = running.control.as_mut().filter(|_| listening);
             let mut waiting = vec![PollFd::new(&*self.children, PollFlags::IN)];
             waiting.extend(self.tracer.as_ref().map(|tracer| PollFd::from_borrowed_fd(tracer.as_fd(), PollFlags::IN)));
-            waiting.extend(control.as_ref().map(|control| PollFd::new(&control.events, PollFlags::IN)));
+            waiting.extend(control.as_ref().map(|control| PollFd::new(&control.socket, PollFlags::IN)));
             wait_readable(&mut waiting, None)?;
             let mut ready = waiting.iter().skip(1).map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
             drop(waiting);
@@ -200,11 +200,11 @@ impl Run<'_> {
                 tracer.take_periodic()?;
             }
             let Some(control) = control.filter(|_| ready.next() == Some(true)) else { continue };
-            let taken = lines.take(&mut control.events).map_err(|error| misspoke(error.to_string()))?;
+            let taken = lines.take(&mut control.socket).map_err(|error| misspoke(error.to_string()))?;
             while let Some(line) = lines.next() {
                 self.barrier(&line)?;
                 // A workload that is gone meanwhile is found out by its end, above.
-                match control.go.write_all(b"g") {
+                match control.socket.write_all(b"g") {
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                     other => other.map_err(Error::system("let the workload go on"))?,
                 }

@@ -3,7 +3,10 @@
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
-    os::{fd::AsRawFd, unix::process::CommandExt},
+    os::{
+        fd::AsRawFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
     path::Path,
     process::{Command, Stdio},
 };
@@ -137,10 +140,8 @@ fn find_launcher() -> Option<String> {
 /// The agent's ends of the control channel.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// Events come from here.
-    pub events: io::PipeReader,
-    /// One byte into this lets the workload go on.
-    pub go: io::PipeWriter,
+    /// Events come from here, and one byte into it lets the workload go on.
+    pub socket: UnixStream,
 }
 
 /// A workload that runs.
@@ -182,21 +183,19 @@ pub(crate) fn start(workload: &Workload, places: &Places, cgroup: &Cgroup) -> Re
         .stderr(output.try_clone().map_err(spawn_error)?);
     let (control, theirs) = match engine {
         IorEngine::Embedded => {
-            let (events, event_writer) = io::pipe().map_err(spawn_error)?;
-            let (go_reader, go) = io::pipe().map_err(spawn_error)?;
-            command.env(ENVIRONMENT, format!("{},{}", go_reader.as_raw_fd(), event_writer.as_raw_fd()));
-            (Some(Control { events, go }), Some((go_reader, event_writer)))
+            let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
+            command.env(ENVIRONMENT, theirs.as_raw_fd().to_string());
+            (Some(Control { socket: ours }), Some(theirs))
         }
         IorEngine::External => (None, None),
     };
-    let inherited: Vec<i32> =
-        theirs.iter().flat_map(|(reader, writer)| [reader.as_raw_fd(), writer.as_raw_fd()]).collect();
+    let inherited = theirs.as_ref().map(|socket| socket.as_raw_fd());
     let mut door = cgroup.door()?;
     let prepare = move || {
         // Joins the cgroup before the program is executed, so that all it does counts there.
         door.write_all(b"0")?;
-        for &fd in &inherited {
-            // SAFETY: the descriptors are open in this process, a copy of the agent.
+        if let Some(fd) = inherited {
+            // SAFETY: the descriptor is open in this process, a copy of the agent.
             if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {
                 return Err(io::Error::last_os_error());
             }

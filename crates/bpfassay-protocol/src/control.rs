@@ -1,9 +1,10 @@
 //! The control channel between the agent and a workload that can be held between its phases.
 //!
-//! The agent puts two inherited file descriptors into the environment variable [`ENVIRONMENT`] as `READ,WRITE`. At the
-//! beginning and at the end of every timed phase the workload writes one [`PhaseEvent`] as a line of JSON to `WRITE` and
-//! then reads exactly one byte from `READ` before it goes on: while it waits, no rank of it does any I/O, and the agent
-//! reads counters. The channel is a pipe, so its own bytes never count as I/O of the file system under test.
+//! The agent puts the number of an inherited descriptor, one end of a stream socket pair, into the environment variable
+//! [`ENVIRONMENT`]. At the beginning and at the end of every timed phase the workload sends one [`PhaseEvent`] as a line of
+//! JSON and then receives exactly one byte before it goes on: while it waits, no rank of it does any I/O, and the agent
+//! reads counters. Both sides use `send` and `recv`, never `read` and `write`: those would pass `vfs_read` and `vfs_write`,
+//! and the kernel's I/O accounting of the task, between the readings.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Operation, operation::Totals};
 
-/// Environment variable holding the two file descriptors.
+/// Environment variable holding the number of the descriptor.
 pub const ENVIRONMENT: &str = "BPFASSAY_CONTROL";
 
 /// Longest line that the agent accepts, in bytes.

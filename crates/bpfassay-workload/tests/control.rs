@@ -8,9 +8,9 @@
 )]
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{BufRead as _, BufReader, Write as _},
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::{fd::AsRawFd as _, unix::net::UnixStream},
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -27,29 +27,25 @@ use bpfassay_workload::ior::Summary;
 /// The agent's side.
 struct Agent {
     engine: Child,
-    events: BufReader<File>,
-    answers: File,
+    events: BufReader<UnixStream>,
+    answers: UnixStream,
 }
 
 impl Agent {
     fn start(directory: &Path, ranks: u32, words: &[&str]) -> Self {
-        // These ends are inherited: they are made without "close on exec".
-        let (engine_reads, answers) = rustix::pipe::pipe().unwrap();
-        let (events, engine_writes) = rustix::pipe::pipe().unwrap();
-        for end in [&answers, &events] {
-            rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC).unwrap();
-        }
-        let number = |end: &OwnedFd| end.as_raw_fd();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        // This end is inherited.
+        rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).unwrap();
         let engine = Command::new(env!("CARGO_BIN_EXE_bpfassay-ior"))
             .args(["--ranks", &ranks.to_string(), "-o"])
             .arg(directory.join("t"))
             .args(words)
             .args(["-O", &format!("summaryFormat=JSON,summaryFile={}", directory.join("summary").display())])
-            .env(ENVIRONMENT, format!("{},{}", number(&engine_reads), number(&engine_writes)))
+            .env(ENVIRONMENT, theirs.as_raw_fd().to_string())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Self { engine, events: BufReader::new(events.into()), answers: answers.into() }
+        Self { engine, events: BufReader::new(ours.try_clone().unwrap()), answers: ours }
     }
 
     /// The next event; the engine waits.
@@ -157,7 +153,7 @@ fn without_an_answer_the_engine_gives_up() {
 
 #[test]
 fn a_channel_that_is_none_is_refused() {
-    for (value, expected) in [("3", "expected `READ,WRITE` descriptors"), ("198,199", "a descriptor is not open")] {
+    for (value, expected) in [("3,4", "expected the number of a descriptor"), ("198", "the descriptor is not open")] {
         let output = Command::new(env!("CARGO_BIN_EXE_bpfassay-ior"))
             .env(ENVIRONMENT, value)
             .args(["-b", "1m"])

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    os::fd::{FromRawFd as _, RawFd},
+    os::fd::{FromRawFd as _, OwnedFd, RawFd},
 };
 
 use bpfassay_protocol::{
@@ -11,13 +11,33 @@ use bpfassay_protocol::{
     control::{ENVIRONMENT, PhaseEvent},
     operation::Totals,
 };
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::EngineError;
 
 /// Rank 0's end of the channel.
-pub(crate) struct Control<R = std::fs::File, W = std::fs::File> {
-    from_agent: R,
-    to_agent: W,
+pub(crate) struct Control<S = Socket> {
+    agent: S,
+}
+
+/// A stream socket that is never read or written but by `recv` and `send` (see [`bpfassay_protocol::control`]).
+#[derive(Debug)]
+pub(crate) struct Socket(OwnedFd);
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(&self.0, buffer, RecvFlags::empty())?.0)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(&self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What the `read`- and `write`-like calls of one rank returned in one phase.
@@ -57,19 +77,14 @@ fn failed(what: &str, source: io::Error) -> EngineError {
     EngineError::Control { what: what.to_owned(), source: Some(source) }
 }
 
-/// The descriptors that the environment names, if any: first the one to read from, then the one to write to.
-pub(crate) fn descriptors() -> Result<Option<(RawFd, RawFd)>, EngineError> {
+/// The descriptor that the environment names, if any.
+pub(crate) fn descriptor() -> Result<Option<RawFd>, EngineError> {
     let Some(value) = std::env::var_os(ENVIRONMENT) else { return Ok(None) };
-    let pair = value.to_str().and_then(|text| {
-        let (read, write) = text.split_once(',')?;
-        let descriptor = |text: &str| text.parse::<RawFd>().ok().filter(|&number| number >= 0);
-        Some((descriptor(read)?, descriptor(write)?))
-    });
-    match pair {
-        Some((read, write)) if is_open(read) && is_open(write) => Ok(Some((read, write))),
-        Some(_) => Err(failed("a descriptor is not open", io::Error::last_os_error())),
+    match value.to_str().and_then(|text| text.parse::<RawFd>().ok()).filter(|&number| number >= 0) {
+        Some(number) if is_open(number) => Ok(Some(number)),
+        Some(_) => Err(failed("the descriptor is not open", io::Error::last_os_error())),
         None => Err(EngineError::Control {
-            what: format!("expected `READ,WRITE` descriptors, found {value:?}"),
+            what: format!("expected the number of a descriptor, found {value:?}"),
             source: None,
         }),
     }
@@ -81,21 +96,21 @@ fn is_open(descriptor: RawFd) -> bool {
 }
 
 impl Control {
-    /// Takes over the descriptors from [`descriptors`].
-    pub(crate) fn take((read, write): (RawFd, RawFd)) -> Self {
-        // SAFETY: open (checked by `descriptors`), and the environment gives them to this program to own.
-        unsafe { Self { from_agent: std::fs::File::from_raw_fd(read), to_agent: std::fs::File::from_raw_fd(write) } }
+    /// Takes over the descriptor from [`descriptor`].
+    pub(crate) fn take(number: RawFd) -> Self {
+        // SAFETY: open (checked by `descriptor`), and the environment gives it to this program to own.
+        Self { agent: Socket(unsafe { OwnedFd::from_raw_fd(number) }) }
     }
 }
 
-impl<R: Read, W: Write> Control<R, W> {
+impl<S: Read + Write> Control<S> {
     /// Tells `event` and waits until the agent says go on.
     pub(crate) fn announce(&mut self, event: &PhaseEvent) -> Result<(), EngineError> {
         let mut line =
             serde_json::to_vec(event).map_err(|error| failed("cannot encode an event", io::Error::from(error)))?;
         line.push(b'\n');
-        self.to_agent.write_all(&line).map_err(|source| failed("cannot tell the agent about a phase", source))?;
-        self.from_agent.read_exact(&mut [0]).map_err(|source| failed("the agent did not say go on", source))
+        self.agent.write_all(&line).map_err(|source| failed("cannot tell the agent about a phase", source))?;
+        self.agent.read_exact(&mut [0]).map_err(|source| failed("the agent did not say go on", source))
     }
 }
 
@@ -107,15 +122,19 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line_and_takes_one_byte() {
-        let mut told = Vec::new();
-        let answers = [b'g', b'o'];
+        let (mut agent, engine) = std::os::unix::net::UnixStream::pair().unwrap();
+        agent.write_all(b"go").unwrap();
         let phase = PhaseName { phase: "write".to_owned(), test: 1, repetition: 2 };
-        let mut control = Control { from_agent: &answers[..], to_agent: &mut told };
+        let mut control = Control { agent: Socket(engine.into()) };
         control.announce(&PhaseEvent::Begin(phase.clone())).unwrap();
         let ledger = Ledger::sum(&[[0, 0, 0, 3, 12, 1], [0, 0, 0, 1, 4, 0]]);
         control.announce(&PhaseEvent::End { phase, ledger }).unwrap();
+        agent.shutdown(std::net::Shutdown::Write).unwrap();
         let gone = control.announce(&PhaseEvent::Begin(PhaseName { phase: "read".to_owned(), test: 0, repetition: 0 }));
         assert!(gone.unwrap_err().to_string().contains("did not say go on"));
+        drop(control);
+        let mut told = Vec::new();
+        agent.read_to_end(&mut told).unwrap();
         let lines: Vec<_> = told.split(|&byte| byte == b'\n').take(2).collect();
         assert_eq!(
             lines.iter().map(|line| String::from_utf8_lossy(line)).collect::<Vec<_>>(),

@@ -73,13 +73,13 @@ impl Run {
         for test in &self.plan.tests {
             self.check_tasks(test)?;
         }
-        let descriptors = control::descriptors()?;
+        let descriptor = control::descriptor()?;
         ranks::launch(self.ranks, |team| {
             let rank = team.rank();
             let result = match &self.record {
-                None => self.rank(&team, descriptors, Kernel).map(|(_, status)| status),
+                None => self.rank(&team, descriptor, Kernel).map(|(_, status)| status),
                 Some(directory) => {
-                    self.rank(&team, descriptors, Recorder::new(Kernel)).and_then(|(recorder, status)| {
+                    self.rank(&team, descriptor, Recorder::new(Kernel)).and_then(|(recorder, status)| {
                         let failed = |source| EngineError::File {
                             verb: "write records to",
                             path: directory.display().to_string(),
@@ -116,9 +116,9 @@ impl Run {
     }
 
     /// What one rank does.
-    fn rank<I: Io>(&self, world: &Team, descriptors: Option<(i32, i32)>, mut calls: I) -> Result<(I, u8), EngineError> {
+    fn rank<I: Io>(&self, world: &Team, descriptor: Option<i32>, mut calls: I) -> Result<(I, u8), EngineError> {
         let is_first = world.rank() == 0;
-        let mut control = descriptors.filter(|_| is_first).map(Control::take);
+        let mut control = descriptor.filter(|_| is_first).map(Control::take);
         let mut report = None;
         if is_first {
             let mut new = Report::open(&self.plan.output, world.size())?;
@@ -141,7 +141,7 @@ impl Run {
                     ledger: Ledger::default(),
                 };
                 let lead = report.as_mut().map(|report| Lead { report, control: control.as_mut() });
-                let test = Test::new(backend, &team, index as u32, descriptors.is_some(), lead)?;
+                let test = Test::new(backend, &team, index as u32, descriptor.is_some(), lead)?;
                 let (io, result) = test.run()?;
                 calls = io;
                 results.push((options, tasks, result));
