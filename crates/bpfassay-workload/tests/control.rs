@@ -144,7 +144,7 @@ fn without_an_answer_the_engine_gives_up() {
     let Agent { engine, mut events, answers } = Agent::start(directory.path(), 2, &["-b", "64k", "-t", "16k"]);
     let mut line = String::new();
     events.read_line(&mut line).unwrap();
-    drop(answers);
+    answers.shutdown(std::net::Shutdown::Both).unwrap();
     let output = engine.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(5));
     let message = String::from_utf8(output.stderr).unwrap();
