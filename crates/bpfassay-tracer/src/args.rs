@@ -8,18 +8,24 @@ use bpfassay_protocol::{
 };
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-use crate::ledger::Filter;
+use crate::{ledger::Filter, listen::Address};
 
 /// `f_type` of a cgroup v2 file system (include/uapi/linux/magic.h).
 const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-Counts file operations in the kernel by eBPF and writes the counters as lines of JSON.
+Counts file operations in the kernel by eBPF and writes the counters as lines of JSON to standard output.
 
-Standard input takes commands: `sample LABEL` writes a sample with that label at once; its end ends the program.
+Standard input takes commands: `sample LABEL` writes a sample with that label at once; its end ends the program, as do
+SIGINT and SIGTERM. As a service (--listen, --stay) the program goes on after the end of standard input.
 
 Usage: bpfassay-tracer [OPTIONS] --probe CONFIGURATION
+
+Needs root, or CAP_BPF and CAP_PERFMON (for --listen with paths of cgroups CAP_DAC_READ_SEARCH, too).
+
+Exit status: 0 when it was told to end, 2 for arguments that make no sense, 3 when the kernel refuses the probe
+configuration, 1 for anything else.
 
 Options:
       --probe CONFIGURATION  Probe configuration: PROBE[+MAP][@LOADER], for example `fexit` or `fexit+percpu@libbpf`
@@ -29,6 +35,11 @@ Options:
       --cgroup PATH          Count only tasks in this very cgroup (v2), given as a directory; tasks in cgroups below it
                              are not counted
       --mount PATH           Count only the mount that PATH lies in
+      --merge                Count `readv` as `read` and `writev` as `write`
+      --listen ADDRESS       Give the counters to Prometheus at http://ADDRESS/metrics, as OpenMetrics or in the text
+                             format 0.0.4: IP:PORT (port 0: any free one, which standard error names), or the path of a
+                             Unix socket
+      --stay                 Go on after the end of standard input until SIGINT or SIGTERM; --listen implies it
   -h, --help                 Print this
   -V, --version              Print the version
 ";
@@ -53,14 +64,23 @@ pub(crate) struct Args {
     interval: Option<Duration>,
     cgroup: Option<PathBuf>,
     mount: Option<PathBuf>,
+    listen: Option<Address>,
+    merge: bool,
+    stay: bool,
 }
 
 /// What to do, in the kernel's terms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) configuration: ProbeConfiguration,
     pub(crate) interval: Option<Duration>,
     pub(crate) filter: Filter,
+    /// Where to give the counters to Prometheus.
+    pub(crate) listen: Option<Address>,
+    /// Whether `readv` counts as `read` and `writev` as `write`.
+    pub(crate) merge: bool,
+    /// Whether to go on after the end of standard input.
+    pub(crate) stay: bool,
 }
 
 /// Arguments that cannot be followed on this machine.
@@ -101,8 +121,9 @@ impl Request {
             ValueExt as _,
         };
 
-        let (mut probe, mut map, mut loader, mut interval, mut cgroup, mut mount) =
-            (None, None, None, None, None, None);
+        let (mut probe, mut map, mut loader, mut interval) = (None, None, None, None);
+        let (mut cgroup, mut mount, mut listen) = (None, None, None);
+        let (mut merge, mut stay) = (None, None);
         let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
         while let Some(option) = parser.next()? {
             match option {
@@ -114,11 +135,15 @@ impl Request {
                 Long("interval") => set(&mut interval, "interval", parser.value()?.parse_with(parse_interval)?)?,
                 Long("cgroup") => set(&mut cgroup, "cgroup", parser.value()?.into())?,
                 Long("mount") => set(&mut mount, "mount", parser.value()?.into())?,
+                Long("listen") => set(&mut listen, "listen", parser.value()?.parse()?)?,
+                Long("merge") => set(&mut merge, "merge", ())?,
+                Long("stay") => set(&mut stay, "stay", ())?,
                 other => return Err(other.unexpected().into()),
             }
         }
         let probe = probe.ok_or(ArgumentError::NoProbe)?;
-        Ok(Self::Trace(Args { probe, map, loader, interval, cgroup, mount }))
+        let (merge, stay) = (merge.is_some(), stay.is_some());
+        Ok(Self::Trace(Args { probe, map, loader, interval, cgroup, mount, listen, merge, stay }))
     }
 }
 
@@ -147,7 +172,15 @@ impl Args {
             cgroup: self.cgroup.map(cgroup_id).transpose()?.unwrap_or(0),
             mount: self.mount.map(mount_id).transpose()?.unwrap_or(0),
         };
-        Ok(Order { configuration, interval: self.interval, filter })
+        Ok(Order {
+            configuration,
+            interval: self.interval,
+            filter,
+            // A service is started without anybody at its standard input.
+            stay: self.stay || self.listen.is_some(),
+            listen: self.listen,
+            merge: self.merge,
+        })
     }
 }
 
@@ -206,7 +239,9 @@ mod tests {
         assert!(matches!(Request::parse(["--help"]), Ok(Request::Help)));
         assert!(matches!(Request::parse(["--probe=fexit", "-h"]), Ok(Request::Help)));
         assert!(matches!(Request::parse(["-V"]), Ok(Request::Version)));
-        for option in ["--probe", "--map", "--loader", "--interval", "--cgroup", "--mount"] {
+        for option in
+            ["--probe", "--map", "--loader", "--interval", "--cgroup", "--mount", "--merge", "--listen", "--stay"]
+        {
             assert!(HELP.contains(&format!("      {option} ")), "{option}");
         }
     }
@@ -242,6 +277,19 @@ mod tests {
     fn the_baseline_needs_no_tracer() {
         let error = parse(&["--probe", "none"]).unwrap().resolve().unwrap_err();
         assert!(matches!(error, ArgumentError::Baseline));
+    }
+
+    #[test]
+    fn a_service_goes_on_without_standard_input() {
+        let order = |words: &[&str]| parse(words).unwrap().resolve().unwrap();
+        let plain = order(&["--probe", "fexit"]);
+        assert_eq!((plain.stay, plain.merge, plain.listen), (false, false, None));
+        assert!(order(&["--probe", "fexit", "--stay"]).stay);
+        let service = order(&["--probe", "fexit", "--merge", "--listen", "127.0.0.1:0"]);
+        assert!(service.stay && service.merge && service.listen.is_some());
+        assert!(parse(&["--probe", "fexit", "--listen", "9100"]).is_err());
+        assert!(parse(&["--probe", "fexit", "--stay", "--stay"]).is_err());
+        assert!(parse(&["--probe", "fexit", "--stay=yes"]).is_err());
     }
 
     #[test]

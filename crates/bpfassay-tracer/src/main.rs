@@ -1,18 +1,24 @@
 //! `bpfassay-tracer`: the bundled tracer, a program of its own.
 //!
 //! Here: attaching one probe configuration, counting calls, bytes and errors per (cgroup, mount, operation), and
-//! writing the counters as lines of JSON ([`bpfassay_protocol::tracer`]) on command or at an interval.
+//! writing the counters as lines of JSON ([`bpfassay_protocol::tracer`]) on command or at an interval, and giving them
+//! to Prometheus.
 //! Not here: what is run meanwhile, what a count is compared with, and any verdict.
 //!
 //! Exit status: 0 after the end of standard input or SIGINT/SIGTERM, 2 for arguments that make no sense, 3 when the
 //! kernel refuses the probe configuration (after a `refused` line), 1 for everything else.
 
 mod args;
+mod cgroups;
 mod command;
 mod ledger;
 mod libbpf;
+mod listen;
+mod metrics;
+mod mounts;
 mod objects;
 mod probes;
+mod reading;
 mod serve;
 mod signals;
 mod tracer;
@@ -27,7 +33,8 @@ use bpfassay_protocol::tracer::TracerLine;
 
 use crate::{
     args::{HELP, Request},
-    serve::Output,
+    listen::Endpoint,
+    serve::{Output, Service},
 };
 
 /// Exit status for arguments that make no sense.
@@ -46,9 +53,20 @@ fn main() -> ExitCode {
         Ok(order) => order,
         Err(error) => return complain(&error, USAGE),
     };
+    // Before anything is attached: an address that is taken should not cost the kernel's attention.
+    let endpoint = match order.listen.map(Endpoint::bind).transpose() {
+        Ok(endpoint) => endpoint,
+        Err(error) => return complain(&error, 1),
+    };
+    if let Some(endpoint) = &endpoint {
+        let _ = writeln!(io::stderr(), "bpfassay-tracer: listening on {}", endpoint.address());
+    }
+    let service = Service { interval: order.interval, merge: order.merge, stay: order.stay, endpoint };
     let mut output = Output::new(io::stdout());
     let outcome = match tracer::bring_up(order.configuration, order.filter) {
-        Ok(tracer) => serve::serve(tracer.as_ref(), order.interval, &mut output),
+        Ok(tracer) => {
+            serve::serve(tracer.as_ref(), service, &mut output).and_then(|()| serve::end(tracer, &mut output))
+        }
         Err(refusal) => match output.line(&TracerLine::Refused(refusal)) {
             Ok(()) => return REFUSED.into(),
             Err(error) => Err(error),

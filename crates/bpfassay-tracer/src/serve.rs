@@ -1,23 +1,24 @@
-//! The life of an attached tracer: commands in, samples out, until the end of standard input or a signal.
+//! The life of an attached tracer: commands in, samples out, counters to Prometheus, until the end of standard input
+//! or a signal.
 
 use std::{
-    io::{self, Write},
+    io::{self, Stdin, Write},
     os::fd::{AsFd as _, OwnedFd},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use bpfassay_protocol::tracer::{Sample, TracerLine};
+use bpfassay_protocol::tracer::{Ended, TracerLine};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
-    time::{
-        ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
-        timerfd_settime,
-    },
+    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime},
 };
 
 use crate::{
     command::{Command, CommandError, Commands},
+    listen::{Endpoint, ListenError},
+    metrics,
+    reading::Reader,
     signals,
     tracer::{ReadError, Tracer},
 };
@@ -29,6 +30,8 @@ pub(crate) enum ServeError {
     Command(#[from] CommandError),
     #[error(transparent)]
     Read(#[from] ReadError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     #[error("cannot write to standard output: whoever reads the samples must read until the tracer exits")]
     Output(#[source] io::Error),
     #[error("a line has no JSON form")]
@@ -63,56 +66,129 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// Announces the tracer and serves commands and the interval.
+/// What to do beside answering commands.
+#[derive(Debug)]
+pub(crate) struct Service {
+    /// How often to write a sample without being asked.
+    pub(crate) interval: Option<Duration>,
+    /// Whether `readv` counts as `read` and `writev` as `write`.
+    pub(crate) merge: bool,
+    /// Whether to go on after the end of standard input, until a signal comes.
+    pub(crate) stay: bool,
+    /// Where to give the counters to Prometheus.
+    pub(crate) endpoint: Option<Endpoint>,
+}
+
+/// Announces the tracer and serves commands, the interval and the metrics endpoint until it is told to end.
 ///
 /// # Errors
 /// [`ServeError`].
 pub(crate) fn serve<W: Write>(
     tracer: &dyn Tracer,
-    interval: Option<Duration>,
+    mut service: Service,
     output: &mut Output<W>,
 ) -> Result<(), ServeError> {
     let signals =
         signals::descriptor().map_err(|source| ServeError::Setup { what: "block SIGINT and SIGTERM", source })?;
-    let timer = interval.map(timer).transpose().map_err(|source| ServeError::Setup {
+    let timer = service.interval.map(timer).transpose().map_err(|source| ServeError::Setup {
         what: "start the timer of the sampling interval",
         source: source.into(),
     })?;
+    let mut reader = Reader::new(tracer, service.merge).map_err(ReadError::Mounts)?;
     output.line(&TracerLine::Ready(tracer.attached().clone()))?;
 
     let stdin = io::stdin();
-    let mut commands = Commands::default();
+    let mut input = Some(Commands::default());
     loop {
-        let mut waiting = vec![PollFd::new(&stdin, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
-        waiting.extend(timer.iter().map(|timer| PollFd::new(timer, PollFlags::IN)));
-        match poll(&mut waiting, None) {
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            Err(error) => return Err(ServeError::Setup { what: "wait for commands", source: error.into() }),
-        }
-        let ready: Vec<bool> = waiting.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if ready[1] {
+        let ready = wait(&stdin, &signals, timer.as_ref(), input.is_some(), service.endpoint.as_ref())?;
+        if ready.signal {
             return Ok(());
         }
-        if ready[0] {
+        if ready.input
+            && let Some(commands) = &mut input
+        {
             let mut bytes = [0; 4096];
             let read = rustix::io::retry_on_intr(|| rustix::io::read(stdin.as_fd(), &mut bytes))
                 .map_err(|error| ServeError::Input(error.into()))?;
-            if read == 0 {
-                return Ok(commands.finish()?);
-            }
             commands.push(&bytes[..read]);
             while let Some(Command::Sample(label)) = commands.next()? {
-                output.line(&TracerLine::Sample(sample(tracer, Some(label))?))?;
+                output.line(&TracerLine::Sample(reader.sample(Some(label))?))?;
+            }
+            if read == 0 {
+                input.take().map_or(Ok(()), Commands::finish)?;
+                if !service.stay {
+                    return Ok(());
+                }
             }
         }
-        if let Some(timer) = timer.as_ref().filter(|_| ready.get(2) == Some(&true)) {
+        if let Some(timer) = timer.as_ref().filter(|_| ready.timer) {
             // Intervals that passed unnoticed make one sample, not several with the same content.
             rustix::io::retry_on_intr(|| rustix::io::read(timer, &mut [0; 8]))
                 .map_err(|source| ServeError::Setup { what: "read the timer", source: source.into() })?;
-            output.line(&TracerLine::Sample(sample(tracer, None)?))?;
+            output.line(&TracerLine::Sample(reader.sample(None)?))?;
+        }
+        if let Some(endpoint) = &mut service.endpoint {
+            let mut failure = None;
+            endpoint.serve(&ready.endpoint, Instant::now(), &mut |format| match reader.snapshot() {
+                Ok(snapshot) => Some(metrics::render(&snapshot, format)),
+                Err(error) => {
+                    failure = Some(error);
+                    None
+                }
+            })?;
+            if let Some(error) = failure {
+                return Err(error.into());
+            }
         }
     }
+}
+
+/// Detaches and says so: the last line.
+///
+/// # Errors
+/// [`ServeError`].
+pub(crate) fn end<W: Write>(tracer: Box<dyn Tracer>, output: &mut Output<W>) -> Result<(), ServeError> {
+    let start = Instant::now();
+    drop(tracer);
+    let detach_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    output.line(&TracerLine::Ended(Ended { findings: Vec::new(), detach_ns, statistics: Vec::new() }))
+}
+
+/// What has something to read.
+struct Ready {
+    signal: bool,
+    input: bool,
+    timer: bool,
+    endpoint: Vec<bool>,
+}
+
+/// Waits until there is something to do.
+fn wait(
+    stdin: &Stdin,
+    signals: &OwnedFd,
+    timer: Option<&OwnedFd>,
+    input: bool,
+    endpoint: Option<&Endpoint>,
+) -> Result<Ready, ServeError> {
+    let mut waiting = vec![PollFd::new(signals, PollFlags::IN)];
+    waiting.extend(input.then(|| PollFd::new(stdin, PollFlags::IN)));
+    waiting.extend(timer.map(|timer| PollFd::new(timer, PollFlags::IN)));
+    waiting.extend(endpoint.into_iter().flat_map(Endpoint::waiting));
+    let deadline = endpoint.and_then(Endpoint::deadline);
+    loop {
+        // Rounded up, so that the deadline has passed when the time is over.
+        let left =
+            deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut waiting, timeout.as_ref()) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(ServeError::Setup { what: "wait for commands", source: error.into() }),
+        }
+    }
+    let mut ready = waiting.iter().map(|fd| !fd.revents().is_empty());
+    let mut next = |there: bool| there && ready.next() == Some(true);
+    Ok(Ready { signal: next(true), input: next(input), timer: next(timer.is_some()), endpoint: ready.collect() })
 }
 
 fn timer(interval: Duration) -> rustix::io::Result<OwnedFd> {
@@ -120,14 +196,4 @@ fn timer(interval: Duration) -> rustix::io::Result<OwnedFd> {
     let interval = Timespec::try_from(interval).map_err(|_| Errno::INVAL)?;
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: interval, it_value: interval })?;
     Ok(timer)
-}
-
-fn sample(tracer: &dyn Tracer, label: Option<String>) -> Result<Sample, ReadError> {
-    let now = clock_gettime(ClockId::Monotonic);
-    Ok(Sample {
-        monotonic_ns: now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs(),
-        label,
-        rows: tracer.rows()?,
-        losses: tracer.losses()?,
-    })
 }

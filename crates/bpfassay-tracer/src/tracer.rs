@@ -8,7 +8,9 @@ use bpfassay_protocol::{
 
 use crate::{
     ledger::{Filter, LedgerError},
-    libbpf, objects, probes,
+    libbpf,
+    mounts::MountsError,
+    objects, probes,
 };
 
 /// Programs that are attached and count. Dropping it detaches them.
@@ -40,6 +42,8 @@ pub(crate) enum ReadError {
     Program { program: String, source: std::io::Error },
     #[error("cannot read the misses of kprobes from {path}: leave tracefs mounted while the tracer runs")]
     Profile { path: &'static str, source: std::io::Error },
+    #[error(transparent)]
+    Mounts(MountsError),
     #[error("{path} does not list the kprobe on `{function}`: something else removed it")]
     Unlisted { path: &'static str, function: String },
 }

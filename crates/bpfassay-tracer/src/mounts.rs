@@ -1,0 +1,230 @@
+//! Which path a mount has: `/proc/self/mountinfo` (proc(5)), read again whenever the kernel says that it changed.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Read as _, Seek as _},
+};
+
+use bpfassay_protocol::tracer::{CounterRow, Device};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+const PATH: &str = "/proc/self/mountinfo";
+
+/// The mounts of this process's mount namespace.
+#[derive(Debug)]
+pub(crate) struct Mounts {
+    file: File,
+    table: Table,
+}
+
+/// A mount table that could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} {PATH}: mount proc")]
+pub(crate) struct MountsError {
+    what: &'static str,
+    source: io::Error,
+}
+
+impl Mounts {
+    /// Reads the table.
+    ///
+    /// # Errors
+    /// [`MountsError`].
+    pub(crate) fn open() -> Result<Self, MountsError> {
+        let file = File::open(PATH).map_err(|source| MountsError { what: "open", source })?;
+        let mut mounts = Self { file, table: Table::default() };
+        mounts.read()?;
+        Ok(mounts)
+    }
+
+    fn read(&mut self) -> Result<(), MountsError> {
+        let mut text = Vec::new();
+        self.file
+            .rewind()
+            .and_then(|()| self.file.read_to_end(&mut text))
+            .map_err(|source| MountsError { what: "read", source })?;
+        self.table = Table::parse(&text);
+        Ok(())
+    }
+
+    /// Reads the table again if mounts came, went or moved since it was read.
+    ///
+    /// # Errors
+    /// [`MountsError`].
+    pub(crate) fn refresh(&mut self) -> Result<(), MountsError> {
+        // The kernel marks an open mountinfo with POLLPRI and POLLERR at each change of the mount namespace, and the
+        // poll itself takes the mark away (`mounts_poll`, fs/proc_namespace.c, 2.6.30 and later). A change between
+        // this poll and the reading is read now and found changed once more at the next call: no change is lost.
+        let mut waiting = [PollFd::new(&self.file, PollFlags::PRI)];
+        rustix::io::retry_on_intr(|| poll(&mut waiting, Some(&Timespec::default())))
+            .map_err(|error| MountsError { what: "ask for changes of", source: error.into() })?;
+        if waiting[0].revents().is_empty() { Ok(()) } else { self.read() }
+    }
+
+    /// Where the mount `id` is mounted, if it is there now and of `device`.
+    pub(crate) fn path(&self, id: u64, device: Device) -> Option<&str> {
+        self.table.path(id, device)
+    }
+
+    /// Puts the path of each row's mount into it, from the table as it is now.
+    ///
+    /// # Errors
+    /// [`MountsError`].
+    pub(crate) fn name(&mut self, rows: &mut [CounterRow]) -> Result<(), MountsError> {
+        self.refresh()?;
+        for row in rows {
+            row.path = self.path(row.mount, row.device).map(str::to_owned);
+        }
+        Ok(())
+    }
+
+    /// Mount points of the file system type `file_system`.
+    pub(crate) fn of_type<'a>(&'a self, file_system: &'a str) -> impl Iterator<Item = &'a str> {
+        self.table
+            .0
+            .values()
+            .filter(move |mount| mount.file_system == file_system.as_bytes())
+            .map(|mount| mount.path.as_str())
+    }
+}
+
+/// Mounts by their id. Several may have one path: what is mounted over stays mounted, and files of it can stay open.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Table(HashMap<u64, Mount>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    device: Device,
+    path: String,
+    file_system: Vec<u8>,
+}
+
+impl Table {
+    /// Lines that are not understood are left out: their mounts have no path then.
+    fn parse(text: &[u8]) -> Self {
+        Self(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
+    }
+
+    fn path(&self, id: u64, device: Device) -> Option<&str> {
+        // Ids are given out again after an unmount: the device tells most of such cases.
+        self.0.get(&id).filter(|mount| mount.device == device).map(|mount| mount.path.as_str())
+    }
+}
+
+/// One line: `ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE SOURCE SUPER_OPTIONS`.
+fn parse_line(line: &[u8]) -> Option<(u64, Mount)> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let id = number(fields.next()?)?;
+    let device = fields.nth(1)?;
+    let colon = device.iter().position(|&byte| byte == b':')?;
+    let device = Device { major: number(&device[..colon])?, minor: number(&device[colon + 1..])? };
+    let path = unescape(fields.nth(1)?);
+    fields.find(|field| *field == b"-")?;
+    let file_system = fields.next()?.to_vec();
+    Some((id, Mount { device, path, file_system }))
+}
+
+fn number<N: std::str::FromStr>(digits: &[u8]) -> Option<N> {
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Undoes the kernel's escapes (`show_path` and `mangle_path` with `" \t\n\\"`, fs/proc_namespace.c): `\ooo`.
+/// What is not UTF-8 is replaced, as a path has to fit into JSON and labels.
+fn unescape(word: &[u8]) -> String {
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, tail)) = rest.split_first() {
+        if let (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) = (byte, tail) {
+            bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+            rest = tail;
+        } else {
+            bytes.push(byte);
+            rest = tail;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::{Operation, operation::Totals};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"21 1 0:20 / /sys rw,nosuid - sysfs sysfs rw
+40 21 8:3 / /srv/with\\040blank\\134and\\011tab rw shared:1 - ext4 /dev/sda3 rw
+41 21 8:3 /sub /bind rw shared:1 master:2 - ext4 /dev/sda3 rw
+50 21 0:50 / /mnt rw - tmpfs below rw
+51 50 0:51 / /mnt rw - tmpfs above rw
+60 21 0:60 / /c\xff rw - cgroup2 cgroup2 rw
+nonsense
+70 21 0:70 / /cut off
+";
+
+    const fn device(major: u32, minor: u32) -> Device {
+        Device { major, minor }
+    }
+
+    #[test]
+    fn mounts_of_one_device_and_mounts_of_one_path_stay_apart() {
+        let table = Table::parse(TEXT);
+        assert_eq!(table.path(40, device(8, 3)), Some("/srv/with blank\\and\ttab"));
+        assert_eq!(table.path(41, device(8, 3)), Some("/bind"));
+        assert_eq!(table.path(50, device(0, 50)), Some("/mnt"), "mounted over, still mounted");
+        assert_eq!(table.path(51, device(0, 51)), Some("/mnt"));
+        assert_eq!(table.path(60, device(0, 60)), Some("/c\u{fffd}"));
+    }
+
+    #[test]
+    fn what_is_not_there_has_no_path() {
+        let table = Table::parse(TEXT);
+        assert_eq!(table.path(40, device(8, 4)), None, "the id was given out again");
+        assert_eq!(table.path(99, device(8, 3)), None);
+        assert_eq!(table.path(70, device(0, 70)), None);
+        assert_eq!(table.0.len(), 6);
+    }
+
+    #[test]
+    fn rows_are_named_by_the_table_of_this_very_process() {
+        let mut mounts = Mounts::open().unwrap();
+        let own =
+            rustix::fs::statx(rustix::fs::CWD, "/proc", rustix::fs::AtFlags::empty(), rustix::fs::StatxFlags::MNT_ID)
+                .unwrap();
+        let device = device(own.stx_dev_major, own.stx_dev_minor);
+        let row = |mount| CounterRow {
+            cgroup: 1,
+            device,
+            mount,
+            path: None,
+            operation: Operation::Read,
+            totals: Totals::default(),
+            latency: Vec::new(),
+        };
+        let mut rows = vec![row(own.stx_mnt_id), row(u64::MAX)];
+        mounts.name(&mut rows).unwrap();
+        assert_eq!(rows[0].path.as_deref(), Some("/proc"));
+        assert_eq!(rows[1].path, None);
+        assert!(mounts.of_type("proc").any(|path| path == "/proc"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(text: Vec<u8>) {
+            Table::parse(&text);
+        }
+
+        #[test]
+        fn escaping_and_back_is_the_path(path in "[a-z \t\n\\\\/é]{0,30}") {
+            let mut word = Vec::new();
+            for byte in path.bytes() {
+                match byte {
+                    b' ' | b'\t' | b'\n' | b'\\' => word.extend(format!("\\{byte:03o}").bytes()),
+                    _ => word.push(byte),
+                }
+            }
+            prop_assert_eq!(unescape(&word), path);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! From the counters as the tracer keeps them to what a sample or the metrics endpoint shows of them.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::{
+    Operation,
+    tracer::{CounterRow, Device, Sample},
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::{
+    cgroups::Cgroups,
+    metrics::{Labels, Series, Snapshot},
+    mounts::{Mounts, MountsError},
+    tracer::{ReadError, Tracer},
+};
+
+/// A tracer and what is needed to name what it counts.
+pub(crate) struct Reader<'a> {
+    tracer: &'a dyn Tracer,
+    mounts: Mounts,
+    cgroups: Cgroups,
+    /// Paths that mounts have or had, by device and mount id: a counter keeps its label after an unmount.
+    paths: BTreeMap<(Device, u64), String>,
+    /// Whether `readv` counts as `read` and `writev` as `write`.
+    merge: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `tracer`.
+    ///
+    /// # Errors
+    /// [`MountsError`].
+    pub(crate) fn new(tracer: &'a dyn Tracer, merge: bool) -> Result<Self, MountsError> {
+        let mounts = Mounts::open()?;
+        let cgroups = Cgroups::new(mounts.of_type("cgroup2").next().map(Into::into));
+        Ok(Self { tracer, mounts, cgroups, paths: BTreeMap::new(), merge })
+    }
+
+    /// A sample, now.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn sample(&mut self, label: Option<String>) -> Result<Sample, ReadError> {
+        let now = clock_gettime(ClockId::Monotonic);
+        Ok(Sample {
+            monotonic_ns: now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs(),
+            label,
+            rows: self.rows()?,
+            losses: self.tracer.losses()?,
+        })
+    }
+
+    /// The same for the metrics endpoint. Counters of keys that have the same labels are added up.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot<'a>, ReadError> {
+        let mut series = BTreeMap::<Labels, Series>::new();
+        for row in self.rows()? {
+            let path = self.paths.entry((row.device, row.mount)).or_default();
+            if let Some(now) = row.path {
+                *path = now;
+            }
+            let labels = Labels {
+                operation: row.operation,
+                mount: path.clone(),
+                device: format!("{}:{}", row.device.major, row.device.minor),
+                mount_id: row.mount,
+                cgroup: self.cgroups.label(row.cgroup),
+            };
+            series.entry(labels).or_default().add(row.totals, &row.latency);
+        }
+        Ok(Snapshot { attached: self.tracer.attached(), series, losses: self.tracer.losses()? })
+    }
+
+    fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
+        let mut rows = self.tracer.rows()?;
+        if self.merge {
+            rows = merge(rows);
+        }
+        self.mounts.name(&mut rows).map_err(ReadError::Mounts)?;
+        Ok(rows)
+    }
+}
+
+/// Counts `readv` as `read` and `writev` as `write`; the order by key stays.
+fn merge(rows: Vec<CounterRow>) -> Vec<CounterRow> {
+    let mut merged = BTreeMap::<_, CounterRow>::new();
+    for mut row in rows {
+        row.operation = match row.operation {
+            Operation::Readv => Operation::Read,
+            Operation::Writev => Operation::Write,
+            other => other,
+        };
+        let key = (row.cgroup, row.device, row.mount, row.operation);
+        match merged.get_mut(&key) {
+            Some(known) => {
+                let mut sum = Series { totals: known.totals, latency: std::mem::take(&mut known.latency) };
+                sum.add(row.totals, &row.latency);
+                (known.totals, known.latency) = (sum.totals, sum.latency);
+            }
+            None => {
+                merged.insert(key, row);
+            }
+        }
+    }
+    merged.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use bpfassay_protocol::{
+        operation::Totals,
+        tracer::{Attached, Losses},
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::metrics::{self, Format};
+
+    fn row(cgroup: u64, mount: u64, operation: Operation, bytes: u64, latency: &[u64]) -> CounterRow {
+        CounterRow {
+            cgroup,
+            device: Device { major: 0, minor: 50 },
+            mount,
+            path: None,
+            operation,
+            totals: Totals { calls: 1, bytes, errors: 0 },
+            latency: latency.to_vec(),
+        }
+    }
+
+    struct Fake {
+        attached: Attached,
+        rows: RefCell<Vec<CounterRow>>,
+    }
+
+    impl Tracer for Fake {
+        fn attached(&self) -> &Attached {
+            &self.attached
+        }
+
+        fn rows(&self) -> Result<Vec<CounterRow>, ReadError> {
+            Ok(self.rows.borrow().clone())
+        }
+
+        fn losses(&self) -> Result<Losses, ReadError> {
+            Ok(Losses::default())
+        }
+    }
+
+    fn fake(rows: Vec<CounterRow>) -> Fake {
+        let attached = Attached {
+            configuration: "fexit".parse().unwrap(),
+            load_ns: 0,
+            attach_ns: 0,
+            programs: Vec::new(),
+            findings: Vec::new(),
+        };
+        Fake { attached, rows: RefCell::new(rows) }
+    }
+
+    #[test]
+    fn vectors_count_with_the_plain_calls_when_merged() {
+        let rows = vec![
+            row(1, 1, Operation::Read, 10, &[0, 1]),
+            row(1, 1, Operation::Readv, 5, &[0, 0, 1]),
+            row(1, 2, Operation::Writev, 7, &[]),
+            row(1, 2, Operation::Open, 0, &[]),
+        ];
+        let merged = merge(rows);
+        let shown: Vec<_> = merged.iter().map(|row| (row.mount, row.operation, row.totals.bytes)).collect();
+        assert_eq!(shown, [(1, Operation::Read, 15), (2, Operation::Write, 7), (2, Operation::Open, 0)]);
+        assert_eq!((merged[0].totals.calls, &merged[0].latency[..]), (2, &[0, 1, 1][..]));
+    }
+
+    #[test]
+    fn a_sample_carries_label_and_paths() {
+        let tracer = fake(vec![row(1, u64::MAX, Operation::Readv, 3, &[])]);
+        let apart = Reader::new(&tracer, false).unwrap().sample(Some("x".to_owned())).unwrap();
+        assert_eq!((apart.label.as_deref(), apart.rows[0].operation), (Some("x"), Operation::Readv));
+        assert_eq!(apart.rows[0].path, None);
+        assert_eq!(Reader::new(&tracer, true).unwrap().sample(None).unwrap().rows[0].operation, Operation::Read);
+    }
+
+    #[test]
+    fn keys_with_the_same_labels_are_one_counter() {
+        let tracer = fake(vec![row(1, 7, Operation::Read, 3, &[]), row(2, 7, Operation::Read, 4, &[])]);
+        let mut reader = Reader::new(&tracer, false).unwrap();
+        reader.paths.insert((Device { major: 0, minor: 50 }, 7), "/was here".to_owned());
+        // Two jobs of one name, one after the other.
+        reader.cgroups = Cgroups::of([(1, "/job"), (2, "/job")]);
+        let snapshot = reader.snapshot().unwrap();
+        assert_eq!(snapshot.series.len(), 1);
+        let text = metrics::render(&snapshot, Format::Text);
+        let expected = "bpfassay_bytes_total{operation=\"read\",mount=\"/was here\",device=\"0:50\",mount_id=\"7\",\
+                        cgroup=\"/job\"} 7\n";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn merging_loses_nothing_and_keeps_the_order(keys in prop::collection::vec((0u64..3, 0u64..3, 0usize..13, 0u64..99), 0..40)) {
+            let rows: Vec<_> = keys.iter().map(|&(c, m, o, b)| row(c, m, Operation::ALL[o], b, &[b])).collect();
+            let bytes = |rows: &[CounterRow]| rows.iter().map(|row| row.totals.bytes).sum::<u64>();
+            let (before, merged) = (bytes(&rows), merge(rows));
+            prop_assert_eq!(bytes(&merged), before);
+            prop_assert!(merged.is_sorted_by_key(|row| (row.cgroup, row.device, row.mount, row.operation)));
+        }
+    }
+}
