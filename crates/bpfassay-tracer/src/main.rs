@@ -64,8 +64,8 @@ fn main() -> ExitCode {
     let service = Service { interval: order.interval, merge: order.merge, stay: order.stay, endpoint };
     let mut output = Output::new(io::stdout());
     let outcome = match tracer::bring_up(order.configuration, order.filter) {
-        Ok(tracer) => {
-            serve::serve(tracer.as_ref(), service, &mut output).and_then(|()| serve::end(tracer, &mut output))
+        Ok(mut tracer) => {
+            serve::serve(&mut tracer, service, &mut output).and_then(|()| serve::end(tracer, &mut output))
         }
         Err(refusal) => match output.line(&TracerLine::Refused(refusal)) {
             Ok(()) => return REFUSED.into(),

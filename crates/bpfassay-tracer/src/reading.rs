@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     Operation,
-    tracer::{CounterRow, Device, Sample},
+    tracer::{Attached, CounterRow, Device, Losses, Sample},
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -15,9 +15,41 @@ use crate::{
     tracer::{ReadError, Tracer},
 };
 
+/// Whose counters are read: the tracer, or in tests something that counts nothing.
+pub(crate) trait Source {
+    /// [`Tracer::attached`].
+    fn attached(&self) -> &Attached;
+
+    /// [`Tracer::rows`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError>;
+
+    /// [`Tracer::losses`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    fn losses(&mut self) -> Result<Losses, ReadError>;
+}
+
+impl Source for Box<dyn Tracer> {
+    fn attached(&self) -> &Attached {
+        self.as_ref().attached()
+    }
+
+    fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
+        self.as_ref().rows()
+    }
+
+    fn losses(&mut self) -> Result<Losses, ReadError> {
+        self.as_ref().losses()
+    }
+}
+
 /// A tracer and what is needed to name what it counts.
-pub(crate) struct Reader<'a> {
-    tracer: &'a dyn Tracer,
+pub(crate) struct Reading<'a, S> {
+    source: &'a mut S,
     mounts: Mounts,
     cgroups: Cgroups,
     /// Paths that mounts have or had, by device and mount id: a counter keeps its label after an unmount.
@@ -26,15 +58,15 @@ pub(crate) struct Reader<'a> {
     merge: bool,
 }
 
-impl<'a> Reader<'a> {
-    /// Reads `tracer`.
+impl<'a, S: Source> Reading<'a, S> {
+    /// Reads `source`.
     ///
     /// # Errors
     /// [`MountsError`].
-    pub(crate) fn new(tracer: &'a dyn Tracer, merge: bool) -> Result<Self, MountsError> {
+    pub(crate) fn new(source: &'a mut S, merge: bool) -> Result<Self, MountsError> {
         let mounts = Mounts::open()?;
         let cgroups = Cgroups::new(mounts.of_type("cgroup2").next().map(Into::into));
-        Ok(Self { tracer, mounts, cgroups, paths: BTreeMap::new(), merge })
+        Ok(Self { source, mounts, cgroups, paths: BTreeMap::new(), merge })
     }
 
     /// A sample, now.
@@ -47,7 +79,7 @@ impl<'a> Reader<'a> {
             monotonic_ns: now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs(),
             label,
             rows: self.rows()?,
-            losses: self.tracer.losses()?,
+            losses: self.source.losses()?,
         })
     }
 
@@ -55,7 +87,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`ReadError`].
-    pub(crate) fn snapshot(&mut self) -> Result<Snapshot<'a>, ReadError> {
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot<'_>, ReadError> {
         let mut series = BTreeMap::<Labels, Series>::new();
         for row in self.rows()? {
             let path = self.paths.entry((row.device, row.mount)).or_default();
@@ -71,11 +103,12 @@ impl<'a> Reader<'a> {
             };
             series.entry(labels).or_default().add(row.totals, &row.latency);
         }
-        Ok(Snapshot { attached: self.tracer.attached(), series, losses: self.tracer.losses()? })
+        let losses = self.source.losses()?;
+        Ok(Snapshot { attached: self.source.attached(), series, losses })
     }
 
     fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
-        let mut rows = self.tracer.rows()?;
+        let mut rows = self.source.rows()?;
         if self.merge {
             rows = merge(rows);
         }
@@ -110,12 +143,7 @@ fn merge(rows: Vec<CounterRow>) -> Vec<CounterRow> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
-    use bpfassay_protocol::{
-        operation::Totals,
-        tracer::{Attached, Losses},
-    };
+    use bpfassay_protocol::operation::Totals;
     use proptest::prelude::*;
 
     use super::*;
@@ -135,19 +163,19 @@ mod tests {
 
     struct Fake {
         attached: Attached,
-        rows: RefCell<Vec<CounterRow>>,
+        rows: Vec<CounterRow>,
     }
 
-    impl Tracer for Fake {
+    impl Source for Fake {
         fn attached(&self) -> &Attached {
             &self.attached
         }
 
-        fn rows(&self) -> Result<Vec<CounterRow>, ReadError> {
-            Ok(self.rows.borrow().clone())
+        fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
+            Ok(self.rows.clone())
         }
 
-        fn losses(&self) -> Result<Losses, ReadError> {
+        fn losses(&mut self) -> Result<Losses, ReadError> {
             Ok(Losses::default())
         }
     }
@@ -160,7 +188,7 @@ mod tests {
             programs: Vec::new(),
             findings: Vec::new(),
         };
-        Fake { attached, rows: RefCell::new(rows) }
+        Fake { attached, rows }
     }
 
     #[test]
@@ -179,17 +207,17 @@ mod tests {
 
     #[test]
     fn a_sample_carries_label_and_paths() {
-        let tracer = fake(vec![row(1, u64::MAX, Operation::Readv, 3, &[])]);
-        let apart = Reader::new(&tracer, false).unwrap().sample(Some("x".to_owned())).unwrap();
+        let mut tracer = fake(vec![row(1, u64::MAX, Operation::Readv, 3, &[])]);
+        let apart = Reading::new(&mut tracer, false).unwrap().sample(Some("x".to_owned())).unwrap();
         assert_eq!((apart.label.as_deref(), apart.rows[0].operation), (Some("x"), Operation::Readv));
         assert_eq!(apart.rows[0].path, None);
-        assert_eq!(Reader::new(&tracer, true).unwrap().sample(None).unwrap().rows[0].operation, Operation::Read);
+        assert_eq!(Reading::new(&mut tracer, true).unwrap().sample(None).unwrap().rows[0].operation, Operation::Read);
     }
 
     #[test]
     fn keys_with_the_same_labels_are_one_counter() {
-        let tracer = fake(vec![row(1, 7, Operation::Read, 3, &[]), row(2, 7, Operation::Read, 4, &[])]);
-        let mut reader = Reader::new(&tracer, false).unwrap();
+        let mut tracer = fake(vec![row(1, 7, Operation::Read, 3, &[]), row(2, 7, Operation::Read, 4, &[])]);
+        let mut reader = Reading::new(&mut tracer, false).unwrap();
         reader.paths.insert((Device { major: 0, minor: 50 }, 7), "/was here".to_owned());
         // Two jobs of one name, one after the other.
         reader.cgroups = Cgroups::of([(1, "/job"), (2, "/job")]);

@@ -18,7 +18,7 @@ use crate::{
     command::{Command, CommandError, Commands},
     listen::{Endpoint, ListenError},
     metrics,
-    reading::Reader,
+    reading::Reading,
     signals,
     tracer::{ReadError, Tracer},
 };
@@ -84,7 +84,7 @@ pub(crate) struct Service {
 /// # Errors
 /// [`ServeError`].
 pub(crate) fn serve<W: Write>(
-    tracer: &dyn Tracer,
+    tracer: &mut Box<dyn Tracer>,
     mut service: Service,
     output: &mut Output<W>,
 ) -> Result<(), ServeError> {
@@ -94,8 +94,8 @@ pub(crate) fn serve<W: Write>(
         what: "start the timer of the sampling interval",
         source: source.into(),
     })?;
-    let mut reader = Reader::new(tracer, service.merge).map_err(ReadError::Mounts)?;
     output.line(&TracerLine::Ready(tracer.attached().clone()))?;
+    let mut reader = Reading::new(tracer, service.merge).map_err(ReadError::Mounts)?;
 
     let stdin = io::stdin();
     let mut input = Some(Commands::default());
