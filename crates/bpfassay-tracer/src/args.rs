@@ -21,6 +21,7 @@ Standard input takes commands: `sample LABEL` writes a sample with that label at
 SIGINT and SIGTERM. As a service (--listen, --stay) the program goes on after the end of standard input.
 
 Usage: bpfassay-tracer [OPTIONS] --probe CONFIGURATION
+       bpfassay-tracer --features
 
 Needs root, or CAP_BPF and CAP_PERFMON (for --listen with paths of cgroups CAP_DAC_READ_SEARCH, too).
 
@@ -40,6 +41,8 @@ Options:
                              format 0.0.4: IP:PORT (port 0: any free one, which standard error names), or the path of a
                              Unix socket
       --stay                 Go on after the end of standard input until SIGINT or SIGTERM; --listen implies it
+      --features             Write one line that tells what this kernel offers to eBPF tools, found out by trying; attach
+                             nothing
   -h, --help                 Print this
   -V, --version              Print the version
 ";
@@ -51,6 +54,8 @@ pub(crate) enum Request {
     Help,
     /// Print the version.
     Version,
+    /// Tell what the kernel offers.
+    Features,
     /// Attach and count.
     Trace(Args),
 }
@@ -128,6 +133,7 @@ impl Request {
         while let Some(option) = parser.next()? {
             match option {
                 Long("help") | Short('h') => return Ok(Self::Help),
+                Long("features") => return Ok(Self::Features),
                 Long("version") | Short('V') => return Ok(Self::Version),
                 Long("probe") => set(&mut probe, "probe", parser.value()?.parse()?)?,
                 Long("map") => set(&mut map, "map", parser.value()?.parse()?)?,

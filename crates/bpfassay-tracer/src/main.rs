@@ -11,6 +11,7 @@
 mod args;
 mod cgroups;
 mod command;
+mod features;
 mod ledger;
 mod libbpf;
 mod listen;
@@ -45,6 +46,12 @@ const REFUSED: u8 = 3;
 fn main() -> ExitCode {
     let args = match Request::parse(env::args_os().skip(1)) {
         Ok(Request::Trace(args)) => args,
+        Ok(Request::Features) => {
+            return match Output::new(io::stdout()).line(&TracerLine::Features { features: features::try_all() }) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => complain(&error, 1),
+            };
+        }
         Ok(Request::Help) => return print(HELP),
         Ok(Request::Version) => return print(concat!("bpfassay-tracer ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(error) => return complain(&error, USAGE),

@@ -1,0 +1,194 @@
+//! Ways to attach. Each program returns 0 and is attached for a moment, to what is there on every kernel.
+
+use std::{
+    fs,
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use bpfassay_protocol::feature::FeatureKind;
+use libbpf_sys as bpf;
+
+use super::{
+    insn::Code,
+    lab::{Context, FUNCTION, Lab},
+    sys::{self, Event, Failure, Program, Result, c_string},
+};
+
+type Trial = fn(&Lab) -> Result<()>;
+
+const ATTACH_TYPES: &[(&str, Trial)] = &[
+    ("kprobe", |_| perf(kprobe(false)?, bpf::BPF_PROG_TYPE_KPROBE)),
+    ("kretprobe", |_| perf(kprobe(true)?, bpf::BPF_PROG_TYPE_KPROBE)),
+    ("uprobe", |_| perf(uprobe(false)?, bpf::BPF_PROG_TYPE_KPROBE)),
+    ("uretprobe", |_| perf(uprobe(true)?, bpf::BPF_PROG_TYPE_KPROBE)),
+    ("tracepoint", |_| perf(sys::perf_event(Event::Tracepoint(tracepoint()?))?, bpf::BPF_PROG_TYPE_TRACEPOINT)),
+    ("perf_event", |_| perf(sys::perf_event(Event::CpuClock)?, bpf::BPF_PROG_TYPE_PERF_EVENT)),
+    // A link in place of an ioctl (BPF_LINK_CREATE on a perf event), and a number that goes with it to the program.
+    ("perf_event.link", |_| perf_link(0)),
+    ("perf_event.cookie", |_| perf_link(1)),
+    ("kprobe.multi", |_| {
+        let program = loaded(Program { attach: bpf::BPF_TRACE_KPROBE_MULTI, ..plain(bpf::BPF_PROG_TYPE_KPROBE) })?;
+        sys::link_kprobe_multi(program.as_fd(), bpf::BPF_TRACE_KPROBE_MULTI, &[c"filp_close", c"vfs_read"]).map(drop)
+    }),
+    ("kprobe.session", |lab| {
+        let program = loaded(lab.program(Context::KprobeSession)?)?;
+        sys::link_kprobe_multi(program.as_fd(), bpf::BPF_TRACE_KPROBE_SESSION, &[c"filp_close"]).map(drop)
+    }),
+    ("uprobe.multi", |_| uprobe_multi(bpf::BPF_TRACE_UPROBE_MULTI)),
+    ("uprobe.session", |_| uprobe_multi(bpf::BPF_TRACE_UPROBE_SESSION)),
+    ("raw_tracepoint", |_| {
+        let program = loaded(plain(bpf::BPF_PROG_TYPE_RAW_TRACEPOINT))?;
+        sys::raw_tracepoint(program.as_fd(), Some(c"sys_enter")).map(drop)
+    }),
+    ("tp_btf", |lab| {
+        let target = lab.kernel()?.typedef("btf_trace_sys_enter")?;
+        tracing(Program { attach: bpf::BPF_TRACE_RAW_TP, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
+    }),
+    ("fentry", |lab| trampoline(lab, bpf::BPF_TRACE_FENTRY)),
+    ("fexit", |lab| trampoline(lab, bpf::BPF_TRACE_FEXIT)),
+    ("fsession", |lab| trampoline(lab, bpf::BPF_TRACE_FSESSION)),
+    ("fentry.cookie", |lab| {
+        let target = lab.kernel()?.function(FUNCTION)?;
+        let program = loaded(Program { attach: bpf::BPF_TRACE_FENTRY, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })?;
+        sys::link(program.as_fd(), 0, bpf::BPF_TRACE_FENTRY, |options| {
+            options.__bindgen_anon_1.tracing.cookie = 1;
+        })
+        .map(drop)
+    }),
+    ("fmod_ret", |lab| {
+        let target = lab.kernel()?.function("security_file_open")?;
+        tracing(Program { attach: bpf::BPF_MODIFY_RETURN, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
+    }),
+    ("lsm", |lab| {
+        let target = lab.kernel()?.function("bpf_lsm_file_open")?;
+        tracing(Program { attach: bpf::BPF_LSM_MAC, target, ..plain(bpf::BPF_PROG_TYPE_LSM) })
+    }),
+    ("lsm.s", |lab| tracing(lab.program(Context::Lsm)?)),
+    ("iter", |lab| {
+        let target = lab.kernel()?.function("bpf_iter_task")?;
+        let program = loaded(Program { attach: bpf::BPF_TRACE_ITER, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })?;
+        let link = sys::link(program.as_fd(), 0, bpf::BPF_TRACE_ITER, |_| {})?;
+        sys::iterate(link.as_fd())
+    }),
+];
+
+pub(super) fn try_all(lab: &mut Lab) {
+    for &(name, trial) in ATTACH_TYPES {
+        let tried = trial(lab);
+        lab.tried(FeatureKind::AttachType, name, tried);
+    }
+}
+
+const fn plain(kind: bpf::bpf_prog_type) -> Program<'static> {
+    Program::plain(kind)
+}
+
+fn loaded(program: Program<'_>) -> Result<OwnedFd> {
+    sys::load(program, &Code::default().exit_zero())
+}
+
+/// Attaches a program of this type to a perf event by ioctl, as every kernel can.
+fn perf(event: OwnedFd, kind: bpf::bpf_prog_type) -> Result<()> {
+    let program = loaded(plain(kind))?;
+    sys::set_program(event.as_fd(), program.as_fd())
+}
+
+fn perf_link(cookie: u64) -> Result<()> {
+    use std::os::fd::AsRawFd as _;
+    let program = loaded(plain(bpf::BPF_PROG_TYPE_TRACEPOINT))?;
+    let event = sys::perf_event(Event::Tracepoint(tracepoint()?))?;
+    sys::link(program.as_fd(), event.as_raw_fd(), bpf::BPF_PERF_EVENT, |options| {
+        options.__bindgen_anon_1.perf_event.bpf_cookie = cookie;
+    })
+    .map(drop)
+}
+
+fn trampoline(lab: &Lab, attach: bpf::bpf_attach_type) -> Result<()> {
+    let target = lab.kernel()?.function(FUNCTION)?;
+    tracing(Program { attach, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
+}
+
+/// Loads and attaches a program that names its target itself.
+fn tracing(program: Program<'_>) -> Result<()> {
+    let program = loaded(program)?;
+    sys::raw_tracepoint(program.as_fd(), None).map(drop)
+}
+
+fn kprobe(returns: bool) -> Result<OwnedFd> {
+    let function = c_string(FUNCTION);
+    sys::perf_event(Event::Kprobe { kind: event_source("kprobe")?, returns, function: &function })
+}
+
+fn uprobe(returns: bool) -> Result<OwnedFd> {
+    let (path, offset) = own_code()?;
+    sys::perf_event(Event::Uprobe { kind: event_source("uprobe")?, returns, path: &path, offset })
+}
+
+fn uprobe_multi(attach: bpf::bpf_attach_type) -> Result<()> {
+    let program = loaded(Program { attach, ..plain(bpf::BPF_PROG_TYPE_KPROBE) })?;
+    let (path, offset) = own_code()?;
+    sys::link_uprobe_multi(program.as_fd(), attach, &path, offset).map(drop)
+}
+
+/// The number of a source of perf events.
+fn event_source(name: &str) -> Result<u32> {
+    let path = format!("/sys/bus/event_source/devices/{name}/type");
+    number(&path)?.parse().map_err(|_| Failure::NotTried(format!("{path} holds no number")))
+}
+
+/// The id of a tracepoint that every kernel has.
+fn tracepoint() -> Result<u64> {
+    const EVENT: &str = "events/sched/sched_process_exec/id";
+    let text = number(&format!("/sys/kernel/tracing/{EVENT}"))
+        .or_else(|_| number(&format!("/sys/kernel/debug/tracing/{EVENT}")))
+        .map_err(|_| Failure::NotTried("tracefs is not mounted".to_owned()))?;
+    text.parse().map_err(|_| Failure::NotTried(format!("{EVENT} holds no number")))
+}
+
+fn number(path: &str) -> Result<String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) => Err(Failure::kernel(path, &error)),
+    }
+}
+
+/// A function of this very program: its file, and the offset in it.
+fn own_code() -> Result<(std::ffi::CString, u64)> {
+    let address = own_code as fn() -> Result<(std::ffi::CString, u64)> as usize as u64;
+    let maps = fs::read_to_string("/proc/self/maps")
+        .map_err(|error| Failure::NotTried(format!("/proc/self/maps: {error}")))?;
+    maps.lines()
+        .find_map(|line| offset_in_file(line, address))
+        .map(|(path, offset)| (c_string(path), offset))
+        .ok_or_else(|| Failure::NotTried("/proc/self/maps does not list this program's code".to_owned()))
+}
+
+/// From a line of `/proc/PID/maps`: the file behind `address`, and the offset there.
+fn offset_in_file(line: &str, address: u64) -> Option<(&str, u64)> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+    let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
+    let path = line.find('/').and_then(|at| line.get(at..))?;
+    (start <= address && address < end).then(|| (path, address - start + offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_found_in_its_file() {
+        let line = "55d0c4a02000-55d0c4a09000 r-xp 00002000 08:01 1234                       /usr/bin/a b";
+        assert_eq!(offset_in_file(line, 0x55d0_c4a0_2010), Some(("/usr/bin/a b", 0x2010)));
+        assert_eq!(offset_in_file(line, 0x55d0_c4a0_9000), None);
+        assert_eq!(offset_in_file("7ffd-7fff rw-p 00000000 00:00 0 [stack]", 0x7ffe), None);
+        assert_eq!(offset_in_file("", 1), None);
+    }
+
+    #[test]
+    fn this_program_finds_itself() {
+        let (path, offset) = own_code().unwrap();
+        assert!(offset > 0 && fs::metadata(path.to_str().unwrap()).unwrap().len() > offset);
+    }
+}

@@ -1,0 +1,161 @@
+//! Type information: ids in the kernel's own, and the little that trial programs and maps need of their own.
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+    ptr::NonNull,
+};
+
+use super::sys::{Failure, Result, c_string};
+
+/// Kinds of BTF types (include/uapi/linux/btf.h).
+const STRUCT: u32 = 4;
+const TYPEDEF: u32 = 8;
+const FUNCTION: u32 = 12;
+
+/// Types of the running kernel.
+#[derive(Debug)]
+pub(super) struct Kernel(Btf);
+
+#[derive(Debug)]
+struct Btf(NonNull<libbpf_sys::btf>);
+
+impl Drop for Btf {
+    fn drop(&mut self) {
+        // SAFETY: ours, and nobody uses it any more.
+        unsafe { libbpf_sys::btf__free(self.0.as_ptr()) };
+    }
+}
+
+impl Btf {
+    fn own(btf: *mut libbpf_sys::btf, what: &str) -> Result<Self> {
+        // libbpf sets errno whenever it returns a null pointer; nothing may come in between.
+        let error = io::Error::last_os_error();
+        NonNull::new(btf).map(Self).ok_or_else(|| Failure::kernel(what, &error))
+    }
+}
+
+impl Kernel {
+    /// Reads `/sys/kernel/btf/vmlinux`.
+    ///
+    /// # Errors
+    /// Where the kernel has none, or none that libbpf understands.
+    pub(super) fn read() -> Result<Self> {
+        // SAFETY: takes nothing.
+        Btf::own(unsafe { libbpf_sys::btf__load_vmlinux_btf() }, "BTF of the kernel").map(Self)
+    }
+
+    /// How many types there are.
+    pub(super) fn types(&self) -> u32 {
+        // SAFETY: a valid object.
+        unsafe { libbpf_sys::btf__type_cnt(self.0.0.as_ptr()) }
+    }
+
+    /// The id of a function.
+    ///
+    /// # Errors
+    /// Where there is no such function.
+    pub(super) fn function(&self, name: &str) -> Result<u32> {
+        self.find(name, FUNCTION, "function")
+    }
+
+    /// The id of a structure; likewise.
+    pub(super) fn structure(&self, name: &str) -> Result<u32> {
+        self.find(name, STRUCT, "structure")
+    }
+
+    /// The id of a type's other name; likewise.
+    pub(super) fn typedef(&self, name: &str) -> Result<u32> {
+        self.find(name, TYPEDEF, "typedef")
+    }
+
+    fn find(&self, name: &str, kind: u32, what: &str) -> Result<u32> {
+        let text = c_string(name);
+        // SAFETY: a valid object; the name outlives the call.
+        let id = unsafe { libbpf_sys::btf__find_by_name_kind(self.0.0.as_ptr(), text.as_ptr(), kind) };
+        u32::try_from(id).map_err(|_| Failure::missing(format!("no {what} `{name}` in the kernel's BTF")))
+    }
+}
+
+/// Types in the making, for a program or a map.
+#[derive(Debug)]
+pub(super) struct Types(Btf);
+
+impl Types {
+    /// Nothing yet.
+    ///
+    /// # Errors
+    /// For want of memory.
+    pub(super) fn new() -> Result<Self> {
+        // SAFETY: takes nothing.
+        Btf::own(unsafe { libbpf_sys::btf__new_empty() }, "types").map(Self)
+    }
+
+    /// An unsigned integer of `size` bytes.
+    pub(super) fn integer(&self, name: &CStr, size: u32) -> Result<i32> {
+        // SAFETY: a valid object; the name outlives the call.
+        id(unsafe { libbpf_sys::btf__add_int(self.raw(), name.as_ptr(), libbpf_sys::size_t::from(size), 0) })
+    }
+
+    /// A structure of `size` bytes; members follow by [`Types::member`].
+    pub(super) fn structure(&self, name: &CStr, size: u32) -> Result<i32> {
+        // SAFETY: a valid object; the name outlives the call.
+        id(unsafe { libbpf_sys::btf__add_struct(self.raw(), name.as_ptr(), size) })
+    }
+
+    /// The next member of the structure added last, `offset` bytes from its beginning.
+    pub(super) fn member(&self, name: &CStr, kind: i32, offset: u32) -> Result<()> {
+        // SAFETY: a valid object; the name outlives the call.
+        id(unsafe { libbpf_sys::btf__add_field(self.raw(), name.as_ptr(), kind, offset * 8, 0) }).map(drop)
+    }
+
+    /// A pointer to `kind`.
+    pub(super) fn pointer(&self, kind: i32) -> Result<i32> {
+        // SAFETY: a valid object.
+        id(unsafe { libbpf_sys::btf__add_ptr(self.raw(), kind) })
+    }
+
+    /// `kind` with a tag (`kptr`).
+    pub(super) fn tag(&self, tag: &CStr, kind: i32) -> Result<i32> {
+        // SAFETY: a valid object; the tag outlives the call.
+        id(unsafe { libbpf_sys::btf__add_type_tag(self.raw(), tag.as_ptr(), kind) })
+    }
+
+    /// A function that takes `parameters` and returns `result`; global ones are verified by themselves.
+    pub(super) fn function(&self, name: &CStr, global: bool, result: i32, parameters: &[i32]) -> Result<i32> {
+        let linkage = if global { libbpf_sys::BTF_FUNC_GLOBAL } else { libbpf_sys::BTF_FUNC_STATIC };
+        // SAFETY: a valid object; all names outlive the calls.
+        unsafe {
+            let prototype = id(libbpf_sys::btf__add_func_proto(self.raw(), result))?;
+            for &parameter in parameters {
+                id(libbpf_sys::btf__add_func_param(self.raw(), c"p".as_ptr(), parameter))?;
+            }
+            id(libbpf_sys::btf__add_func(self.raw(), name.as_ptr(), linkage, prototype))
+        }
+    }
+
+    /// Gives them to the kernel.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn load(self) -> Result<OwnedFd> {
+        // SAFETY: a valid object.
+        let status = unsafe { libbpf_sys::btf__load_into_kernel(self.raw()) };
+        if status < 0 {
+            return Err(Failure::kernel("load types", &io::Error::from_raw_os_error(-status)));
+        }
+        // SAFETY: the object owns an open descriptor now, which is duplicated before the object closes it.
+        let fd = unsafe { BorrowedFd::borrow_raw(libbpf_sys::btf__fd(self.raw())) };
+        let copy = rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|error| Failure::kernel("types", &error.into()))?;
+        Ok(copy)
+    }
+
+    fn raw(&self) -> *mut libbpf_sys::btf {
+        self.0.0.as_ptr()
+    }
+}
+
+fn id(id: i32) -> Result<i32> {
+    if id < 0 { Err(Failure::kernel("types", &io::Error::from_raw_os_error(-id))) } else { Ok(id) }
+}

@@ -1,0 +1,123 @@
+//! Helpers that tracers use, in the kinds of programs that they use them in.
+
+use bpfassay_protocol::feature::FeatureKind;
+use libbpf_sys as bpf;
+
+use super::{
+    insn::Code,
+    lab::{Context, Lab},
+    sys::{self, Failure, Result},
+};
+
+/// The kinds of programs that every helper is tried in.
+const CONTEXTS: [Context; 3] = [Context::Kprobe, Context::RawTracepoint, Context::Fexit];
+
+/// Helpers by their name without `bpf_`, and their number.
+macro_rules! helpers {
+    ($($name:ident = $id:ident),+ $(,)?) => {
+        const HELPERS: &[(&str, u32)] = &[$((stringify!($name), bpf::$id)),+];
+    };
+}
+
+helpers! {
+    map_lookup_percpu_elem = BPF_FUNC_map_lookup_percpu_elem,
+    for_each_map_elem = BPF_FUNC_for_each_map_elem,
+    probe_read_kernel = BPF_FUNC_probe_read_kernel,
+    probe_read_user_str = BPF_FUNC_probe_read_user_str,
+    copy_from_user = BPF_FUNC_copy_from_user,
+    ktime_get_ns = BPF_FUNC_ktime_get_ns,
+    ktime_get_boot_ns = BPF_FUNC_ktime_get_boot_ns,
+    ktime_get_tai_ns = BPF_FUNC_ktime_get_tai_ns,
+    jiffies64 = BPF_FUNC_jiffies64,
+    get_smp_processor_id = BPF_FUNC_get_smp_processor_id,
+    get_current_pid_tgid = BPF_FUNC_get_current_pid_tgid,
+    get_ns_current_pid_tgid = BPF_FUNC_get_ns_current_pid_tgid,
+    get_current_comm = BPF_FUNC_get_current_comm,
+    get_current_cgroup_id = BPF_FUNC_get_current_cgroup_id,
+    get_current_ancestor_cgroup_id = BPF_FUNC_get_current_ancestor_cgroup_id,
+    current_task_under_cgroup = BPF_FUNC_current_task_under_cgroup,
+    get_current_task = BPF_FUNC_get_current_task,
+    get_current_task_btf = BPF_FUNC_get_current_task_btf,
+    task_pt_regs = BPF_FUNC_task_pt_regs,
+    task_storage_get = BPF_FUNC_task_storage_get,
+    inode_storage_get = BPF_FUNC_inode_storage_get,
+    cgrp_storage_get = BPF_FUNC_cgrp_storage_get,
+    get_stackid = BPF_FUNC_get_stackid,
+    get_stack = BPF_FUNC_get_stack,
+    get_task_stack = BPF_FUNC_get_task_stack,
+    d_path = BPF_FUNC_d_path,
+    get_attach_cookie = BPF_FUNC_get_attach_cookie,
+    get_func_ip = BPF_FUNC_get_func_ip,
+    get_func_arg = BPF_FUNC_get_func_arg,
+    get_func_ret = BPF_FUNC_get_func_ret,
+    get_branch_snapshot = BPF_FUNC_get_branch_snapshot,
+    override_return = BPF_FUNC_override_return,
+    send_signal = BPF_FUNC_send_signal,
+    perf_event_output = BPF_FUNC_perf_event_output,
+    perf_event_read_value = BPF_FUNC_perf_event_read_value,
+    ringbuf_output = BPF_FUNC_ringbuf_output,
+    ringbuf_reserve = BPF_FUNC_ringbuf_reserve,
+    ringbuf_query = BPF_FUNC_ringbuf_query,
+    ringbuf_reserve_dynptr = BPF_FUNC_ringbuf_reserve_dynptr,
+    user_ringbuf_drain = BPF_FUNC_user_ringbuf_drain,
+    dynptr_from_mem = BPF_FUNC_dynptr_from_mem,
+    loop = BPF_FUNC_loop,
+    strncmp = BPF_FUNC_strncmp,
+    strtol = BPF_FUNC_strtol,
+    snprintf = BPF_FUNC_snprintf,
+    trace_printk = BPF_FUNC_trace_printk,
+    trace_vprintk = BPF_FUNC_trace_vprintk,
+    tail_call = BPF_FUNC_tail_call,
+    spin_lock = BPF_FUNC_spin_lock,
+    timer_init = BPF_FUNC_timer_init,
+    kptr_xchg = BPF_FUNC_kptr_xchg,
+    per_cpu_ptr = BPF_FUNC_per_cpu_ptr,
+    find_vma = BPF_FUNC_find_vma,
+    kallsyms_lookup_name = BPF_FUNC_kallsyms_lookup_name,
+    get_numa_node_id = BPF_FUNC_get_numa_node_id,
+}
+
+pub(super) fn try_all(lab: &mut Lab) {
+    for context in CONTEXTS {
+        for &(name, id) in HELPERS {
+            let tried = available(lab, context, id);
+            lab.tried(FeatureKind::Helper, format!("{}/bpf_{name}", context.name()), tried);
+        }
+    }
+}
+
+/// Loads a program that calls the helper with whatever its registers hold. A kernel that lets programs of this kind call it
+/// then complains of the arguments, if of anything.
+fn available(lab: &Lab, context: Context, id: u32) -> Result<()> {
+    /// What the verifier says of a helper that it does not know, or not for this kind of program. The third is of 6.9 and
+    /// later (kernel/bpf/verifier.c, `check_helper_call`), the last of helpers that only some functions may be traced with.
+    const UNAVAILABLE: [&str; 4] = [
+        "invalid func ",
+        "unknown func ",
+        "program of this type cannot use helper ",
+        "helper call is not allowed in probe",
+    ];
+    let program = lab.program(context)?;
+    match sys::load_with_log(program, &Code::default().helper(id).exit_zero()) {
+        Ok(_) => Ok(()),
+        Err((error, log)) => match log.lines().find(|line| UNAVAILABLE.iter().any(|words| line.contains(words))) {
+            Some(line) => Err(Failure::Refused { errno: error.raw_os_error(), message: line.trim().to_owned() }),
+            None if log.is_empty() => Err(Failure::kernel("load", &error)),
+            None => Ok(()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_helper_stands_here_once_under_its_own_number() {
+        let mut ids: Vec<u32> = HELPERS.iter().map(|&(_, id)| id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), HELPERS.len());
+        assert_eq!(HELPERS.iter().find(|(name, _)| *name == "get_current_cgroup_id").map(|(_, id)| *id), Some(80));
+    }
+}

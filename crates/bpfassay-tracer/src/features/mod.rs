@@ -1,0 +1,32 @@
+//! What this kernel offers to eBPF tools, found out by trying and not by its version.
+//!
+//! Here: trials. Each loads, creates or attaches one thing, by system calls of its own, and keeps what the kernel says.
+//! Not here: what is expected of which kernel, and any verdict.
+
+mod attach;
+mod btf;
+mod constructs;
+mod helpers;
+mod insn;
+mod kfuncs;
+mod lab;
+mod sys;
+mod system;
+mod token;
+mod types;
+
+use bpfassay_protocol::feature::Feature;
+
+/// Tries everything, in the order of display. Takes about a second; as root, nothing that it does outlasts it.
+pub(crate) fn try_all() -> Vec<Feature> {
+    // What libbpf would print about its own trials says nothing that the outcome does not.
+    libbpf_rs::set_print(None);
+    let mut lab = lab::Lab::new();
+    types::try_all(&mut lab);
+    attach::try_all(&mut lab);
+    constructs::try_all(&mut lab);
+    helpers::try_all(&mut lab);
+    kfuncs::try_all(&mut lab);
+    system::try_all(&mut lab);
+    lab.into_features()
+}

@@ -1,0 +1,530 @@
+//! System calls of the feature trials. All that is unsafe of them is here and in `token.rs`.
+
+use std::{
+    ffi::{CStr, CString},
+    fmt, io,
+    mem::size_of,
+    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+    ptr,
+};
+
+use bpfassay_protocol::feature::Support;
+use libbpf_sys::{
+    bpf_attach_type, bpf_func_info, bpf_insn, bpf_link_create_opts, bpf_map_create_opts, bpf_map_type,
+    bpf_prog_load_opts, bpf_prog_type,
+};
+
+use super::insn::Code;
+
+/// The verifier's log of such small programs fits in here; a longer one is cut by the kernel, with ENOSPC.
+const LOG: usize = 64 << 10;
+
+/// Why a trial came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The kernel said no.
+    Refused { errno: Option<i32>, message: String },
+    /// It could not be tried.
+    NotTried(String),
+}
+
+pub(super) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// The kernel's error, with what it was about.
+    pub(super) fn kernel(what: impl fmt::Display, error: &io::Error) -> Self {
+        let errno = error.raw_os_error();
+        let words = match errno {
+            // A number that user space was never meant to see (include/linux/errno.h), so libc has no words for it.
+            Some(524) => "operation is not supported by this kernel (ENOTSUPP)".to_owned(),
+            _ => error.to_string(),
+        };
+        // The number stands beside.
+        let words = words.split(" (os error ").next().unwrap_or_default();
+        Self::Refused { errno, message: format!("{what}: {words}") }
+    }
+
+    /// Something that the kernel does not have.
+    pub(super) fn missing(message: impl Into<String>) -> Self {
+        Self::Refused { errno: None, message: message.into() }
+    }
+}
+
+/// What a trial says of its feature.
+pub(super) fn support<T>(tried: Result<T>) -> Support {
+    match tried {
+        Ok(_) => Support::Works { value: None },
+        Err(failure) => failure.into(),
+    }
+}
+
+impl From<Failure> for Support {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused { errno, message } => Self::Refused { errno, message },
+            Failure::NotTried(reason) => Self::NotTried { reason },
+        }
+    }
+}
+
+/// A program to load.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Program<'a> {
+    pub(super) kind: bpf_prog_type,
+    pub(super) attach: bpf_attach_type,
+    /// BTF id of what it attaches to, 0 for none.
+    pub(super) target: u32,
+    pub(super) flags: u32,
+    /// Types of its functions: the BTF and the function infos, sorted.
+    pub(super) types: Option<(BorrowedFd<'a>, &'a [bpf_func_info])>,
+}
+
+impl Program<'_> {
+    /// A program of this type that attaches to nothing in particular.
+    pub(super) const fn plain(kind: bpf_prog_type) -> Self {
+        Self { kind, attach: 0, target: 0, flags: 0, types: None }
+    }
+}
+
+/// Loads `code`; on refusal the failure carries the telling line of the verifier's log.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn load(program: Program<'_>, code: &Code) -> Result<OwnedFd> {
+    load_with_log(program, code).map_err(|(error, log)| refusal(&error, &log))
+}
+
+/// Loads `code`; fails with the error and the verifier's log.
+pub(super) fn load_with_log(program: Program<'_>, code: &Code) -> std::result::Result<OwnedFd, (io::Error, String)> {
+    let mut log = vec![0u8; LOG];
+    let (types, infos) = program.types.map_or((0, &[][..]), |(types, infos)| (types.as_raw_fd(), infos));
+    let mut options = bpf_prog_load_opts {
+        sz: size_of::<bpf_prog_load_opts>() as libbpf_sys::size_t,
+        expected_attach_type: program.attach,
+        prog_flags: program.flags,
+        attach_btf_id: program.target,
+        prog_btf_fd: types as u32,
+        func_info: if infos.is_empty() { ptr::null() } else { infos.as_ptr().cast() },
+        func_info_cnt: infos.len() as u32,
+        func_info_rec_size: if infos.is_empty() { 0 } else { size_of::<bpf_func_info>() as u32 },
+        log_level: 1,
+        log_size: LOG as u32,
+        log_buf: log.as_mut_ptr().cast(),
+        ..Default::default()
+    };
+    // SAFETY: `Insn` is laid out as `bpf_insn` (a test looks); all pointers outlive the call, with their lengths beside.
+    let fd = unsafe {
+        libbpf_sys::bpf_prog_load(
+            program.kind,
+            c"bpfassay".as_ptr(),
+            c"GPL".as_ptr(),
+            code.0.as_ptr().cast::<bpf_insn>(),
+            code.0.len() as libbpf_sys::size_t,
+            &raw mut options,
+        )
+    };
+    own(fd).map_err(|error| {
+        let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+        (error, String::from_utf8_lossy(&log[..end]).into_owned())
+    })
+}
+
+/// The kernel's error in the words of the verifier, where it had any.
+fn refusal(error: &io::Error, log: &str) -> Failure {
+    match telling_line(log) {
+        Some(line) => Failure::Refused { errno: error.raw_os_error(), message: line.to_owned() },
+        None => Failure::kernel("load", error),
+    }
+}
+
+/// The last line of a verifier's log that says something of the program and not of the verifier's work.
+fn telling_line(log: &str) -> Option<&str> {
+    const STATISTICS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
+    log.lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !STATISTICS.iter().any(|word| line.starts_with(word)))
+        .map(|line| &line[..line.floor_char_boundary(300)])
+}
+
+/// Type ids of a map's keys and values.
+pub(super) type MapTypes<'a> = (BorrowedFd<'a>, u32, u32);
+
+/// A map to create.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Map<'a> {
+    pub(super) kind: bpf_map_type,
+    pub(super) key: u32,
+    pub(super) value: u32,
+    pub(super) entries: u32,
+    pub(super) flags: u32,
+    pub(super) types: Option<MapTypes<'a>>,
+}
+
+impl Map<'_> {
+    /// An array of one value of `size` bytes.
+    pub(super) const fn array(size: u32) -> Self {
+        Self { kind: libbpf_sys::BPF_MAP_TYPE_ARRAY, key: 4, value: size, entries: 1, flags: 0, types: None }
+    }
+}
+
+/// Creates a map.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn create(map: Map<'_>) -> Result<OwnedFd> {
+    let (types, key_type, value_type) = map.types.map_or((0, 0, 0), |(fd, key, value)| (fd.as_raw_fd(), key, value));
+    let options = bpf_map_create_opts {
+        sz: size_of::<bpf_map_create_opts>() as libbpf_sys::size_t,
+        btf_fd: types as u32,
+        btf_key_type_id: key_type,
+        btf_value_type_id: value_type,
+        map_flags: map.flags,
+        ..Default::default()
+    };
+    // SAFETY: name and options outlive the call.
+    let fd = unsafe {
+        libbpf_sys::bpf_map_create(map.kind, c"bpfassay".as_ptr(), map.key, map.value, map.entries, &raw const options)
+    };
+    own(fd).map_err(|error| Failure::kernel("map", &error))
+}
+
+/// Sets the only value of an array and freezes the map, so that programs may take it for a constant.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn fill_and_freeze(map: BorrowedFd<'_>, value: &[u8]) -> Result<()> {
+    let key = 0u32;
+    // SAFETY: the caller's map has keys of 4 bytes and values of `value`'s length; both outlive the call.
+    let status =
+        unsafe { libbpf_sys::bpf_map_update_elem(map.as_raw_fd(), (&raw const key).cast(), value.as_ptr().cast(), 0) };
+    check(status).map_err(|error| Failure::kernel("fill a map", &error))?;
+    // SAFETY: no pointers.
+    check(unsafe { libbpf_sys::bpf_map_freeze(map.as_raw_fd()) })
+        .map_err(|error| Failure::kernel("freeze a map", &error))
+}
+
+/// Sets the value of `key` in a map of numbers of 32 bits.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> Result<()> {
+    // SAFETY: the caller's map has keys and values of 4 bytes; both outlive the call.
+    let status = unsafe {
+        libbpf_sys::bpf_map_update_elem(map.as_raw_fd(), (&raw const key).cast(), (&raw const value).cast(), 0)
+    };
+    check(status).map_err(|error| Failure::kernel("update a map", &error))
+}
+
+/// Maps one page of an arena, at an address of the kernel's choice, until the process ends: programs can only use an arena
+/// whose address is settled.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn settle_arena(map: BorrowedFd<'_>) -> Result<()> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+    let length = rustix::param::page_size();
+    // SAFETY: a new mapping, of which nobody uses the memory.
+    unsafe { mmap(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, map, 0) }
+        .map(drop)
+        .map_err(|error| Failure::kernel("map an arena", &error.into()))
+}
+
+/// Whether programs of this type load, by libbpf's own trial.
+pub(super) fn program_type(kind: bpf_prog_type) -> Result<()> {
+    // SAFETY: no options are passed.
+    trial("load", || unsafe { libbpf_sys::libbpf_probe_bpf_prog_type(kind, ptr::null()) })
+}
+
+/// Whether maps of this type can be created, by libbpf's own trial.
+pub(super) fn map_type(kind: bpf_map_type) -> Result<()> {
+    // SAFETY: no options are passed.
+    trial("map", || unsafe { libbpf_sys::libbpf_probe_bpf_map_type(kind, ptr::null()) })
+}
+
+/// A trial of libbpf: 1 for yes, 0 for no, below that for a trial that failed.
+fn trial(what: &'static str, attempt: impl FnOnce() -> i32) -> Result<()> {
+    clear_errno();
+    match attempt() {
+        0 => {
+            // libbpf hides the kernel's error, but makes no other failing call after it.
+            let error = io::Error::last_os_error();
+            Err(match error.raw_os_error() {
+                Some(0) | None => Failure::missing(format!("{what}: refused")),
+                Some(_) => Failure::kernel(what, &error),
+            })
+        }
+        1.. => Ok(()),
+        // The library does not know how to try this type, or its own preparations failed.
+        negative => Err(Failure::NotTried(format!("{what}: libbpf: {}", io::Error::from_raw_os_error(-negative)))),
+    }
+}
+
+fn clear_errno() {
+    // SAFETY: the location is this thread's own and always valid.
+    unsafe { *libc::__errno_location() = 0 };
+}
+
+/// What libbpf calls a program type: `kprobe`.
+pub(super) fn program_type_name(kind: bpf_prog_type) -> Option<&'static str> {
+    // SAFETY: a null pointer, or a string that lives as long as the program.
+    name(unsafe { libbpf_sys::libbpf_bpf_prog_type_str(kind) })
+}
+
+/// What libbpf calls a map type: `ringbuf`.
+pub(super) fn map_type_name(kind: bpf_map_type) -> Option<&'static str> {
+    // SAFETY: a null pointer, or a string that lives as long as the program.
+    name(unsafe { libbpf_sys::libbpf_bpf_map_type_str(kind) })
+}
+
+fn name(text: *const libc::c_char) -> Option<&'static str> {
+    // SAFETY: the callers pass null or a static string.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().ok()).flatten()
+}
+
+/// Creates a link of `program` to `target` (a descriptor, or 0).
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn link(
+    program: BorrowedFd<'_>,
+    target: i32,
+    attach: bpf_attach_type,
+    change: impl FnOnce(&mut bpf_link_create_opts),
+) -> Result<OwnedFd> {
+    let mut options =
+        bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as libbpf_sys::size_t, ..Default::default() };
+    change(&mut options);
+    // SAFETY: the options outlive the call; whoever set pointers in them vouches for these.
+    let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, attach, &raw const options) };
+    own(fd).map_err(|error| Failure::kernel("attach", &error))
+}
+
+/// Attaches `program` to the functions of the kernel that `names` lists, through fprobe.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn link_kprobe_multi(program: BorrowedFd<'_>, attach: bpf_attach_type, names: &[&CStr]) -> Result<OwnedFd> {
+    let mut pointers: Vec<*const libc::c_char> = names.iter().map(|name| name.as_ptr()).collect();
+    let cookies: Vec<u64> = (1..=names.len() as u64).collect();
+    link(program, 0, attach, |options| {
+        options.__bindgen_anon_1.kprobe_multi.cnt = pointers.len() as u32;
+        options.__bindgen_anon_1.kprobe_multi.syms = pointers.as_mut_ptr();
+        options.__bindgen_anon_1.kprobe_multi.cookies = cookies.as_ptr();
+    })
+}
+
+/// Attaches `program` to an offset of the file at `path`.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn link_uprobe_multi(
+    program: BorrowedFd<'_>,
+    attach: bpf_attach_type,
+    path: &CStr,
+    offset: u64,
+) -> Result<OwnedFd> {
+    let offsets = [offset as libc::c_ulong];
+    link(program, 0, attach, |options| {
+        options.__bindgen_anon_1.uprobe_multi.path = path.as_ptr();
+        options.__bindgen_anon_1.uprobe_multi.offsets = offsets.as_ptr();
+        options.__bindgen_anon_1.uprobe_multi.cnt = 1;
+    })
+}
+
+/// Attaches a raw tracepoint, or a tracing program that names its target itself where `name` is `None`.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn raw_tracepoint(program: BorrowedFd<'_>, name: Option<&CStr>) -> Result<OwnedFd> {
+    let name = name.map_or(ptr::null(), CStr::as_ptr);
+    // SAFETY: the name is null or outlives the call.
+    own(unsafe { libbpf_sys::bpf_raw_tracepoint_open(name, program.as_raw_fd()) })
+        .map_err(|error| Failure::kernel("attach", &error))
+}
+
+/// Makes an iterator from a link and reads from it until its end.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn iterate(link: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: no pointers.
+    let iterator = own(unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) })
+        .map_err(|error| Failure::kernel("make an iterator", &error))?;
+    let mut buffer = [0; 4096];
+    loop {
+        match rustix::io::read(&iterator, &mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Failure::kernel("read an iterator", &error.into())),
+        }
+    }
+}
+
+/// Runs `program` once with nothing but zeros as its context and gives what it returned.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn test_run(program: BorrowedFd<'_>) -> Result<u32> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: null pointers with lengths of 0.
+    let status = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    check(status).map_err(|error| Failure::kernel("run", &error))?;
+    Ok(options.retval)
+}
+
+/// Bytes of machine code that the kernel made of `program`; 0 where it interprets it.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn machine_code(program: BorrowedFd<'_>) -> Result<u32> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+    // SAFETY: the kernel writes at most `length` bytes; null pointers inside ask for lengths only.
+    let status =
+        unsafe { libbpf_sys::bpf_obj_get_info_by_fd(program.as_raw_fd(), (&raw mut info).cast(), &raw mut length) };
+    check(status).map_err(|error| Failure::kernel("program information", &error))?;
+    Ok(info.jited_prog_len)
+}
+
+/// Switches run-time statistics on for as long as the descriptor is open.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn enable_statistics() -> Result<OwnedFd> {
+    // SAFETY: no pointers.
+    own(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
+        .map_err(|error| Failure::kernel("BPF_ENABLE_STATS", &error))
+}
+
+/// What a perf event is of.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Event<'a> {
+    /// A tracepoint, by its id in tracefs.
+    Tracepoint(u64),
+    /// A probe on a function of the kernel; `kind` is the number of the event source in sysfs.
+    Kprobe { kind: u32, returns: bool, function: &'a CStr },
+    /// A probe on an offset of a file; likewise.
+    Uprobe { kind: u32, returns: bool, path: &'a CStr, offset: u64 },
+    /// The CPU clock in software, at a low frequency.
+    CpuClock,
+}
+
+/// `struct perf_event_attr` as of its first version with `config2` (64 bytes of `PERF_ATTR_SIZE_VER0`, then two fields).
+#[repr(C)]
+#[derive(Debug, Default)]
+struct PerfEventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+}
+
+/// Opens a perf event on CPU 0 for all tasks, not counting yet.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn perf_event(event: Event<'_>) -> Result<OwnedFd> {
+    /// `PERF_TYPE_SOFTWARE`, `PERF_TYPE_TRACEPOINT` (include/uapi/linux/perf_event.h).
+    const SOFTWARE: u32 = 1;
+    const TRACEPOINT: u32 = 2;
+    /// `PERF_SAMPLE_RAW`.
+    const RAW: u64 = 1 << 10;
+    /// `PERF_FLAG_FD_CLOEXEC`.
+    const CLOEXEC: libc::c_ulong = 1 << 3;
+    let mut attr = PerfEventAttr {
+        size: size_of::<PerfEventAttr>() as u32,
+        sample_period: 1,
+        wakeup_events: 1,
+        ..Default::default()
+    };
+    match event {
+        Event::Tracepoint(id) => {
+            (attr.kind, attr.config, attr.sample_type) = (TRACEPOINT, id, RAW);
+        }
+        Event::Kprobe { kind, returns, function } => {
+            // Bit 0 of `config` is `retprobe` (/sys/bus/event_source/devices/kprobe/format/retprobe).
+            (attr.kind, attr.config, attr.config1) = (kind, u64::from(returns), function.as_ptr() as u64);
+        }
+        Event::Uprobe { kind, returns, path, offset } => {
+            (attr.kind, attr.config, attr.config1, attr.config2) =
+                (kind, u64::from(returns), path.as_ptr() as u64, offset);
+        }
+        Event::CpuClock => (attr.kind, attr.sample_period) = (SOFTWARE, 1_000_000_000),
+    }
+    // SAFETY: the attributes and the strings in them outlive the call; `size` tells the kernel how many bytes there are.
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, 0, -1, CLOEXEC) };
+    let owned = if fd < 0 { Err(io::Error::last_os_error()) } else { own(fd as i32) };
+    owned.map_err(|error| Failure::kernel("perf_event_open", &error))
+}
+
+/// Attaches `program` to a perf event the way that kernels before 5.15 have, and lets it count.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn set_program(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> Result<()> {
+    /// `_IOW('$', 8, __u32)` and `_IO('$', 0)` (include/uapi/linux/perf_event.h).
+    const SET_BPF: libc::Ioctl = 0x4004_2408u32 as libc::Ioctl;
+    const ENABLE: libc::Ioctl = 0x2400;
+    for (request, argument) in [(SET_BPF, program.as_raw_fd()), (ENABLE, 0)] {
+        // SAFETY: both requests take an integer.
+        if unsafe { libc::ioctl(event.as_raw_fd(), request, argument) } < 0 {
+            return Err(Failure::kernel("attach", &io::Error::last_os_error()));
+        }
+    }
+    Ok(())
+}
+
+/// `text` with a zero at its end.
+pub(super) fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "")).unwrap_or_default()
+}
+
+/// Takes over a descriptor that libbpf returned: below 0 is the negated error number.
+fn own(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A status of libbpf: below 0 is the negated error number.
+fn check(status: i32) -> io::Result<()> {
+    if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_telling_line_is_the_last_about_the_program() {
+        let log = "0: (85) call bpf_loop#181\nunknown func bpf_loop#181\nprocessed 1 insns (limit 1000000) max_states_per_insn 0\n";
+        assert_eq!(telling_line(log), Some("unknown func bpf_loop#181"));
+        assert_eq!(telling_line("processed 0 insns\n\n"), None);
+        assert_eq!(
+            refusal(&io::Error::from_raw_os_error(22), ""),
+            Failure::Refused { errno: Some(22), message: "load: Invalid argument".to_owned() }
+        );
+    }
+
+    #[test]
+    fn a_number_without_words_gets_its_name() {
+        let Failure::Refused { errno, message } = Failure::kernel("attach", &io::Error::from_raw_os_error(524)) else {
+            unreachable!()
+        };
+        assert_eq!(errno, Some(524));
+        assert!(message.ends_with("(ENOTSUPP)"), "{message}");
+    }
+}

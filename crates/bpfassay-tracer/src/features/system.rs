@@ -1,0 +1,89 @@
+//! What is not of programs: types, the JIT compiler, statistics, tokens, settings.
+
+use std::{fs, io, os::fd::AsFd as _};
+
+use bpfassay_protocol::feature::{FeatureKind, Support};
+
+use super::{
+    insn::Code,
+    lab::{Context, Lab},
+    sys::{self, Failure, Result},
+    token,
+};
+
+/// Settings, by the name that they get here.
+const SETTINGS: [(&str, &str); 4] = [
+    ("jit-harden", "/proc/sys/net/core/bpf_jit_harden"),
+    ("jit-kallsyms", "/proc/sys/net/core/bpf_jit_kallsyms"),
+    ("unprivileged-bpf-disabled", "/proc/sys/kernel/unprivileged_bpf_disabled"),
+    ("statistics-setting", "/proc/sys/kernel/bpf_stats_enabled"),
+];
+
+const MODULES: &str = "/sys/kernel/btf";
+
+pub(super) fn try_all(lab: &mut Lab) {
+    let types = lab.kernel().map(|kernel| Some(kernel.types().to_string()));
+    record(lab, FeatureKind::Btf, "vmlinux", types);
+    let modules = modules();
+    record(lab, FeatureKind::Btf, "modules", modules);
+    let jit = jit(lab);
+    record(lab, FeatureKind::System, "jit", jit);
+    for (name, path) in SETTINGS {
+        let setting = read(path).map(Some);
+        record(lab, FeatureKind::System, name, setting);
+    }
+    lab.tried(FeatureKind::System, "statistics", sys::enable_statistics());
+    lab.tried(FeatureKind::System, "token", token::create());
+    record(lab, FeatureKind::System, "config", config());
+}
+
+fn record(lab: &mut Lab, kind: FeatureKind, name: &str, tried: Result<Option<String>>) {
+    let support = match tried {
+        Ok(value) => Support::Works { value },
+        Err(failure) => failure.into(),
+    };
+    lab.record(kind, name, support);
+}
+
+/// Whether loaded modules bring their types along.
+fn modules() -> Result<Option<String>> {
+    let list = fs::read_dir(MODULES).map_err(|error| Failure::kernel(MODULES, &error))?;
+    let names = list.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>();
+    let count = names
+        .map_err(|error| Failure::NotTried(format!("{MODULES}: {error}")))?
+        .iter()
+        .filter(|name| *name != "vmlinux")
+        .count();
+    let loaded = fs::read_to_string("/proc/modules").unwrap_or_default().lines().count();
+    match (count, loaded) {
+        (0, 0) => Err(Failure::NotTried("no module is loaded".to_owned())),
+        (0, loaded) => Err(Failure::missing(format!("none of the {loaded} loaded modules has BTF"))),
+        (_, _) => Ok(None),
+    }
+}
+
+/// Whether a program is compiled, with the setting.
+fn jit(lab: &Lab) -> Result<Option<String>> {
+    let program = sys::load(lab.program(Context::RawTracepoint)?, &Code::default().exit_zero())?;
+    match sys::machine_code(program.as_fd())? {
+        0 => Err(Failure::missing("programs are interpreted")),
+        _ => Ok(read("/proc/sys/net/core/bpf_jit_enable").ok()),
+    }
+}
+
+fn read(path: &str) -> Result<String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) => Err(Failure::kernel(path, &error)),
+    }
+}
+
+/// Whether the kernel tells its configuration.
+fn config() -> Result<Option<String>> {
+    match fs::metadata("/proc/config.gz") {
+        Ok(_) => Ok(None),
+        Err(error) => {
+            Err(Failure::kernel("/proc/config.gz (CONFIG_IKCONFIG_PROC), the configuration is unknown", &error))
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Program types and map types: every one that libbpf's headers know.
+
+use bpfassay_protocol::feature::FeatureKind;
+
+use super::{lab::Lab, sys};
+
+pub(super) fn try_all(lab: &mut Lab) {
+    for kind in 1..libbpf_sys::__MAX_BPF_PROG_TYPE {
+        let name = sys::program_type_name(kind).map_or_else(|| kind.to_string(), str::to_owned);
+        lab.tried(FeatureKind::ProgramType, name, sys::program_type(kind));
+    }
+    for kind in 1..libbpf_sys::__MAX_BPF_MAP_TYPE {
+        let name = sys::map_type_name(kind).map_or_else(|| kind.to_string(), str::to_owned);
+        lab.tried(FeatureKind::MapType, name, sys::map_type(kind));
+    }
+}
