@@ -8,7 +8,7 @@ use bpfassay_protocol::{
 };
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-use crate::{ledger::Filter, listen::Address};
+use crate::{listen::Address, tracer::Options};
 
 /// `f_type` of a cgroup v2 file system (include/uapi/linux/magic.h).
 const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
@@ -79,7 +79,7 @@ pub(crate) struct Args {
 pub(crate) struct Order {
     pub(crate) configuration: ProbeConfiguration,
     pub(crate) interval: Option<Duration>,
-    pub(crate) filter: Filter,
+    pub(crate) options: Options,
     /// Where to give the counters to Prometheus.
     pub(crate) listen: Option<Address>,
     /// Whether `readv` counts as `read` and `writev` as `write`.
@@ -174,14 +174,15 @@ impl Args {
             loader: self.loader.unwrap_or(self.probe.loader),
             ..self.probe
         };
-        let filter = Filter {
+        let options = Options {
             cgroup: self.cgroup.map(cgroup_id).transpose()?.unwrap_or(0),
             mount: self.mount.map(mount_id).transpose()?.unwrap_or(0),
+            ..Options::default()
         };
         Ok(Order {
             configuration,
             interval: self.interval,
-            filter,
+            options,
             // A service is started without anybody at its standard input.
             stay: self.stay || self.listen.is_some(),
             listen: self.listen,
@@ -268,7 +269,7 @@ mod tests {
         let parts = parse(&["--probe", "kprobe", "--map", "percpu", "--loader", "libbpf"]).unwrap().resolve().unwrap();
         assert_eq!(whole, parts);
         assert_eq!(whole.configuration.to_string(), "kprobe");
-        assert_eq!(whole.filter, Filter::default());
+        assert_eq!(whole.options, Options::default());
         assert_eq!(whole.interval, None);
     }
 

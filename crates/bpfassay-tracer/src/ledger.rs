@@ -1,39 +1,13 @@
-//! Keys and values of the counters, as the C side (`src/bpf/ledger.h`) lays them out, and their sums.
+//! Rows from the bytes of keys and values, as `bpfassay_ledger` lays them out.
 
 use std::mem::{offset_of, size_of};
 
+use bpfassay_ledger::{Key, Value};
 use bpfassay_protocol::{
     Operation,
     operation::Totals,
     tracer::{CounterRow, Device},
 };
-
-/// `struct ledger_key`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key {
-    pub(crate) cgroup: u64,
-    pub(crate) mount: u64,
-    pub(crate) device: u32,
-    pub(crate) operation: u32,
-}
-
-/// `struct ledger_value`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Value {
-    pub(crate) calls: u64,
-    pub(crate) bytes: u64,
-    pub(crate) errors: u64,
-}
-
-/// `struct ledger_filter`: which cgroup and mount are counted; 0 means any.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
-    pub(crate) cgroup: u64,
-    pub(crate) mount: u64,
-}
 
 /// Bytes that are not a counter.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,16 +16,6 @@ pub(crate) enum LedgerError {
     Size { what: &'static str, length: usize, expected: usize },
     #[error("operation number {number}, where the largest is {}", Operation::ALL.len() - 1)]
     Operation { number: u32 },
-}
-
-impl Filter {
-    /// As the bytes of `struct ledger_filter`.
-    pub(crate) fn to_bytes(self) -> [u8; size_of::<Self>()] {
-        let mut bytes = [0; size_of::<Self>()];
-        bytes[offset_of!(Self, cgroup)..][..8].copy_from_slice(&self.cgroup.to_ne_bytes());
-        bytes[offset_of!(Self, mount)..][..8].copy_from_slice(&self.mount.to_ne_bytes());
-        bytes
-    }
 }
 
 /// One row from a key and the values that each CPU holds.
@@ -124,6 +88,8 @@ mod tests {
         btf::types::{Enum, Struct},
     };
 
+    use bpfassay_ledger::Settings;
+
     use super::*;
     use crate::objects;
 
@@ -166,12 +132,13 @@ mod tests {
                 let btf = Btf::from_raw("object", elf).unwrap().unwrap();
                 assert_same_layout!(&btf, "ledger_key", Key { cgroup, mount, device, operation });
                 assert_same_layout!(&btf, "ledger_value", Value { calls, bytes, errors });
-                assert_same_layout!(&btf, "ledger_filter", Filter { cgroup, mount });
+                assert_same_layout!(&btf, "ledger_settings", Settings { cgroup, mount, latency, copies });
                 let numbers = btf.type_by_name::<Enum<'_>>("ledger_operation").unwrap();
                 let numbers: Vec<_> = numbers
                     .iter()
                     .map(|constant| (constant.value, constant.name.unwrap().to_str().unwrap().to_lowercase()))
                     .collect();
+                assert_eq!(Operation::ALL.len(), bpfassay_ledger::Operation::ALL.len());
                 let expected: Vec<_> = (0..)
                     .zip(Operation::ALL)
                     .map(|(number, name)| (number, format!("operation_{}", name.name().replace('-', "_"))))
@@ -179,6 +146,13 @@ mod tests {
                 assert_eq!(numbers, expected);
             }
         }
+    }
+
+    #[test]
+    fn the_operations_of_the_ledger_are_those_of_the_protocol() {
+        let ledger = bpfassay_ledger::Operation::ALL.map(|operation| format!("{operation:?}"));
+        let protocol: Vec<_> = Operation::ALL.iter().map(|operation| format!("{operation:?}")).collect();
+        assert_eq!(ledger[..], protocol[..]);
     }
 
     #[test]
@@ -212,12 +186,5 @@ mod tests {
         let expected: Vec<_> = rows.iter().rev().cloned().collect();
         sort(&mut rows);
         assert_eq!(rows, expected);
-    }
-
-    #[test]
-    fn the_filter_is_written_as_c_reads_it() {
-        let bytes = Filter { cgroup: 0x0102_0304_0506_0708, mount: 9 }.to_bytes();
-        assert_eq!(u64_at(&bytes, 0), 0x0102_0304_0506_0708);
-        assert_eq!(u64_at(&bytes, 8), 9);
     }
 }

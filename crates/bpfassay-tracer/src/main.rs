@@ -12,13 +12,17 @@ mod args;
 mod cgroups;
 mod command;
 mod features;
+mod hooked;
+mod kernel;
 mod ledger;
 mod libbpf;
 mod listen;
 mod metrics;
+mod misses;
 mod mounts;
 mod objects;
 mod probes;
+mod reader;
 mod reading;
 mod serve;
 mod signals;
@@ -70,7 +74,7 @@ fn main() -> ExitCode {
     }
     let service = Service { interval: order.interval, merge: order.merge, stay: order.stay, endpoint };
     let mut output = Output::new(io::stdout());
-    let outcome = match tracer::bring_up(order.configuration, order.filter) {
+    let outcome = match tracer::bring_up(order.configuration, &order.options) {
         Ok(mut tracer) => {
             serve::serve(&mut tracer, service, &mut output).and_then(|()| serve::end(tracer, &mut output))
         }

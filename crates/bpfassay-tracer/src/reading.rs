@@ -33,17 +33,17 @@ pub(crate) trait Source {
     fn losses(&mut self) -> Result<Losses, ReadError>;
 }
 
-impl Source for Box<dyn Tracer> {
+impl Source for Tracer {
     fn attached(&self) -> &Attached {
-        self.as_ref().attached()
+        self.attached()
     }
 
     fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
-        self.as_ref().rows()
+        self.rows()
     }
 
     fn losses(&mut self) -> Result<Losses, ReadError> {
-        self.as_ref().losses()
+        self.losses()
     }
 }
 

@@ -84,7 +84,7 @@ pub(crate) struct Service {
 /// # Errors
 /// [`ServeError`].
 pub(crate) fn serve<W: Write>(
-    tracer: &mut Box<dyn Tracer>,
+    tracer: &mut Tracer,
     mut service: Service,
     output: &mut Output<W>,
 ) -> Result<(), ServeError> {
@@ -147,7 +147,7 @@ pub(crate) fn serve<W: Write>(
 ///
 /// # Errors
 /// [`ServeError`].
-pub(crate) fn end<W: Write>(tracer: Box<dyn Tracer>, output: &mut Output<W>) -> Result<(), ServeError> {
+pub(crate) fn end<W: Write>(tracer: Tracer, output: &mut Output<W>) -> Result<(), ServeError> {
     let start = Instant::now();
     drop(tracer);
     let detach_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);

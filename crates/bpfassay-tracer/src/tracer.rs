@@ -1,4 +1,9 @@
 //! What the rest of the program knows of a tracer, whichever library loaded it.
+//!
+//! A loader is one module with a function that takes an [`Order`](crate::args::Order)'s configuration and [`Options`]
+//! and yields [`Loaded`]; it has a line in [`bring_up`]. What is read afterwards goes through file descriptors only.
+
+use std::{any::Any, collections::BTreeMap, fmt, os::fd::OwnedFd, path::PathBuf};
 
 use bpfassay_protocol::{
     ProbeConfiguration,
@@ -6,38 +11,86 @@ use bpfassay_protocol::{
     tracer::{Attached, CounterRow, Losses, Refusal, Step},
 };
 
-use crate::{
-    ledger::{Filter, LedgerError},
-    libbpf,
-    mounts::MountsError,
-    objects, probes,
-};
+use crate::{hooked::Hooked, ledger::LedgerError, libbpf, mounts::MountsError, objects, probes, reader::Reader};
+
+/// What to count and how, beside the probe configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Only tasks in this very cgroup (v2) are counted; 0: any.
+    pub(crate) cgroup: u64,
+    /// Only this mount is counted; 0: any.
+    pub(crate) mount: u64,
+    /// Measure durations, where the probe sees both ends.
+    pub(crate) latency: bool,
+    /// Most keys of the counters' map (events of the ring buffer, times 64 bytes); `None`: as the layout has it.
+    pub(crate) map_entries: Option<u32>,
+    /// Calls that a kretprobe watches at once; `None`: as the kernel has it.
+    pub(crate) maxactive: Option<u32>,
+    /// The program or library whose functions uprobes are put on; `None`: the libc that the dynamic linker would take.
+    pub(crate) uprobe: Option<PathBuf>,
+}
+
+/// What a loader yields.
+pub(crate) struct Loaded {
+    /// What was attached.
+    pub(crate) attached: Attached,
+    /// Descriptors of the maps by name ([`bpfassay_ledger::map`]); duplicates will do.
+    pub(crate) maps: BTreeMap<String, OwnedFd>,
+    /// The programs that are attached.
+    pub(crate) hooked: Vec<Hooked>,
+    /// Whatever must stay alive while the programs count. Dropping it detaches them.
+    pub(crate) keep: Box<dyn Any>,
+}
 
 /// Programs that are attached and count. Dropping it detaches them.
-pub(crate) trait Tracer {
+pub(crate) struct Tracer {
+    attached: Attached,
+    reader: Reader,
+    hooked: Vec<Hooked>,
+    _keep: Box<dyn Any>,
+}
+
+impl fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracer").field("attached", &self.attached).field("hooked", &self.hooked).finish_non_exhaustive()
+    }
+}
+
+impl Tracer {
+    fn new(loaded: Loaded) -> Result<Self, ReadError> {
+        let Loaded { attached, maps, hooked, keep } = loaded;
+        Ok(Self { attached, reader: Reader::new(maps)?, hooked, _keep: keep })
+    }
+
     /// What was attached.
-    fn attached(&self) -> &Attached;
+    pub(crate) fn attached(&self) -> &Attached {
+        &self.attached
+    }
 
     /// The counters since attaching, one row per key, sorted by key.
     ///
     /// # Errors
     /// [`ReadError`].
-    fn rows(&self) -> Result<Vec<CounterRow>, ReadError>;
+    pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
+        self.reader.rows()
+    }
 
     /// Events known to be lost since attaching.
     ///
     /// # Errors
     /// [`ReadError`].
-    fn losses(&self) -> Result<Losses, ReadError>;
+    pub(crate) fn losses(&mut self) -> Result<Losses, ReadError> {
+        self.reader.losses(&self.hooked)
+    }
 }
 
 /// A reading of the counters that failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("cannot read the map `{map}`")]
-    Map { map: &'static str, source: libbpf_rs::Error },
+    Map { map: String, source: std::io::Error },
     #[error("the map `{map}` holds what no probe writes")]
-    Ledger { map: &'static str, source: LedgerError },
+    Ledger { map: String, source: LedgerError },
     #[error("cannot ask the kernel about the program `{program}`")]
     Program { program: String, source: std::io::Error },
     #[error("cannot read the misses of kprobes from {path}: leave tracefs mounted while the tracer runs")]
@@ -52,20 +105,22 @@ pub(crate) enum ReadError {
 ///
 /// # Errors
 /// A [`Refusal`] that says which step failed and in whose words; nothing stays attached then.
-pub(crate) fn bring_up(configuration: ProbeConfiguration, filter: Filter) -> Result<Box<dyn Tracer>, Refusal> {
-    let found = objects::find(configuration.probe, configuration.map).zip(probes::attachment(configuration.probe));
-    let Some((object, attachment)) = found else {
-        return Err(Refusal {
-            step: Step::Open,
-            program: None,
-            errno: None,
-            message: format!("this build of the tracer has no programs for `{configuration}`"),
-            verifier: None,
-            findings: Vec::new(),
-        });
+pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Tracer, Refusal> {
+    let refusal =
+        |step, message| Refusal { step, program: None, errno: None, message, verifier: None, findings: Vec::new() };
+    let loaded = match configuration.loader {
+        Loader::Libbpf => {
+            let found =
+                objects::find(configuration.probe, configuration.map).zip(probes::attachment(configuration.probe));
+            let Some((object, attachment)) = found else {
+                let message = format!("this build of the tracer has no programs for `{configuration}`");
+                return Err(refusal(Step::Open, message));
+            };
+            libbpf::bring_up(configuration, object, attachment, options)?
+        }
     };
-    match configuration.loader {
-        Loader::Libbpf => libbpf::bring_up(configuration, object, attachment, filter)
-            .map(|tracer| Box::new(tracer) as Box<dyn Tracer>),
-    }
+    Tracer::new(loaded).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        refusal(Step::Attach, format!("{error}{cause}"))
+    })
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What every probe counts and under which key. `src/ledger.rs` declares the same structures for the reader; a test
+ * What every probe counts and under which key. The crate bpfassay-ledger declares the same for Rust; a test
  * compares both sides through the object's BTF.
  *
  * A map layout (`map_*.h`, chosen by -DMAP_LAYOUT) declares the map `counters` and defines
@@ -48,29 +48,39 @@ struct ledger_value {
 	__u64 errors;
 };
 
-/* Events not counted because their key could not be inserted. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} insert_failures SEC(".maps");
-
-/* Set before loading; the verifier then removes the comparisons that are not wanted. Zero: any. */
-struct ledger_filter {
-	__u64 cgroup;
-	__u64 mount;
+enum ledger_tally {
+	TALLY_INSERT_FAILURES,
+	TALLY_RING_BUFFER_DROPS,
+	TALLY_INSERTIONS,
+	TALLY_UNMATCHED,
+	TALLY_COUNT,
 };
 
-const volatile struct ledger_filter filter SEC(".rodata.filter") = {};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TALLY_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} tallies SEC(".maps");
 
-static __always_inline void ledger_insert_failed(void)
+/* Set before loading; the verifier then removes the code that is not wanted. Filters: zero means any. */
+struct ledger_settings {
+	__u64 cgroup;
+	__u64 mount;
+	__u32 latency;
+	__u32 copies;
+};
+
+const volatile struct ledger_settings settings SEC(".rodata.settings") = {};
+
+/* Rare, and done by programs that may interrupt each other: atomically. */
+static __always_inline void ledger_tally(enum ledger_tally which)
 {
-	__u32 zero = 0;
-	__u64 *count = bpf_map_lookup_elem(&insert_failures, &zero);
+	__u32 index = which;
+	__u64 *count = bpf_map_lookup_elem(&tallies, &index);
 
 	if (count)
-		*count += 1;
+		__sync_fetch_and_add(count, 1);
 }
 
 #include MAP_LAYOUT
@@ -90,10 +100,10 @@ static __always_inline void ledger_count(const struct vfsmount *mnt, __u32 devic
 		.operation = operation,
 	};
 
-	if (filter.cgroup && key.cgroup != filter.cgroup)
+	if (settings.cgroup && key.cgroup != settings.cgroup)
 		return;
 	key.mount = (__u32)BPF_CORE_READ(mount_of(mnt), mnt_id);
-	if (filter.mount && key.mount != filter.mount)
+	if (settings.mount && key.mount != settings.mount)
 		return;
 	ledger_add(&key, bytes, errors);
 }

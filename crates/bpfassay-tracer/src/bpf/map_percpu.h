@@ -25,7 +25,7 @@ static __always_inline void ledger_add(const struct ledger_key *key, __u64 bytes
 		bpf_map_update_elem(&counters, key, &zero, BPF_NOEXIST);
 		value = bpf_map_lookup_elem(&counters, key);
 		if (!value) {
-			ledger_insert_failed();
+			ledger_tally(TALLY_INSERT_FAILURES);
 			return;
 		}
 	}

@@ -3,14 +3,18 @@
 use std::{
     ffi::{CString, OsStr},
     io,
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    os::fd::AsFd as _,
 };
 
 use bpfassay_protocol::tracer::Step;
 use libbpf_rs::{Link, Object, ProgramMut};
 
-use super::{Failure, misses, sys, sys::KprobeMode};
-use crate::probes::Attachment;
+use super::{Failure, sys};
+use crate::{
+    hooked::{Hooked, Kind, KprobeMode},
+    kernel, misses,
+    probes::Attachment,
+};
 
 /// Where a kprobe can be put when the entry of a function is refused, in bytes.
 ///
@@ -20,38 +24,12 @@ use crate::probes::Attachment;
 /// passes it exactly once.
 const BEHIND_FTRACE_SITE: Option<usize> = if cfg!(target_arch = "riscv64") { Some(8) } else { None };
 
-/// One program, attached.
-#[derive(Debug)]
-pub(super) struct Hooked {
-    pub(super) program: String,
-    pub(super) function: String,
-    /// The function, with the offset where it is not the entry.
-    pub(super) attached_to: String,
-    pub(super) kind: Kind,
-    program_fd: OwnedFd,
-    /// Detaches when dropped.
-    pub(super) link: Link,
-}
-
-/// How a program was attached, as far as it matters for counting misses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Kprobe(KprobeMode),
-    Trampoline,
-}
-
-impl Hooked {
-    pub(super) fn program_fd(&self) -> BorrowedFd<'_> {
-        self.program_fd.as_fd()
-    }
-}
-
 /// Attaches every program of `object`; all or none.
 ///
 /// # Errors
 /// The first [`Failure`]; what was attached before is detached.
-pub(super) fn all(object: &Object, attachment: Attachment) -> Result<Vec<Hooked>, Failure> {
-    let mut hooked = Vec::new();
+pub(super) fn all(object: &Object, attachment: Attachment) -> Result<(Vec<Hooked>, Vec<Link>), Failure> {
+    let (mut hooked, mut links) = (Vec::new(), Vec::new());
     // Where the kernel tells of misses only for kprobes made through tracefs, the first program finds out.
     let mut mode = KprobeMode::Perf;
     for program in object.progs_mut() {
@@ -75,10 +53,11 @@ pub(super) fn all(object: &Object, attachment: Attachment) -> Result<Vec<Hooked>
             attached_to,
             kind,
             program_fd,
-            link,
+            link_fd: Some(link.as_fd().try_clone_to_owned().map_err(failed)?),
         });
+        links.push(link);
     }
-    Ok(hooked)
+    Ok((hooked, links))
 }
 
 /// The function that a section `KIND/FUNCTION` names.
@@ -94,7 +73,7 @@ fn kprobe(program: &ProgramMut<'_>, function: &str, mode: &mut KprobeMode) -> io
         (Err(error), Some(offset)) if error.raw_os_error() == Some(libc::EINVAL) => (at(offset, *mode)?, offset),
         (outcome, _) => (outcome?, 0),
     };
-    if *mode == KprobeMode::Perf && misses::profile().is_some() && sys::kprobe_missed(link.as_fd())?.is_none() {
+    if *mode == KprobeMode::Perf && misses::profile().is_some() && kernel::link_missed(link.as_fd())?.is_none() {
         // Detach first: two handlers on one function would count twice.
         drop(link);
         *mode = KprobeMode::Tracefs;

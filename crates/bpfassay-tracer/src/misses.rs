@@ -2,24 +2,24 @@
 
 use std::{fs, io, os::fd::AsFd as _, path::Path};
 
-use super::{
-    attach::{Hooked, Kind},
-    sys::{self, KprobeMode},
+use crate::{
+    hooked::{Hooked, Kind, KprobeMode},
+    kernel,
+    tracer::ReadError,
 };
-use crate::tracer::ReadError;
 
 /// `kprobe_profile`, in the order in which libbpf looks for tracefs.
 const PROFILES: [&str; 2] = ["/sys/kernel/debug/tracing/kprobe_profile", "/sys/kernel/tracing/kprobe_profile"];
 
 /// Misses over all programs; `None` where the kernel does not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Misses {
-    pub(super) probes: Option<u64>,
-    pub(super) recursion: Option<u64>,
+pub(crate) struct Misses {
+    pub(crate) probes: Option<u64>,
+    pub(crate) recursion: Option<u64>,
 }
 
 /// The file where tracefs counts hits and misses of kprobes, if tracefs is mounted.
-pub(super) fn profile() -> Option<&'static str> {
+pub(crate) fn profile() -> Option<&'static str> {
     PROFILES.into_iter().find(|path| Path::new(path).exists())
 }
 
@@ -27,7 +27,7 @@ pub(super) fn profile() -> Option<&'static str> {
 ///
 /// # Errors
 /// [`ReadError`] if the kernel tells in principle and the reading failed.
-pub(super) fn of_all(hooked: &[Hooked]) -> Result<Misses, ReadError> {
+pub(crate) fn of_all(hooked: &[Hooked]) -> Result<Misses, ReadError> {
     let mut sum = None;
     for hooked in hooked {
         let of_one = of(hooked)?;
@@ -47,15 +47,22 @@ fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 
 fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
     let failed = |source| ReadError::Program { program: hooked.program.clone(), source };
-    let recursion = || Ok(sys::program_info(hooked.program_fd()).map_err(failed)?.recursion_misses);
+    let recursion = || Ok(kernel::program_info(hooked.program_fd()).map_err(failed)?.recursion_misses);
     match hooked.kind {
         Kind::Trampoline => Ok(Misses { probes: None, recursion: recursion()? }),
-        Kind::Kprobe(KprobeMode::Perf) => {
-            let probes = sys::kprobe_missed(hooked.link.as_fd()).map_err(failed)?;
+        // Not the program but the hook may be missed, which nothing counts here.
+        Kind::RawTracepoint => Ok(Misses { probes: None, recursion: recursion()? }),
+        Kind::KprobeMulti | Kind::Tracepoint | Kind::Kprobe(KprobeMode::Perf) => {
+            let probes = match &hooked.link_fd {
+                Some(link) => kernel::link_missed(link.as_fd()).map_err(failed)?,
+                None => None,
+            };
             // The field is older than the counting for kprobes, which came in 6.7 together with the missed hits.
             let recursion = if probes.is_some() { recursion()? } else { None };
             Ok(Misses { probes, recursion })
         }
+        // Run without a check for recursion.
+        Kind::Uprobe => Ok(Misses { probes: None, recursion: None }),
         Kind::Kprobe(KprobeMode::Tracefs) => {
             let path = profile().unwrap_or(PROFILES[1]);
             let text = fs::read_to_string(path).map_err(|source| ReadError::Profile { path, source })?;
