@@ -12,6 +12,7 @@ pub mod control;
 pub mod feature;
 pub mod finding;
 pub mod frame;
+pub mod io_path;
 pub mod job;
 pub mod layout;
 pub mod message;
@@ -20,6 +21,7 @@ pub mod probe;
 pub mod tracer;
 
 pub use arch::Arch;
+pub use io_path::IoPath;
 pub use operation::Operation;
 pub use probe::ProbeConfiguration;
 

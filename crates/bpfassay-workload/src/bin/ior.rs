@@ -1,14 +1,18 @@
-//! `bpfassay-ior`: the embedded IOR-compatible engine as a program.
+//! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first word that IOR does not
+//! have, `io-paths` and `neighbour`. One program, because each adds a megabyte to every guest.
 
 use std::{env, fs, io::Write as _, process::ExitCode};
 
 use bpfassay_workload::{
     engine::{EngineError, MAX_RANKS, Run},
+    io_paths::{self, neighbour},
     ior::Plan,
 };
 
 const HELP: &str = "\
 usage: bpfassay-ior [--ranks N] [--record DIR] [IOR OPTION]...
+       bpfassay-ior io-paths DIR BYTES [SUMMARY]
+       bpfassay-ior neighbour FILE
 
 Does what IOR does with the same options and script files (-f), for the interfaces POSIX and MMAP.
 
@@ -16,6 +20,9 @@ Does what IOR does with the same options and script files (-f), for the interfac
   --record DIR   write each rank's calls on test files to DIR/rank.N
   --help, -h     show this
   --version      show the version
+
+io-paths moves BYTES by each way that data can take between a program and a file, in DIR, and writes what became of each
+to SUMMARY as JSON. neighbour reads and writes FILE until it is killed, and says `n` once it has begun.
 
 exit status: 0 all done; 1 data other than written was read; 2 wrong options or script; 3 a test file failed;
 4 an interface that only the real IOR has; 5 anything else
@@ -74,8 +81,35 @@ fn run(arguments: Arguments) -> Result<u8, EngineError> {
     Run { plan, ranks, words, record: record.map(Into::into) }.start()
 }
 
+/// The workloads that are not IOR's; `None` where the words name none of them.
+fn other_workload(words: &[String]) -> Option<Result<(), (String, u8)>> {
+    let full = |error: &dyn std::error::Error| {
+        let causes = std::iter::successors(error.source(), |&inner| inner.source());
+        causes.fold(error.to_string(), |text, inner| format!("{text}: {inner}"))
+    };
+    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["io-paths", directory, size, summary @ ..] if summary.len() <= 1 => Some(match size.parse() {
+            Ok(size) => {
+                let summary = summary.first().map(Into::into);
+                let run = io_paths::Run { directory: directory.into(), size, summary };
+                run.start().map(drop).map_err(|error| (full(&error), 3))
+            }
+            Err(_) => Err((format!("expected a number of bytes, found `{size}`"), 2)),
+        }),
+        ["neighbour", file] => Some(neighbour::run(file.as_ref()).map_err(|error| (full(&error), 3))),
+        ["io-paths" | "neighbour", ..] => Some(Err(("wrong arguments: see --help".to_owned(), 2))),
+        _ => None,
+    }
+}
+
 fn main() -> ExitCode {
     let words: Result<Vec<String>, _> = env::args_os().skip(1).map(std::ffi::OsString::into_string).collect();
+    if let Some(outcome) = words.as_ref().ok().and_then(|words| other_workload(words)) {
+        let Err((message, status)) = outcome else { return ExitCode::SUCCESS };
+        // There is nobody to tell if this fails.
+        let _ = writeln!(std::io::stderr(), "bpfassay-ior: error: {message}");
+        return status.into();
+    }
     let arguments = words
         .map_err(|word| format!("`{}` is not UTF-8", word.display()))
         .and_then(|words| arguments(words.into_iter()));

@@ -7,7 +7,7 @@
 //! Where IOR would crash, wait for ever, or go on after a failure, the engine stops with a message instead.
 
 mod backend;
-mod control;
+pub(crate) mod control;
 mod error;
 mod host;
 mod io;

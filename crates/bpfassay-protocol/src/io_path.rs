@@ -1,0 +1,216 @@
+//! The ways that data can take between a program and a file: what the workload `io-paths` exercises.
+//!
+//! One table for the program that does the work, for the report that judges what a tracer saw of it, and for the
+//! documentation: per path the system calls, what is owed to the ledger under which operation, and what is special.
+//!
+//! A path that uses no `read` or `write` system call owes its bytes to the operation of the same direction: what it
+//! takes out of a file on the file system under test to [`Operation::Read`], what it puts into one to
+//! [`Operation::Write`] (mapped files to [`Operation::MapRead`] and [`Operation::MapWrite`]). A call is one request that
+//! the kernel answers with one result: a system call, an AIO control block, a submission queue entry.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Operation, names};
+
+/// What a path owes to one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owed {
+    /// The operation.
+    pub operation: Operation,
+    /// How much.
+    pub amount: Amount,
+}
+
+/// How much of the workload's size a path owes to an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amount {
+    /// Every byte.
+    Whole,
+    /// Every byte, in pages that page faults make accessible and not in calls.
+    Pages,
+    /// No byte: calls that move none, but succeed.
+    Nothing,
+    /// No byte: calls that fail.
+    Errors,
+    /// Not a call: nothing may be counted.
+    NoCall,
+}
+
+macro_rules! paths {
+    ($($variant:ident = $name:literal, $calls:literal, [$($operation:ident: $amount:ident),+], $note:literal;)+) => {
+        names! {
+            /// One way that data can take, or one operation on names. In the order in which they are exercised.
+            pub enum IoPath: "I/O path" {
+                $(#[doc = $note] $variant = $name),+
+            }
+        }
+
+        impl IoPath {
+            /// The system calls that move the data or are the operation.
+            #[must_use]
+            pub const fn calls(self) -> &'static str {
+                match self { $(Self::$variant => $calls),+ }
+            }
+
+            /// What it owes to the ledger; never empty.
+            #[must_use]
+            pub const fn owed(self) -> &'static [Owed] {
+                match self {
+                    $(Self::$variant => const {
+                        &[$(Owed { operation: Operation::$operation, amount: Amount::$amount }),+]
+                    }),+
+                }
+            }
+
+            /// What is special about it, in one sentence.
+            #[must_use]
+            pub const fn note(self) -> &'static str {
+                match self { $(Self::$variant => $note),+ }
+            }
+        }
+    };
+}
+
+paths! {
+    Read = "read", "read", [Read: Whole], "Sequential reads.";
+    Write = "write", "write", [Write: Whole], "Sequential writes.";
+    Pread = "pread", "pread64", [Read: Whole], "Reads at offsets.";
+    Pwrite = "pwrite", "pwrite64", [Write: Whole], "Writes at offsets.";
+    Readv = "readv", "readv", [Readv: Whole], "Sequential reads into three pieces.";
+    Writev = "writev", "writev", [Writev: Whole], "Sequential writes from three pieces.";
+    Preadv = "preadv", "preadv", [Readv: Whole], "Reads at offsets into three pieces.";
+    Pwritev = "pwritev", "pwritev", [Writev: Whole], "Writes at offsets from three pieces.";
+    Preadv2 = "preadv2", "preadv2", [Readv: Whole], "The same system call with flags, of which none is set.";
+    Pwritev2 = "pwritev2", "pwritev2", [Writev: Whole], "The same system call with flags, of which none is set.";
+    Preadv2Nowait = "preadv2-nowait", "preadv2(RWF_NOWAIT)", [Readv: Whole],
+        "Reads of cached data only; file systems that cannot promise that refuse it.";
+    Pwritev2Dsync = "pwritev2-dsync", "pwritev2(RWF_DSYNC)", [Writev: Whole], "Writes that return once they are stable.";
+    DirectRead = "direct-read", "pread64, O_DIRECT", [Read: Whole], "Reads past the page cache.";
+    DirectWrite = "direct-write", "pwrite64, O_DIRECT", [Write: Whole], "Writes past the page cache.";
+    MapRead = "map-read", "mmap", [MapRead: Pages],
+        "Loads from a mapping: no call moves the bytes, only page faults can be seen.";
+    MapWrite = "map-write", "mmap, msync", [MapWrite: Pages],
+        "Stores into a mapping: no call moves the bytes, only page faults can be seen.";
+    PosixAioRead = "posix-aio-read", "pread64", [Read: Whole],
+        "aio_read of the C library: threads of the process make plain calls.";
+    PosixAioWrite = "posix-aio-write", "pwrite64", [Write: Whole],
+        "aio_write of the C library: threads of the process make plain calls.";
+    LibaioRead = "libaio-read", "io_submit(IOCB_CMD_PREAD)", [Read: Whole], "Through the page cache, where io_submit waits.";
+    LibaioWrite = "libaio-write", "io_submit(IOCB_CMD_PWRITE)", [Write: Whole],
+        "Through the page cache, where io_submit waits.";
+    LibaioReadv = "libaio-readv", "io_submit(IOCB_CMD_PREADV)", [Read: Whole], "The same with three pieces.";
+    LibaioWritev = "libaio-writev", "io_submit(IOCB_CMD_PWRITEV)", [Write: Whole], "The same with three pieces.";
+    LibaioDirectRead = "libaio-direct-read", "io_submit(IOCB_CMD_PREAD), O_DIRECT", [Read: Whole],
+        "Past the page cache: completed elsewhere, by a task that is not the caller.";
+    LibaioDirectWrite = "libaio-direct-write", "io_submit(IOCB_CMD_PWRITE), O_DIRECT", [Write: Whole],
+        "Past the page cache: completed elsewhere, by a task that is not the caller.";
+    IoUringRead = "io-uring-read", "io_uring_enter(IORING_OP_READ)", [Read: Whole],
+        "Done at once, or by a worker thread of the process.";
+    IoUringWrite = "io-uring-write", "io_uring_enter(IORING_OP_WRITE)", [Write: Whole],
+        "Done at once, or by a worker thread of the process.";
+    IoUringReadv = "io-uring-readv", "io_uring_enter(IORING_OP_READV)", [Read: Whole], "The same with three pieces.";
+    IoUringWritev = "io-uring-writev", "io_uring_enter(IORING_OP_WRITEV)", [Write: Whole], "The same with three pieces.";
+    IoUringReadFixed = "io-uring-read-fixed", "io_uring_enter(IORING_OP_READ_FIXED)", [Read: Whole],
+        "Into a buffer that was registered before.";
+    IoUringWriteFixed = "io-uring-write-fixed", "io_uring_enter(IORING_OP_WRITE_FIXED)", [Write: Whole],
+        "From a buffer that was registered before.";
+    IoUringDirectRead = "io-uring-direct-read", "io_uring_enter(IORING_OP_READ), O_DIRECT", [Read: Whole],
+        "Past the page cache, completed elsewhere.";
+    IoUringDirectWrite = "io-uring-direct-write", "io_uring_enter(IORING_OP_WRITE), O_DIRECT", [Write: Whole],
+        "Past the page cache, completed elsewhere.";
+    IoUringSplice = "io-uring-splice", "io_uring_enter(IORING_OP_SPLICE)", [Read: Whole], "From a file into a pipe.";
+    SendfileFile = "sendfile-file", "sendfile", [Read: Whole, Write: Whole], "From file to file.";
+    SendfilePipe = "sendfile-pipe", "sendfile", [Read: Whole], "From a file into a pipe; some kernels refuse it.";
+    SendfileSocket = "sendfile-socket", "sendfile", [Read: Whole], "From a file into a stream socket.";
+    SpliceIn = "splice-in", "splice", [Read: Whole], "From a file into a pipe.";
+    SpliceOut = "splice-out", "splice", [Write: Whole], "From a pipe into a file.";
+    CopyFileRange = "copy-file-range", "copy_file_range", [Read: Whole, Write: Whole],
+        "From file to file; on NFSv4.2 the server copies and no byte comes to the client.";
+    Fallocate = "fallocate", "fallocate", [Write: NoCall], "Space without data: no byte moves.";
+    ShortRead = "short-read", "pread64", [Read: Whole], "Asks for twice of what there is before the end of the file.";
+    EndOfFile = "end-of-file", "pread64", [Read: Nothing], "Reads at the end of the file return 0.";
+    FailedRead = "failed-read", "read", [Read: Errors], "Reads of a directory: EISDIR.";
+    FailedWrite = "failed-write", "pwrite64", [Write: Errors], "Writes that would end beyond the largest offset: EINVAL.";
+    Open = "open", "openat", [Open: Nothing], "Opens files that exist.";
+    FailedOpen = "failed-open", "openat", [Open: Errors], "Opens files that do not exist: ENOENT.";
+    Create = "create", "openat(O_CREAT | O_EXCL)", [Open: Nothing, Create: Nothing], "Creates files by opening them.";
+    Mkdir = "mkdir", "mkdirat", [Mkdir: Nothing], "Makes directories.";
+    Rename = "rename", "renameat", [Rename: Nothing], "Renames files within a directory.";
+    Unlink = "unlink", "unlinkat", [Unlink: Nothing], "Removes files.";
+    Rmdir = "rmdir", "unlinkat(AT_REMOVEDIR)", [Rmdir: Nothing], "Removes directories.";
+    Fsync = "fsync", "fsync, fdatasync", [Fsync: Nothing], "Both in turn.";
+}
+
+/// What became of one path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PathReport {
+    /// The path.
+    pub path: IoPath,
+    /// What the kernel or the file system refused; `None` where the path was exercised and its data were right.
+    pub refused: Option<RefusedCall>,
+}
+
+/// A call that a path needs and that is not to be had: the path was not done, which says nothing about a tracer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RefusedCall {
+    /// The call.
+    pub call: String,
+    /// Its error number, positive.
+    pub errno: i32,
+    /// The error in words.
+    pub message: String,
+}
+
+/// Summary of the workload `io-paths`: the JSON that it writes at its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// Bytes per path.
+    pub size: u64,
+    /// Every path, in the order of [`IoPath::ALL`].
+    pub paths: Vec<PathReport>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::Direction;
+
+    #[test]
+    fn every_operation_that_moves_data_or_names_is_exercised() {
+        for &operation in Operation::ALL {
+            let by: Vec<_> =
+                IoPath::ALL.iter().filter(|path| path.owed().iter().any(|owed| owed.operation == operation)).collect();
+            assert!(!by.is_empty(), "{operation}");
+        }
+    }
+
+    #[test]
+    fn what_moves_both_ways_owes_both_and_each_operation_once() {
+        for path in IoPath::ALL {
+            let owed = path.owed();
+            for (index, one) in owed.iter().enumerate() {
+                assert!(owed[..index].iter().all(|other| other.operation != one.operation), "{path}");
+                // Only operations with a direction have bytes.
+                let moves = matches!(one.amount, Amount::Whole | Amount::Pages);
+                assert!(!moves || one.operation.direction().is_some(), "{path}");
+                let mapped = matches!(one.operation, Operation::MapRead | Operation::MapWrite);
+                assert_eq!(one.amount == Amount::Pages, mapped, "{path}");
+            }
+            assert!(!path.calls().is_empty() && path.note().ends_with('.'), "{path}");
+        }
+        let both = IoPath::CopyFileRange.owed().iter().map(|owed| owed.operation.direction());
+        assert_eq!(both.collect::<Vec<_>>(), [Some(Direction::In), Some(Direction::Out)]);
+    }
+
+    #[test]
+    fn phases_are_named_after_paths() {
+        assert_eq!("io-uring-read-fixed".parse(), Ok(IoPath::IoUringReadFixed));
+        assert!("writecheck".parse::<IoPath>().is_err());
+    }
+}

@@ -1,0 +1,95 @@
+//! Paths on which the kernel moves bytes between two descriptors.
+
+use std::{
+    fs::File,
+    io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe},
+    os::{
+        fd::{AsRawFd as _, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
+};
+
+use bpfassay_protocol::Operation;
+
+use super::{
+    buffer::Buffer,
+    calls,
+    stage::{Stage, Trouble, refused},
+    uring::Ring,
+};
+
+const BOTH: [Operation; 2] = [Operation::Read, Operation::Write];
+
+/// What takes the bytes of a file from the kernel.
+pub(crate) enum Sink {
+    Pipe,
+    Socket,
+}
+
+/// Bytes between two files, by `transfer(source, target, length)`.
+pub(crate) fn between_files(
+    stage: &mut Stage<'_>,
+    call: &'static str,
+    transfer: impl Fn(&File, &File, usize) -> io::Result<usize>,
+) -> Result<(), Trouble> {
+    let (source, target) = (stage.source(0)?, stage.target(0)?);
+    stage.phase(|stage, ledger| stage.each(call, ledger, &BOTH, |range| transfer(&source, &target, range.len())))?;
+    drop((source, target));
+    stage.check_target()
+}
+
+/// Bytes from a file into a pipe or socket, by `transfer(source, sink, offset, length)`. They are taken out again at
+/// once: pipes and sockets lie on file systems of their own, where nothing that is counted here lies.
+pub(crate) fn out_of_file(
+    stage: &mut Stage<'_>,
+    call: &'static str,
+    sink: &Sink,
+    mut transfer: impl FnMut(&File, RawFd, usize, usize) -> io::Result<usize>,
+) -> Result<(), Trouble> {
+    let source = stage.source(0)?;
+    let (mut drain, sink): (Box<dyn io::Read>, OwnedFd) = match sink {
+        Sink::Pipe => pipe().map(|(reader, writer)| (Box::new(reader) as Box<dyn io::Read>, writer.into())),
+        Sink::Socket => UnixStream::pair().map(|(a, b)| (Box::new(a) as Box<dyn io::Read>, b.into())),
+    }
+    .map_err(refused("pipe or socketpair"))?;
+    let mut data = Buffer::zeroed(stage.size);
+    stage.phase(|stage, ledger| {
+        let mut drained = Ok(());
+        stage.each(call, ledger, &[Operation::Read], |range| {
+            let moved = transfer(&source, sink.as_raw_fd(), range.start, range.len())?;
+            if let Some(part) = data.get_mut(range.start..range.start + moved)
+                && let Err(error) = drain.read_exact(part)
+            {
+                drained = Err(error);
+            }
+            Ok(moved)
+        })?;
+        drained.map_err(|error| stage.wrong("read", format!("of the other end failed: {error}")))
+    })?;
+    stage.check(&data)
+}
+
+/// Bytes from a pipe into a file.
+pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let target = stage.target(0)?;
+    let (reader, mut writer): (PipeReader, PipeWriter) = pipe().map_err(refused("pipe"))?;
+    let data = Buffer::filled(stage.size, stage.seed());
+    stage.phase(|stage, ledger| {
+        let mut held = 0;
+        stage.each("splice", ledger, &[Operation::Write], |range| {
+            // What an earlier call left in the pipe is not put there again.
+            writer.write_all(&data[range.start + held..range.end])?;
+            let moved = calls::splice(reader.as_raw_fd(), target.as_raw_fd(), range.len())?;
+            held = range.len() - moved;
+            Ok(moved)
+        })
+    })?;
+    drop(target);
+    stage.check_target()
+}
+
+/// Bytes from a file into a pipe by io_uring.
+pub(crate) fn by_ring(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let mut ring = Ring::new().map_err(refused("io_uring_setup"))?;
+    out_of_file(stage, "IORING_OP_SPLICE", &Sink::Pipe, |file, pipe, at, length| ring.splice(file, pipe, at, length))
+}

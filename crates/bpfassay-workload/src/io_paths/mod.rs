@@ -1,0 +1,360 @@
+//! The workload `io-paths`: a known number of bytes by each way that data can take between a program and a file.
+//!
+//! What the paths are and owe stands in [`bpfassay_protocol::io_path`]. Here each of them is exercised, in a directory of
+//! its own that is removed afterwards: files are made ready, the agent is told that the phase begins, the path's calls
+//! are made and nothing else that touches the file system, the agent is told what they returned, and the data are checked.
+//! A path whose call the kernel or the file system refuses is reported with that call and its error, and the next one
+//! follows; anything else that goes wrong ends the workload.
+//!
+//! Bytes move in calls of 16 KiB, so that short transfers, several requests in flight, and partial pages occur.
+
+mod aio;
+mod buffer;
+mod calls;
+mod copy;
+mod error;
+mod names;
+pub mod neighbour;
+mod stage;
+mod uring;
+
+use std::{fs, io, path::PathBuf};
+
+use bpfassay_protocol::{
+    IoPath, Operation,
+    io_path::{PathReport, RefusedCall, Summary},
+    operation::Direction,
+};
+
+pub use self::error::PathsError;
+use self::{
+    aio::{Context, DEPTH},
+    buffer::Buffer,
+    calls::Map,
+    copy::Sink,
+    stage::{Stage, Trouble, refused},
+    uring::{Memory, Ring},
+};
+use crate::engine::control::{self, Control};
+
+/// Most bytes per path.
+pub const MAX_SIZE: u64 = 1 << 30;
+
+/// One run of the workload.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// A directory on the file system under test.
+    pub directory: PathBuf,
+    /// Bytes per path: a multiple of 4096, at most [`MAX_SIZE`].
+    pub size: u64,
+    /// Where the summary goes, as JSON.
+    pub summary: Option<PathBuf>,
+}
+
+impl Run {
+    /// Exercises every path and says what became of each. The control channel is the one that the environment names.
+    ///
+    /// # Errors
+    /// [`PathsError`]: wrong data, calls that return what they must not, or files that cannot be made ready.
+    pub fn start(&self) -> Result<Summary, PathsError> {
+        let size = usize::try_from(self.size)
+            .ok()
+            .filter(|_| (4096..=MAX_SIZE).contains(&self.size) && self.size.is_multiple_of(4096))
+            .ok_or(PathsError::Size { size: self.size })?;
+        let mut control = control::descriptors()?.map(Control::take);
+        let mut paths = Vec::new();
+        for &path in IoPath::ALL {
+            let directory = self.directory.join(path.name());
+            fs::create_dir_all(&directory).map_err(|source| PathsError::File {
+                path,
+                verb: "make",
+                file: directory.clone(),
+                source,
+            })?;
+            let mut stage = Stage::new(path, size, &directory, control.as_mut());
+            let refused = match exercise(&mut stage) {
+                Ok(()) => None,
+                Err(Trouble::Refused { call, source }) => Some(refusal(call, &source)),
+                Err(Trouble::Failed(error)) => return Err(error),
+            };
+            stage.clear()?;
+            paths.push(PathReport { path, refused });
+        }
+        let summary = Summary { size: self.size, paths };
+        if let Some(file) = &self.summary {
+            serde_json::to_vec(&summary)
+                .map_err(io::Error::from)
+                .and_then(|text| fs::write(file, text))
+                .map_err(|source| PathsError::Summary { file: file.clone(), source })?;
+        }
+        Ok(summary)
+    }
+}
+
+fn refusal(call: &str, source: &io::Error) -> RefusedCall {
+    RefusedCall { call: call.to_owned(), errno: source.raw_os_error().unwrap_or_default(), message: source.to_string() }
+}
+
+/// Exercises the stage's path.
+fn exercise(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    use Direction::{In, Out};
+    match stage.path {
+        IoPath::Read => reading(stage, 0, "read", Operation::Read, |file, into, _| calls::read(file, into)),
+        IoPath::Write => writing(stage, 0, "write", Operation::Write, |file, from, _| calls::write(file, from)),
+        IoPath::Pread => reading(stage, 0, "pread64", Operation::Read, calls::pread),
+        IoPath::Pwrite => writing(stage, 0, "pwrite64", Operation::Write, pwrite),
+        IoPath::Readv => reading(stage, 0, "readv", Operation::Readv, |file, into, _| calls::readv(file, into)),
+        IoPath::Writev => writing(stage, 0, "writev", Operation::Writev, |file, from, _| calls::writev(file, from)),
+        IoPath::Preadv => reading(stage, 0, "preadv", Operation::Readv, calls::preadv),
+        IoPath::Pwritev => writing(stage, 0, "pwritev", Operation::Writev, calls::pwritev),
+        IoPath::Preadv2 => reading_with(stage, 0),
+        IoPath::Pwritev2 => writing_with(stage, 0),
+        IoPath::Preadv2Nowait => reading_with(stage, libc::RWF_NOWAIT),
+        IoPath::Pwritev2Dsync => writing_with(stage, libc::RWF_DSYNC),
+        IoPath::DirectRead => reading(stage, libc::O_DIRECT, "pread64", Operation::Read, calls::pread),
+        IoPath::DirectWrite => writing(stage, libc::O_DIRECT, "pwrite64", Operation::Write, pwrite),
+        IoPath::MapRead => map_read(stage),
+        IoPath::MapWrite => map_write(stage),
+        IoPath::PosixAioRead => posix_aio(stage, In),
+        IoPath::PosixAioWrite => posix_aio(stage, Out),
+        IoPath::LibaioRead => libaio(stage, In, false, 0),
+        IoPath::LibaioWrite => libaio(stage, Out, false, 0),
+        IoPath::LibaioReadv => libaio(stage, In, true, 0),
+        IoPath::LibaioWritev => libaio(stage, Out, true, 0),
+        IoPath::LibaioDirectRead => libaio(stage, In, false, libc::O_DIRECT),
+        IoPath::LibaioDirectWrite => libaio(stage, Out, false, libc::O_DIRECT),
+        IoPath::IoUringRead => io_uring(stage, In, Memory::Plain, 0),
+        IoPath::IoUringWrite => io_uring(stage, Out, Memory::Plain, 0),
+        IoPath::IoUringReadv => io_uring(stage, In, Memory::Pieces, 0),
+        IoPath::IoUringWritev => io_uring(stage, Out, Memory::Pieces, 0),
+        IoPath::IoUringReadFixed => io_uring(stage, In, Memory::Fixed, 0),
+        IoPath::IoUringWriteFixed => io_uring(stage, Out, Memory::Fixed, 0),
+        IoPath::IoUringDirectRead => io_uring(stage, In, Memory::Plain, libc::O_DIRECT),
+        IoPath::IoUringDirectWrite => io_uring(stage, Out, Memory::Plain, libc::O_DIRECT),
+        IoPath::IoUringSplice => copy::by_ring(stage),
+        IoPath::SendfileFile => copy::between_files(stage, "sendfile", |source, target, length| {
+            calls::sendfile(std::os::fd::AsRawFd::as_raw_fd(target), source, length)
+        }),
+        IoPath::SendfilePipe => sendfile(stage, &Sink::Pipe),
+        IoPath::SendfileSocket => sendfile(stage, &Sink::Socket),
+        IoPath::SpliceIn => copy::out_of_file(stage, "splice", &Sink::Pipe, |file, pipe, _, length| {
+            calls::splice(std::os::fd::AsRawFd::as_raw_fd(file), pipe, length)
+        }),
+        IoPath::SpliceOut => copy::into_file(stage),
+        IoPath::CopyFileRange => copy::between_files(stage, "copy_file_range", calls::copy_file_range),
+        IoPath::Fallocate => fallocate(stage),
+        IoPath::ShortRead => short_read(stage),
+        IoPath::EndOfFile => end_of_file(stage),
+        IoPath::FailedRead => failed_read(stage),
+        IoPath::FailedWrite => failed_write(stage),
+        IoPath::Open => names::open(stage),
+        IoPath::FailedOpen => names::failed_open(stage),
+        IoPath::Create => names::create(stage),
+        IoPath::Mkdir => names::mkdir(stage),
+        IoPath::Rename => names::rename(stage),
+        IoPath::Unlink => names::unlink(stage),
+        IoPath::Rmdir => names::rmdir(stage),
+        IoPath::Fsync => names::fsync(stage),
+    }
+}
+
+fn pwrite(file: &fs::File, from: &[u8], at: usize) -> io::Result<usize> {
+    calls::pwrite(file, from, at as libc::off_t)
+}
+
+/// Reads a file from begin to end, call by call.
+fn reading(
+    stage: &mut Stage<'_>,
+    flags: i32,
+    call: &'static str,
+    operation: Operation,
+    transfer: impl Fn(&fs::File, &mut [u8], usize) -> io::Result<usize>,
+) -> Result<(), Trouble> {
+    let source = stage.source(flags)?;
+    let mut data = Buffer::zeroed(stage.size);
+    stage.phase(|stage, ledger| {
+        stage.each(call, ledger, &[operation], |range| transfer(&source, &mut data[range.clone()], range.start))
+    })?;
+    stage.check(&data)
+}
+
+/// Writes a file from begin to end, call by call.
+fn writing(
+    stage: &mut Stage<'_>,
+    flags: i32,
+    call: &'static str,
+    operation: Operation,
+    transfer: impl Fn(&fs::File, &[u8], usize) -> io::Result<usize>,
+) -> Result<(), Trouble> {
+    let target = stage.target(flags)?;
+    let data = Buffer::filled(stage.size, stage.seed());
+    stage.phase(|stage, ledger| {
+        stage.each(call, ledger, &[operation], |range| transfer(&target, &data[range.clone()], range.start))
+    })?;
+    drop(target);
+    stage.check_target()
+}
+
+fn reading_with(stage: &mut Stage<'_>, flags: i32) -> Result<(), Trouble> {
+    reading(stage, 0, "preadv2", Operation::Readv, |file, into, at| calls::preadv2(file, into, at, flags))
+}
+
+fn writing_with(stage: &mut Stage<'_>, flags: i32) -> Result<(), Trouble> {
+    writing(stage, 0, "pwritev2", Operation::Writev, |file, from, at| calls::pwritev2(file, from, at, flags))
+}
+
+fn map_read(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let source = stage.source(0)?;
+    let mut data = Buffer::zeroed(stage.size);
+    let map = Map::new(&source, stage.size, false).map_err(refused("mmap"))?;
+    stage.phase(|stage, ledger| {
+        map.load(&mut data);
+        ledger.count_bytes(Operation::MapRead, stage.size);
+        Ok(())
+    })?;
+    drop(map);
+    stage.check(&data)
+}
+
+fn map_write(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let target = stage.target(0)?;
+    stage.lengthen(&target)?;
+    let data = Buffer::filled(stage.size, stage.seed());
+    let mut map = Map::new(&target, stage.size, true).map_err(refused("mmap"))?;
+    stage.phase(|stage, ledger| {
+        map.store(&data);
+        ledger.count_bytes(Operation::MapWrite, stage.size);
+        map.sync().map_err(refused("msync"))
+    })?;
+    drop((map, target));
+    stage.check_target()
+}
+
+/// A file and memory for moving all of it in the given direction: reading gets a file that holds the data, writing memory
+/// that does.
+fn ends(stage: &Stage<'_>, direction: Direction, flags: i32) -> Result<(fs::File, Buffer), Trouble> {
+    Ok(match direction {
+        Direction::In => (stage.source(flags)?, Buffer::zeroed(stage.size)),
+        Direction::Out => (stage.target(flags)?, Buffer::filled(stage.size, stage.seed())),
+    })
+}
+
+/// Checks what [`ends`] gave after the data have moved.
+fn check(stage: &Stage<'_>, direction: Direction, file: fs::File, data: &[u8]) -> Result<(), Trouble> {
+    drop(file);
+    match direction {
+        Direction::In => stage.check(data),
+        Direction::Out => stage.check_target(),
+    }
+}
+
+const fn operation(direction: Direction) -> Operation {
+    match direction {
+        Direction::In => Operation::Read,
+        Direction::Out => Operation::Write,
+    }
+}
+
+fn posix_aio(stage: &mut Stage<'_>, direction: Direction) -> Result<(), Trouble> {
+    let (file, mut data) = ends(stage, direction, 0)?;
+    let (memory, call) = (data.as_mut_ptr(), if direction == Direction::In { "aio_read" } else { "aio_write" });
+    stage.phase(|stage, ledger| {
+        stage.batches(call, ledger, operation(direction), DEPTH, |ranges| aio::posix(direction, &file, memory, ranges))
+    })?;
+    check(stage, direction, file, &data)
+}
+
+fn libaio(stage: &mut Stage<'_>, direction: Direction, vectored: bool, flags: i32) -> Result<(), Trouble> {
+    let (file, mut data) = ends(stage, direction, flags)?;
+    let context = Context::new().map_err(refused("io_setup"))?;
+    let memory = data.as_mut_ptr();
+    stage.phase(|stage, ledger| {
+        stage.batches("io_submit", ledger, operation(direction), DEPTH, |ranges| {
+            context.run(direction, vectored, &file, memory, ranges)
+        })
+    })?;
+    check(stage, direction, file, &data)
+}
+
+fn io_uring(stage: &mut Stage<'_>, direction: Direction, kind: Memory, flags: i32) -> Result<(), Trouble> {
+    let (file, mut data) = ends(stage, direction, flags)?;
+    let mut ring = Ring::new().map_err(refused("io_uring_setup"))?;
+    let memory = data.as_mut_ptr();
+    if kind == Memory::Fixed {
+        ring.register(memory, stage.size).map_err(refused("io_uring_register"))?;
+    }
+    stage.phase(|stage, ledger| {
+        stage.batches("io_uring request", ledger, operation(direction), DEPTH, |ranges| {
+            ring.run(direction, kind, &file, memory, ranges)
+        })
+    })?;
+    // Before the memory that it may have registered.
+    drop(ring);
+    check(stage, direction, file, &data)
+}
+
+fn sendfile(stage: &mut Stage<'_>, sink: &Sink) -> Result<(), Trouble> {
+    copy::out_of_file(stage, "sendfile", sink, |file, sink, _, length| calls::sendfile(sink, file, length))
+}
+
+fn fallocate(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let target = stage.target(0)?;
+    stage.phase(|stage, ledger| {
+        calls::fallocate(&target, stage.size).map_err(refused("fallocate"))?;
+        ledger.count_bytes(Operation::Write, 0);
+        Ok(())
+    })
+}
+
+/// Reads at the end of the file that ask for twice of what is there.
+fn short_read(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let source = stage.source(0)?;
+    let mut data = Buffer::zeroed(2 * stage.size);
+    stage.phase(|stage, ledger| {
+        // Each call reads the last bytes of the file, as many as its turn has.
+        stage.each("pread64", ledger, &[Operation::Read], |range| {
+            calls::pread(&source, &mut data[..2 * range.len()], stage.size - range.len())
+        })
+    })?;
+    let last = stage.size - (stage.size - 1) / stage::CHUNK * stage::CHUNK;
+    match buffer::first_difference(&data[..last], stage.seed(), (stage.size - last) as u64) {
+        None => Ok(()),
+        Some(at) => Err(PathsError::Data { path: stage.path, at, size: stage.size as u64 }.into()),
+    }
+}
+
+fn end_of_file(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let source = stage.source(0)?;
+    let mut data = [0; 4096];
+    stage.phase(|stage, ledger| {
+        for _ in 0..names::COUNT {
+            let result = calls::pread(&source, &mut data, stage.size);
+            ledger.count(Operation::Read, &result);
+            match result {
+                Ok(0) => {}
+                Ok(bytes) => return Err(stage.wrong("pread64", format!("read {bytes} bytes at the end of the file"))),
+                Err(source) => return Err(Trouble::Refused { call: "pread64", source }),
+            }
+        }
+        Ok(())
+    })
+}
+
+fn failed_read(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let name = stage.file(".");
+    let directory = fs::File::open(&name).map_err(stage.failed("open", &name))?;
+    let mut data = [0; 512];
+    names::failing(stage, "read", Operation::Read, libc::EISDIR, || calls::read(&directory, &mut data))
+}
+
+fn failed_write(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let target = stage.target(0)?;
+    let data = [0; 512];
+    // The sum of offset and length does not fit into `loff_t` (rw_verify_area, fs/read_write.c).
+    names::failing(stage, "pwrite64", Operation::Write, libc::EINVAL, || {
+        calls::pwrite(&target, &data, libc::off_t::MAX - 100)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! The neighbour: a process that reads and writes a file of its own all the time, so that a tracer which does not tell
+//! cgroups apart counts too much.
+
+use std::{
+    fs::OpenOptions,
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    buffer::{Buffer, first_difference},
+    calls,
+};
+
+/// Bytes of its file.
+const SIZE: usize = 1 << 20;
+
+/// Bytes of one call: the 64 KiB are neither a page nor what the workloads use, so that mixed-up counts show.
+const TRANSFER: usize = 60_000;
+
+/// What it says once it has read and written for the first time.
+pub const GREETING: &[u8] = b"n";
+
+/// Why the neighbour stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum NeighbourError {
+    /// A call failed.
+    #[error("cannot {verb} {}", file.display())]
+    File {
+        /// What was tried.
+        verb: &'static str,
+        /// With which file.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// It read what it had not written.
+    #[error("wrong data at offset {at} of {}", file.display())]
+    Data {
+        /// The first wrong byte.
+        at: u64,
+        /// The file.
+        file: PathBuf,
+    },
+    /// Nobody hears its greeting.
+    #[error("cannot tell that it is at work")]
+    Greeting(#[source] io::Error),
+}
+
+/// Writes and reads `file` until the process is killed, or `rounds` are done; says [`GREETING`] to `told` after the first.
+///
+/// # Errors
+/// [`NeighbourError`], as soon as anything goes wrong.
+pub fn keep_busy(file: &Path, rounds: Option<u64>, mut told: impl io::Write) -> Result<(), NeighbourError> {
+    let failed = |verb| move |source| NeighbourError::File { verb, file: file.to_owned(), source };
+    let opened =
+        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(file).map_err(failed("create"))?;
+    let mut buffer = Buffer::zeroed(TRANSFER);
+    let mut round = 0u64;
+    while rounds.is_none_or(|rounds| round < rounds) {
+        let data = Buffer::filled(SIZE, round);
+        let mut at = 0;
+        while at < SIZE {
+            let end = SIZE.min(at + TRANSFER);
+            let result = if at / TRANSFER % 2 == 0 {
+                calls::pwrite(&opened, &data[at..end], at as libc::off_t)
+            } else {
+                calls::pwritev(&opened, &data[at..end], at)
+            };
+            at += result.map_err(failed("write"))?;
+        }
+        let mut at = 0;
+        while at < SIZE {
+            let end = SIZE.min(at + TRANSFER);
+            let part = &mut buffer[..end - at];
+            let result =
+                if at / TRANSFER % 2 == 0 { calls::pread(&opened, part, at) } else { calls::preadv(&opened, part, at) };
+            let moved = match result.map_err(failed("read"))? {
+                0 => return Err(failed("read")(io::ErrorKind::UnexpectedEof.into())),
+                moved => moved,
+            };
+            if let Some(at) = first_difference(&part[..moved], round, at as u64) {
+                return Err(NeighbourError::Data { at, file: file.to_owned() });
+            }
+            at += moved;
+        }
+        if round == 0 {
+            told.write_all(GREETING).and_then(|()| told.flush()).map_err(NeighbourError::Greeting)?;
+        }
+        round += 1;
+    }
+    Ok(())
+}
+
+/// [`keep_busy`] without end, telling on standard output.
+///
+/// # Errors
+/// Those of [`keep_busy`].
+pub fn run(file: &Path) -> Result<(), NeighbourError> {
+    keep_busy(file, None, io::stdout().lock())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_greets_once_and_leaves_what_it_wrote_last() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("neighbour");
+        let mut told = Vec::new();
+        keep_busy(&file, Some(3), &mut told).unwrap();
+        assert_eq!(told, GREETING);
+        let left = std::fs::read(&file).unwrap();
+        assert_eq!((left.len(), first_difference(&left, 2, 0)), (SIZE, None));
+    }
+
+    #[test]
+    fn what_it_cannot_write_is_named() {
+        let error = keep_busy(Path::new("/proc/neighbour"), Some(1), io::sink()).unwrap_err();
+        assert_eq!(error.to_string(), "cannot create /proc/neighbour");
+    }
+}

@@ -1,0 +1,245 @@
+//! What every path needs: files with known data, the ledger, and the barriers around a phase.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io,
+    ops::Range,
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::{
+    IoPath, Operation,
+    control::{PhaseEvent, PhaseName},
+    operation::Totals,
+};
+
+use super::{
+    PathsError,
+    buffer::{Buffer, fill, first_difference},
+};
+use crate::engine::control::Control;
+
+/// Bytes of one call.
+pub(crate) const CHUNK: usize = 16 << 10;
+
+/// Why a path came to no end.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The kernel or the file system does not have it.
+    Refused { call: &'static str, source: io::Error },
+    /// Anything else.
+    Failed(PathsError),
+}
+
+impl From<PathsError> for Trouble {
+    fn from(error: PathsError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Makes the error of `call` a refusal.
+pub(crate) fn refused(call: &'static str) -> impl FnOnce(io::Error) -> Trouble {
+    move |source| Trouble::Refused { call, source }
+}
+
+/// What the calls of a phase returned.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(BTreeMap<Operation, Totals>);
+
+impl Ledger {
+    /// Counts one call.
+    pub(crate) fn count(&mut self, operation: Operation, result: &io::Result<usize>) {
+        *self.0.entry(operation).or_default() += match result {
+            Ok(bytes) => Totals { calls: 1, bytes: *bytes as u64, errors: 0 },
+            Err(_) => Totals { calls: 1, bytes: 0, errors: 1 },
+        };
+    }
+
+    /// Counts bytes that no call moved.
+    pub(crate) fn count_bytes(&mut self, operation: Operation, bytes: usize) {
+        *self.0.entry(operation).or_default() += Totals { calls: 0, bytes: bytes as u64, errors: 0 };
+    }
+}
+
+/// Where one path is exercised.
+pub(crate) struct Stage<'a> {
+    pub(crate) path: IoPath,
+    pub(crate) size: usize,
+    directory: &'a Path,
+    control: Option<&'a mut Control>,
+    #[cfg(test)]
+    pub(crate) ledgers: Vec<BTreeMap<Operation, Totals>>,
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(path: IoPath, size: usize, directory: &'a Path, control: Option<&'a mut Control>) -> Self {
+        Self {
+            path,
+            size,
+            directory,
+            control,
+            #[cfg(test)]
+            ledgers: Vec::new(),
+        }
+    }
+
+    /// The seed of this path's data.
+    pub(crate) fn seed(&self) -> u64 {
+        self.path as u64 + 1
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(crate) fn failed(&self, verb: &'static str, file: &Path) -> impl FnOnce(io::Error) -> PathsError {
+        let (path, file) = (self.path, file.to_owned());
+        move |source| PathsError::File { path, verb, file, source }
+    }
+
+    /// A call that returned what it must not.
+    pub(crate) fn wrong(&self, call: &'static str, problem: impl Into<String>) -> Trouble {
+        PathsError::Call { path: self.path, call, problem: problem.into() }.into()
+    }
+
+    /// A file holding this path's data, opened for reading with `flags`.
+    pub(crate) fn source(&self, flags: i32) -> Result<File, Trouble> {
+        let name = self.file("source");
+        let mut data = Buffer::zeroed(self.size);
+        fill(&mut data, self.seed(), 0);
+        fs::write(&name, &*data).map_err(self.failed("write", &name))?;
+        // Some ways (copying on an NFS server) take only what is stable.
+        File::open(&name).and_then(|file| file.sync_all()).map_err(self.failed("sync", &name))?;
+        self.open("open", &name, OpenOptions::new().read(true), flags)
+    }
+
+    /// A new, empty file, opened for reading and writing with `flags`.
+    pub(crate) fn target(&self, flags: i32) -> Result<File, Trouble> {
+        let name = self.file("target");
+        File::create(&name).map_err(self.failed("create", &name))?;
+        self.open("open", &name, OpenOptions::new().read(true).write(true), flags)
+    }
+
+    fn open(&self, call: &'static str, name: &Path, options: &mut OpenOptions, flags: i32) -> Result<File, Trouble> {
+        let opened = options.custom_flags(flags).open(name);
+        if flags == 0 {
+            opened.map_err(|error| self.failed("open", name)(error).into())
+        } else {
+            opened.map_err(refused(call))
+        }
+    }
+
+    /// Begins the phase, carries out `work`, and ends it.
+    pub(crate) fn phase<T>(
+        &mut self,
+        work: impl FnOnce(&Self, &mut Ledger) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let phase = PhaseName { phase: self.path.name().to_owned(), test: 0, repetition: 0 };
+        let mut ledger = Ledger::default();
+        self.announce(&PhaseEvent::Begin(phase.clone()))?;
+        let result = work(self, &mut ledger);
+        if !matches!(result, Err(Trouble::Failed(_))) {
+            #[cfg(test)]
+            self.ledgers.push(ledger.0.clone());
+            self.announce(&PhaseEvent::End { phase, ledger: ledger.0 })?;
+        }
+        result
+    }
+
+    fn announce(&mut self, event: &PhaseEvent) -> Result<(), PathsError> {
+        match &mut self.control {
+            Some(control) => Ok(control.announce(event)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves all bytes in order, one call of `transfer` after the other; what a call leaves is the next one's.
+    pub(crate) fn each(
+        &self,
+        call: &'static str,
+        ledger: &mut Ledger,
+        operations: &[Operation],
+        mut transfer: impl FnMut(Range<usize>) -> io::Result<usize>,
+    ) -> Result<(), Trouble> {
+        let mut at = 0;
+        while at < self.size {
+            let end = self.size.min(at + CHUNK);
+            let result = transfer(at..end);
+            for &operation in operations {
+                ledger.count(operation, &result);
+            }
+            at += self.step(call, result, end - at)?;
+        }
+        Ok(())
+    }
+
+    /// Moves all bytes by `run`, which takes up to `depth` ranges at once; what a request leaves is asked for again.
+    pub(crate) fn batches(
+        &self,
+        call: &'static str,
+        ledger: &mut Ledger,
+        operation: Operation,
+        depth: usize,
+        mut run: impl FnMut(&[Range<usize>]) -> io::Result<Vec<io::Result<usize>>>,
+    ) -> Result<(), Trouble> {
+        let mut pending: Vec<Range<usize>> =
+            (0..self.size).step_by(CHUNK).map(|at| at..self.size.min(at + CHUNK)).rev().collect();
+        while !pending.is_empty() {
+            let ranges = pending.split_off(pending.len().saturating_sub(depth));
+            let results = run(&ranges).map_err(refused(call))?;
+            for result in &results {
+                ledger.count(operation, result);
+            }
+            for (range, result) in ranges.into_iter().zip(results) {
+                let moved = self.step(call, result, range.len())?;
+                if moved < range.len() {
+                    pending.push(range.start + moved..range.end);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What one call moved of `asked` bytes.
+    fn step(&self, call: &'static str, result: io::Result<usize>, asked: usize) -> Result<usize, Trouble> {
+        match result {
+            Err(source) => Err(Trouble::Refused { call, source }),
+            Ok(0) => Err(self.wrong(call, format!("moved none of {asked} bytes"))),
+            Ok(moved) if moved > asked => Err(self.wrong(call, format!("moved {moved} of {asked} bytes"))),
+            Ok(moved) => Ok(moved),
+        }
+    }
+
+    /// That `data` are what this path's source holds.
+    pub(crate) fn check(&self, data: &[u8]) -> Result<(), Trouble> {
+        let size = self.size as u64;
+        let at = if data.len() == self.size { first_difference(data, self.seed(), 0) } else { Some(data.len() as u64) };
+        at.map_or(Ok(()), |at| Err(PathsError::Data { path: self.path, at, size }.into()))
+    }
+
+    /// That the file from [`Self::target`] holds this path's data, and nothing else.
+    pub(crate) fn check_target(&self) -> Result<(), Trouble> {
+        let name = self.file("target");
+        let data = fs::read(&name).map_err(self.failed("read", &name))?;
+        self.check(&data)
+    }
+
+    /// Makes the file from [`Self::target`] as long as it will be.
+    pub(crate) fn lengthen(&self, file: &File) -> Result<(), Trouble> {
+        let name = self.file("target");
+        Ok(file.set_len(self.size as u64).map_err(self.failed("lengthen", &name))?)
+    }
+
+    /// Puts this path's data into `file`.
+    pub(crate) fn put(&self, file: &File, name: &Path) -> Result<(), Trouble> {
+        Ok(file.write_all_at(&Buffer::filled(self.size, self.seed()), 0).map_err(self.failed("write", name))?)
+    }
+
+    /// Removes the path's files.
+    pub(crate) fn clear(&self) -> Result<(), PathsError> {
+        let failed = |error| self.failed("remove", self.directory)(error);
+        fs::remove_dir_all(self.directory).map_err(failed)
+    }
+}
