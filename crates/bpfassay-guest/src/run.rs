@@ -152,12 +152,47 @@ struct Measured {
 
 impl Run<'_> {
     fn measure(&mut self, order: &RunOrder, places: &Places) -> Result<Measured> {
-        let mut cgroup = Cgroup::make(&workload::plain(&order.id))?;
-        let measured = self.measure_in(&mut cgroup, order, places);
+        let name = workload::plain(&order.id);
+        let mut cgroup = Cgroup::make(&name)?;
+        let measured = match &order.workload {
+            Workload::Ior { neighbour: true, .. } => self.measure_beside(&mut cgroup, order, places, &name),
+            Workload::Ior { .. } | Workload::IoPaths { .. } | Workload::Capabilities => {
+                self.measure_in(&mut cgroup, order, places)
+            }
+        };
         // Whatever is left of a workload that failed must not run into the next one.
         cgroup.kill()?;
         self.children.reap()?;
         cgroup.remove()?;
+        measured
+    }
+
+    /// Measures while a neighbour is at work on the same mount: from before the first reading until after the last.
+    fn measure_beside(
+        &mut self,
+        cgroup: &mut Cgroup,
+        order: &RunOrder,
+        places: &Places,
+        name: &str,
+    ) -> Result<Measured> {
+        let mut beside = Cgroup::make(&format!("{name}-neighbour"))?;
+        let measured = workload::start_neighbour(places, &beside).and_then(|mut neighbour| {
+            self.children.expect(neighbour.pid);
+            let measured = self.measure_in(cgroup, order, places)?;
+            self.children.reap()?;
+            match self.children.end_of(neighbour.pid) {
+                None => Ok(measured),
+                // What it did until then may have disturbed nothing.
+                Some(status) => Err(Error::Program {
+                    program: workload::NEIGHBOUR.to_owned(),
+                    problem: ended_how(status),
+                    output: last_words(&mut neighbour.output),
+                }),
+            }
+        });
+        beside.kill()?;
+        self.children.reap()?;
+        beside.remove()?;
         measured
     }
 

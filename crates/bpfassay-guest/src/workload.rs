@@ -8,7 +8,7 @@ use std::{
         unix::{net::UnixStream, process::CommandExt},
     },
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use bpfassay_protocol::{
@@ -20,7 +20,7 @@ use rustix::process::Pid;
 
 use crate::{
     cgroup::Cgroup,
-    children::pid_of,
+    children::{last_words, pid_of},
     error::{Error, Result},
 };
 
@@ -91,8 +91,16 @@ struct CommandLine {
 
 /// The command line of `workload`; `launcher` is the `mpiexec` for a real IOR with several ranks.
 fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) -> Result<CommandLine> {
-    let Workload::Ior { engine, ranks, options, neighbour: _ } = workload else {
-        return Err(Error::Order("the agent of this guest has no such workload".to_owned()));
+    let (engine, ranks, options) = match workload {
+        Workload::Ior { engine, ranks, options, neighbour: _ } => (engine, ranks, options),
+        Workload::IoPaths { size } => {
+            return Ok(CommandLine {
+                program: layout::IOR.to_owned(),
+                arguments: vec!["io-paths".to_owned(), places.data.clone(), size.to_string(), places.summary()],
+                environment: Vec::new(),
+            });
+        }
+        Workload::Capabilities => return Err(no_program()),
     };
     let mut arguments = Vec::new();
     let mut environment = Vec::new();
@@ -124,6 +132,19 @@ fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) ->
     arguments.extend(["-O".to_owned(), "summaryFormat=JSON".to_owned()]);
     arguments.extend(["-O".to_owned(), format!("summaryFile={}", places.summary())]);
     Ok(CommandLine { program, arguments, environment })
+}
+
+/// Whether the workload can be held between its phases.
+fn has_control(workload: &Workload) -> Result<bool> {
+    match workload {
+        Workload::Ior { engine, .. } => Ok(*engine == IorEngine::Embedded),
+        Workload::IoPaths { .. } => Ok(true),
+        Workload::Capabilities => Err(no_program()),
+    }
+}
+
+fn no_program() -> Error {
+    Error::Order("this workload is no program of its own".to_owned())
 }
 
 /// `mpiexec` beside the real IOR, else the system's.
@@ -159,37 +180,84 @@ pub(crate) struct Running {
 
 /// Starts `workload` inside `cgroup`.
 pub(crate) fn start(workload: &Workload, places: &Places, cgroup: &Cgroup) -> Result<Running> {
-    let Workload::Ior { engine, .. } = workload else {
-        return Err(Error::Order("the agent of this guest has no such workload".to_owned()));
-    };
-    if *engine == IorEngine::External && !Path::new(layout::EXTERNAL_IOR).exists() {
+    let is_external = matches!(workload, Workload::Ior { engine: IorEngine::External, .. });
+    if is_external && !Path::new(layout::EXTERNAL_IOR).exists() {
         return Err(Error::Order("the guest holds no real IOR: give one with `--ior ARCH=DIR`".to_owned()));
     }
     let line = command_line(workload, places, find_launcher().as_deref())?;
     let program = line.program.clone();
-    let spawn_error = |source| Error::Spawn { program: line.program.clone(), source };
+    let spawn_error = |source| Error::Spawn { program: program.clone(), source };
     let output = places.output("workload")?;
-    let mut command = Command::new(&line.program);
-    command
-        .args(&line.arguments)
-        .env_clear()
-        .env("PATH", PATH)
-        .env("HOME", "/root")
-        .env("LC_ALL", "C")
-        .envs(line.environment.iter().copied())
-        .current_dir(&places.data)
-        .stdin(Stdio::null())
-        .stdout(output.try_clone().map_err(spawn_error)?)
-        .stderr(output.try_clone().map_err(spawn_error)?);
-    let (control, theirs) = match engine {
-        IorEngine::Embedded => {
+    let mut command = line.command(places);
+    command.stdout(output.try_clone().map_err(spawn_error)?).stderr(output.try_clone().map_err(spawn_error)?);
+    let (control, theirs) = match has_control(workload)? {
+        true => {
             let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
             command.env(ENVIRONMENT, theirs.as_raw_fd().to_string());
             (Some(Control { socket: ours }), Some(theirs))
         }
-        IorEngine::External => (None, None),
+        false => (None, None),
     };
-    let inherited = theirs.as_ref().map(|socket| socket.as_raw_fd());
+    let child = spawn_in(cgroup, command, theirs.as_ref().map(|socket| socket.as_raw_fd()))?.map_err(spawn_error)?;
+    drop(theirs);
+    Ok(Running { pid: pid_of(&child)?, control, output, program })
+}
+
+/// The process that reads and writes beside a workload.
+#[derive(Debug)]
+pub(crate) struct Neighbour {
+    /// Its process.
+    pub pid: Pid,
+    /// What it complains about.
+    pub output: File,
+}
+
+/// Starts the neighbour inside `cgroup` and waits until it is at work.
+pub(crate) fn start_neighbour(places: &Places, cgroup: &Cgroup) -> Result<Neighbour> {
+    let line = CommandLine {
+        program: layout::IOR.to_owned(),
+        arguments: vec!["neighbour".to_owned(), format!("{}/neighbour", places.data)],
+        environment: Vec::new(),
+    };
+    let spawn_error = |source| Error::Spawn { program: NEIGHBOUR.to_owned(), source };
+    let mut output = places.output("neighbour")?;
+    let (mut greeting, theirs) = io::pipe().map_err(spawn_error)?;
+    let mut command = line.command(places);
+    command.stdout(theirs).stderr(output.try_clone().map_err(spawn_error)?);
+    // The command, and with it this process's copy of the pipe's other end, is gone when this returns.
+    let child = spawn_in(cgroup, command, None)?.map_err(spawn_error)?;
+    match greeting.read(&mut [0]) {
+        Ok(1) => Ok(Neighbour { pid: pid_of(&child)?, output }),
+        Ok(_) => Err(Error::Program {
+            program: NEIGHBOUR.to_owned(),
+            problem: "ended before it was at work".to_owned(),
+            output: last_words(&mut output),
+        }),
+        Err(error) => Err(Error::system("wait for the neighbour")(error)),
+    }
+}
+
+/// What messages call it.
+pub(crate) const NEIGHBOUR: &str = "the neighbour";
+
+impl CommandLine {
+    fn command(&self, places: &Places) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .env_clear()
+            .env("PATH", PATH)
+            .env("HOME", "/root")
+            .env("LC_ALL", "C")
+            .envs(self.environment.iter().copied())
+            .current_dir(&places.data)
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+/// Starts `command` inside `cgroup`, where it inherits one descriptor more than the usual three.
+fn spawn_in(cgroup: &Cgroup, mut command: Command, inherited: Option<i32>) -> Result<io::Result<Child>> {
     let mut door = cgroup.door()?;
     let prepare = move || {
         // Joins the cgroup before the program is executed, so that all it does counts there.
@@ -204,9 +272,7 @@ pub(crate) fn start(workload: &Workload, places: &Places, cgroup: &Cgroup) -> Re
     };
     // SAFETY: between fork and exec `prepare` makes only the system calls write and fcntl and allocates nothing.
     unsafe { command.pre_exec(prepare) };
-    let child = command.spawn().map_err(spawn_error)?;
-    drop(theirs);
-    Ok(Running { pid: pid_of(&child)?, control, output, program })
+    Ok(command.spawn())
 }
 
 #[cfg(test)]
@@ -232,6 +298,15 @@ mod tests {
             "--ranks=2 -w -t 1m -o /mnt/nfs/run-r1/data -O summaryFormat=JSON -O summaryFile=/run/bpfassay/run-r1/summary.json"
         );
         assert!(line.environment.is_empty());
+    }
+
+    #[test]
+    fn io_paths_get_their_place_and_size() {
+        let line = command_line(&Workload::IoPaths { size: 8192 }, &places(), None).unwrap();
+        assert_eq!(line.program, "/bpfassay/ior");
+        assert_eq!(line.arguments.join(" "), "io-paths /mnt/nfs/run-r1 8192 /run/bpfassay/run-r1/summary.json");
+        assert!(has_control(&Workload::IoPaths { size: 8192 }).unwrap());
+        assert!(!has_control(&ior(IorEngine::External, 1)).unwrap());
     }
 
     #[test]

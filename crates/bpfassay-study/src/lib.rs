@@ -21,7 +21,9 @@ pub use error::{ExpandError, StudyError};
 pub use expectation::Expectation;
 pub use plan::{Available, Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, expand};
 pub use read::load;
-pub use study::{Clock, Deadlines, Design, EngineChoice, GuestSize, Interface, IorTest, Study, WorkloadSpec};
+pub use study::{
+    Clock, Deadlines, Design, EngineChoice, GuestSize, Interface, IorSpec, IorTest, Study, WorkloadKind, WorkloadSpec,
+};
 pub use target::Target;
 
 /// Version of the study files that this crate reads (key `schema`).

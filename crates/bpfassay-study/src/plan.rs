@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    EngineChoice, ExpandError, Interface, IorTest, Study, Target, WorkloadSpec,
+    EngineChoice, ExpandError, Interface, IorSpec, IorTest, Study, Target, WorkloadKind, WorkloadSpec,
     narrow::{list, narrow},
     order::shuffle,
     study::digest,
@@ -71,8 +71,8 @@ pub struct Cell {
     pub case: String,
     /// The workload.
     pub workload: Workload,
-    /// The IOR interface that the workload uses.
-    pub interface: Interface,
+    /// The IOR interface that the workload uses; `None` for workloads other than IOR.
+    pub interface: Option<Interface>,
     /// The file system under test.
     pub file_system: FileSystem,
     /// The probe configuration.
@@ -220,12 +220,11 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     Ok(plan)
 }
 
-/// A workload case on one target: one IOR test with the engine that runs it.
+/// A workload case on one target: one IOR test with the engine that runs it, or another workload.
 struct Case {
     id: String,
-    test: IorTest,
-    ranks: u32,
-    engine: IorEngine,
+    workload: Workload,
+    interface: Option<Interface>,
 }
 
 /// Per target the cases that can run there; what cannot is added to `left_out`.
@@ -240,9 +239,20 @@ fn cases<'a>(
     for target in targets {
         let mut possible = Vec::new();
         for spec in &study.workloads {
-            for (id, test) in case_ids(spec).into_iter().zip(&spec.tests) {
-                match engine(spec, test.interface, available.external_ior.get(&target.arch)) {
-                    Ok(engine) => possible.push(Case { id, test: test.clone(), ranks: spec.ranks, engine }),
+            let ior = match &spec.kind {
+                WorkloadKind::Ior(ior) => ior,
+                WorkloadKind::IoPaths { size } => {
+                    possible.push(Case::other(spec, Workload::IoPaths { size: *size }));
+                    continue;
+                }
+                WorkloadKind::Capabilities => {
+                    possible.push(Case::other(spec, Workload::Capabilities));
+                    continue;
+                }
+            };
+            for (id, test) in case_ids(&spec.name, &ior.tests).into_iter().zip(&ior.tests) {
+                match engine(ior, test.interface, available.external_ior.get(&target.arch)) {
+                    Ok(engine) => possible.push(Case::ior(id, ior, test, engine)),
                     Err(reason) => {
                         let left = LeftOut { what: format!("workload {id}"), reason };
                         match refused.iter_mut().find(|(known, _)| *known == left) {
@@ -264,18 +274,18 @@ fn cases<'a>(
 
 /// Names of the tests of one workload: the workload's name alone where there is one test, with the transfer size
 /// where that tells the tests apart, else with their number.
-fn case_ids(spec: &WorkloadSpec) -> Vec<String> {
-    if spec.tests.len() == 1 {
-        return vec![spec.name.clone()];
+fn case_ids(name: &str, tests: &[IorTest]) -> Vec<String> {
+    if tests.len() == 1 {
+        return vec![name.to_owned()];
     }
-    let sizes: BTreeSet<u64> = spec.tests.iter().map(|test| test.transfer_size).collect();
-    let by_size = sizes.len() == spec.tests.len();
-    spec.tests
+    let sizes: BTreeSet<u64> = tests.iter().map(|test| test.transfer_size).collect();
+    let by_size = sizes.len() == tests.len();
+    tests
         .iter()
         .enumerate()
         .map(|(index, test)| match by_size {
-            true => format!("{}-t{}", spec.name, binary_size(test.transfer_size)),
-            false => format!("{}-{}", spec.name, index + 1),
+            true => format!("{name}-t{}", binary_size(test.transfer_size)),
+            false => format!("{name}-{}", index + 1),
         })
         .collect()
 }
@@ -289,11 +299,7 @@ fn binary_size(size: u64) -> String {
 }
 
 /// The engine that runs a test, or why none does.
-fn engine(
-    spec: &WorkloadSpec,
-    interface: Interface,
-    external: Option<&BTreeSet<Interface>>,
-) -> Result<IorEngine, String> {
+fn engine(spec: &IorSpec, interface: Interface, external: Option<&BTreeSet<Interface>>) -> Result<IorEngine, String> {
     if !spec.interfaces.is_empty() && !spec.interfaces.contains(&interface) {
         return Err(format!("the study keeps only tests with the interface {}", list(&spec.interfaces)));
     }
@@ -316,8 +322,14 @@ fn engine(
 }
 
 impl Case {
-    fn workload(&self) -> Workload {
-        Workload::Ior { engine: self.engine, ranks: self.ranks, options: self.test.options.clone(), neighbour: false }
+    fn ior(id: String, spec: &IorSpec, test: &IorTest, engine: IorEngine) -> Self {
+        let IorSpec { ranks, neighbour, .. } = *spec;
+        let workload = Workload::Ior { engine, ranks, options: test.options.clone(), neighbour };
+        Self { id, workload, interface: Some(test.interface) }
+    }
+
+    fn other(spec: &WorkloadSpec, workload: Workload) -> Self {
+        Self { id: spec.name.clone(), workload, interface: None }
     }
 
     fn place(&self, target: &Target, file_system: &FileSystem) -> String {
@@ -329,8 +341,8 @@ impl Case {
             id: format!("{}_{probe}", self.place(target, file_system)),
             target: target.clone(),
             case: self.id.clone(),
-            workload: self.workload(),
-            interface: self.test.interface,
+            workload: self.workload.clone(),
+            interface: self.interface,
             file_system: file_system.clone(),
             probe,
         }
@@ -366,7 +378,7 @@ impl Case {
                             false => study.tracer_arguments.clone(),
                         },
                         sampling_interval_ms: study.design.sampling_interval_ms.filter(|_| !probe.is_baseline()),
-                        workload: self.workload(),
+                        workload: self.workload.clone(),
                     },
                     cell: format!("{place}_{probe}"),
                     round,

@@ -59,11 +59,39 @@ pub(crate) fn digest<T: Serialize>(value: &T) -> String {
     Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One workload of a study: an IOR script or inline options, and how to run it.
+/// One workload of a study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadSpec {
     /// Name, unique in the study; part of identifiers.
     pub name: String,
+    /// What it is.
+    #[serde(flatten)]
+    pub kind: WorkloadKind,
+}
+
+/// What a workload is (key `type`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum WorkloadKind {
+    /// IOR.
+    Ior(IorSpec),
+    /// A known number of bytes by each way that data can take between a program and a file.
+    IoPaths {
+        /// Bytes per path.
+        size: u64,
+    },
+    /// What the kernel offers to eBPF tools.
+    Capabilities,
+}
+
+impl WorkloadKind {
+    /// The words of study files.
+    pub const WORDS: &'static [&'static str] = &["ior", "io-paths", "capabilities"];
+}
+
+/// An IOR script or inline options, and how to run it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IorSpec {
     /// File name of the script, if it came from one.
     pub script: Option<String>,
     /// The tests, in order.
@@ -74,6 +102,9 @@ pub struct WorkloadSpec {
     pub engine: EngineChoice,
     /// Only tests with these interfaces are run; empty: all.
     pub interfaces: Vec<Interface>,
+    /// Whether another process, in a cgroup of its own, reads and writes on the same mount meanwhile.
+    #[serde(default)]
+    pub neighbour: bool,
 }
 
 /// One IOR test: what stands between two `RUN` lines of a script, with everything inherited written out.

@@ -7,7 +7,7 @@ use bpfassay_protocol::{
     job::{FileSystem, NfsVersion},
     message::Phase,
 };
-use bpfassay_study::{EngineChoice, Interface, Study, StudyError, load};
+use bpfassay_study::{EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load};
 
 const GOOD: &str = r#"schema = 1
 name = "small"
@@ -65,6 +65,42 @@ fn the_tracers_further_options_are_words_that_the_agent_does_not_give() {
     assert!(!serde_json::to_string(&parse(GOOD).unwrap()).unwrap().contains("tracer_arguments"));
 }
 
+fn ior(study: &Study) -> &IorSpec {
+    let WorkloadKind::Ior(ior) = &study.workloads[0].kind else { panic!("{:?}", study.workloads[0]) };
+    ior
+}
+
+#[test]
+fn workloads_are_ior_unless_they_say_otherwise() {
+    let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
+    let with = |lines: &str| parse(&GOOD.replace(line, lines));
+    let spelt = with(&format!("type = \"ior\"\n{line}")).unwrap();
+    assert_eq!(spelt, parse(GOOD).unwrap());
+    assert!(!ior(&spelt).neighbour);
+    assert!(ior(&with(&format!("{line}\nneighbour = true")).unwrap()).neighbour);
+    let paths = with("type = \"io-paths\"\nsize = 8192").unwrap();
+    assert_eq!(paths.workloads[0].kind, WorkloadKind::IoPaths { size: 8192 });
+    let default = with("type = \"io-paths\"").unwrap();
+    assert_eq!(default.workloads[0].kind, WorkloadKind::IoPaths { size: 262_144 });
+    assert_eq!(with("type = \"capabilities\"").unwrap().workloads[0].kind, WorkloadKind::Capabilities);
+}
+
+#[test]
+fn what_a_workload_cannot_be_is_refused() {
+    let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
+    for (lines, said) in [
+        ("type = \"fio\"", "known are ior, io-paths, capabilities"),
+        ("type = \"io-paths\"\nsize = 5000", "5000 is not a multiple of 4096"),
+        ("type = \"io-paths\"\nsize = 0", "is not from 4096"),
+        ("type = \"io-paths\"\nsize = 1073741824", "do not fit into a file system"),
+        ("type = \"io-paths\"\nranks = 2", "unknown key `ranks`"),
+        ("type = \"capabilities\"\nsize = 4096", "unknown key `size`"),
+    ] {
+        let message = refused(line, lines);
+        assert!(message.contains(said), "{lines}: {message}");
+    }
+}
+
 #[test]
 fn a_study_is_read_whole() {
     let study = parse(GOOD).unwrap();
@@ -79,7 +115,7 @@ fn a_study_is_read_whole() {
     assert_eq!(study.design.sampling_interval_ms, Some(500));
     assert_eq!(study.deadlines.of(Phase::Workload).map(|deadline| deadline.as_secs()), Some(600));
     assert_eq!(study.deadlines.of(Phase::Shell), None);
-    let workload = &study.workloads[0];
+    let workload = ior(&study);
     assert_eq!((workload.engine, workload.ranks), (EngineChoice::Auto, 1));
     assert_eq!((workload.tests[0].interface, workload.tests[0].transfer_size), (Interface::Posix, 256 << 10));
     assert!(!workload.tests[0].options.iter().any(|word| word == "-o" || word == "-f"));
@@ -100,7 +136,7 @@ fn options_are_a_text_or_a_list_of_words() {
 #[test]
 fn a_script_gives_its_tests_in_order() {
     let study = parse(&GOOD.replace("options = \"-a POSIX -w -r -t 256k -b 4m\"", "script = \"two.ior\"")).unwrap();
-    let sizes: Vec<u64> = study.workloads[0].tests.iter().map(|test| test.transfer_size).collect();
+    let sizes: Vec<u64> = ior(&study).tests.iter().map(|test| test.transfer_size).collect();
     assert_eq!(sizes, [1 << 20, 2 << 20]);
 }
 
@@ -207,7 +243,7 @@ fn studies_are_found_by_name_and_by_path() {
     let path = folder.path().join("mine.toml");
     std::fs::write(&path, GOOD.replace("options = \"-a POSIX -w -r -t 256k -b 4m\"", "script = \"mine.ior\"")).unwrap();
     std::fs::write(folder.path().join("mine.ior"), "IOR START\nRUN\nIOR STOP\n").unwrap();
-    assert_eq!(load(path.to_str().unwrap()).unwrap().workloads[0].tests.len(), 1);
+    assert_eq!(ior(&load(path.to_str().unwrap()).unwrap()).tests.len(), 1);
 
     let error = load("quik").unwrap_err().to_string();
     assert!(error.contains("did you mean `quick`?"), "{error}");

@@ -94,7 +94,7 @@ fn a_real_ior_is_used_where_it_was_given() {
         of_arch
             .map(|cell| {
                 let Workload::Ior { engine, .. } = cell.workload else { panic!("{:?}", cell.workload) };
-                (cell.interface, engine)
+                (cell.interface.unwrap(), engine)
             })
             .collect()
     };

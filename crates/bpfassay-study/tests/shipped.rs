@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use bpfassay_study::{Available, Narrowing, Study, bundled, expand, load};
+use bpfassay_study::{Available, Narrowing, Study, WorkloadKind, bundled, expand, load};
 
 fn is_sound(study: &Study) {
     let plan = expand(study, &Narrowing::default(), &Available::default())
@@ -35,7 +35,8 @@ fn bundled_scripts() {
         );
         let find = |name: &str| Ok(bundled::script(name).map(str::to_owned));
         let study = Study::parse(script, &text, &find).unwrap_or_else(|error| panic!("{script}: {error}"));
-        assert!(!study.workloads[0].tests.is_empty());
+        let WorkloadKind::Ior(ior) = &study.workloads[0].kind else { panic!("{script}") };
+        assert!(!ior.tests.is_empty());
     }
 }
 

@@ -16,7 +16,8 @@ use crate::{
 
 /// What the workload says of itself, besides its ledger.
 pub(super) struct Workload<'a> {
-    pub(super) interface: Interface,
+    /// `None`: not IOR.
+    pub(super) interface: Option<Interface>,
     /// Whether the options ask for `-W`: reads that IOR's JSON does not list.
     pub(super) checks_writes: bool,
     pub(super) reported: Result<&'a [Reported], &'a str>,
@@ -46,7 +47,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
         let span = Span::Phase { phase: phase.name.clone(), test: phase.test, repetition: phase.repetition };
         let moved = match workload.interface {
             // No system call moves these bytes, so the ledger cannot know them.
-            Interface::Mmap => {
+            Some(Interface::Mmap) => {
                 let timed = Access::ALL.into_iter().any(|access| access.name() == phase.name);
                 let bytes = if timed {
                     from_summary(workload, operation, |reported| {
@@ -58,7 +59,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
                 };
                 (bytes, Witness::Summary)
             }
-            Interface::Posix | Interface::Mpiio => {
+            Some(Interface::Posix | Interface::Mpiio) | None => {
                 (Figure::Value(phase.ledger.get(&operation).copied().unwrap_or_default().bytes), Witness::Ledger)
             }
         };
@@ -111,8 +112,10 @@ fn figure(
         operation,
         error: difference(&traced, &moved),
         mountstats_error: match workload.interface {
-            Interface::Mmap => Figure::missing("mountstats count what system calls move, and none moves mapped pages"),
-            Interface::Posix | Interface::Mpiio => difference(&mountstats, &moved),
+            Some(Interface::Mmap) => {
+                Figure::missing("mountstats count what system calls move, and none moves mapped pages")
+            }
+            Some(Interface::Posix | Interface::Mpiio) | None => difference(&mountstats, &moved),
         },
         workload: moved,
         witness,

@@ -288,7 +288,7 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if results.plan.cells.iter().any(|cell| cell.interface == Interface::Mmap) {
+    if results.plan.cells.iter().any(|cell| cell.interface == Some(Interface::Mmap)) {
         legend.push(
             "MMAP: no system call moves mapped pages, so a probe on reads and writes misses them: the byte error is all that was \
              moved."

@@ -61,7 +61,7 @@ impl Run {
             .ok()
             .filter(|_| (4096..=MAX_SIZE).contains(&self.size) && self.size.is_multiple_of(4096))
             .ok_or(PathsError::Size { size: self.size })?;
-        let mut control = control::descriptors()?.map(Control::take);
+        let mut control = control::descriptor()?.map(Control::take);
         let mut paths = Vec::new();
         for &path in IoPath::ALL {
             let directory = self.directory.join(path.name());
