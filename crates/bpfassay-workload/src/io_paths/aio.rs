@@ -43,11 +43,12 @@ pub(crate) fn posix(
     let mut refused = None;
     let mut begun = 0;
     for request in &mut requests {
-        // SAFETY: the request stays where it is, and its memory valid, until it is done (below).
-        let status = match direction {
-            Direction::In => unsafe { libc::aio_read(request) },
-            Direction::Out => unsafe { libc::aio_write(request) },
+        let begin = match direction {
+            Direction::In => libc::aio_read,
+            Direction::Out => libc::aio_write,
         };
+        // SAFETY: the request stays where it is, and its memory valid, until it is done (below).
+        let status = unsafe { begin(request) };
         if status != 0 {
             refused = Some(io::Error::last_os_error());
             break;

@@ -63,7 +63,7 @@ pub fn keep_busy(file: &Path, rounds: Option<u64>, mut told: impl io::Write) -> 
         let mut at = 0;
         while at < SIZE {
             let end = SIZE.min(at + TRANSFER);
-            let result = if at / TRANSFER % 2 == 0 {
+            let result = if (at / TRANSFER).is_multiple_of(2) {
                 calls::pwrite(&opened, &data[at..end], at as libc::off_t)
             } else {
                 calls::pwritev(&opened, &data[at..end], at)
@@ -74,8 +74,11 @@ pub fn keep_busy(file: &Path, rounds: Option<u64>, mut told: impl io::Write) -> 
         while at < SIZE {
             let end = SIZE.min(at + TRANSFER);
             let part = &mut buffer[..end - at];
-            let result =
-                if at / TRANSFER % 2 == 0 { calls::pread(&opened, part, at) } else { calls::preadv(&opened, part, at) };
+            let result = if (at / TRANSFER).is_multiple_of(2) {
+                calls::pread(&opened, part, at)
+            } else {
+                calls::preadv(&opened, part, at)
+            };
             let moved = match result.map_err(failed("read"))? {
                 0 => return Err(failed("read")(io::ErrorKind::UnexpectedEof.into())),
                 moved => moved,
