@@ -1,6 +1,10 @@
 //! Study files: what is refused, where, and in which words.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
 
 use bpfassay_protocol::{
     Arch,
