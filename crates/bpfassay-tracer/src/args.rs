@@ -1,6 +1,6 @@
 //! The command line: what it says, and what that means on this machine.
 
-use std::{ffi::OsString, io, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf, time::Duration};
 
 use bpfassay_protocol::{
     ProbeConfiguration,
@@ -12,6 +12,11 @@ use crate::{listen::Address, tracer::Options};
 
 /// `f_type` of a cgroup v2 file system (include/uapi/linux/magic.h).
 const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
+
+/// Most keys or events that a map may hold; what they take is locked memory of the kernel.
+const MAX_ENTRIES: u32 = 1 << 24;
+/// `KRETPROBE_MAXACTIVE_MAX` (kernel/trace/trace_kprobe.c).
+const MAX_MAXACTIVE: u32 = 4096;
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -36,6 +41,13 @@ Options:
       --cgroup PATH          Count only tasks in this very cgroup (v2), given as a directory; tasks in cgroups below it
                              are not counted
       --mount PATH           Count only the mount that PATH lies in
+      --latency              Measure durations, too, where the probe sees both ends of a call
+      --map-entries N        Room for so many keys in the counters' map (for `ringbuf`: events, of 64 bytes each) in place
+                             of the layout's own number; keys and events beyond are counted as lost
+      --maxactive N          Let a kretprobe watch so many calls at once in place of the kernel's own number
+      --uprobe FILE          The program or library whose functions the probe `uprobe` hooks; default: the C library
+      --function NAME=OTHER  Hook the kernel's function OTHER where the programs name NAME, for kernels that have it under
+                             another name; may be given for several NAMEs
       --merge                Count `readv` as `read` and `writev` as `write`
       --listen ADDRESS       Give the counters to Prometheus at http://ADDRESS/metrics, as OpenMetrics or in the text
                              format 0.0.4: IP:PORT (port 0: any free one, which standard error names), or the path of a
@@ -72,6 +84,11 @@ pub(crate) struct Args {
     listen: Option<Address>,
     merge: bool,
     stay: bool,
+    latency: bool,
+    map_entries: Option<u32>,
+    maxactive: Option<u32>,
+    uprobe: Option<PathBuf>,
+    functions: BTreeMap<String, String>,
 }
 
 /// What to do, in the kernel's terms.
@@ -128,7 +145,9 @@ impl Request {
 
         let (mut probe, mut map, mut loader, mut interval) = (None, None, None, None);
         let (mut cgroup, mut mount, mut listen) = (None, None, None);
-        let (mut merge, mut stay) = (None, None);
+        let (mut merge, mut stay, mut latency) = (None, None, None);
+        let (mut map_entries, mut maxactive, mut uprobe) = (None, None, None);
+        let mut functions = BTreeMap::new();
         let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
         while let Some(option) = parser.next()? {
             match option {
@@ -144,12 +163,48 @@ impl Request {
                 Long("listen") => set(&mut listen, "listen", parser.value()?.parse()?)?,
                 Long("merge") => set(&mut merge, "merge", ())?,
                 Long("stay") => set(&mut stay, "stay", ())?,
+                Long("latency") => set(&mut latency, "latency", ())?,
+                Long("map-entries") => {
+                    set(
+                        &mut map_entries,
+                        "map-entries",
+                        parser.value()?.parse_with(|text| parse_count(text, MAX_ENTRIES))?,
+                    )?;
+                }
+                Long("maxactive") => {
+                    set(
+                        &mut maxactive,
+                        "maxactive",
+                        parser.value()?.parse_with(|text| parse_count(text, MAX_MAXACTIVE))?,
+                    )?;
+                }
+                Long("uprobe") => set(&mut uprobe, "uprobe", parser.value()?.into())?,
+                Long("function") => {
+                    let (name, other) = parser.value()?.parse_with(parse_function)?;
+                    if functions.insert(name, other).is_some() {
+                        return Err(ArgumentError::Twice("function"));
+                    }
+                }
                 other => return Err(other.unexpected().into()),
             }
         }
         let probe = probe.ok_or(ArgumentError::NoProbe)?;
-        let (merge, stay) = (merge.is_some(), stay.is_some());
-        Ok(Self::Trace(Args { probe, map, loader, interval, cgroup, mount, listen, merge, stay }))
+        Ok(Self::Trace(Args {
+            probe,
+            map,
+            loader,
+            interval,
+            cgroup,
+            mount,
+            listen,
+            merge: merge.is_some(),
+            stay: stay.is_some(),
+            latency: latency.is_some(),
+            map_entries,
+            maxactive,
+            uprobe,
+            functions,
+        }))
     }
 }
 
@@ -177,7 +232,11 @@ impl Args {
         let options = Options {
             cgroup: self.cgroup.map(cgroup_id).transpose()?.unwrap_or(0),
             mount: self.mount.map(mount_id).transpose()?.unwrap_or(0),
-            ..Options::default()
+            latency: self.latency,
+            map_entries: self.map_entries,
+            maxactive: self.maxactive,
+            uprobe: self.uprobe,
+            functions: self.functions,
         };
         Ok(Order {
             configuration,
@@ -208,6 +267,25 @@ fn mount_id(path: PathBuf) -> Result<u64, ArgumentError> {
         Ok(_) => Err(ArgumentError::NoMountId { path }),
         Err(source) => Err(ArgumentError::Mount { path, source: source.into() }),
     }
+}
+
+/// A positive whole number up to `most`.
+fn parse_count(text: &str, most: u32) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count) if (1..=most).contains(&count) => Ok(count),
+        _ => Err(format!("`{text}` is not a whole number from 1 to {most}")),
+    }
+}
+
+/// Two names of kernel functions.
+fn parse_function(text: &str) -> Result<(String, String), String> {
+    let is_name = |name: &&str| {
+        (1..=512).contains(&name.len()) && name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.'))
+    };
+    let names = text.split_once('=').filter(|(name, other)| is_name(name) && is_name(other));
+    let (name, other) =
+        names.ok_or_else(|| format!("`{text}` is not NAME=OTHER, for example `vfs_read=vfs_read.isra.0`"))?;
+    Ok((name.to_owned(), other.to_owned()))
 }
 
 /// A positive whole number and a unit.
@@ -246,8 +324,24 @@ mod tests {
         assert!(matches!(Request::parse(["--help"]), Ok(Request::Help)));
         assert!(matches!(Request::parse(["--probe=fexit", "-h"]), Ok(Request::Help)));
         assert!(matches!(Request::parse(["-V"]), Ok(Request::Version)));
-        for option in
-            ["--probe", "--map", "--loader", "--interval", "--cgroup", "--mount", "--merge", "--listen", "--stay"]
+        for option in [
+            "probe",
+            "map",
+            "loader",
+            "interval",
+            "cgroup",
+            "mount",
+            "latency",
+            "map-entries",
+            "maxactive",
+            "uprobe",
+            "function",
+            "merge",
+            "listen",
+            "stay",
+            "features",
+        ]
+        .map(|name| format!("--{name}"))
         {
             assert!(HELP.contains(&format!("      {option} ")), "{option}");
         }
@@ -297,6 +391,34 @@ mod tests {
         assert!(parse(&["--probe", "fexit", "--listen", "9100"]).is_err());
         assert!(parse(&["--probe", "fexit", "--stay", "--stay"]).is_err());
         assert!(parse(&["--probe", "fexit", "--stay=yes"]).is_err());
+    }
+
+    #[test]
+    fn further_options_reach_the_loader() {
+        let words = ["--probe=fexit", "--latency", "--map-entries=1", "--maxactive", "4", "--uprobe", "/lib/x"];
+        let functions = ["--function", "vfs_read=vfs_read.isra.0", "--function=vfs_write=other"];
+        let words: Vec<&str> = words.iter().chain(&functions).copied().collect();
+        let functions = [("vfs_read", "vfs_read.isra.0"), ("vfs_write", "other")];
+        let expected = Options {
+            latency: true,
+            map_entries: Some(1),
+            maxactive: Some(4),
+            uprobe: Some("/lib/x".into()),
+            functions: functions.map(|(name, other)| (name.to_owned(), other.to_owned())).into(),
+            ..Options::default()
+        };
+        let options = parse(&words).unwrap().resolve().unwrap().options;
+        assert_eq!(options, expected);
+        assert_eq!((options.function("vfs_write"), options.function("vfs_open")), ("other", "vfs_open"));
+        for wrong in
+            ["--map-entries=0", "--map-entries=x", "--maxactive=4097", "--function=vfs_read", "--function=a=b c"]
+        {
+            assert!(parse(&["--probe", "fexit", wrong]).is_err(), "{wrong}");
+        }
+        assert!(matches!(
+            parse(&["--probe", "fexit", "--function=a=b", "--function=a=c"]),
+            Err(ArgumentError::Twice("function"))
+        ));
     }
 
     #[test]

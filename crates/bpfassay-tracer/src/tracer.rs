@@ -28,6 +28,15 @@ pub(crate) struct Options {
     pub(crate) maxactive: Option<u32>,
     /// The program or library whose functions uprobes are put on; `None`: the libc that the dynamic linker would take.
     pub(crate) uprobe: Option<PathBuf>,
+    /// Kernel functions to hook in place of those that the programs name.
+    pub(crate) functions: BTreeMap<String, String>,
+}
+
+impl Options {
+    /// The function to hook where a program names `function`.
+    pub(crate) fn function<'a>(&'a self, function: &'a str) -> &'a str {
+        self.functions.get(function).map_or(function, String::as_str)
+    }
 }
 
 /// What a loader yields.

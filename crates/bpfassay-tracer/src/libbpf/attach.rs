@@ -14,6 +14,7 @@ use crate::{
     hooked::{Hooked, Kind, KprobeMode},
     kernel, misses,
     probes::Attachment,
+    tracer::Options,
 };
 
 /// Where a kprobe can be put when the entry of a function is refused, in bytes.
@@ -28,7 +29,11 @@ const BEHIND_FTRACE_SITE: Option<usize> = if cfg!(target_arch = "riscv64") { Som
 ///
 /// # Errors
 /// The first [`Failure`]; what was attached before is detached.
-pub(super) fn all(object: &Object, attachment: Attachment) -> Result<(Vec<Hooked>, Vec<Link>), Failure> {
+pub(super) fn all(
+    object: &Object,
+    attachment: Attachment,
+    options: &Options,
+) -> Result<(Vec<Hooked>, Vec<Link>), Failure> {
     let (mut hooked, mut links) = (Vec::new(), Vec::new());
     // Where the kernel tells of misses only for kprobes made through tracefs, the first program finds out.
     let mut mode = KprobeMode::Perf;
@@ -38,6 +43,7 @@ pub(super) fn all(object: &Object, attachment: Attachment) -> Result<(Vec<Hooked
         let function = function_of(program.section()).ok_or_else(|| {
             failed(io::Error::other(format!("its section {:?} names no function", program.section())))
         })?;
+        let function = options.function(function);
         let (link, attached_to, kind) = match attachment {
             Attachment::Trampoline => (sys::attach(&program).map_err(failed)?, function.to_owned(), Kind::Trampoline),
             Attachment::KprobeEntry => {
@@ -61,7 +67,7 @@ pub(super) fn all(object: &Object, attachment: Attachment) -> Result<(Vec<Hooked
 }
 
 /// The function that a section `KIND/FUNCTION` names.
-fn function_of(section: &OsStr) -> Option<&str> {
+pub(super) fn function_of(section: &OsStr) -> Option<&str> {
     section.to_str()?.split_once('/').map(|(_, function)| function).filter(|function| !function.is_empty())
 }
 

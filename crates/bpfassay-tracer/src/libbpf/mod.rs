@@ -70,9 +70,12 @@ fn load_and_attach(
         ..Settings::default()
     };
     set_settings(&mut open, settings)?;
+    if attachment == Attachment::Trampoline {
+        set_functions(&mut open, options)?;
+    }
     let object = sys::load(open).map_err(|error| Failure { step: Step::Load, program: None, error })?;
     let loaded = monotonic();
-    let (hooked, links) = attach::all(&object, attachment)?;
+    let (hooked, links) = attach::all(&object, attachment, options)?;
     let attached = monotonic();
     let mut programs = Vec::new();
     for hooked in &hooked {
@@ -93,6 +96,22 @@ fn load_and_attach(
         // Detached before the object is closed: elements are dropped in order.
         keep: Box::new((links, object)),
     })
+}
+
+/// Names the functions that are to be hooked in place of those in the programs' sections. A trampoline's function has to
+/// be known when its program is loaded.
+fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure> {
+    for mut program in open.progs_mut() {
+        let function = attach::function_of(program.section()).map(str::to_owned).unwrap_or_default();
+        if let Some(other) = options.functions.get(&function) {
+            program.set_attach_target(0, Some(other.clone())).map_err(|error| Failure {
+                step: Step::Open,
+                program: Some(program.name().to_string_lossy().into_owned()),
+                error: io::Error::other(format!("{error:#}")),
+            })?;
+        }
+    }
+    Ok(())
 }
 
 fn set_settings(open: &mut OpenObject, settings: Settings) -> Result<(), Failure> {
