@@ -2,11 +2,12 @@
 //! (`results.json` and its JSON schema), and the tables that show them.
 //!
 //! Here: [`journal`] (the only part with input and output, besides [`results::read`] and [`results::write`]), [`record`] and [`outcome`]
-//! (what is journalled), [`derive`] (from records to results), [`results`] (the schema), [`render`] (tables; pure).
+//! (what is journalled), [`mod@fingerprint`] (whether two runs have the same raw figures), [`derive`] (from records to results), [`results`] (the schema), [`render`] (tables; pure).
 //! Not here: estimators (bpfassay-stats), running anything (bpfassay-runner), what a study is (bpfassay-study).
 
 pub mod derive;
 pub mod figure;
+pub mod fingerprint;
 mod ior;
 pub mod journal;
 pub mod outcome;
@@ -18,6 +19,7 @@ pub mod schema;
 
 pub use derive::derive;
 pub use figure::Figure;
+pub use fingerprint::fingerprint;
 pub use journal::{Contents, Journal, JournalError};
 pub use outcome::{FailureKind, Outcome, RunFailure};
 pub use provenance::Provenance;

@@ -65,12 +65,14 @@ pub(crate) enum Verb {
     Doctor(Doctor),
     /// Boot a guest and give a shell in it, with the NFS mount, the tracer and the workload at hand
     Shell(Shell),
+    /// Carry out part of a run again and demand the same raw figures (instruction clock)
+    Verify(Verify),
     /// Print the JSON schema of a file that bpfassay writes
     Schema(Schema),
 }
 
 /// Which study, and which part of it.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Selection {
     /// A bundled study (quick, ceems-ior) or the path of a study file
     #[arg(default_value = "quick")]
@@ -223,6 +225,22 @@ pub(crate) struct Shell {
     /// What is overlaid.
     #[command(flatten)]
     pub(crate) overlays: Overlays,
+}
+
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The results directory of the run
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+
+    /// Only this many of its boots, spread evenly over the plan [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sample: Option<u32>,
+
+    /// Guests side by side [default: as many as CPUs and memory allow]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) jobs: Option<u32>,
 }
 
 /// Arguments of `schema`.

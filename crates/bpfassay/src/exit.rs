@@ -17,6 +17,8 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const INFRASTRUCTURE: u8 = 3;
 /// At least one run ended otherwise than expected; the results are complete but for these.
 pub(crate) const UNEXPECTED: u8 = 4;
+/// `verify` found other raw figures than those recorded.
+pub(crate) const NOT_REPRODUCED: u8 = 7;
 /// Interrupted; what was measured is kept and `run --resume` goes on.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -28,6 +30,7 @@ Exit codes:
     2  the command line, a study file or another input is wrong
     3  the host, the network, the cache or a guest image could not be made ready
     4  at least one run ended otherwise than expected
+    7  verify: carried out again, the raw figures are others
   130  interrupted; what was measured is kept, `run --resume DIR` goes on";
 
 /// An error that knows its exit code.
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn help_lists_every_code() {
-        for code in [SUCCESS, INTERNAL, USAGE, INFRASTRUCTURE, UNEXPECTED, INTERRUPTED] {
+        for code in [SUCCESS, INTERNAL, USAGE, INFRASTRUCTURE, UNEXPECTED, NOT_REPRODUCED, INTERRUPTED] {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))), "{code}");
         }
     }

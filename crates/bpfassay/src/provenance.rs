@@ -80,8 +80,23 @@ pub(crate) fn collect(rig: &Rig, manifest: &Manifest, plan: &Plan, host: HostFac
         };
         qemu.insert(arch, facts);
     }
-    let targets = plan
-        .targets()
+    let own = std::env::current_exe().ok().and_then(|path| Digest::of_file(&path).ok());
+    Ok(Provenance {
+        bpfassay: Artefact {
+            name: "bpfassay".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sha256: own.map(|digest| digest.to_string()),
+        },
+        host,
+        qemu,
+        targets: targets(manifest, plan),
+        manifest: serde_json::to_value(manifest).map_err(|error| Failure::new(INTERNAL, error))?,
+    })
+}
+
+/// What the guests of `plan` are made of.
+pub(crate) fn targets(manifest: &Manifest, plan: &Plan) -> Vec<TargetArtefacts> {
+    plan.targets()
         .into_iter()
         .filter_map(|target| {
             let made_of = manifest.target(target.arch, &target.kernel)?;
@@ -98,19 +113,7 @@ pub(crate) fn collect(rig: &Rig, manifest: &Manifest, plan: &Plan, host: HostFac
             };
             Some(TargetArtefacts { target: target.clone(), kernel, initramfs, payload })
         })
-        .collect();
-    let own = std::env::current_exe().ok().and_then(|path| Digest::of_file(&path).ok());
-    Ok(Provenance {
-        bpfassay: Artefact {
-            name: "bpfassay".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            sha256: own.map(|digest| digest.to_string()),
-        },
-        host,
-        qemu,
-        targets,
-        manifest: serde_json::to_value(manifest).map_err(|error| Failure::new(INTERNAL, error))?,
-    })
+        .collect()
 }
 
 fn component(component: &Component) -> Artefact {

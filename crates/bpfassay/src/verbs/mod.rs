@@ -7,6 +7,7 @@ mod plan;
 mod run;
 mod schema;
 mod shell;
+mod verify;
 
 use std::io::{ErrorKind, Write};
 
@@ -25,6 +26,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Verb::Fetch(arguments) => with_runtime(fetch::fetch(arguments, &global)),
         Verb::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
         Verb::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
+        Verb::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
         Verb::Schema(arguments) => schema::schema(&arguments),
     }
 }

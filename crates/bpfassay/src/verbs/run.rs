@@ -9,7 +9,7 @@ use bpfassay_report::{
     Contents, Entry, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Results, render, results,
 };
 use bpfassay_runner::{Order, block::unix_ms, slots};
-use bpfassay_study::{Block, Plan};
+use bpfassay_study::{Block, Clock, Plan};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -105,6 +105,10 @@ fn conclude(directory: &Path) -> Result<Results, Failure> {
     results::write(directory, &results).map_err(Failure::infrastructure)?;
     let width = std::io::stdout().is_terminal().then(terminal_width).flatten();
     super::print(&render::text(&results, render::Style { width }))?;
+    if results.plan.study.clock == Clock::Instructions {
+        let fingerprint = bpfassay_report::fingerprint(results.runs.iter().map(|run| &run.record));
+        super::print(&format!("fingerprint of the raw figures: {fingerprint}\n"))?;
+    }
     super::print(&format!("results: {}\n", directory.join(results::FILE_NAME).display()))?;
     Ok(results)
 }
@@ -125,7 +129,7 @@ fn terminal_width() -> Option<u16> {
 
 /// The first Ctrl-C (or SIGTERM, or the end of the terminal) stops all guests and keeps what was measured; the second ends
 /// the program at once, which kills its guests. The journal is whole either way.
-fn stop_on_signals(cancel: &CancellationToken) {
+pub(super) fn stop_on_signals(cancel: &CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         let cancel = cancel.clone();

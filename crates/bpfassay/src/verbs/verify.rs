@@ -1,0 +1,163 @@
+//! `bpfassay verify`: carry out part of a run again and demand the same raw figures.
+
+use std::path::Path;
+
+use bpfassay_report::{
+    Contents, Entry, Header, JOURNAL_VERSION, Journal,
+    fingerprint::{Difference, difference},
+};
+use bpfassay_runner::{Order, block::unix_ms, slots};
+use bpfassay_study::{Block, Clock, Plan};
+use tokio_util::sync::CancellationToken;
+
+use super::run::stop_on_signals;
+use crate::{
+    cli,
+    exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
+    progress::Display,
+    provenance,
+    setup::{self, Store, Testbed},
+};
+
+/// Differences that are shown one by one.
+const SHOWN: usize = 20;
+
+pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
+    let contents = Contents::read(&arguments.directory)?;
+    let blocks = choose(&contents, arguments.sample)?;
+    let runs: usize = blocks.iter().map(|block| block.runs.len()).sum();
+    let plan = Plan { blocks, ..contents.header.plan.clone() };
+    setup::host_packages(&plan, global)?;
+    let store = Store::open(global)?;
+    let Testbed { images, manifest } = same_testbed(&store, &contents, &arguments.directory, &plan)?;
+    let rig = setup::rig(&store, images, &plan, cli::AcceleratorChoice::Tcg, setup::Trial::Boot).await?;
+    let host = provenance::host();
+    let guest = &plan.study.guest;
+    let slots = slots::slots(host.room, guest.cpus, guest.memory_mib, arguments.jobs);
+    let provenance = provenance::collect(&rig, &manifest, &plan, host.facts(slots.get()))?;
+
+    let again = tempfile::Builder::new().prefix("bpfassay-verify-").tempdir().map_err(|error| {
+        failure(INFRASTRUCTURE, "free some space there", &format!("cannot make a temporary directory: {error}"))
+    })?;
+    let directory = again.path().join("results");
+    let header = Header { journal: JOURNAL_VERSION, started_unix_ms: unix_ms(), plan: plan.clone(), provenance };
+    let journal = Journal::create(&directory, &header)?;
+    let display = Display::new(&plan, runs, |_| true);
+    let cancel = CancellationToken::new();
+    stop_on_signals(&cancel);
+    let todo = plan.blocks.iter().cloned().map(|block| (block, 0)).collect();
+    let order = Order { study: &plan.study, blocks: todo, rig: &rig, slots, directory: &directory };
+    let outcome = bpfassay_runner::carry_out(order, journal, &display, &cancel).await;
+    display.finish();
+    if outcome.map_err(Failure::infrastructure)?.cancelled {
+        super::print("interrupted; nothing is said of the figures\n")?;
+        return Ok(INTERRUPTED);
+    }
+
+    let repeated = Contents::read(&directory)?;
+    let (first, second) = (contents.records(), repeated.records());
+    let differences: Vec<Difference> = plan
+        .blocks
+        .iter()
+        .flat_map(|block| &block.runs)
+        .filter_map(|run| {
+            let run = run.order.id.as_str();
+            match (first.get(run), second.get(run)) {
+                (Some(first), Some(second)) => difference(first, second),
+                (first, second) => Some(Difference {
+                    run: run.to_owned(),
+                    place: String::new(),
+                    first: first.map(|_| "a record".to_owned()),
+                    second: second.map(|_| "a record".to_owned()),
+                }),
+            }
+        })
+        .collect();
+    let of = format!("{} of {} boots, {runs} runs", plan.blocks.len(), contents.header.plan.blocks.len());
+    if differences.is_empty() {
+        super::print(&format!("verified: {of}: identical raw figures\n"))?;
+        return Ok(SUCCESS);
+    }
+    let kept = again.keep();
+    super::print(&told(&differences, &of, &kept.join("results")))?;
+    Ok(NOT_REPRODUCED)
+}
+
+fn told(differences: &[Difference], of: &str, kept: &Path) -> String {
+    let mut text = format!("not reproduced: {of}: {} runs have other raw figures\n", differences.len());
+    for Difference { run, place, first, second } in differences.iter().take(SHOWN) {
+        let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+        text.push_str(&format!("  {run}: at {place}: {} before, {} now\n", show(first), show(second)));
+    }
+    if differences.len() > SHOWN {
+        text.push_str(&format!("  and {} more\n", differences.len() - SHOWN));
+    }
+    text.push_str(&format!("what was measured now is kept in {}\n", kept.display()));
+    text
+}
+
+/// The blocks to carry out again: those that were measured whole in one boot, of which `sample` are taken evenly over the
+/// plan.
+fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Failure> {
+    let plan = &contents.header.plan;
+    if plan.study.clock != Clock::Instructions {
+        return Err(failure(
+            USAGE,
+            "run the study with --clock instructions",
+            "figures by the wall clock never come out the same: there is nothing to verify",
+        ));
+    }
+    if contents
+        .entries
+        .iter()
+        .any(|entry| matches!(entry, Entry::Resumed { provenance, .. } if **provenance != contents.header.provenance))
+    {
+        return Err(failure(
+            USAGE,
+            "verify a run that was done in one go",
+            "this run was taken up again with another testbed or on another host: which figures came of which is not recorded",
+        ));
+    }
+    let records = contents.records();
+    let whole: Vec<&Block> = plan
+        .blocks
+        .iter()
+        .filter(|block| {
+            contents.boots(&block.id) == 1 && block.runs.iter().all(|run| records.contains_key(run.order.id.as_str()))
+        })
+        .collect();
+    if whole.is_empty() {
+        return Err(failure(
+            USAGE,
+            "go on with it first: bpfassay run --resume DIR",
+            "no boot of this run was measured whole: there is nothing to verify",
+        ));
+    }
+    let wanted = sample.map_or(whole.len(), |sample| usize::try_from(sample).unwrap_or(usize::MAX)).min(whole.len());
+    Ok((0..wanted).filter_map(|index| whole.get(index * whole.len() / wanted)).map(|&block| block.clone()).collect())
+}
+
+/// The guests that the run was done with, or the same made again.
+fn same_testbed(store: &Store, contents: &Contents, directory: &Path, plan: &Plan) -> Result<Testbed, Failure> {
+    let recorded = &contents.header.provenance;
+    if let Some(testbed) = setup::recorded(recorded, directory, plan)? {
+        return Ok(testbed);
+    }
+    let overlays = cli::Overlays { ior: Vec::new(), manifest: None };
+    let testbed = setup::testbed(store, &cli::Selection::default(), &overlays, plan, setup::Shell::Without)?;
+    let now = provenance::targets(&testbed.manifest, plan);
+    let then: Vec<_> =
+        recorded.targets.iter().filter(|made| plan.targets().iter().any(|target| **target == made.target)).collect();
+    if now.iter().collect::<Vec<_>>() != then {
+        return Err(failure(
+            INFRASTRUCTURE,
+            "use the bpfassay and the kernel packages that made it; results.json lists them under provenance",
+            "the guests of this run are gone, and those that can be made now are others",
+        ));
+    }
+    Ok(testbed)
+}
+
+fn failure(code: u8, help: &str, message: &str) -> Failure {
+    Failure { code, report: miette::miette!(help = help, "{}", message) }
+}
