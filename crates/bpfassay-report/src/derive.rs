@@ -2,6 +2,7 @@
 
 mod bytes;
 mod cells;
+mod coverage;
 mod runs;
 
 use crate::{

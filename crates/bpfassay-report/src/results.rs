@@ -5,8 +5,10 @@ mod file;
 use std::fmt;
 
 use bpfassay_protocol::{
-    Operation, ProbeConfiguration,
+    IoPath, Operation, ProbeConfiguration,
+    io_path::RefusedCall,
     message::GuestFacts,
+    operation::Totals,
     probe::ByteMeaning,
     tracer::{Losses, Refusal},
 };
@@ -88,8 +90,42 @@ pub struct RunDerived {
     pub accesses: Vec<RunAccess>,
     /// Bytes of the workload, of the tracer and of mountstats, per interval between barriers and operation.
     pub bytes: Vec<ByteFigure>,
+    /// For the workload `io-paths`: what the tracer saw of each path, a row per operation that the path owes to.
+    #[serde(default)]
+    pub coverage: Vec<PathCoverage>,
     /// Events that the tracer knows it lost, over the whole run.
     pub losses: Figure<Losses>,
+}
+
+/// What the tracer saw of one path of the workload `io-paths`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathCoverage {
+    /// The path.
+    pub path: IoPath,
+    /// The operation that it owes to. For operations that move data, the figures are of all operations that move data the
+    /// same way (`read`, `readv`, `map-read`; `write`, `writev`, `map-write`).
+    pub operation: Operation,
+    /// The call that the kernel or the file system refused: the path was not done.
+    pub refused: Option<RefusedCall>,
+    /// What the workload's calls returned.
+    pub moved: Figure<Totals>,
+    /// What the tracer counted for the key (workload's cgroup, device of the mount).
+    pub traced: Figure<Totals>,
+    /// traced − moved.
+    pub difference: Figure<Difference>,
+}
+
+/// A difference of totals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    /// In bytes.
+    pub bytes: i64,
+    /// In calls; `None` where bytes do not move in calls (mapped files).
+    pub calls: Option<i64>,
+    /// In calls that failed. Probes at function entry cannot see them.
+    pub errors: i64,
 }
 
 /// Direction of a timed phase of the workload.
@@ -195,6 +231,8 @@ pub struct ByteFigure {
     pub traced: Figure<u64>,
     /// Byte error: traced − workload.
     pub error: Figure<i64>,
+    /// Call error: calls that the tracer counted − calls that the workload made.
+    pub call_error: Figure<i64>,
     /// What `/proc/self/mountstats` of the mount counted (through the page cache and O_DIRECT).
     pub mountstats: Figure<u64>,
     /// mountstats − workload.
@@ -345,6 +383,8 @@ pub struct CellAccess {
     pub control: Figure<Overhead>,
     /// Byte errors of the operation of this access over all intervals of all runs.
     pub byte_error: Figure<ByteErrors>,
+    /// The same for calls.
+    pub call_error: Figure<ByteErrors>,
     /// The same for mountstats.
     pub mountstats_error: Figure<ByteErrors>,
     /// Over the runs: see [`RunAccess::relative_error_ior_interval`].
@@ -386,7 +426,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// Byte errors of several intervals.
+/// Byte or call errors of several intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByteErrors {

@@ -39,7 +39,8 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
             .into_iter()
             .map(|operation| {
                 let bytes = from_summary(workload, operation, |_| true);
-                figure(figures, workload, Span::WholeRun, operation, (bytes, Witness::Summary), &figures.whole)
+                let moved = (bytes, Figure::missing("IOR's summary does not tell calls"), Witness::Summary);
+                figure(figures, workload, Span::WholeRun, operation, moved, &figures.whole)
             })
             .collect();
     }
@@ -57,10 +58,11 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
                 } else {
                     Figure::missing("IOR's summary does not tell the bytes of checks")
                 };
-                (bytes, Witness::Summary)
+                (bytes, Figure::missing("no calls move mapped pages"), Witness::Summary)
             }
             Some(Interface::Posix | Interface::Mpiio) | None => {
-                (Figure::Value(phase.ledger.get(&operation).copied().unwrap_or_default().bytes), Witness::Ledger)
+                let totals = phase.ledger.get(&operation).copied().unwrap_or_default();
+                (Figure::Value(totals.bytes), Figure::Value(totals.calls), Witness::Ledger)
             }
         };
         figure(figures, workload, span, operation, moved, &phase.interval)
@@ -102,15 +104,17 @@ fn figure(
     workload: &Workload<'_>,
     span: Span,
     operation: Operation,
-    (moved, witness): (Figure<u64>, Witness),
+    (moved, calls, witness): (Figure<u64>, Figure<u64>, Witness),
     interval: &Interval,
 ) -> ByteFigure {
-    let traced = traced(figures, operation, interval);
+    let counted = counted_between(figures, operation, interval);
+    let traced = counted.clone().map(|totals| totals.bytes);
     let mountstats = mountstats(operation, interval);
     ByteFigure {
         span,
         operation,
         error: difference(&traced, &moved),
+        call_error: difference(&counted.map(|totals| totals.calls), &calls),
         mountstats_error: match workload.interface {
             Some(Interface::Mmap) => {
                 Figure::missing("mountstats count what system calls move, and none moves mapped pages")
@@ -126,14 +130,21 @@ fn figure(
 
 /// Bytes that the tracer counted for the workload's key between two readings.
 pub(super) fn traced(figures: &RunFigures, operation: Operation, interval: &Interval) -> Figure<u64> {
+    counted_between(figures, operation, interval).map(|totals| totals.bytes)
+}
+
+/// What the tracer counted for the workload's key between two readings.
+fn counted_between(figures: &RunFigures, operation: Operation, interval: &Interval) -> Figure<Totals> {
     if figures.probe.is_baseline() {
         return Figure::missing("the baseline attaches nothing");
     }
     match (counted(figures, operation, &interval.before), counted(figures, operation, &interval.after)) {
-        (Some(before), Some(after)) => match after.bytes.checked_sub(before.bytes) {
-            Some(bytes) => Figure::Value(bytes),
-            None => Figure::missing(format!("the tracer's counter of {operation} went back")),
-        },
+        (Some(before), Some(after)) => {
+            if after.bytes < before.bytes || after.calls < before.calls {
+                return Figure::missing(format!("the tracer's counter of {operation} went back"));
+            }
+            Figure::Value(after - before)
+        }
         _ => Figure::missing("the tracer was not read at both barriers"),
     }
 }

@@ -187,6 +187,7 @@ fn derive_access(
         overhead,
         control,
         byte_error: errors(|bytes| &bytes.error),
+        call_error: errors(|bytes| &bytes.call_error),
         mountstats_error: errors(|bytes| &bytes.mountstats_error),
         relative_error_ior_interval: of_runs(|figures| &figures.relative_error_ior_interval),
         relative_error_instantaneous: of_runs(|figures| &figures.relative_error_instantaneous),

@@ -12,7 +12,7 @@ use bpfassay_stats::{
 };
 use bpfassay_study::{Cell, Plan};
 
-use super::bytes;
+use super::{bytes, coverage};
 use crate::{
     Figure, Outcome, RunRecord,
     ior::{self, Reported},
@@ -39,6 +39,10 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         (Some(sample), false) => Figure::Value(sample.losses.clone()),
         (None, false) => Figure::missing("the tracer was not read at the end of the run"),
     };
+    if matches!(cell.workload, Order::IoPaths { .. }) {
+        let coverage = coverage::derive(figures);
+        return Some(RunDerived { accesses: Vec::new(), bytes: Vec::new(), coverage, losses });
+    }
     Some(RunDerived {
         accesses: match &reported {
             Ok(reported) => Access::ALL
@@ -48,6 +52,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
             Err(reason) => accesses_without_summary(figures, reason),
         },
         bytes: bytes::derive(figures, &workload),
+        coverage: Vec::new(),
         losses,
     })
 }

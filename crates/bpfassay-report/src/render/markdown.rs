@@ -1,12 +1,16 @@
 //! The table as Markdown (GitHub's tables).
 
-use super::rows;
+use super::rows::{self, Table};
 use crate::Results;
 
 /// `results` as Markdown.
 #[must_use]
 pub fn markdown(results: &Results) -> String {
-    let content = rows::table(results);
+    rows::tables(results).iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// One table with what stands above and below it.
+fn one(content: &Table) -> String {
     let mut text = format!("{}\n\n", escape(&content.title));
     let mut line = |cells: Vec<String>| text.push_str(&format!("| {} |\n", cells.join(" | ")));
     line(content.columns.iter().map(|column| escape(column)).collect());

@@ -6,7 +6,10 @@ use bpfassay_protocol::{job::Workload, probe::ByteMeaning};
 use bpfassay_stats::Bounds;
 use bpfassay_study::{Clock, Interface};
 
-use super::words::{self, NONE};
+use super::{
+    coverage,
+    words::{self, NONE},
+};
 use crate::{
     FailureKind, Figure, Outcome, Results,
     results::{Attach, CellAccess, CellFailure, CellResult, Unit},
@@ -19,7 +22,7 @@ const MAX_DOUBTS: usize = 20;
 pub(super) struct Table {
     /// What this is a table of.
     pub(super) title: String,
-    pub(super) columns: Vec<&'static str>,
+    pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
     /// Lines that must be read with the table.
     pub(super) warnings: Vec<String>,
@@ -31,7 +34,7 @@ pub(super) struct Table {
 
 /// Remarks, each once.
 #[derive(Default)]
-struct Remarks(Vec<String>);
+pub(super) struct Remarks(pub(super) Vec<String>);
 
 impl Remarks {
     fn mark(&mut self, remark: String) -> String {
@@ -43,7 +46,23 @@ impl Remarks {
     }
 }
 
-pub(super) fn table(results: &Results) -> Table {
+/// Everything there is to show: the table of cells with bandwidths, and those of other workloads.
+pub(super) fn tables(results: &Results) -> Vec<Table> {
+    let mut others = coverage::tables(results);
+    let has_others_only = results.plan.cells.iter().all(|cell| matches!(cell.workload, Workload::IoPaths { .. }));
+    match others.first_mut() {
+        Some(first) if has_others_only => {
+            first.title = format!("{}\n{}", title(results), first.title);
+            if let Some(last) = others.last_mut() {
+                last.warnings = warnings(results);
+            }
+            others
+        }
+        _ => [table(results)].into_iter().chain(others).collect(),
+    }
+}
+
+fn table(results: &Results) -> Table {
     let many_cases = differ(results, |cell| cell.case.as_str());
     let many_file_systems = differ(results, |cell| cell.file_system.as_str());
     let sampled = results.plan.study.design.sampling_interval_ms.is_some();
@@ -69,7 +88,7 @@ pub(super) fn table(results: &Results) -> Table {
     }
     Table {
         title: title(results),
-        columns,
+        columns: columns.into_iter().map(str::to_owned).collect(),
         rows,
         warnings: warnings(results),
         legend: legend(results, sampled),
@@ -98,6 +117,9 @@ fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut 
     let not_of_the_baseline = |text: String| if is_baseline && !nothing { "-".to_owned() } else { text };
     let mut byte_error =
         shown(words::byte_error(&access.byte_error), access.byte_error.reason().filter(|_| !is_baseline));
+    if let Some(calls) = words::byte_error(&access.call_error).filter(|calls| calls != "0") {
+        byte_error.push_str(&format!(", calls {calls}"));
+    }
     if cell.counts == Some(ByteMeaning::Requested) && access.byte_error.value().is_some() {
         byte_error.push_str(" requested");
     }
@@ -120,7 +142,7 @@ fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut 
     row
 }
 
-fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
+pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
     let mut text = match &cell.attach {
         Attach::Baseline if cell.runs.measured > 0 => "baseline".to_owned(),
         Attach::Baseline if cell.failures.is_empty() => "baseline, not run".to_owned(),
@@ -185,12 +207,11 @@ fn title(results: &Results) -> String {
             engines.push(engine.name());
         }
     }
-    format!(
-        "study {}, clock {}, IOR engine {}",
-        results.plan.study.name,
-        results.plan.study.clock,
-        engines.join(" and ")
-    )
+    let mut title = format!("study {}, clock {}", results.plan.study.name, results.plan.study.clock);
+    if !engines.is_empty() {
+        title.push_str(&format!(", IOR engine {}", engines.join(" and ")));
+    }
+    title
 }
 
 /// Runs whose figures are less than exact by their own account.
@@ -276,8 +297,8 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
         "overhead: bandwidth of the baseline / bandwidth with the probe (above 1: slower), with 95 % interval; A/A: the baseline \
          against itself, the noise floor."
             .to_owned(),
-        "byte error: bytes traced - bytes moved, smallest..largest over all intervals; `requested`: the probe counts what callers \
-         ask for, not what calls return."
+        "byte error: bytes traced - bytes moved, smallest..largest over all intervals; `calls`: the same for calls, where not 0; \
+         `requested`: the probe counts what callers ask for, not what calls return."
             .to_owned(),
         "relative error: bandwidth by IOR / bandwidth traced, over IOR's own interval (1: exact).".to_owned(),
     ];

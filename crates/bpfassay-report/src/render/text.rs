@@ -1,8 +1,8 @@
 //! The table for the terminal.
 
-use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width, presets};
 
-use super::rows;
+use super::rows::{self, Table};
 use crate::Results;
 
 /// How the table looks.
@@ -20,12 +20,16 @@ const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 /// `results` as text.
 #[must_use]
 pub fn text(results: &Results, style: Style) -> String {
-    let content = rows::table(results);
+    rows::tables(results).iter().map(|content| one(content, style)).collect::<Vec<_>>().join("\n")
+}
+
+/// One table with what stands above and below it.
+fn one(content: &Table, style: Style) -> String {
     let rows: Vec<Vec<String>> = content.rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
-    let words = longest_words(content.columns.iter().map(|column| &**column), &rows);
+    let words = longest_words(content.columns.iter().map(String::as_str), &rows);
     let fit = style.width.and_then(|width| fit(width, &words));
     let width = fit.and(style.width);
-    let mut table = Table::new();
+    let mut table = comfy_table::Table::new();
     // The caller says what the terminal is like; comfy-table must not look for itself.
     table.force_no_tty();
     match width {
