@@ -21,6 +21,7 @@ mod metrics;
 mod misses;
 mod mounts;
 mod objects;
+mod pitfalls;
 mod probes;
 mod reader;
 mod reading;

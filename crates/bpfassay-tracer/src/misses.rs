@@ -45,7 +45,11 @@ fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     Some(a?.wrapping_add(b?))
 }
 
-fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
+/// The misses of one program.
+///
+/// # Errors
+/// As [`of_all`].
+pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
     let failed = |source| ReadError::Program { program: hooked.program.clone(), source };
     let recursion = || Ok(kernel::program_info(hooked.program_fd()).map_err(failed)?.recursion_misses);
     match hooked.kind {

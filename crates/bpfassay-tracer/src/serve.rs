@@ -147,11 +147,12 @@ pub(crate) fn serve<W: Write>(
 ///
 /// # Errors
 /// [`ServeError`].
-pub(crate) fn end<W: Write>(tracer: Tracer, output: &mut Output<W>) -> Result<(), ServeError> {
+pub(crate) fn end<W: Write>(mut tracer: Tracer, output: &mut Output<W>) -> Result<(), ServeError> {
+    let findings = tracer.findings()?;
     let start = Instant::now();
     drop(tracer);
     let detach_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    output.line(&TracerLine::Ended(Ended { findings: Vec::new(), detach_ns, statistics: Vec::new() }))
+    output.line(&TracerLine::Ended(Ended { findings, detach_ns, statistics: Vec::new() }))
 }
 
 /// What has something to read.

@@ -7,11 +7,21 @@ use std::{any::Any, collections::BTreeMap, fmt, os::fd::OwnedFd, path::PathBuf};
 
 use bpfassay_protocol::{
     ProbeConfiguration,
+    finding::Finding,
     probe::Loader,
     tracer::{Attached, CounterRow, Losses, Refusal, Step},
 };
 
-use crate::{hooked::Hooked, ledger::LedgerError, libbpf, mounts::MountsError, objects, probes, reader::Reader};
+use crate::{
+    hooked::Hooked,
+    ledger::LedgerError,
+    libbpf, misses,
+    mounts::MountsError,
+    objects,
+    pitfalls::{self, ProgramMisses},
+    probes,
+    reader::Reader,
+};
 
 /// What to count and how, beside the probe configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,6 +101,26 @@ impl Tracer {
     pub(crate) fn losses(&mut self) -> Result<Losses, ReadError> {
         self.reader.losses(&self.hooked)
     }
+
+    /// Pitfalls that show in what was lost since attaching.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn findings(&mut self) -> Result<Vec<Finding>, ReadError> {
+        let losses = self.losses()?;
+        let mut programs = Vec::new();
+        for hooked in &self.hooked {
+            let misses = misses::of(hooked)?;
+            programs.push(ProgramMisses {
+                program: hooked.program.clone(),
+                attached_to: hooked.attached_to.clone(),
+                kretprobe: false,
+                probes: misses.probes,
+                recursion: misses.recursion,
+            });
+        }
+        Ok(pitfalls::after(&losses, &programs))
+    }
 }
 
 /// A reading of the counters that failed.
@@ -125,7 +155,18 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
                 let message = format!("this build of the tracer has no programs for `{configuration}`");
                 return Err(refusal(Step::Open, message));
             };
-            libbpf::bring_up(configuration, object, attachment, options)?
+            // Before anything is loaded, so that neither this nor another tracer's own hooks are in the way.
+            let findings = pitfalls::before(object.elf, options);
+            match libbpf::bring_up(configuration, object, attachment, options) {
+                Ok(mut loaded) => {
+                    loaded.attached.findings.extend(findings);
+                    loaded
+                }
+                Err(mut refusal) => {
+                    refusal.findings.extend(findings);
+                    return Err(refusal);
+                }
+            }
         }
     };
     Tracer::new(loaded).map_err(|error| {

@@ -1,0 +1,391 @@
+//! Prototypes of functions from BTF (Documentation/bpf/btf.rst), the kernel's type information.
+//!
+//! One pass notes where each type lies, so that a kernel's five megabytes cost little; only what is asked for is decoded.
+
+use std::fmt;
+
+/// `BTF_MAGIC` (include/uapi/linux/btf.h).
+const MAGIC: u16 = 0xeb9f;
+/// Deepest chain of modifiers and type definitions that is followed.
+const MAX_DEPTH: u32 = 32;
+
+/// Kinds of types (include/uapi/linux/btf.h).
+mod kind {
+    pub(super) const INT: u32 = 1;
+    pub(super) const PTR: u32 = 2;
+    pub(super) const ARRAY: u32 = 3;
+    pub(super) const STRUCT: u32 = 4;
+    pub(super) const UNION: u32 = 5;
+    pub(super) const ENUM: u32 = 6;
+    pub(super) const FWD: u32 = 7;
+    pub(super) const TYPEDEF: u32 = 8;
+    pub(super) const VOLATILE: u32 = 9;
+    pub(super) const CONST: u32 = 10;
+    pub(super) const RESTRICT: u32 = 11;
+    pub(super) const FUNC: u32 = 12;
+    pub(super) const FUNC_PROTO: u32 = 13;
+    pub(super) const VAR: u32 = 14;
+    pub(super) const DATASEC: u32 = 15;
+    pub(super) const FLOAT: u32 = 16;
+    pub(super) const DECL_TAG: u32 = 17;
+    pub(super) const TYPE_TAG: u32 = 18;
+    pub(super) const ENUM64: u32 = 19;
+}
+
+/// BTF that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BtfError {
+    #[error("no BTF header")]
+    Header,
+    #[error("the BTF is cut off or points outside itself")]
+    Bounds,
+    #[error("type {id} is of kind {kind}, which this program does not know")]
+    Kind { id: usize, kind: u32 },
+}
+
+/// What a value is, as far as it decides whether a program reads it right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Nothing.
+    Void,
+    /// A number, an enumeration or a truth value, with its size in bytes.
+    Integer(u32),
+    /// A pointer to a structure or union of this name.
+    Pointer(String),
+    /// A pointer to anything else: characters, `void`, numbers, functions.
+    Address,
+    /// Anything else: structures by value, floating point.
+    Other,
+}
+
+/// A function's prototype.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Prototype {
+    /// As C writes it, with the kernel's own names of types.
+    pub(crate) text: String,
+    /// What it returns.
+    pub(crate) returns: Shape,
+    /// Its arguments, in order.
+    pub(crate) arguments: Vec<Shape>,
+}
+
+impl fmt::Display for Prototype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Type information.
+#[derive(Debug)]
+pub(crate) struct Btf<'a> {
+    types: &'a [u8],
+    strings: &'a [u8],
+    /// Where each type begins in `types`; element 0 is type 1, as type 0 is `void`.
+    starts: Vec<usize>,
+}
+
+/// The fixed part of a type.
+#[derive(Debug, Clone, Copy)]
+struct Type {
+    name: u32,
+    kind: u32,
+    /// Members, arguments, or constants.
+    length: usize,
+    /// Size in bytes, or another type.
+    size_or_type: u32,
+    /// Where the rest begins.
+    rest: usize,
+}
+
+impl<'a> Btf<'a> {
+    /// Finds out where each type lies.
+    ///
+    /// # Errors
+    /// [`BtfError`].
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, BtfError> {
+        let magic = bytes.get(..2).and_then(|magic| magic.try_into().ok()).map(u16::from_ne_bytes);
+        if magic != Some(MAGIC) {
+            return Err(BtfError::Header);
+        }
+        let header = |offset| u32_at(bytes, offset).and_then(|value| usize::try_from(value).ok());
+        let section = |offset: usize| {
+            let start = header(4)?.checked_add(header(offset)?)?;
+            bytes.get(start..start.checked_add(header(offset + 4)?)?)
+        };
+        let (types, strings) = section(8).zip(section(16)).ok_or(BtfError::Bounds)?;
+        let mut btf = Self { types, strings, starts: Vec::new() };
+        let mut at = 0;
+        while at < types.len() {
+            let found = btf.read(at).ok_or(BtfError::Bounds)?;
+            let rest = match found.kind {
+                kind::INT | kind::VAR | kind::DECL_TAG => 4,
+                kind::ARRAY => 12,
+                kind::STRUCT | kind::UNION | kind::DATASEC | kind::ENUM64 => 12 * found.length,
+                kind::ENUM | kind::FUNC_PROTO => 8 * found.length,
+                kind::PTR
+                | kind::FWD
+                | kind::TYPEDEF
+                | kind::VOLATILE
+                | kind::CONST
+                | kind::RESTRICT
+                | kind::FUNC
+                | kind::FLOAT
+                | kind::TYPE_TAG => 0,
+                other => return Err(BtfError::Kind { id: btf.starts.len() + 1, kind: other }),
+            };
+            btf.starts.push(at);
+            at = found.rest + rest;
+        }
+        if at == types.len() { Ok(btf) } else { Err(BtfError::Bounds) }
+    }
+
+    /// The prototypes of those of `wanted` that are there. A name that several functions have comes several times.
+    ///
+    /// # Errors
+    /// [`BtfError::Bounds`].
+    pub(crate) fn prototypes(
+        &self,
+        wanted: &std::collections::BTreeSet<&str>,
+    ) -> Result<Vec<(String, Prototype)>, BtfError> {
+        let mut found = Vec::new();
+        for &start in &self.starts {
+            let function = self.read(start).ok_or(BtfError::Bounds)?;
+            if function.kind != kind::FUNC {
+                continue;
+            }
+            let name = self.string(function.name).ok_or(BtfError::Bounds)?;
+            if wanted.contains(name) {
+                let prototype = self.prototype(name, function.size_or_type).ok_or(BtfError::Bounds)?;
+                found.push((name.to_owned(), prototype));
+            }
+        }
+        Ok(found)
+    }
+
+    fn prototype(&self, name: &str, id: u32) -> Option<Prototype> {
+        let proto = self.get(id)?.filter(|found| found.kind == kind::FUNC_PROTO)?;
+        let mut arguments = Vec::new();
+        let mut texts = Vec::new();
+        for index in 0..proto.length {
+            let argument = u32_at(self.types, proto.rest + 8 * index + 4)?;
+            // The last argument of a function with a variable number of them is `void`.
+            arguments.push(self.shape(argument)?);
+            texts.push(if argument == 0 { "...".to_owned() } else { self.text(argument, 0)? });
+        }
+        let returns = self.text(proto.size_or_type, 0)?;
+        let space = if returns.ends_with('*') { "" } else { " " };
+        let list = if texts.is_empty() { "void".to_owned() } else { texts.join(", ") };
+        Some(Prototype {
+            text: format!("{returns}{space}{name}({list})"),
+            returns: self.shape(proto.size_or_type)?,
+            arguments,
+        })
+    }
+
+    /// `id` behind all modifiers and type definitions; `Some(None)` for `void`.
+    fn resolve(&self, mut id: u32) -> Option<Option<Type>> {
+        for _ in 0..MAX_DEPTH {
+            match self.get(id)? {
+                Some(found)
+                    if matches!(
+                        found.kind,
+                        kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG
+                    ) =>
+                {
+                    id = found.size_or_type;
+                }
+                other => return Some(other),
+            }
+        }
+        None
+    }
+
+    fn shape(&self, id: u32) -> Option<Shape> {
+        let Some(found) = self.resolve(id)? else { return Some(Shape::Void) };
+        Some(match found.kind {
+            kind::INT | kind::ENUM | kind::ENUM64 => Shape::Integer(found.size_or_type),
+            kind::PTR => match self.resolve(found.size_or_type)? {
+                Some(target) if matches!(target.kind, kind::STRUCT | kind::UNION | kind::FWD) => {
+                    Shape::Pointer(self.string(target.name)?.to_owned())
+                }
+                _ => Shape::Address,
+            },
+            _ => Shape::Other,
+        })
+    }
+
+    /// The type as C writes it.
+    fn text(&self, id: u32, depth: u32) -> Option<String> {
+        let Some(found) = self.get(id)? else { return Some("void".to_owned()) };
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let name = self.string(found.name)?;
+        let inner = |prefix: &str| {
+            let text = self.text(found.size_or_type, depth + 1)?;
+            Some(format!("{prefix}{text}"))
+        };
+        Some(match found.kind {
+            kind::PTR => {
+                let target = self.text(found.size_or_type, depth + 1)?;
+                if target.ends_with('*') { format!("{target}*") } else { format!("{target} *") }
+            }
+            kind::CONST => inner("const ")?,
+            kind::VOLATILE => inner("volatile ")?,
+            // `__user`, `__rcu` and the like: of no importance to a tracing program.
+            kind::RESTRICT | kind::TYPE_TAG => inner("")?,
+            kind::STRUCT | kind::FWD => format!("struct {name}"),
+            kind::UNION => format!("union {name}"),
+            kind::ENUM | kind::ENUM64 => format!("enum {name}"),
+            kind::FUNC_PROTO => "function".to_owned(),
+            kind::ARRAY => "array".to_owned(),
+            _ => name.to_owned(),
+        })
+    }
+
+    /// Type `id`; `Some(None)` for `void`, `None` where there is none.
+    fn get(&self, id: u32) -> Option<Option<Type>> {
+        match usize::try_from(id).ok()?.checked_sub(1) {
+            None => Some(None),
+            Some(index) => self.read(*self.starts.get(index)?).map(Some),
+        }
+    }
+
+    fn read(&self, at: usize) -> Option<Type> {
+        let word = |index: usize| u32_at(self.types, at + 4 * index);
+        let info = word(1)?;
+        Some(Type {
+            name: word(0)?,
+            kind: info >> 24 & 0x1f,
+            length: usize::try_from(info & 0xffff).ok()?,
+            size_or_type: word(2)?,
+            rest: at + 12,
+        })
+    }
+
+    fn string(&self, offset: u32) -> Option<&'a str> {
+        let rest = self.strings.get(usize::try_from(offset).ok()?..)?;
+        let end = rest.iter().position(|&byte| byte == 0)?;
+        str::from_utf8(&rest[..end]).ok()
+    }
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    let word = bytes.get(offset..offset.checked_add(4)?)?;
+    Some(u32::from_ne_bytes(word.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Builds BTF, type by type.
+    #[derive(Default)]
+    struct Builder {
+        types: Vec<u8>,
+        strings: Vec<u8>,
+        count: u32,
+    }
+
+    impl Builder {
+        fn add(&mut self, name: &str, kind: u32, length: u32, size_or_type: u32, rest: &[u32]) -> u32 {
+            let offset = if name.is_empty() {
+                0
+            } else {
+                self.strings.extend(name.bytes().chain([0]));
+                // Behind the empty string that every BTF begins with.
+                (self.strings.len() - name.len()) as u32
+            };
+            for word in [offset, kind << 24 | length, size_or_type].iter().chain(rest) {
+                self.types.extend(word.to_ne_bytes());
+            }
+            self.count += 1;
+            self.count
+        }
+
+        fn build(&self) -> Vec<u8> {
+            let (types, strings) = (self.types.len() as u32, self.strings.len() as u32 + 1);
+            let mut bytes = Vec::from(MAGIC.to_ne_bytes());
+            bytes.extend([1, 0]);
+            for word in [24, 0, types, types, strings] {
+                bytes.extend(word.to_ne_bytes());
+            }
+            bytes.extend(&self.types);
+            bytes.push(0);
+            bytes.extend(&self.strings);
+            bytes
+        }
+    }
+
+    /// `ssize_t vfs_read(struct file *, char *, size_t, loff_t *)` and some more.
+    fn sample() -> Builder {
+        let mut b = Builder::default();
+        let long = b.add("long int", kind::INT, 0, 8, &[0x0100_0040]);
+        let ssize = b.add("ssize_t", kind::TYPEDEF, 0, long, &[]);
+        let file = b.add("file", kind::STRUCT, 1, 16, &[0, long, 0]);
+        let file_pointer = b.add("", kind::PTR, 0, file, &[]);
+        let char_ = b.add("char", kind::INT, 0, 1, &[8]);
+        let user = b.add("user", kind::TYPE_TAG, 0, char_, &[]);
+        let constant = b.add("", kind::CONST, 0, user, &[]);
+        let buffer = b.add("", kind::PTR, 0, constant, &[]);
+        let proto = b.add("", kind::FUNC_PROTO, 3, ssize, &[0, file_pointer, 0, buffer, 0, ssize]);
+        b.add("vfs_read", kind::FUNC, 1, proto, &[]);
+        b.add("mode", kind::ENUM, 1, 4, &[0, 7]);
+        let nothing = b.add("", kind::FUNC_PROTO, 0, 0, &[]);
+        b.add("nothing", kind::FUNC, 0, nothing, &[]);
+        let pointers = b.add("", kind::PTR, 0, file_pointer, &[]);
+        let variadic = b.add("", kind::FUNC_PROTO, 2, file_pointer, &[0, pointers, 0, 0]);
+        b.add("variadic", kind::FUNC, 0, variadic, &[]);
+        b
+    }
+
+    #[test]
+    fn prototypes_are_read_behind_modifiers_and_definitions() {
+        let bytes = sample().build();
+        let btf = Btf::new(&bytes).unwrap();
+        let found = btf.prototypes(&BTreeSet::from(["vfs_read", "nothing", "variadic", "file"])).unwrap();
+        let texts: Vec<_> = found.iter().map(|(_, prototype)| prototype.to_string()).collect();
+        assert_eq!(
+            texts,
+            [
+                "ssize_t vfs_read(struct file *, const char *, ssize_t)",
+                "void nothing(void)",
+                "struct file *variadic(struct file **, ...)"
+            ]
+        );
+        let (_, read) = &found[0];
+        assert_eq!(read.returns, Shape::Integer(8));
+        assert_eq!(read.arguments, [Shape::Pointer("file".to_owned()), Shape::Address, Shape::Integer(8)]);
+    }
+
+    #[test]
+    fn an_unknown_kind_and_a_circle_are_told() {
+        let mut b = Builder::default();
+        b.add("new", 30, 0, 0, &[]);
+        assert_eq!(Btf::new(&b.build()).unwrap_err(), BtfError::Kind { id: 1, kind: 30 });
+        let mut b = Builder::default();
+        b.add("circle", kind::TYPEDEF, 0, 1, &[]);
+        let proto = b.add("", kind::FUNC_PROTO, 0, 1, &[]);
+        b.add("f", kind::FUNC, 0, proto, &[]);
+        let bytes = b.build();
+        assert_eq!(Btf::new(&bytes).unwrap().prototypes(&BTreeSet::from(["f"])), Err(BtfError::Bounds));
+        assert_eq!(Btf::new(b"\x7fELF").unwrap_err(), BtfError::Header);
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_bytes_end_in_an_error_or_an_answer(at in 0usize..600, byte: u8, cut in 0usize..600) {
+            let mut bytes = sample().build();
+            let length = bytes.len();
+            bytes[at % length] = byte;
+            bytes.truncate(length - cut % 40);
+            if let Ok(btf) = Btf::new(&bytes) {
+                let _ = btf.prototypes(&BTreeSet::from(["vfs_read", "variadic"]));
+            }
+        }
+    }
+}

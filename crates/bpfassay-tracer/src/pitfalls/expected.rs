@@ -1,0 +1,111 @@
+//! The prototypes that the tracer's programs assume: each function once, each shape that they can deal with on a line.
+//!
+//! A kernel function's prototype is no interface: it changes without notice, and a program that reads the wrong argument
+//! counts nonsense without an error. So what is assumed is written down here and compared with the kernel's own BTF.
+
+use super::btf::{Prototype, Shape};
+
+/// As C writes them. Several lines for one function: the programs tell these shapes apart by BTF.
+const ASSUMED: &[&str] = &[
+    // fs/read_write.c. Static, but called from several places, so they have symbols (5.10 to 7.3).
+    "ssize_t vfs_read(struct file *, char *, size_t, loff_t *)",
+    "ssize_t vfs_write(struct file *, const char *, size_t, loff_t *)",
+    // The fifth argument came with preadv2 (Linux 4.6); who forgets it takes the flags for the returned value.
+    "ssize_t vfs_readv(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
+    "ssize_t vfs_writev(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
+];
+
+/// Scalar types by their size in bytes on 64-bit kernels.
+const SCALARS: &[(&str, u32)] = &[
+    ("bool", 1),
+    ("umode_t", 2),
+    ("int", 4),
+    ("unsigned int", 4),
+    ("rwf_t", 4),
+    ("dev_t", 4),
+    ("long", 8),
+    ("unsigned long", 8),
+    ("size_t", 8),
+    ("ssize_t", 8),
+    ("loff_t", 8),
+];
+
+/// What the programs assume of `function`; empty where they assume nothing.
+pub(super) fn of(function: &str) -> Vec<Prototype> {
+    ASSUMED
+        .iter()
+        .filter_map(|line| parse(line))
+        .filter(|(name, _)| *name == function)
+        .map(|(_, found)| found)
+        .collect()
+}
+
+/// Whether a program that assumes `expected` reads arguments and returned value of `found` right.
+pub(super) fn fits(expected: &Prototype, found: &Prototype) -> bool {
+    expected.returns == found.returns && expected.arguments == found.arguments
+}
+
+/// Name and prototype of a line of C.
+fn parse(line: &'static str) -> Option<(&'static str, Prototype)> {
+    let (head, list) = line.strip_suffix(')')?.split_once('(')?;
+    let name_at = head.rfind([' ', '*'])? + 1;
+    let (returns, name) = head.split_at(name_at);
+    let arguments = match list {
+        "void" => Vec::new(),
+        list => list.split(", ").map(shape).collect::<Option<_>>()?,
+    };
+    Some((name, Prototype { text: line.to_owned(), returns: shape(returns)?, arguments }))
+}
+
+fn shape(words: &str) -> Option<Shape> {
+    let words = words.trim();
+    let words = words.strip_prefix("const ").unwrap_or(words);
+    if let Some(target) = words.strip_suffix('*') {
+        let target = target.trim();
+        return Some(match target.strip_prefix("struct ").filter(|name| !name.contains('*')) {
+            Some(name) => Shape::Pointer(name.to_owned()),
+            None => Shape::Address,
+        });
+    }
+    if words == "void" {
+        return Some(Shape::Void);
+    }
+    SCALARS.iter().find(|(name, _)| *name == words).map(|&(_, size)| Shape::Integer(size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_understood() {
+        for line in ASSUMED {
+            let (name, prototype) = parse(line).unwrap_or_else(|| panic!("{line}"));
+            assert!(!name.is_empty() && of(name).contains(&prototype), "{line}");
+        }
+        assert!(of("nowhere").is_empty());
+    }
+
+    #[test]
+    fn shapes_are_those_of_c() {
+        let pointer = |name: &str| Some(Shape::Pointer(name.to_owned()));
+        assert_eq!(shape("struct file *"), pointer("file"));
+        assert_eq!(shape("const struct path *"), pointer("path"));
+        assert_eq!(shape("struct inode **"), Some(Shape::Address));
+        assert_eq!(shape("const char *"), Some(Shape::Address));
+        assert_eq!(shape("umode_t"), Some(Shape::Integer(2)));
+        assert_eq!(shape("__u128"), None);
+        assert_eq!(parse("struct dentry *vfs_mkdir(void)").map(|(name, found)| (name, found.returns)), {
+            Some(("vfs_mkdir", Shape::Pointer("dentry".to_owned())))
+        });
+    }
+
+    #[test]
+    fn one_argument_less_or_of_another_kind_does_not_fit() {
+        let readv = &of("vfs_readv")[0];
+        let mut short = readv.clone();
+        short.arguments.pop();
+        assert!(fits(readv, readv) && !fits(readv, &short));
+        assert!(!fits(&of("vfs_read")[0], readv));
+    }
+}
