@@ -34,6 +34,9 @@ const READING: Duration = Duration::from_secs(60);
 /// How long detaching may take before the tracer is killed.
 const DETACHING: Duration = Duration::from_secs(30);
 
+/// Where tracers of this boot keep what the symbol table told them.
+const SYMBOLS: &str = "/run/bpfassay-symbols";
+
 /// Rows of periodic samples that are kept; with about 150 bytes each they fit into the smallest guest.
 const MAX_ROWS: usize = 200_000;
 
@@ -109,6 +112,7 @@ impl Tracer {
     pub(crate) fn start(order: &RunOrder, mut stderr: File, children: &mut Children) -> Result<Started> {
         let spawn_error = |source| Error::Spawn { program: layout::TRACER.to_owned(), source };
         let mut child = Command::new(layout::TRACER)
+            .args(["--symbol-cache", SYMBOLS])
             .args(arguments(order))
             .env_clear()
             .env("LC_ALL", "C")

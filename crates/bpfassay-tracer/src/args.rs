@@ -48,6 +48,8 @@ Options:
       --uprobe FILE          The program or library whose functions the probe `uprobe` hooks; default: the C library
       --function NAME=OTHER  Hook the kernel's function OTHER where the programs name NAME, for kernels that have it under
                              another name; may be given for several NAMEs
+      --symbol-cache FILE    Keep in FILE what /proc/kallsyms says of the hooked functions, and read it from there when this
+                             program is started again in the same boot: the list is long and slow to read
       --merge                Count `readv` as `read` and `writev` as `write`
       --listen ADDRESS       Give the counters to Prometheus at http://ADDRESS/metrics, as OpenMetrics or in the text
                              format 0.0.4: IP:PORT (port 0: any free one, which standard error names), or the path of a
@@ -89,6 +91,7 @@ pub(crate) struct Args {
     maxactive: Option<u32>,
     uprobe: Option<PathBuf>,
     functions: BTreeMap<String, String>,
+    symbol_cache: Option<PathBuf>,
 }
 
 /// What to do, in the kernel's terms.
@@ -146,7 +149,7 @@ impl Request {
         let (mut probe, mut map, mut loader, mut interval) = (None, None, None, None);
         let (mut cgroup, mut mount, mut listen) = (None, None, None);
         let (mut merge, mut stay, mut latency) = (None, None, None);
-        let (mut map_entries, mut maxactive, mut uprobe) = (None, None, None);
+        let (mut map_entries, mut maxactive, mut uprobe, mut symbol_cache) = (None, None, None, None);
         let mut functions = BTreeMap::new();
         let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
         while let Some(option) = parser.next()? {
@@ -179,6 +182,7 @@ impl Request {
                     )?;
                 }
                 Long("uprobe") => set(&mut uprobe, "uprobe", parser.value()?.into())?,
+                Long("symbol-cache") => set(&mut symbol_cache, "symbol-cache", parser.value()?.into())?,
                 Long("function") => {
                     let (name, other) = parser.value()?.parse_with(parse_function)?;
                     if functions.insert(name, other).is_some() {
@@ -204,6 +208,7 @@ impl Request {
             maxactive,
             uprobe,
             functions,
+            symbol_cache,
         }))
     }
 }
@@ -237,6 +242,7 @@ impl Args {
             maxactive: self.maxactive,
             uprobe: self.uprobe,
             functions: self.functions,
+            symbol_cache: self.symbol_cache,
         };
         Ok(Order {
             configuration,
@@ -336,6 +342,7 @@ mod tests {
             "maxactive",
             "uprobe",
             "function",
+            "symbol-cache",
             "merge",
             "listen",
             "stay",
@@ -395,7 +402,17 @@ mod tests {
 
     #[test]
     fn further_options_reach_the_loader() {
-        let words = ["--probe=fexit", "--latency", "--map-entries=1", "--maxactive", "4", "--uprobe", "/lib/x"];
+        let words = [
+            "--probe=fexit",
+            "--latency",
+            "--map-entries=1",
+            "--maxactive",
+            "4",
+            "--uprobe",
+            "/lib/x",
+            "--symbol-cache",
+            "/s",
+        ];
         let functions = ["--function", "vfs_read=vfs_read.isra.0", "--function=vfs_write=other"];
         let words: Vec<&str> = words.iter().chain(&functions).copied().collect();
         let functions = [("vfs_read", "vfs_read.isra.0"), ("vfs_write", "other")];
@@ -404,6 +421,7 @@ mod tests {
             map_entries: Some(1),
             maxactive: Some(4),
             uprobe: Some("/lib/x".into()),
+            symbol_cache: Some("/s".into()),
             functions: functions.map(|(name, other)| (name.to_owned(), other.to_owned())).into(),
             ..Options::default()
         };

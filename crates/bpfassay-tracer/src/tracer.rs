@@ -18,7 +18,7 @@ use crate::{
     libbpf, misses,
     mounts::MountsError,
     objects,
-    pitfalls::{self, ProgramMisses},
+    pitfalls::{self, ProgramMisses, When},
     probes,
     reader::Reader,
 };
@@ -40,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) uprobe: Option<PathBuf>,
     /// Kernel functions to hook in place of those that the programs name.
     pub(crate) functions: BTreeMap<String, String>,
+    /// A file to keep what the symbol table said of functions in, between tracers of one boot.
+    pub(crate) symbol_cache: Option<PathBuf>,
 }
 
 impl Options {
@@ -155,15 +157,15 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
                 let message = format!("this build of the tracer has no programs for `{configuration}`");
                 return Err(refusal(Step::Open, message));
             };
-            // Before anything is loaded, so that neither this nor another tracer's own hooks are in the way.
-            let findings = pitfalls::before(object.elf, options);
+            // Before anything is loaded: the tracer's own hooks are none of its pitfalls.
+            let findings = pitfalls::look_for(object.elf, options, When::Before);
             match libbpf::bring_up(configuration, object, attachment, options) {
                 Ok(mut loaded) => {
                     loaded.attached.findings.extend(findings);
                     loaded
                 }
                 Err(mut refusal) => {
-                    refusal.findings.extend(findings);
+                    refusal.findings.extend(pitfalls::look_for(object.elf, options, When::Refused));
                     return Err(refusal);
                 }
             }

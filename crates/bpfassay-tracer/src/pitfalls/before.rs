@@ -12,7 +12,7 @@ use object::{Object as _, ObjectSection as _};
 
 use super::{
     btf::{Btf, Prototype},
-    expected, finding,
+    cache, expected, finding,
     lists::{self, Enabled},
     symbols::{self, Symbol},
     tidy,
@@ -50,7 +50,8 @@ struct Hook<'a> {
 /// Everything that the kernel tells of the functions in question, or why it does not.
 struct Facts<'a> {
     symbols: Result<BTreeMap<String, Symbol>, Unread>,
-    traceable: Result<BTreeSet<&'a str>, Unread>,
+    /// `None` where it was not looked at, as attaching tells.
+    traceable: Option<Result<BTreeSet<&'a str>, Unread>>,
     blacklist: Result<String, Unread>,
     enabled: Result<String, Unread>,
     kprobes: Result<String, Unread>,
@@ -64,15 +65,26 @@ struct Unread {
     why: String,
 }
 
+/// When pitfalls are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Before attaching.
+    Before,
+    /// After the kernel refused to load or to attach the programs: the one list is read, too, that costs as much as all
+    /// others together, and that tells nothing as long as attaching works (`available_filter_functions`; 50,000 names,
+    /// each looked up by its address, several seconds under emulation).
+    Refused,
+}
+
 /// Looks for pitfalls of hooking the kernel functions that the programs of the object file `elf` name in their sections;
 /// `options` may put others in their place. Programs that hook something else have none of these pitfalls.
-pub(crate) fn before(elf: &[u8], options: &Options) -> Vec<Finding> {
+pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding> {
     let object = match object::read::elf::ElfFile64::<object::Endianness>::parse(elf) {
         Ok(object) => object,
         Err(error) => return vec![finding(Pitfall::NotChecked, "the tracer's programs", error.to_string())],
     };
     let sections: Vec<&str> = object.sections().filter_map(|section| section.name().ok()).collect();
-    before_hooking(sections.iter().filter_map(|section| hook(section)), options)
+    before_hooking(sections.iter().filter_map(|section| hook(section)), options, when)
 }
 
 /// The function that programs in `section` hook, and how, by libbpf's names of sections (which aya's programs have, too).
@@ -87,7 +99,11 @@ fn hook(section: &str) -> Option<(&str, Way)> {
     (!function.is_empty()).then_some((function, way))
 }
 
-fn before_hooking<'a>(functions: impl IntoIterator<Item = (&'a str, Way)>, options: &'a Options) -> Vec<Finding> {
+fn before_hooking<'a>(
+    functions: impl IntoIterator<Item = (&'a str, Way)>,
+    options: &'a Options,
+    when: When,
+) -> Vec<Finding> {
     let hooks: Vec<Hook<'a>> = functions
         .into_iter()
         .map(|(assumed, way)| Hook { function: options.function(assumed), assumed, way })
@@ -95,18 +111,20 @@ fn before_hooking<'a>(functions: impl IntoIterator<Item = (&'a str, Way)>, optio
     if hooks.is_empty() {
         return Vec::new();
     }
-    judge(&hooks, &look(&hooks))
+    judge(&hooks, &look(&hooks, options, when))
 }
 
-fn look<'a>(hooks: &[Hook<'a>]) -> Facts<'a> {
+fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
     let wanted: BTreeSet<&'a str> = hooks.iter().map(|hook| hook.function).collect();
     let open = |paths: &[&'static str]| {
         first(paths, |path| File::open(path).map(|file| BufReader::with_capacity(1 << 16, file)))
     };
     Facts {
-        symbols: open(&[KALLSYMS])
-            .and_then(|lines| symbols::read(lines, wanted.iter().copied()).map_err(unread(KALLSYMS))),
-        traceable: open(&TRACEABLE).and_then(|lines| lists::traceable(lines, &wanted).map_err(unread(TRACEABLE[0]))),
+        symbols: cache::symbols(options.symbol_cache.as_deref(), &wanted, |wanted| {
+            open(&[KALLSYMS]).and_then(|lines| symbols::read(lines, wanted.iter().copied()).map_err(unread(KALLSYMS)))
+        }),
+        traceable: (when == When::Refused && hooks.iter().any(|hook| hook.way == Way::Ftrace))
+            .then(|| open(&TRACEABLE).and_then(|lines| lists::traceable(lines, &wanted).map_err(unread(TRACEABLE[0])))),
         blacklist: first(&BLACKLIST, fs::read_to_string),
         enabled: first(&ENABLED, fs::read_to_string),
         kprobes: first(&KPROBES, fs::read_to_string),
@@ -135,11 +153,10 @@ fn unread<E: Display>(what: &'static str) -> impl Fn(E) -> Unread {
 /// The findings that follow from `facts`.
 fn judge(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let by_ftrace = hooks.iter().any(|hook| hook.way == Way::Ftrace);
     let by_kprobe = hooks.iter().any(|hook| hook.way == Way::Kprobe);
     let unread = [
         facts.symbols.as_ref().err(),
-        facts.traceable.as_ref().err().filter(|_| by_ftrace),
+        facts.traceable.as_ref().and_then(|list| list.as_ref().err()),
         facts.blacklist.as_ref().err().filter(|_| by_kprobe),
         facts.enabled.as_ref().err(),
         facts.kprobes.as_ref().err(),
@@ -170,8 +187,9 @@ fn judge(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
                 facts.prototypes.is_ok().then_some(!prototypes.is_empty()),
             ));
         }
-        if hook.way == Way::Ftrace && there && facts.traceable.as_ref().is_ok_and(|list| !list.contains(hook.function))
-        {
+        let untraceable =
+            |list: &Result<BTreeSet<&str>, Unread>| list.as_ref().is_ok_and(|list| !list.contains(hook.function));
+        if hook.way == Way::Ftrace && there && facts.traceable.as_ref().is_some_and(untraceable) {
             let detail =
                 "not in available_filter_functions: ftrace cannot hook it, and with it no trampoline and no fprobe";
             findings.push(finding(Pitfall::NotTraceable, hook.function, detail));

@@ -9,7 +9,7 @@ fn facts() -> Facts<'static> {
     let one = Symbol { count: 1, ..Symbol::default() };
     Facts {
         symbols: Ok(["vfs_read", "vfs_write"].map(|name| (name.to_owned(), one.clone())).into()),
-        traceable: Ok(BTreeSet::from(["vfs_read", "vfs_write"])),
+        traceable: Some(Ok(BTreeSet::from(["vfs_read", "vfs_write"]))),
         blacklist: Ok(String::new()),
         enabled: Ok(String::new()),
         kprobes: Ok(String::new()),
@@ -54,11 +54,13 @@ fn symbols_that_are_not_there_are_told_apart() {
 #[test]
 fn what_stands_in_the_way_depends_on_the_way() {
     let mut facts = facts();
-    facts.traceable = Ok(BTreeSet::from(["vfs_write"]));
+    facts.traceable = Some(Ok(BTreeSet::from(["vfs_write"])));
     facts.blacklist = Ok("0x1-0x2\tvfs_read\n".to_owned());
     assert_eq!(pitfalls(&[on("vfs_read", Way::Ftrace)], &facts), [Pitfall::NotTraceable]);
     assert_eq!(pitfalls(&[on("vfs_read", Way::Kprobe)], &facts), [Pitfall::Blacklisted]);
     assert_eq!(pitfalls(&[on("vfs_write", Way::Ftrace)], &facts), []);
+    facts.traceable = None;
+    assert_eq!(pitfalls(&[on("vfs_read", Way::Ftrace)], &facts), [], "not looked at");
 }
 
 #[test]
@@ -91,7 +93,7 @@ fn what_could_not_be_looked_at_is_told() {
     let gone = || Unread { what: "/x", why: "no such file".to_owned() };
     let nothing = Facts {
         symbols: Err(gone()),
-        traceable: Err(gone()),
+        traceable: Some(Err(gone())),
         blacklist: Err(gone()),
         enabled: Err(gone()),
         kprobes: Err(gone()),
@@ -103,10 +105,10 @@ fn what_could_not_be_looked_at_is_told() {
 
 #[test]
 fn this_very_machine_can_be_looked_at() {
-    let found = before_hooking([("vfs_nowhere", Way::Kprobe)], &Options::default());
+    let found = before_hooking([("vfs_nowhere", Way::Kprobe)], &Options::default(), When::Refused);
     assert!(found.iter().any(|finding| matches!(finding.pitfall, Pitfall::SymbolMissing | Pitfall::NotChecked)));
-    assert!(before_hooking([], &Options::default()).is_empty());
-    assert_eq!(before(b"no object", &Options::default())[0].pitfall, Pitfall::NotChecked);
+    assert!(before_hooking([], &Options::default(), When::Refused).is_empty());
+    assert_eq!(look_for(b"no object", &Options::default(), When::Refused)[0].pitfall, Pitfall::NotChecked);
 }
 
 #[test]
@@ -120,7 +122,7 @@ fn sections_name_functions_and_ways() {
     let elf = crate::objects::find(bpfassay_protocol::probe::Probe::Fexit, bpfassay_protocol::probe::MapLayout::Percpu);
     let options =
         Options { functions: [("vfs_read".to_owned(), "vfs_nowhere".to_owned())].into(), ..Options::default() };
-    let found = before(elf.unwrap().elf, &options);
+    let found = look_for(elf.unwrap().elf, &options, When::Before);
     let about = |finding: &Finding| finding.subject == "vfs_nowhere" || finding.pitfall == Pitfall::NotChecked;
     assert!(found.iter().any(about), "{found:?}");
 }

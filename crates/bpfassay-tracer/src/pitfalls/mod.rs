@@ -1,7 +1,8 @@
 //! Pitfalls: what makes a tracer's figures wrong or fragile without any error, looked for before counting begins and
 //! when it has ended ([`bpfassay_protocol::finding`]).
 //!
-//! What can be known. `/proc/kallsyms` has the functions that exist as such, and tells which of them the compiler
+//! What can be known. A function that ftrace cannot hook makes attaching fail, so its list is read only then.
+//! `/proc/kallsyms` has the functions that exist as such, and tells which of them the compiler
 //! renamed (`.isra`, `.constprop`) or split (`.part`); it does not tell whether a function that exists was inlined into
 //! *some* of its callers, which only DWARF or the calls themselves would. A function in the kernel's BTF that has no
 //! symbol was inlined everywhere; pahole leaves most such functions out of BTF, so a function that is in neither may be
@@ -10,13 +11,14 @@
 mod after;
 mod before;
 mod btf;
+mod cache;
 mod expected;
 mod lists;
 mod symbols;
 
 pub(crate) use self::{
     after::{ProgramMisses, after},
-    before::before,
+    before::{When, look_for},
 };
 
 use bpfassay_protocol::finding::{Finding, Pitfall};
