@@ -117,7 +117,7 @@ mod tests {
     }
 
     fn figures(samples: usize, foreign: u32) -> RunOutcome {
-        let reading = Reading { monotonic_ns: 1, tracer: None, mountstats: None };
+        let reading = Reading { monotonic_ns: 1, idle_ns: None, tracer: None, mountstats: None };
         let mut rows = vec![row(7, 44)];
         rows.extend((0..foreign).map(|minor| row(8, 100 + minor)));
         RunOutcome::Measured(Box::new(RunFigures {

@@ -25,7 +25,7 @@ mod tracer;
 mod uevent;
 mod workload;
 
-use std::{fs, process::ExitCode};
+use std::{fs, process::ExitCode, time::Duration};
 
 use bpfassay_protocol::{
     JOB_PATH, PROTOCOL_VERSION,
@@ -95,7 +95,7 @@ fn live() -> Result<()> {
     match &job.task {
         Task::Runs { runs } => {
             for order in runs {
-                run::carry_out(order, mount, link, &mut children)?;
+                run::carry_out(order, mount, Duration::from_millis(job.settle_ms), link, &mut children)?;
             }
         }
         Task::Shell => shell::run(&facts, link, &mut children)?,

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     fn reading(monotonic_ns: u64) -> Reading {
-        Reading { monotonic_ns, tracer: None, mountstats: None }
+        Reading { monotonic_ns, idle_ns: None, tracer: None, mountstats: None }
     }
 
     fn event(text: &str) -> PhaseEvent {

@@ -1,6 +1,6 @@
 //! Carrying out one run: fresh state, tracer, workload with its barriers, readings, clean-up.
 
-use std::{fs, io::Write, os::fd::AsFd, process::ExitStatus, time::Duration};
+use std::{fs, io::Write, os::fd::AsFd, process::ExitStatus, thread, time::Duration};
 
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
@@ -18,7 +18,7 @@ use crate::{
     link::{Link, wait_readable},
     nfs::remove_tree,
     phases::Phases,
-    proc::{mountinfo, mountstats},
+    proc::{idle, mountinfo, mountstats},
     steps::monotonic_ns,
     system,
     tracer::{Started, Tracer},
@@ -28,14 +28,21 @@ use crate::{
 /// How long a killed process may take to be gone.
 const KILLING: Duration = Duration::from_secs(30);
 
-/// Carries out `order` on the file system mounted at `mount` and reports what came of it.
+/// Carries out `order` on the file system mounted at `mount` and reports what came of it. `settle`: see
+/// [`bpfassay_protocol::job::Job::settle_ms`].
 ///
 /// # Errors
 /// Only where the host cannot be told; everything else is an outcome of the run.
-pub(crate) fn carry_out(order: &RunOrder, mount: &str, link: &Link, children: &mut Children) -> Result<()> {
+pub(crate) fn carry_out(
+    order: &RunOrder,
+    mount: &str,
+    settle: Duration,
+    link: &Link,
+    children: &mut Children,
+) -> Result<()> {
     let mut notes = Vec::new();
     let places = Places::new(mount, &order.id);
-    let outcome = attempt(order, mount, &places, link, children, &mut notes)
+    let outcome = attempt(order, mount, settle, &places, link, children, &mut notes)
         .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
     if let Err(error) = clean_up(&places) {
         // What was measured stands; the next run makes sure of its own fresh state.
@@ -57,6 +64,7 @@ pub(crate) fn carry_out(order: &RunOrder, mount: &str, link: &Link, children: &m
 fn attempt(
     order: &RunOrder,
     mount: &str,
+    settle: Duration,
     places: &Places,
     link: &Link,
     children: &mut Children,
@@ -72,7 +80,7 @@ fn attempt(
             Started::Refused(refusal) => return Ok(RunOutcome::Refused(refusal)),
         }
     };
-    let mut run = Run { mount, link, children, tracer: started, phases: Phases::default() };
+    let mut run = Run { mount, settle, link, children, tracer: started, phases: Phases::default() };
     let measured = run.measure(order, places);
     let Run { tracer, phases, children, .. } = run;
     link.phase(Phase::TearDown, Some(&order.id))?;
@@ -137,6 +145,7 @@ fn clean_up(places: &Places) -> Result<()> {
 /// A run between the start of its tracer and its end.
 struct Run<'a> {
     mount: &'a str,
+    settle: Duration,
     link: &'a Link,
     children: &'a mut Children,
     tracer: Option<Tracer>,
@@ -199,6 +208,7 @@ impl Run<'_> {
     fn measure_in(&mut self, cgroup: &mut Cgroup, order: &RunOrder, places: &Places) -> Result<Measured> {
         let mount = mountinfo::read(self.mount)?;
         self.link.phase(Phase::Workload, Some(&order.id))?;
+        thread::sleep(self.settle);
         let before = self.reading(Edge::Before)?;
         let mut running = workload::start(&order.workload, places, cgroup)?;
         self.children.expect(running.pid);
@@ -255,7 +265,10 @@ impl Run<'_> {
             misspoke(format!("wrote a line that announces no phase ({error}): `{beginning}`"))
         })?;
         let edge = match event {
-            PhaseEvent::Begin(_) => Edge::Before,
+            PhaseEvent::Begin(_) => {
+                thread::sleep(self.settle);
+                Edge::Before
+            }
             PhaseEvent::End { .. } => Edge::After,
         };
         let reading = self.reading(edge)?;
@@ -264,14 +277,21 @@ impl Run<'_> {
 
     /// Reads clock and counters: the clock next to the phase, the counters on its far side.
     fn reading(&mut self, edge: Edge) -> Result<Reading> {
-        let early = monotonic_ns()?;
+        let early = match edge {
+            Edge::Before => None,
+            Edge::After => Some((monotonic_ns()?, idle::read()?)),
+        };
         let tracer = self.tracer.as_mut().map(Tracer::sample).transpose()?;
         let mountstats = mountstats::read(self.mount)?.map(|counters| counters.bytes);
-        let monotonic_ns = match edge {
-            Edge::Before => monotonic_ns()?,
-            Edge::After => early,
+        let (monotonic_ns, idle_ns) = match early {
+            Some(early) => early,
+            None => {
+                // Nothing waits between the two: the workload stands still and this process runs.
+                let idle = idle::read()?;
+                (monotonic_ns()?, idle)
+            }
         };
-        Ok(Reading { monotonic_ns, tracer, mountstats })
+        Ok(Reading { monotonic_ns, idle_ns, tracer, mountstats })
     }
 
     /// Ends a workload that cannot be measured any more.

@@ -16,6 +16,11 @@ pub struct Job {
     pub modules: Vec<String>,
     /// The file system under test.
     pub file_system: FileSystem,
+    /// How long to wait before every run and before every phase that can be held, in milliseconds of the guest's clock, so
+    /// that the kernel gets done with what came before (memory that is freed late, write-back). Under the instruction clock
+    /// this takes hardly any time of the host.
+    #[serde(default)]
+    pub settle_ms: u64,
     /// What comes once the guest is ready.
     pub task: Task,
 }

@@ -220,6 +220,9 @@ pub struct Interval {
 pub struct Reading {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
+    /// Nanoseconds that the CPUs together were idle since boot, read next to the clock; `None` where the kernel does not tell.
+    #[serde(default)]
+    pub idle_ns: Option<u64>,
     /// The tracer's counters; `None` for the baseline.
     pub tracer: Option<Sample>,
     /// Byte counters of `/proc/self/mountstats`; `None` where the mount has none (tmpfs).

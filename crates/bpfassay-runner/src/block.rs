@@ -101,7 +101,7 @@ impl Boot<'_> {
         let name = format!("{}_boot{}", self.block.id, self.boot);
         let log = format!("{LOGS}/{name}.log");
         let initrd = runtime.join(format!("{name}.cpio"));
-        let job = match rig.job(self.block, &self.left) {
+        let job = match rig.job(study, self.block, &self.left) {
             // One kernel that cannot serve the file system is no reason to stop the others.
             Err(error @ RigError::Modules { .. }) => return self.never_booted(&chain(&error)),
             job => job?,

@@ -72,7 +72,7 @@ impl Rig {
     ///
     /// # Errors
     /// [`RigError::NoImage`], [`RigError::Modules`]
-    pub fn job(&self, block: &Block, runs: &[PlannedRun]) -> Result<Job, RigError> {
+    pub fn job(&self, study: &Study, block: &Block, runs: &[PlannedRun]) -> Result<Job, RigError> {
         let modules = self
             .image(&block.target)?
             .module_paths(&block.file_system)
@@ -81,6 +81,10 @@ impl Rig {
             protocol: PROTOCOL_VERSION,
             modules,
             file_system: block.file_system.clone(),
+            settle_ms: match study.clock {
+                bpfassay_study::Clock::Wall => 0,
+                bpfassay_study::Clock::Instructions => SETTLE_MS,
+            },
             task: Task::Runs { runs: runs.iter().map(|run| run.order.clone()).collect() },
         })
     }
@@ -116,6 +120,11 @@ impl Rig {
         self.qemu.get(&arch).is_none_or(|(_, choice)| choice.accelerator == Accelerator::Tcg)
     }
 }
+
+/// How long guests under the instruction clock wait for the kernel to get done with what came before: longer than memory is
+/// kept that is freed through RCU (5 s for `kfree_rcu`, `KFREE_DRAIN_JIFFIES` in mm/slab_common.c; 10 s for lazy callbacks,
+/// `LAZY_FLUSH_JIFFIES` in kernel/rcu/tree_nocb.h, both of Linux 6.12).
+const SETTLE_MS: u64 = 12_000;
 
 /// How much more time of the host guests under the instruction clock may take: QEMU is up to 3.7 times slower while it
 /// counts (x86_64), and such guests may run beside whatever else the host does.

@@ -1,4 +1,5 @@
 //! Files of /proc that the agent reads: parsing only.
 
+pub(crate) mod idle;
 pub(crate) mod mountinfo;
 pub(crate) mod mountstats;

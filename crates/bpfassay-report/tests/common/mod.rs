@@ -152,6 +152,7 @@ pub(crate) fn summary(write_mib_s: f64, read_mib_s: f64) -> String {
 pub(crate) fn reading(probe: ProbeConfiguration, at_ns: u64, written: u64, read: u64) -> Reading {
     Reading {
         monotonic_ns: at_ns,
+        idle_ns: None,
         tracer: (!probe.is_baseline()).then(|| sample(at_ns, Some("barrier"), written, read)),
         mountstats: Some(MountStats { normal_written: written, normal_read: read, ..MountStats::default() }),
     }

@@ -49,7 +49,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     let file_system =
         plan.blocks.first().map_or(FileSystem::Tmpfs { size_mib: 256 }, |block| block.file_system.clone());
     let modules = image.module_paths(&file_system).map_err(Failure::usage)?;
-    let job = Job { protocol: PROTOCOL_VERSION, modules, file_system, task: Task::Shell };
+    let job = Job { protocol: PROTOCOL_VERSION, modules, file_system, settle_ms: 0, task: Task::Shell };
     let scratch = store.cache.scratch()?;
     let initrd = scratch.path().join("initramfs.cpio");
     image.write_initramfs(&job, &initrd)?;
