@@ -2,6 +2,7 @@
 
 mod bytes;
 mod cells;
+mod cost;
 mod coverage;
 mod runs;
 

@@ -1,5 +1,6 @@
 //! Results as tables: pure functions of [`crate::Results`].
 
+mod cost;
 mod coverage;
 mod markdown;
 mod rows;

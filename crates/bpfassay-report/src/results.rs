@@ -193,8 +193,24 @@ pub struct RunAccess {
     /// IOR's bandwidth / mean of the tracer's instantaneous bandwidths at the study's sampling interval (the form of the
     /// CEEMS study; too high by about sampling interval / duration); geometric mean over repetitions.
     pub relative_error_instantaneous: Figure<f64>,
+    /// Time and calls of its phases, summed over repetitions.
+    pub work: Figure<Work>,
     /// Repetition by repetition.
     pub repetitions: Vec<RepetitionFigures>,
+}
+
+/// What phases came to, from barrier to barrier.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    /// Time that passed, in nanoseconds of the guest; under the instruction clock 1 ns is one instruction.
+    pub elapsed_ns: u64,
+    /// The same without the time in which the guest had nothing to do.
+    pub busy_ns: Figure<u64>,
+    /// Calls that the workload made to move its data.
+    pub calls: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
 }
 
 /// One repetition of one access.
@@ -378,6 +394,10 @@ pub struct CellAccess {
     pub bandwidth_mib_s: Figure<Summary>,
     /// Relative overhead: bandwidth of the baseline / bandwidth of this cell.
     pub overhead: Figure<Overhead>,
+    /// What the probe configuration costs in instructions, under the instruction clock.
+    pub cost: Figure<Cost>,
+    /// The second baseline run taken for a probe configuration: it costs nothing, so this is the noise floor.
+    pub control_cost: Figure<Cost>,
     /// A/A control of the group: bandwidth of the baseline / bandwidth of the second baseline run. Its distance from 1 is
     /// the noise floor.
     pub control: Figure<Overhead>,
@@ -405,6 +425,33 @@ pub struct Overhead {
     pub pairs: u32,
     /// How many of them were measured in two boots of the same block, because the first was interrupted.
     pub pairs_across_boots: u32,
+}
+
+/// Instructions of the guest beyond the baseline's, from barrier to barrier, in pairs of the same block and round. The
+/// difference holds everything that the probe brings with it: the hook, the program, and where it disturbs other code.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// Per call of the workload, with its interval; its `n` counts `unit`s.
+    pub per_call: Estimate,
+    /// Per MiB that the workload moved, likewise.
+    pub per_mib: Estimate,
+    /// What was compared.
+    pub basis: Basis,
+    /// Calls per run.
+    pub calls: u64,
+    /// What counts as one independent observation.
+    pub unit: Unit,
+}
+
+/// Which time was compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Time in which the guest worked.
+    Busy,
+    /// All time, waiting included: the kernel does not tell how long it was idle.
+    Elapsed,
 }
 
 /// What counts as one independent observation.

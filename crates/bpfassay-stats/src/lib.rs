@@ -4,6 +4,7 @@
 //! tested against figures of another implementation.
 //! Not here: what a figure means or where it comes from (bpfassay-report), any input or output.
 
+pub mod difference;
 pub mod interval;
 pub mod overhead;
 pub mod relative_error;

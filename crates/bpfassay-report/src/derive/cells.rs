@@ -6,7 +6,7 @@ use bpfassay_protocol::Operation;
 use bpfassay_stats::{Summary, overhead::ratio_of_logs, summarise};
 use bpfassay_study::{Cell, Plan, expectation, plan::file_system_id};
 
-use super::LEVEL;
+use super::{LEVEL, cost};
 use crate::{
     Figure, Outcome,
     results::{
@@ -67,7 +67,8 @@ fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[
     if accesses.is_empty() {
         accesses = asked_for(cell);
     }
-    let accesses = accesses.into_iter().map(|access| derive_access(cell, access, &runs, baseline, &why_none)).collect();
+    let accesses =
+        accesses.into_iter().map(|access| derive_access(plan, cell, access, &runs, baseline, &why_none)).collect();
     CellResult {
         cell: cell.id.clone(),
         target: cell.target.clone(),
@@ -156,6 +157,7 @@ fn why_no_figures(attach: &Attach, counts: RunCounts) -> String {
 }
 
 fn derive_access(
+    plan: &Plan,
     cell: &Cell,
     access: Access,
     runs: &[&RunResult],
@@ -166,25 +168,32 @@ fn derive_access(
         summary(runs.iter().filter_map(|run| figures_of(run, access)).map(pick), why_none)
     };
     let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| byte_errors(runs, access.operation(), pick, why_none);
-    let is_base = |run: &&&RunResult| !run.record.control;
-    let compare = |others: Vec<&RunResult>| match baseline {
-        None => Figure::missing("the plan has no baseline"),
-        Some(baseline) => overhead(&baseline.iter().filter(is_base).copied().collect::<Vec<_>>(), &others, access),
+    let base: Option<Vec<&RunResult>> =
+        baseline.map(|runs| runs.iter().filter(|run| !run.record.control).copied().collect());
+    let compare = |others: &[&RunResult]| match &base {
+        None => (Figure::missing("the plan has no baseline"), Figure::missing("the plan has no baseline")),
+        Some(base) => (overhead(base, others, access), cost::cost(plan, base, others, access)),
     };
-    let overhead = if cell.probe.is_baseline() {
-        Figure::missing("this is the baseline")
+    let (overhead, cost) = if cell.probe.is_baseline() {
+        (Figure::missing("this is the baseline"), Figure::missing("this is the baseline"))
     } else if runs.iter().all(|run| run.derived.is_none()) {
-        Figure::missing(why_none)
+        (Figure::missing(why_none), Figure::missing(why_none))
     } else {
-        compare(runs.to_vec())
+        compare(runs)
     };
     let controls: Vec<&RunResult> =
         baseline.unwrap_or_default().iter().copied().filter(|run| run.record.control).collect();
-    let control = if controls.is_empty() { Figure::missing("no control was run") } else { compare(controls) };
+    let (control, control_cost) = if controls.is_empty() {
+        (Figure::missing("no control was run"), Figure::missing("no control was run"))
+    } else {
+        compare(&controls)
+    };
     CellAccess {
         access,
         bandwidth_mib_s: of_runs(|figures| &figures.bandwidth_mib_s),
         overhead,
+        cost,
+        control_cost,
         control,
         byte_error: errors(|bytes| &bytes.error),
         call_error: errors(|bytes| &bytes.call_error),

@@ -12,7 +12,7 @@ use bpfassay_stats::{
 };
 use bpfassay_study::{Cell, Plan};
 
-use super::{bytes, coverage};
+use super::{bytes, cost, coverage};
 use crate::{
     Figure, Outcome, RunRecord,
     ior::{self, Reported},
@@ -69,6 +69,7 @@ fn accesses_without_summary(figures: &RunFigures, reason: &str) -> Vec<RunAccess
             bandwidth_mib_s: Figure::missing(reason),
             relative_error_ior_interval: Figure::missing(reason),
             relative_error_instantaneous: Figure::missing(reason),
+            work: cost::work(figures, access),
             repetitions: Vec::new(),
         })
         .collect()
@@ -100,7 +101,15 @@ fn of_access(
                 sampled_over_whole_run(plan, figures, access, &bandwidth_mib_s),
             ),
         };
-    Some(RunAccess { access, bandwidth_mib_s, relative_error_ior_interval, relative_error_instantaneous, repetitions })
+    let work = cost::work(figures, access);
+    Some(RunAccess {
+        access,
+        bandwidth_mib_s,
+        relative_error_ior_interval,
+        relative_error_instantaneous,
+        work,
+        repetitions,
+    })
 }
 
 fn repetition(plan: &Plan, figures: &RunFigures, reported: &Reported) -> RepetitionFigures {

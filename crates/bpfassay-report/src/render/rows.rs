@@ -7,7 +7,7 @@ use bpfassay_stats::Bounds;
 use bpfassay_study::{Clock, Interface};
 
 use super::{
-    coverage,
+    cost, coverage,
     words::{self, NONE},
 };
 use crate::{
@@ -37,7 +37,7 @@ pub(super) struct Table {
 pub(super) struct Remarks(pub(super) Vec<String>);
 
 impl Remarks {
-    fn mark(&mut self, remark: String) -> String {
+    pub(super) fn mark(&mut self, remark: String) -> String {
         let index = self.0.iter().position(|known| *known == remark).unwrap_or_else(|| {
             self.0.push(remark);
             self.0.len() - 1
@@ -46,7 +46,7 @@ impl Remarks {
     }
 }
 
-/// Everything there is to show: the table of cells with bandwidths, and those of other workloads.
+/// Everything there is to show: the table of cells with bandwidths, what they cost, and those of other workloads.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
     let mut others = coverage::tables(results);
     let has_others_only = results.plan.cells.iter().all(|cell| matches!(cell.workload, Workload::IoPaths { .. }));
@@ -58,7 +58,7 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
             }
             others
         }
-        _ => [table(results)].into_iter().chain(others).collect(),
+        _ => [table(results)].into_iter().chain(cost::table(results)).chain(others).collect(),
     }
 }
 
@@ -96,7 +96,7 @@ fn table(results: &Results) -> Table {
     }
 }
 
-fn differ<'a>(results: &'a Results, of: impl Fn(&'a CellResult) -> &'a str) -> bool {
+pub(super) fn differ<'a>(results: &'a Results, of: impl Fn(&'a CellResult) -> &'a str) -> bool {
     let mut values = results.cells.iter().map(of);
     values.next().is_some_and(|first| values.any(|value| value != first))
 }

@@ -1,7 +1,7 @@
 //! Figures as words.
 
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};
-use bpfassay_stats::Summary;
+use bpfassay_stats::{Estimate, Summary};
 
 use crate::{
     Figure,
@@ -33,6 +33,14 @@ pub(super) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
         Some(interval) => format!("{:.3} [{:.3}, {:.3}]", estimate.value, interval.lower, interval.upper),
         None => format!("{:.3}", estimate.value),
     })
+}
+
+/// `548.5 [547.9, 549.1]`, without interval `548.5`; instructions with one digit after the point.
+pub(super) fn instructions(estimate: &Estimate) -> String {
+    match estimate.bounds.interval() {
+        Some(interval) => format!("{:.1} [{:.1}, {:.1}]", estimate.value, interval.lower, interval.upper),
+        None => format!("{:.1}", estimate.value),
+    }
 }
 
 pub(super) fn relative_error(figure: &Figure<Summary>) -> Option<String> {

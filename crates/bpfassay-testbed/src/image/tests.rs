@@ -68,7 +68,7 @@ const MODULES: [(&str, &str); 3] =
 const BUILTIN: &str = "kernel/virtio_pci.ko\nkernel/virtio_console.ko\n";
 
 fn job(modules: Vec<String>) -> Job {
-    Job { protocol: PROTOCOL_VERSION, modules, file_system: NFS, task: Task::Shell }
+    Job { protocol: PROTOCOL_VERSION, modules, file_system: NFS, settle_ms: 0, task: Task::Shell }
 }
 
 #[test]

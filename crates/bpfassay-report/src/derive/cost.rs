@@ -1,0 +1,102 @@
+//! What a probe configuration costs: instructions beyond the baseline's, per call and per MiB.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::message::{Interval, RunFigures};
+use bpfassay_stats::{StatsError, difference::mean_difference};
+use bpfassay_study::{Clock, Plan};
+
+use super::LEVEL;
+use crate::{
+    Figure,
+    results::{Access, Basis, Cost, RunAccess, RunResult, Unit, Work},
+};
+
+const MIB: f64 = 1_048_576.0;
+
+/// What the phases of `access` came to; `None` where they were not held.
+pub(super) fn work(figures: &RunFigures, access: Access) -> Figure<Work> {
+    let mut work: Option<Work> = None;
+    for phase in figures.phases.iter().filter(|phase| phase.name == access.name()) {
+        let sum = work.get_or_insert(Work { elapsed_ns: 0, busy_ns: Figure::Value(0), calls: 0, bytes: 0 });
+        let Some(elapsed) = elapsed(&phase.interval) else {
+            return Figure::missing("the clock went back between two barriers");
+        };
+        sum.elapsed_ns = sum.elapsed_ns.saturating_add(elapsed);
+        sum.busy_ns = match (&sum.busy_ns, idle(&phase.interval)) {
+            (Figure::Value(busy), Some(idle)) => Figure::Value(busy.saturating_add(elapsed.saturating_sub(idle))),
+            _ => Figure::missing("the kernel does not tell how long it was idle"),
+        };
+        if let Some(totals) = phase.ledger.get(&access.operation()) {
+            sum.calls = sum.calls.saturating_add(totals.calls);
+            sum.bytes = sum.bytes.saturating_add(totals.bytes);
+        }
+    }
+    work.map_or_else(|| Figure::missing("the engine cannot be held between phases"), Figure::Value)
+}
+
+fn elapsed(interval: &Interval) -> Option<u64> {
+    interval.after.monotonic_ns.checked_sub(interval.before.monotonic_ns)
+}
+
+fn idle(interval: &Interval) -> Option<u64> {
+    interval.after.idle_ns?.checked_sub(interval.before.idle_ns?)
+}
+
+/// The cost of `others` over `baseline`, paired by block and round.
+pub(super) fn cost(plan: &Plan, baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Figure<Cost> {
+    if plan.study.clock != Clock::Instructions {
+        return Figure::missing("the study's clock does not count instructions");
+    }
+    let place = |run: &RunResult| (run.record.block.clone(), run.record.round);
+    let of = |run: &RunResult| work_of(run, access).and_then(Figure::value).cloned();
+    let baseline: BTreeMap<_, Work> = baseline.iter().filter_map(|run| Some((place(run), of(run)?))).collect();
+    let pairs: Vec<(String, Work, Work)> = others
+        .iter()
+        .filter_map(|run| Some((run.record.block.clone(), baseline.get(&place(run))?.clone(), of(run)?)))
+        .collect();
+    if pairs.is_empty() {
+        let reason = others.iter().find_map(|run| work_of(run, access)?.reason());
+        return Figure::missing(reason.unwrap_or("no round has both a baseline run and a run of this cell"));
+    }
+    if pairs.iter().any(|(_, without, with)| (without.calls, without.bytes) != (with.calls, with.bytes)) {
+        return Figure::missing("the baseline made other calls than the run that it is compared with");
+    }
+    if pairs.iter().any(|(_, _, with)| with.calls == 0) {
+        return Figure::missing("the workload made no such calls");
+    }
+    let busy = |work: &Work| work.busy_ns.value().copied();
+    let all_busy = pairs.iter().all(|(_, without, with)| busy(without).is_some() && busy(with).is_some());
+    let time = |work: &Work| if all_busy { busy(work).unwrap_or(work.elapsed_ns) } else { work.elapsed_ns } as f64;
+    let extra = |without: &Work, with: &Work| time(with) - time(without);
+    let mut by_block = BTreeMap::<&str, Vec<(f64, f64)>>::new();
+    for (block, without, with) in &pairs {
+        let extra = extra(without, with);
+        by_block.entry(block).or_default().push((extra / with.calls as f64, extra / (with.bytes as f64 / MIB)));
+    }
+    let mean = |pairs: &Vec<(f64, f64)>, pick: fn(&(f64, f64)) -> f64| {
+        pairs.iter().map(pick).sum::<f64>() / pairs.len() as f64
+    };
+    let observations = |pick: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+        if by_block.len() > 1 {
+            by_block.values().map(|pairs| mean(pairs, pick)).collect()
+        } else {
+            by_block.values().flatten().map(pick).collect()
+        }
+    };
+    let estimate = || -> Result<Cost, StatsError> {
+        Ok(Cost {
+            per_call: mean_difference(&observations(|pair| pair.0), LEVEL)?,
+            per_mib: mean_difference(&observations(|pair| pair.1), LEVEL)?,
+            basis: if all_busy { Basis::Busy } else { Basis::Elapsed },
+            calls: pairs.iter().map(|(_, _, with)| with.calls).max().unwrap_or(0),
+            unit: if by_block.len() > 1 { Unit::Boots } else { Unit::Rounds },
+        })
+    };
+    estimate().into()
+}
+
+fn work_of(run: &RunResult, access: Access) -> Option<&Figure<Work>> {
+    let of_access = |figures: &&RunAccess| figures.access == access;
+    Some(&run.derived.as_ref()?.accesses.iter().find(of_access)?.work)
+}

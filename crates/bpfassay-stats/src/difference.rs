@@ -1,0 +1,78 @@
+//! Mean of paired differences: what something costs in the unit that it was measured in.
+//!
+//! Estimator: the arithmetic mean of the pairs' differences; interval: Student's t. (Student, "The probable error of a mean",
+//! Biometrika 6(1), 1908, of which the example in the tests is.)
+//!
+//! Assumed: pairs are independent of each other and their differences about normal.
+
+use crate::{
+    Estimate, StatsError,
+    interval::{Bounds, Interval, t_quantile},
+    summary::mean_and_deviation,
+};
+
+/// The mean of `differences`, each an independent observation.
+///
+/// # Errors
+/// [`StatsError`], when there is none or one is not finite.
+pub fn mean_difference(differences: &[f64], level: f64) -> Result<Estimate, StatsError> {
+    if differences.is_empty() {
+        return Err(StatsError::Empty);
+    }
+    if let Some(&value) = differences.iter().find(|value| !value.is_finite()) {
+        return Err(StatsError::NotFinite { value });
+    }
+    let n = differences.len();
+    let (mean, deviation) = mean_and_deviation(differences);
+    let bounds = match deviation {
+        None => Bounds::OneObservation,
+        Some(0.0) => Bounds::NoSpread,
+        Some(deviation) => {
+            let half = t_quantile(level, n as f64 - 1.0)? * deviation / (n as f64).sqrt();
+            Bounds::Interval(Interval { lower: mean - half, upper: mean + half, level })
+        }
+    };
+    let fits = bounds.interval().is_none_or(|interval| interval.lower.is_finite() && interval.upper.is_finite());
+    if mean.is_finite() && fits { Ok(Estimate { value: mean, bounds, n }) } else { Err(StatsError::Range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Student's example, R's data set `sleep`: `t.test(extra ~ group, paired = TRUE)` gives mean -1.58 and the interval
+    /// [-2.4598858, -0.7001142].
+    #[test]
+    fn students_own_example() {
+        let first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
+        let second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
+        let differences: Vec<f64> = first.iter().zip(second).map(|(a, b)| a - b).collect();
+        let estimate = mean_difference(&differences, 0.95).unwrap();
+        let interval = estimate.bounds.interval().unwrap();
+        assert!((estimate.value + 1.58).abs() < 1e-12, "{estimate:?}");
+        assert!((interval.lower + 2.459_885_8).abs() < 1e-6, "{interval:?}");
+        assert!((interval.upper + 0.700_114_2).abs() < 1e-6, "{interval:?}");
+    }
+
+    #[test]
+    fn without_spread_or_with_one_observation_there_is_no_interval() {
+        assert_eq!(mean_difference(&[5.0], 0.95).unwrap().bounds, Bounds::OneObservation);
+        assert_eq!(mean_difference(&[5.0, 5.0], 0.95).unwrap().bounds, Bounds::NoSpread);
+        assert!(matches!(mean_difference(&[], 0.95), Err(StatsError::Empty)));
+        assert!(matches!(mean_difference(&[f64::NAN], 0.95), Err(StatsError::NotFinite { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn an_offset_moves_the_estimate_and_keeps_the_width(values in prop::collection::vec(-1e6..1e6f64, 2..20), offset in -1e6..1e6f64) {
+            let moved: Vec<f64> = values.iter().map(|value| value + offset).collect();
+            let (a, b) = (mean_difference(&values, 0.95).unwrap(), mean_difference(&moved, 0.95).unwrap());
+            prop_assert!((a.value + offset - b.value).abs() < 1e-6);
+            if let (Some(a), Some(b)) = (a.bounds.interval(), b.bounds.interval()) {
+                prop_assert!(((a.upper - a.lower) - (b.upper - b.lower)).abs() < 1e-4);
+            }
+        }
+    }
+}
