@@ -4,6 +4,7 @@ mod bytes;
 mod cells;
 mod cost;
 mod coverage;
+mod findings;
 mod runs;
 
 use crate::{

@@ -2,6 +2,7 @@
 
 mod cost;
 mod coverage;
+mod findings;
 mod markdown;
 mod rows;
 mod text;

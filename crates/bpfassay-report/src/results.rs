@@ -6,6 +6,7 @@ use std::fmt;
 
 use bpfassay_protocol::{
     IoPath, Operation, ProbeConfiguration,
+    finding::Finding,
     io_path::RefusedCall,
     message::GuestFacts,
     operation::Totals,
@@ -306,6 +307,19 @@ pub struct CellResult {
     pub failures: Vec<CellFailure>,
     /// The figures, per access.
     pub accesses: Vec<CellAccess>,
+    /// Pitfalls that the tracer found, each once, over the runs that were measured or refused.
+    #[serde(default)]
+    pub findings: Vec<CellFinding>,
+}
+
+/// A pitfall that the tracer found in runs of a cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellFinding {
+    /// The finding, as the first of these runs has it: the numbers in its detail are of that run.
+    pub finding: Finding,
+    /// The runs that have a finding of this kind on this subject.
+    pub runs: Vec<String>,
 }
 
 /// How many runs.

@@ -8,7 +8,13 @@
 
 mod common;
 
-use bpfassay_protocol::Arch;
+use std::cell::Cell;
+
+use bpfassay_protocol::{
+    Arch,
+    finding::{Finding, Pitfall},
+    probe::Probe,
+};
 use bpfassay_report::{
     Contents, Entry, Outcome, derive,
     journal::Torn,
@@ -72,6 +78,39 @@ fn doubts_are_told() {
     let shown = text(&derive(&contents), Style::default());
     insta::assert_snapshot!(shown);
     assert!(!shown.contains('\u{1b}'), "a terminal must not obey what a guest wrote");
+}
+
+#[test]
+fn pitfalls_are_shown_by_target_and_configuration() {
+    let finding = |pitfall, subject: &str, detail: &str| Finding {
+        pitfall,
+        subject: subject.to_owned(),
+        detail: detail.to_owned(),
+    };
+    let skipped = Cell::new(0);
+    let contents = contents(&study(None, 2, 1), |block, run| match outcome(block, run) {
+        Outcome::Measured(mut figures) if run.order.probe.probe == Probe::Fexit => {
+            let shared = finding(Pitfall::FunctionShared, "vfs_read", "hooked already: 1 kprobe");
+            figures.tracer.as_mut().unwrap().findings = vec![shared];
+            skipped.set(skipped.get() + 1);
+            let detail = format!("{} runs on vfs_read were skipped", skipped.get());
+            figures.ended.as_mut().unwrap().findings = vec![finding(Pitfall::RecursionMisses, "read_exit", &detail)];
+            Outcome::Measured(figures)
+        }
+        Outcome::Refused(mut refusal) => {
+            refusal.findings = vec![finding(Pitfall::SymbolMissing, "vfs_read|x", "no such symbol")];
+            Outcome::Refused(refusal)
+        }
+        other => other,
+    });
+    let results = derive(&contents);
+    let shown = text(&results, Style { width: Some(90) });
+    let (_, table) = shown.split_once("pitfalls that the tracer found").unwrap();
+    insta::assert_snapshot!(table);
+    let shown = markdown(&results);
+    let (_, table) = shown.split_once("pitfalls that the tracer found").unwrap();
+    assert!(table.contains("function-shared | vfs\\_read | 2 of 2 | \\[2\\]"), "{table}");
+    assert!(table.contains("vfs\\_read\\|x"), "{table}");
 }
 
 #[test]

@@ -80,6 +80,7 @@ fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[
         runs: counts,
         failures,
         accesses,
+        findings: super::findings::derive(&runs),
     }
 }
 

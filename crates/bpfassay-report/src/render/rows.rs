@@ -7,7 +7,7 @@ use bpfassay_stats::Bounds;
 use bpfassay_study::{Clock, Interface};
 
 use super::{
-    cost, coverage,
+    cost, coverage, findings,
     words::{self, NONE},
 };
 use crate::{
@@ -46,8 +46,13 @@ impl Remarks {
     }
 }
 
-/// Everything there is to show: the table of cells with bandwidths, what they cost, and those of other workloads.
+/// Everything there is to show: the tables of workloads, and that of pitfalls.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
+    workloads(results).into_iter().chain(findings::table(results)).collect()
+}
+
+/// The table of cells with bandwidths, what they cost, and those of other workloads.
+fn workloads(results: &Results) -> Vec<Table> {
     let mut others = coverage::tables(results);
     let has_others_only = results.plan.cells.iter().all(|cell| matches!(cell.workload, Workload::IoPaths { .. }));
     match others.first_mut() {
