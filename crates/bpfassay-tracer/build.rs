@@ -2,6 +2,8 @@
 //!
 //! Every `src/bpf/*.bpf.c` is one probe; it is compiled once per map layout (`src/bpf/map_*.h`) into an object named
 //! `PROBE+MAP`, and `$OUT_DIR/objects.rs` lists them all. A new probe or map layout needs no change here.
+//!
+//! The programs in Rust were compiled before, where they were at all: `$OUT_DIR/aya_objects.rs` lists them.
 
 use std::{
     env,
@@ -16,14 +18,19 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const SOURCES: &str = "src/bpf";
 
+/// Names a directory with the objects of `bpfassay-tracer-ebpf` (`MAP.o`) for each architecture.
+const RUST_OBJECTS: &str = "BPFASSAY_EBPF_OBJECTS";
+
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed={SOURCES}");
     println!("cargo:rerun-if-env-changed=BPFASSAY_CLANG");
     println!("cargo:rerun-if-env-changed=PATH");
+    println!("cargo:rerun-if-env-changed={RUST_OBJECTS}");
     link_static_dependencies()?;
 
     let out = PathBuf::from(variable("OUT_DIR")?);
+    list_rust_objects(&out)?;
     let probes = names("", ".bpf.c")?;
     let maps = names("map_", ".h")?;
     let compiler = Compiler::find()?;
@@ -41,6 +48,33 @@ fn main() -> Result<()> {
     list.push(']');
     fs::write(out.join("objects.rs"), list).map_err(|error| format!("cannot write the list of objects: {error}"))?;
     Ok(())
+}
+
+/// Lists the objects in Rust in `aya_objects.rs`. They need a Rust toolchain for eBPF, which hosts do not have and the
+/// build of the guests' programs does: without the variable the list is empty, and the tracer says so.
+fn list_rust_objects(out: &Path) -> Result<()> {
+    let mut paths = Vec::new();
+    if let Some(directory) = env::var_os(RUST_OBJECTS) {
+        let directory = PathBuf::from(directory).join(variable("CARGO_CFG_TARGET_ARCH")?);
+        println!("cargo:rerun-if-changed={}", directory.display());
+        let entries = fs::read_dir(&directory)
+            .map_err(|error| format!("cannot read {}, which {RUST_OBJECTS} promises: {error}", directory.display()))?;
+        for entry in entries {
+            paths.push(entry?.path());
+        }
+        if paths.is_empty() {
+            return Err(format!("{} holds no eBPF objects, though {RUST_OBJECTS} says so", directory.display()).into());
+        }
+    }
+    paths.sort();
+    let mut list = String::from("&[\n");
+    for path in &paths {
+        let map = path.file_stem().and_then(|name| name.to_str()).ok_or_else(|| format!("{path:?} is not UTF-8"))?;
+        writeln!(list, "    Object {{ map: {map:?}, elf: &crate::objects::Aligned(*include_bytes!({path:?})).0 }},")?;
+    }
+    list.push(']');
+    let path = out.join("aya_objects.rs");
+    fs::write(&path, list).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
 /// In a static program, libelf (from elfutils 0.189 on) needs zstd, which nothing names, as libbpf-sys only asks for

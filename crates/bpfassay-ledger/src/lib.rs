@@ -8,7 +8,11 @@
 //! Not here: where the programs are hooked, and how anything is read or summed up.
 #![no_std]
 
+mod offsets;
+
 use core::mem::offset_of;
+
+pub use self::offsets::Offsets;
 
 /// Most keys of a map keyed by [`Key`]: (cgroup, mount, device, operation) that were ever active.
 pub const KEYS: u32 = 8192;

@@ -34,6 +34,8 @@ names! {
     pub enum Loader: "loader" {
         /// libbpf through libbpf-rs; programs in C with CO-RE.
         Libbpf = "libbpf",
+        /// aya; programs in Rust with aya-ebpf, offsets resolved from the kernel's BTF when they are loaded.
+        Aya = "aya",
     }
 }
 

@@ -6,6 +6,7 @@
 //! cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at a fixed path, and
 //! uses no network.
 
+mod ebpf;
 mod stage;
 
 use std::{
@@ -35,6 +36,9 @@ const AGENT: Program = Program { package: "bpfassay-guest", binary: "bpfassay-gu
 const TRACER: Program = Program { package: "bpfassay-tracer", binary: "bpfassay-tracer" };
 const IOR: Program = Program { package: "bpfassay-workload", binary: "bpfassay-ior" };
 
+/// Packages whose source decides what the programs are.
+const STAGED: [&str; 4] = [AGENT.package, TRACER.package, IOR.package, ebpf::PACKAGE];
+
 struct Program {
     package: &'static str,
     binary: &'static str,
@@ -49,9 +53,25 @@ const PROFILE: &str = "payload";
 /// Kind of cache record: source and architecture → programs.
 const RECORD: &str = "payload";
 
+/// The environment variable that names a target directory to keep between builds, for those who work on the programs:
+/// only what changed is compiled again then. One build at a time may use it.
+const TARGET_VARIABLE: &str = "BPFASSAY_PAYLOAD_TARGET";
+
 /// Bytes that building takes for a while: intermediate files, per architecture and for all.
 const SPACE_PER_ARCH: u64 = 250_000_000;
 const SPACE: u64 = 400_000_000;
+
+/// A build under way.
+struct Building<'a> {
+    toolchain: &'a Toolchain,
+    root: Sandbox<'a>,
+    /// The target directory, on the host.
+    target: PathBuf,
+    /// Cargo's environment.
+    variables: Vec<(String, String)>,
+    /// Where the output goes.
+    log: PathBuf,
+}
 
 /// Lines of a failed build that go into the error.
 const LINES: usize = 12;
@@ -127,7 +147,7 @@ pub fn prepare(apt: &Apt<'_>, archs: &[Arch]) -> Result<Built> {
 /// and the place of its log), and those of [`Toolchain::prepare`].
 pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<Built> {
     let cache = apt.cache();
-    let stage = Stage::read(workspace, &[AGENT.package, TRACER.package, IOR.package])?;
+    let stage = Stage::read(workspace, &STAGED)?;
     let source = stage.digest();
     let refreshed = if apt.options().refresh { Some(Toolchain::prepare(apt)?) } else { None };
     let current = refreshed.as_ref().map(|toolchain| toolchain.key);
@@ -163,7 +183,7 @@ pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<B
 /// # Errors
 /// [`Error::Stage`] for a workspace that cannot be read; [`Error::Io`], [`Error::Damaged`].
 pub fn is_cached(cache: &Cache, workspace: &Path, archs: &[Arch]) -> Result<bool> {
-    let stage = Stage::read(workspace, &[AGENT.package, TRACER.package, IOR.package])?;
+    let stage = Stage::read(workspace, &STAGED)?;
     Ok(all_recorded(cache, stage.digest(), archs, None)?.is_some())
 }
 
@@ -181,7 +201,7 @@ fn all_recorded(cache: &Cache, source: Digest, archs: &[Arch], toolchain: Option
 }
 
 fn record_key(source: Digest, arch: Arch) -> Digest {
-    Digest::of_parts([RECIPE, PROFILE, arch.name(), &source.to_string()])
+    Digest::of_parts([RECIPE, ebpf::LINKER, PROFILE, arch.name(), &source.to_string()])
 }
 
 /// What was built from `source` for `arch`, with the toolchain `toolchain` if that matters.
@@ -212,8 +232,8 @@ fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, 
     let scratch = cache.scratch()?;
     let source = scratch.path().join("src");
     let vendor = scratch.path().join("vendor");
-    let target = scratch.path().join("target");
-    fs::create_dir(&target).map_err(Error::io("create", &target))?;
+    let target = env::var_os(TARGET_VARIABLE).map_or_else(|| scratch.path().join("target"), PathBuf::from);
+    fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
     stage.write(&source)?;
     let log = cache.root().join("logs").join(format!("payload-{}.log", &stage.digest().to_string()[..16]));
     run_vendor(workspace, &source, &vendor, apt.options().offline, &log)?;
@@ -221,18 +241,12 @@ fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, 
         .mount(&source, "src", true)
         .mount(&vendor, "vendor", false)
         .mount(&target, "target", true);
-    let mut command = root.command("/usr/bin/cargo", "/src", &variables());
-    command.args(["build", "--frozen", "--profile", PROFILE, "--bins"]);
-    for arch in archs {
-        command.args(["--target", rust_target(*arch)]);
-    }
-    for program in [AGENT, TRACER, IOR] {
-        command.args(["--package", program.package]);
-    }
-    run_logged(command, sandbox::PROGRAM, sandbox::PACKAGE, &log, "build the guest's programs")?;
+    let building = Building { toolchain, root, target, variables: variables(), log };
+    ebpf::provide(cache, &building, workspace, archs)?;
+    build_programs(&building, archs)?;
     for &arch in archs {
         let take = |program: Program| {
-            let path = target.join(rust_target(arch)).join(PROFILE).join(program.binary);
+            let path = building.target.join(rust_target(arch)).join(PROFILE).join(program.binary);
             Ok::<_, Error>(cache.add_file(&format!("{} for {arch}", program.binary), &path, None)?.digest)
         };
         let recorded = Recorded {
@@ -246,6 +260,20 @@ fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, 
     }
     tracing::info!("built the guest's programs in {} s", started.elapsed().as_secs());
     Ok(())
+}
+
+fn build_programs(building: &Building<'_>, archs: &[Arch]) -> Result<()> {
+    let mut variables = building.variables.clone();
+    variables.push((ebpf::VARIABLE.to_owned(), format!("/target/{}", ebpf::DIRECTORY)));
+    let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
+    command.args(["build", "--frozen", "--profile", PROFILE, "--bins"]);
+    for arch in archs {
+        command.args(["--target", rust_target(*arch)]);
+    }
+    for program in [AGENT, TRACER, IOR] {
+        command.args(["--package", program.package]);
+    }
+    run_logged(command, sandbox::PROGRAM, sandbox::PACKAGE, &building.log, "build the guest's programs")
 }
 
 /// Cargo's environment in the root. Every path that could get into a program is fixed there; `--remap-path-prefix` makes

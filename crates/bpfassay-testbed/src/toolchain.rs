@@ -56,6 +56,7 @@ const NATIVE: &[&str] = &[
     "libc6-dev",
     "libelf-dev",
     "libstd-rust-dev",
+    "libstd-rust-dev-bpf",
     "libzstd-dev",
     "llvm-22",
     "make",

@@ -3,7 +3,7 @@
 use std::{
     io,
     mem::{offset_of, size_of},
-    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
 };
 
 use libbpf_sys::{bpf_link_info, bpf_map_info, bpf_prog_info};
@@ -83,6 +83,20 @@ unsafe fn object_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<usi
     let status =
         unsafe { libbpf_sys::bpf_obj_get_info_by_fd(object.as_raw_fd(), (info as *mut T).cast(), &mut length) };
     if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(length as usize) }
+}
+
+/// A descriptor of the link with this id.
+///
+/// # Errors
+/// The kernel's error.
+pub(crate) fn link_by_id(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number and touches no memory of ours.
+    let fd = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel just made the descriptor, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// A map.

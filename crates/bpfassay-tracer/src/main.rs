@@ -9,6 +9,7 @@
 //! kernel refuses the probe configuration (after a `refused` line), 1 for everything else.
 
 mod args;
+mod aya;
 mod cgroups;
 mod command;
 mod features;

@@ -15,7 +15,7 @@ pub(crate) struct Object {
 
 /// libelf reads structures in place where they are aligned, and copies them where they are not.
 #[repr(align(16))]
-struct Aligned<T>(T);
+pub(crate) struct Aligned<T>(pub(crate) T);
 
 static OBJECTS: &[Object] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 

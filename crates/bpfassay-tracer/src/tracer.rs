@@ -13,6 +13,7 @@ use bpfassay_protocol::{
 };
 
 use crate::{
+    aya,
     hooked::Hooked,
     ledger::LedgerError,
     libbpf, misses,
@@ -170,6 +171,7 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
                 }
             }
         }
+        Loader::Aya => aya::bring_up(configuration, options)?,
     };
     Tracer::new(loaded).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();

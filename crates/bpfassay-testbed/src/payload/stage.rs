@@ -93,6 +93,12 @@ impl Stage {
         self.digest
     }
 
+    /// Names of the binaries in `src/bin` of a package, sorted.
+    pub fn binaries(&self, package: &str) -> impl Iterator<Item = &str> {
+        let directory = format!("crates/{package}/src/bin/");
+        self.files.keys().filter_map(move |path| path.strip_prefix(&directory)?.strip_suffix(".rs"))
+    }
+
     /// Writes the stage to `directory`, with the whole lock file, which cargo reduces to what is needed.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use crate::{
 /// refuses kprobes there with EINVAL and does not serve them through ftrace either; 7.2 takes them. The instruction
 /// behind the site is the first of the function proper: arguments are still in their registers there, and each call
 /// passes it exactly once.
-const BEHIND_FTRACE_SITE: Option<usize> = if cfg!(target_arch = "riscv64") { Some(8) } else { None };
+pub(crate) const BEHIND_FTRACE_SITE: Option<usize> = if cfg!(target_arch = "riscv64") { Some(8) } else { None };
 
 /// Attaches every program of `object`; all or none.
 ///

@@ -80,7 +80,7 @@ fn program_of(line: &str) -> Option<&str> {
 }
 
 /// The verifier says why in the last line before its statistics.
-fn telling_line<'a>(log: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn telling_line<'a>(log: &[&'a str]) -> Option<&'a str> {
     const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns processed "];
     log.iter()
         .rev()
@@ -88,7 +88,7 @@ fn telling_line<'a>(log: &[&'a str]) -> Option<&'a str> {
         .find(|line| !line.is_empty() && !STATISTICS.iter().any(|statistics| line.starts_with(statistics)))
 }
 
-fn shorten(line: &str) -> String {
+pub(crate) fn shorten(line: &str) -> String {
     line[..line.floor_char_boundary(MAX_LINE)].to_owned()
 }
 

@@ -1,7 +1,7 @@
 //! The loader `libbpf`: objects written in C with CO-RE, loaded through libbpf-rs.
 
-mod attach;
-mod log;
+pub(crate) mod attach;
+pub(crate) mod log;
 mod sys;
 
 use std::{

@@ -84,7 +84,16 @@ pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding
         Err(error) => return vec![finding(Pitfall::NotChecked, "the tracer's programs", error.to_string())],
     };
     let sections: Vec<&str> = object.sections().filter_map(|section| section.name().ok()).collect();
-    before_hooking(sections.iter().filter_map(|section| hook(section)), options, when)
+    look_for_hooks(sections, options, when)
+}
+
+/// The same for the functions that these names of sections name.
+pub(crate) fn look_for_hooks<'a>(
+    sections: impl IntoIterator<Item = &'a str>,
+    options: &'a Options,
+    when: When,
+) -> Vec<Finding> {
+    before_hooking(sections.into_iter().filter_map(hook), options, when)
 }
 
 /// The function that programs in `section` hook, and how, by libbpf's names of sections (which aya's programs have, too).

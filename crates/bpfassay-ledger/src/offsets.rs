@@ -1,0 +1,63 @@
+//! Where members of the kernel's structures lie.
+//!
+//! Rust has no CO-RE relocations: the loader `aya` finds these offsets in the running kernel's BTF and writes them into
+//! a read-only global of the programs before it loads them.
+
+/// Declares [`Offsets`] from names of fields and members written `structure.member.member`.
+macro_rules! offsets {
+    ($($(#[$doc:meta])* $field:ident = $member:literal,)+) => {
+        /// Offsets in bytes.
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct Offsets {
+            $($(#[$doc])* #[doc = concat!("`", $member, "`.")] pub $field: u32,)+
+        }
+
+        impl Offsets {
+            /// Before the loader has written any: so far from everything that reading there fails.
+            pub const UNKNOWN: Self = Self { $($field: u32::MAX,)+ };
+
+            /// The members, in the order of the fields: a structure, and the way from it to a member.
+            pub const MEMBERS: &[&str] = &[$($member,)+];
+        }
+    };
+}
+
+offsets! {
+    file_mount = "file.f_path.mnt",
+    mount_superblock = "vfsmount.mnt_sb",
+    superblock_device = "super_block.s_dev",
+    mount_embedded = "mount.mnt",
+    mount_id = "mount.mnt_id",
+}
+
+impl Offsets {
+    /// As the bytes of the structure, from one offset for each of [`Offsets::MEMBERS`].
+    #[must_use]
+    pub fn to_bytes(values: [u32; Self::MEMBERS.len()]) -> [u8; size_of::<Self>()] {
+        let mut bytes = [0; size_of::<Self>()];
+        for (place, value) in bytes.chunks_exact_mut(size_of::<u32>()).zip(values) {
+            place.copy_from_slice(&value.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn each_member_has_the_field_in_its_place() {
+        assert_eq!(size_of::<Offsets>(), 4 * Offsets::MEMBERS.len());
+        let index = Offsets::MEMBERS.iter().position(|member| *member == "mount.mnt_id").unwrap();
+        assert_eq!(offset_of!(Offsets, mount_id), 4 * index);
+        let mut values = [0; Offsets::MEMBERS.len()];
+        values[index] = 7;
+        let bytes = Offsets::to_bytes(values);
+        assert_eq!(bytes[4 * index..][..4], 7u32.to_ne_bytes());
+        assert_eq!(bytes.iter().map(|&byte| u32::from(byte)).sum::<u32>(), 7);
+    }
+}

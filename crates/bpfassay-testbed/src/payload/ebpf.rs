@@ -1,0 +1,139 @@
+//! The tracer's eBPF programs in Rust: one object per map layout and architecture (whose registers the programs read),
+//! which the tracer's build embeds.
+//!
+//! They are compiled by the same cargo from the same stage, for the target `bpfel-unknown-none`, with the standard
+//! library's `core` that Debian ships for it. They change less often than the programs around them, so the cache keeps
+//! them apart.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::Arch;
+use serde::{Deserialize, Serialize};
+
+use super::{Building, PROFILE, Stage, run_logged};
+use crate::{
+    Error, Result,
+    cache::{Cache, Digest},
+    toolchain::sandbox,
+};
+
+/// The package with the programs; each of its binaries is one object.
+pub(super) const PACKAGE: &str = "bpfassay-tracer-ebpf";
+
+/// The environment variable that tells the tracer's build script where the objects lie.
+pub(super) const VARIABLE: &str = "BPFASSAY_EBPF_OBJECTS";
+
+/// Where they lie in the target directory: a directory for each architecture.
+pub(super) const DIRECTORY: &str = "ebpf";
+
+/// The linker that rustc calls.
+pub(super) const LINKER: &str = include_str!("link.sh");
+
+/// Where it lies in the target directory.
+const LINKER_FILE: &str = "link.sh";
+
+/// To be changed whenever the same source, linker and toolchain shall give other objects.
+const RECIPE: &str = "1";
+
+/// Kind of cache record: source and architecture → objects.
+const RECORD: &str = "ebpf";
+
+/// Rust's name of the target.
+const TARGET: &str = "bpfel-unknown-none";
+
+/// What the cache remembers of a build.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recorded {
+    /// By the name of the binary, which is that of the map layout.
+    objects: BTreeMap<String, Digest>,
+    toolchain_key: Digest,
+}
+
+/// Puts the objects for `archs` below [`DIRECTORY`] in the target directory of `building`: from the cache, or built.
+///
+/// # Errors
+/// [`Error::Build`] for a build that fails, [`Error::Stage`], and those of the cache.
+pub(super) fn provide(cache: &Cache, building: &Building<'_>, workspace: &Path, archs: &[Arch]) -> Result<()> {
+    let source = Stage::read(workspace, &[PACKAGE])?;
+    for &arch in archs {
+        let key = Digest::of_parts([RECIPE, LINKER, PROFILE, arch.name(), &source.digest().to_string()]);
+        let directory = building.target.join(DIRECTORY).join(arch.name());
+        fs::create_dir_all(&directory).map_err(Error::io("create", &directory))?;
+        if !take(cache, &key, building.toolchain.key, &directory)? {
+            build(building, arch)?;
+            let mut objects = BTreeMap::new();
+            for name in source.binaries(PACKAGE) {
+                let path = object(building, name);
+                objects.insert(name.to_owned(), cache.add_file(&format!("{name} for {arch}"), &path, None)?.digest);
+            }
+            cache.record(RECORD, &key, &Recorded { objects, toolchain_key: building.toolchain.key })?;
+            if !take(cache, &key, building.toolchain.key, &directory)? {
+                let what =
+                    format!("the eBPF objects for {arch} vanished from the cache while they were built: run again");
+                return Err(Error::Build { what });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Copies the objects of `key` into `directory`, if the cache has them all.
+fn take(cache: &Cache, key: &Digest, toolchain: Digest, directory: &Path) -> Result<bool> {
+    let Some(recorded) = cache.recorded::<Recorded>(RECORD, key)? else { return Ok(false) };
+    if recorded.toolchain_key != toolchain {
+        return Ok(false);
+    }
+    for (name, digest) in &recorded.objects {
+        let Some(object) = cache.object(digest)? else { return Ok(false) };
+        let copy = directory.join(format!("{name}.o"));
+        fs::copy(&object.path, &copy).map_err(Error::io("write", &copy))?;
+    }
+    Ok(true)
+}
+
+/// Where cargo leaves an object, whichever architecture it is for.
+fn object(building: &Building<'_>, name: &str) -> PathBuf {
+    building.target.join(TARGET).join(PROFILE).join(name)
+}
+
+fn build(building: &Building<'_>, arch: Arch) -> Result<()> {
+    // The previous architecture's objects have the same names: none of them may be taken for this one's.
+    let left = building.target.join(TARGET);
+    if left.exists() {
+        fs::remove_dir_all(&left).map_err(Error::io("remove", &left))?;
+    }
+    let linker = building.target.join(LINKER_FILE);
+    fs::write(&linker, LINKER).map_err(Error::io("write", &linker))?;
+    fs::set_permissions(&linker, fs::Permissions::from_mode(0o755)).map_err(Error::io("make executable", &linker))?;
+    let mut variables = building.variables.clone();
+    variables.extend(variables_for(arch));
+    let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
+    command.args(["build", "--frozen", "--profile", PROFILE, "--bins", "--target", TARGET, "--package", PACKAGE]);
+    let log = building.log.with_extension(format!("ebpf-{arch}.log"));
+    run_logged(command, sandbox::PROGRAM, sandbox::PACKAGE, &log, "build the tracer's eBPF programs in Rust")
+}
+
+/// What cargo is told besides what it is told for every program.
+fn variables_for(arch: Arch) -> Vec<(String, String)> {
+    let linker = format!("/target/{LINKER_FILE}");
+    [
+        // All crates become one file of bitcode, from which the linker makes the object.
+        ("CARGO_PROFILE_PAYLOAD_LTO", "fat"),
+        ("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", &linker),
+        ("BPFASSAY_LLVM_SUFFIX", "-22"),
+        // Not those of the other programs: `+crt-static` means nothing here.
+        ("RUSTFLAGS", "-C debuginfo=0"),
+        // aya-ebpf writes one empty `asm!` block, which is not yet stable for this target.
+        ("RUSTC_BOOTSTRAP", "1"),
+        // Whose registers a kprobe's context has: read by aya-ebpf's build script.
+        ("AYA_BPF_TARGET_ARCH", arch.name()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec()
+}

@@ -1,0 +1,143 @@
+//! The loader `aya`: objects written in Rust (`bpfassay-tracer-ebpf`), loaded through aya.
+//!
+//! One object holds the programs of every probe with one map layout; only those of the wanted probe are loaded, by the
+//! name: `PROBE_FUNCTION`. The offsets of the kernel's structures are found in the kernel's BTF ([`offsets`]) and go
+//! into the object as a read-only global.
+
+mod attach;
+mod objects;
+mod offsets;
+mod refusal;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use ::aya::{
+    Btf, Ebpf, EbpfLoader,
+    maps::{Map, MapData},
+};
+use bpfassay_ledger::{Settings, map};
+use bpfassay_protocol::{
+    ProbeConfiguration,
+    tracer::{Attached, Refusal, Step},
+};
+
+use self::refusal::refuse;
+use crate::{
+    pitfalls::{self, When},
+    tracer::{Loaded, Options},
+};
+
+/// Names of the globals in the objects.
+const SETTINGS: &str = "SETTINGS";
+const OFFSETS: &str = "OFFSETS";
+
+/// Loads the programs of `configuration` and attaches them.
+///
+/// # Errors
+/// A [`Refusal`].
+pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
+    let elf = objects::find(configuration.map).ok_or_else(|| no_programs(configuration))?;
+    let sections = attach::sections_of(elf, configuration.probe);
+    let look = |when| pitfalls::look_for_hooks(sections.iter().map(String::as_str), options, when);
+    // Before anything is loaded: the tracer's own hooks are none of its pitfalls.
+    let findings = look(When::Before);
+    match load_and_attach(configuration, elf, options) {
+        Ok(mut loaded) => {
+            loaded.attached.findings.extend(findings);
+            Ok(loaded)
+        }
+        Err(mut refusal) => {
+            refusal.findings.extend(look(When::Refused));
+            Err(refusal)
+        }
+    }
+}
+
+fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Options) -> Result<Loaded, Refusal> {
+    let start = Instant::now();
+    let offsets = offsets::of_kernel().map_err(|error| refuse(Step::Open, None, &error))?;
+    let settings = Settings {
+        cgroup: options.cgroup,
+        mount: options.mount,
+        latency: u32::from(options.latency),
+        ..Settings::default()
+    }
+    .to_bytes();
+    let mut loader = EbpfLoader::new();
+    // Maps that aya knows no way to read are read through their descriptors here.
+    loader.allow_unsupported_maps();
+    loader.override_global(OFFSETS, offsets.as_slice(), true).override_global(SETTINGS, settings.as_slice(), true);
+    if let Some(entries) = options.map_entries {
+        loader.map_max_entries(map::COUNTERS, entries);
+    }
+    let mut ebpf = loader.load(elf).map_err(|error| refuse(refusal::step_of(&error), None, &error))?;
+    let btf = Btf::from_sys_fs().map_err(|error| refuse(Step::Open, None, &error))?;
+    let names = attach::programs_of(&ebpf, configuration.probe);
+    if names.is_empty() {
+        return Err(no_programs(configuration));
+    }
+    attach::load(&mut ebpf, configuration.probe, &names, options, &btf)?;
+    let load_time = start.elapsed();
+    let start = Instant::now();
+    let (hooked, links) = attach::all(&mut ebpf, configuration.probe, &names, options)?;
+    let attach_time = start.elapsed();
+    let mut programs = Vec::new();
+    for hooked in &hooked {
+        programs.push(hooked.describe().map_err(|error| refuse(Step::Attach, Some(&hooked.program), &error))?);
+    }
+    let maps = maps(&ebpf).map_err(|error| refuse(Step::Load, None, &error))?;
+    Ok(Loaded {
+        attached: Attached {
+            configuration,
+            load_ns: nanoseconds(load_time),
+            attach_ns: nanoseconds(attach_time),
+            programs,
+            findings: Vec::new(),
+        },
+        maps,
+        hooked,
+        // Detached before the programs are closed: elements are dropped in order.
+        keep: Box::new((links, ebpf)),
+    })
+}
+
+fn no_programs(configuration: ProbeConfiguration) -> Refusal {
+    Refusal {
+        step: Step::Open,
+        program: None,
+        errno: None,
+        message: format!("this build of the tracer has no programs for `{configuration}`"),
+        verifier: None,
+        findings: Vec::new(),
+    }
+}
+
+/// `Instant` reads `CLOCK_MONOTONIC`, too.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Duplicates of the descriptors of all maps, by name.
+fn maps(ebpf: &Ebpf) -> io::Result<BTreeMap<String, OwnedFd>> {
+    let named = ebpf.maps().filter_map(|(name, map)| Some((name, data(map)?)));
+    named.map(|(name, data)| Ok((name.to_owned(), data.fd().as_fd().try_clone_to_owned()?))).collect()
+}
+
+/// What is common to all kinds of maps that the objects have.
+fn data(map: &Map) -> Option<&MapData> {
+    match map {
+        Map::Array(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::PerCpuHashMap(data)
+        | Map::RingBuf(data)
+        | Map::Unsupported(data) => Some(data),
+        _ => None,
+    }
+}
