@@ -41,6 +41,8 @@ pub struct Narrowing {
 pub struct Available {
     /// The real IOR: per architecture for which the user gave one (`--ior ARCH=DIR`), the interfaces that it has.
     pub external_ior: BTreeMap<Arch, BTreeSet<Interface>>,
+    /// The targets of the testbed at hand, where only these are wanted; none where every target can be made.
+    pub targets: Option<BTreeSet<Target>>,
 }
 
 /// Everything to do.
@@ -173,8 +175,17 @@ pub fn file_system_id(file_system: &FileSystem) -> String {
 /// # Errors
 /// [`ExpandError`], when `narrowing` names what the study does not have, when nothing is left, or when far too much is.
 pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Result<Plan, ExpandError> {
-    let narrowed = narrow(study, narrowing)?;
-    let mut left_out = narrowed.left_out;
+    let mut narrowed = narrow(study, narrowing)?;
+    let mut left_out = std::mem::take(&mut narrowed.left_out);
+    if let Some(at_hand) = &available.targets {
+        let (kept, absent): (Vec<_>, Vec<_>) =
+            narrowed.targets.into_iter().partition(|target| at_hand.contains(target));
+        if !absent.is_empty() {
+            let reason = "the testbed has no guest for them".to_owned();
+            left_out.push(LeftOut { what: format!("targets {}", list(&absent)), reason });
+        }
+        narrowed.targets = kept;
+    }
     let cases = cases(study, &narrowed.targets, available, &mut left_out);
     let configurations: usize =
         cases.iter().map(|(_, cases)| cases.len()).sum::<usize>().saturating_mul(study.file_systems.len());

@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     job::{IorEngine, Workload},
     probe::Probe,
 };
-use bpfassay_study::{Available, ExpandError, Interface, Narrowing, Plan, Study, expand};
+use bpfassay_study::{Available, ExpandError, Interface, Narrowing, Plan, Study, Target, expand};
 use proptest::prelude::*;
 
 fn study(replicates: u32, rounds: u32, seed: u64, engine: &str) -> Study {
@@ -83,12 +83,29 @@ fn only_tracers_sample() {
 }
 
 #[test]
+fn what_the_testbed_does_not_have_is_left_out_and_named() {
+    let study = study(1, 1, 1, "auto");
+    let kept = study.targets[0].clone();
+    let only =
+        |targets: &[Target]| Available { targets: Some(targets.iter().cloned().collect()), ..Available::default() };
+    let plan = expand(&study, &Narrowing::default(), &only(std::slice::from_ref(&kept))).unwrap();
+    assert!(!plan.cells.is_empty() && plan.cells.iter().all(|cell| cell.target == kept));
+    let left = plan.left_out.iter().find(|left| left.reason.contains("testbed")).unwrap();
+    assert_eq!(left.what.matches(", ").count() + 1, study.targets.len() - 1, "{}", left.what);
+    assert!(!left.what.contains(&kept.to_string()));
+    let error = expand(&study, &Narrowing::default(), &only(&[])).unwrap_err().to_string();
+    assert!(error.contains("the testbed has no guest for them"), "{error}");
+}
+
+#[test]
 fn a_real_ior_is_used_where_it_was_given() {
     let external_ior = BTreeMap::from([
         (Arch::X86_64, BTreeSet::from([Interface::Posix, Interface::Mpiio])),
         (Arch::Aarch64, BTreeSet::from([Interface::Posix])),
     ]);
-    let plan = expand(&study(1, 1, 1, "auto"), &Narrowing::default(), &Available { external_ior }).unwrap();
+    let plan =
+        expand(&study(1, 1, 1, "auto"), &Narrowing::default(), &Available { external_ior, ..Available::default() })
+            .unwrap();
     let engines = |arch| -> BTreeSet<(Interface, IorEngine)> {
         let of_arch = plan.cells.iter().filter(|cell| cell.target.arch == arch);
         of_arch
@@ -173,7 +190,7 @@ fn bundled_studies_have_plans() {
     assert_eq!(embedded.left_out.len(), 5);
     let real = BTreeSet::from([Interface::Posix, Interface::Mpiio]);
     let external_ior = Arch::ALL.iter().map(|&arch| (arch, real.clone())).collect();
-    let whole = expand(&ceems, &Narrowing::default(), &Available { external_ior }).unwrap();
+    let whole = expand(&ceems, &Narrowing::default(), &Available { external_ior, ..Available::default() }).unwrap();
     assert_eq!(whole.cells.len(), 2 * embedded.cells.len());
     assert!(whole.left_out.is_empty());
     for (_, run) in whole.runs() {

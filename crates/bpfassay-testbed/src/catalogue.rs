@@ -19,6 +19,7 @@ const BUNDLED: (&str, &str) = ("kernels/debian.toml", include_str!("../../../ker
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catalogue {
     flavours: BTreeMap<Arch, String>,
+    nixpkgs: BTreeMap<String, String>,
     entries: Vec<Entry>,
 }
 
@@ -66,7 +67,7 @@ pub enum CatalogueError {
         problem: String,
     },
     /// No kernel of this name exists for the architecture.
-    #[error("unknown kernel `{name}` for {arch}{}; known are {}", Nearest(nearest.as_deref()), known.join(", "))]
+    #[error("unknown kernel `{name}` for {arch}{}{}; known are {}", Nearest(nearest.as_deref()), Nixpkgs(nixpkgs.as_deref()), known.join(", "))]
     UnknownKernel {
         /// The name given.
         name: String,
@@ -74,6 +75,8 @@ pub enum CatalogueError {
         arch: Arch,
         /// The known name most like it.
         nearest: Option<String>,
+        /// Its attribute in nixpkgs, where testbeds made by the flake have it.
+        nixpkgs: Option<String>,
         /// Every name known for the architecture.
         known: Vec<String>,
     },
@@ -115,6 +118,16 @@ impl fmt::Display for Nearest<'_> {
     }
 }
 
+struct Nixpkgs<'a>(Option<&'a str>);
+
+impl fmt::Display for Nixpkgs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |attribute| {
+            write!(f, " among Debian's packages; the flake makes it from {attribute} of nixpkgs (--manifest)")
+        })
+    }
+}
+
 struct Builds<'a>(&'a [String]);
 
 impl fmt::Display for Builds<'_> {
@@ -131,6 +144,8 @@ impl fmt::Display for Builds<'_> {
 struct Text {
     format: u32,
     flavours: BTreeMap<Arch, String>,
+    #[serde(default)]
+    nixpkgs: BTreeMap<String, String>,
     kernel: Vec<Entry>,
 }
 
@@ -159,7 +174,10 @@ impl Catalogue {
         for entry in &text.kernel {
             entry.check(&text.flavours).map_err(|problem| refuse(format!("kernel `{}`: {problem}", entry.name)))?;
         }
-        Ok(Self { flavours: text.flavours, entries: text.kernel })
+        for (name, attribute) in &text.nixpkgs {
+            check_nixpkgs(name, attribute).map_err(|problem| refuse(format!("nixpkgs `{name}`: {problem}")))?;
+        }
+        Ok(Self { flavours: text.flavours, nixpkgs: text.nixpkgs, entries: text.kernel })
     }
 
     /// The tables, as they stand.
@@ -172,6 +190,12 @@ impl Catalogue {
     #[must_use]
     pub fn flavour(&self, arch: Arch) -> Option<&str> {
         self.flavours.get(&arch).map(String::as_str)
+    }
+
+    /// The attribute of nixpkgs from which the flake makes the kernel `name`.
+    #[must_use]
+    pub fn nixpkgs(&self, name: &str) -> Option<&str> {
+        self.nixpkgs.get(name).map(String::as_str)
     }
 
     /// The names known for `arch`, oldest series first.
@@ -209,10 +233,13 @@ impl Catalogue {
 
     fn unknown(&self, arch: Arch, name: &str) -> CatalogueError {
         let known = self.names(arch);
+        let in_tables = self.entries.iter().any(|entry| entry.name == name);
+        let nixpkgs = self.nixpkgs(name).filter(|_| !in_tables).map(str::to_owned);
         CatalogueError::UnknownKernel {
             name: name.chars().take(64).collect(),
             arch,
-            nearest: nearest(name, &known).map(str::to_owned),
+            nearest: nearest(name, &known).filter(|_| nixpkgs.is_none()).map(str::to_owned),
+            nixpkgs,
             known: known.into_iter().map(str::to_owned).collect(),
         }
     }
@@ -220,9 +247,6 @@ impl Catalogue {
 
 impl Entry {
     fn check(&self, flavours: &BTreeMap<Arch, String>) -> Result<(), String> {
-        let plain = |text: &str| {
-            !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '~'))
-        };
         if !plain(&self.name) {
             return Err("a name has letters, digits, `.` and `-` only".to_owned());
         }
@@ -245,6 +269,21 @@ impl Entry {
             None => Ok(()),
         }
     }
+}
+
+fn plain(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '~'))
+}
+
+fn check_nixpkgs(name: &str, attribute: &str) -> Result<(), String> {
+    if !plain(name) {
+        return Err("a name has letters, digits, `.` and `-` only".to_owned());
+    }
+    let rest = attribute.strip_prefix("linux_").unwrap_or_default();
+    if rest.is_empty() || !rest.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
+        return Err(format!("`{attribute}` is no attribute of a kernel, such as `linux_6_12`"));
+    }
+    Ok(())
 }
 
 /// The series of a name with three numeric parts: `6.12` of `6.12.94`.

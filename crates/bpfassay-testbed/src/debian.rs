@@ -12,10 +12,10 @@ use crate::{
     apt::Apt,
     catalogue::Catalogue,
     image,
-    kernel::{Kernel, Kernels},
+    kernel::Kernels,
     local,
-    manifest::{FORMAT, Manifest, Provider, ProviderName, Target},
-    payload, pvh,
+    manifest::{FORMAT, Manifest, Provider, ProviderName},
+    payload,
 };
 
 /// What guests are wanted.
@@ -65,20 +65,10 @@ pub fn provide(apt: &Apt<'_>, catalogue: &Catalogue, request: &Request) -> Resul
         }
         shared.insert(arch, segments);
     }
-    let target = |kernel: &Kernel| -> Result<Target> {
-        let mut initramfs = shared.get(&kernel.arch).cloned().unwrap_or_default();
-        // Behind the base, so that what is overlaid comes last.
-        if let Some(modules) = image::modules_segment(cache, kernel)? {
-            initramfs.insert(1.min(initramfs.len()), modules);
-        }
-        let mut description = kernel.to_manifest();
-        description.image = pvh::boot_image(cache, kernel)?;
-        Ok(Target { arch: kernel.arch, name: kernel.name.clone(), kernel: description, initramfs })
-    };
     Ok(Manifest {
         format: FORMAT,
         provider: Provider { name: ProviderName::Debian, version: env!("CARGO_PKG_VERSION").to_owned() },
         toolchain: built.toolchain,
-        targets: prepared.iter().map(target).collect::<Result<_>>()?,
+        targets: prepared.iter().map(|kernel| image::target(cache, kernel, &shared)).collect::<Result<_>>()?,
     })
 }

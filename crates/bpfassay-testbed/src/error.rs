@@ -6,6 +6,7 @@ use crate::{
     apt::AptError,
     cache::Digest,
     catalogue::CatalogueError,
+    compose::RecipeError,
     initramfs::{ArchiveError, tree::OverlayError},
     manifest::ManifestError,
     modules::ModulesError,
@@ -124,6 +125,9 @@ pub enum Error {
     /// Testbed manifests.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// Recipes for testbeds.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
     /// Initramfs archives.
     #[error(transparent)]
     Archive(#[from] ArchiveError),

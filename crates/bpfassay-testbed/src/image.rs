@@ -5,6 +5,7 @@
 //! archives; the initramfs of a boot is their concatenation with the job's archive at the end.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, BufWriter, Read, Write},
     path::{Path, PathBuf},
@@ -26,6 +27,7 @@ use crate::{
     manifest::{self, Component, Segment},
     modules::{ModuleSet, ModulesError, Signatures, signature},
     payload::Payload,
+    pvh,
 };
 
 /// Path in the modules segment of the [`ModuleSet`], as JSON: which modules there are and what they depend on.
@@ -98,6 +100,21 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
     let what = format!("the modules of kernel {}", kernel.release);
     let object = segment(cache, &key, &what, || modules_archive(&modules.path, signatures))?;
     Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
+}
+
+/// The manifest's description of the guest that `kernel` and the segments `shared` by all guests of its architecture make.
+///
+/// # Errors
+/// Those of [`modules_segment`] and [`pvh::boot_image`].
+pub fn target(cache: &Cache, kernel: &Kernel, shared: &BTreeMap<Arch, Vec<Segment>>) -> Result<manifest::Target> {
+    let mut initramfs = shared.get(&kernel.arch).cloned().unwrap_or_default();
+    // Behind the base, so that what is overlaid comes last.
+    if let Some(modules) = modules_segment(cache, kernel)? {
+        initramfs.insert(1.min(initramfs.len()), modules);
+    }
+    let mut description = kernel.to_manifest();
+    description.image = pvh::boot_image(cache, kernel)?;
+    Ok(manifest::Target { arch: kernel.arch, name: kernel.name.clone(), kernel: description, initramfs })
 }
 
 /// Signatures are kept where the kernel insists on them, or where nobody knows whether it does.

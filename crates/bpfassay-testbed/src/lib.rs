@@ -1,14 +1,15 @@
 //! Makes the guests that can be booted: kernels, initramfs segments, payload, and the manifest of all that.
 //!
 //! Here: the cache, access to Debian's packages, the kernel catalogue, kernels unpacked and ready to boot, the
-//! cross-toolchain, the guest's programs and images. One provider is one module ([`kernel`] for Debian, [`local`]); all of
-//! them end in a [`manifest::Manifest`].
+//! cross-toolchain, the guest's programs and images. One provider is one module ([`kernel`] for Debian, [`local`], [`compose`] for what
+//! Nix or another builder made); all of them end in a [`manifest::Manifest`].
 //! Not here: booting (bpfassay-vm), what is measured (bpfassay-study), what runs inside the guest (bpfassay-guest).
 
 pub mod apt;
 pub mod busybox;
 pub mod cache;
 pub mod catalogue;
+pub mod compose;
 pub mod debian;
 pub mod error;
 pub mod image;

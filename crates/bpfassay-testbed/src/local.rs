@@ -11,6 +11,8 @@ use std::{
 
 use bpfassay_protocol::Arch;
 
+#[cfg(test)]
+pub(crate) use self::header::tests::arm64_image;
 pub use self::header::{ImageKind, identify};
 use crate::{
     Error, Result,
@@ -183,7 +185,7 @@ mod tests {
 
     fn image(directory: &Path, release: &str) -> PathBuf {
         let path = directory.join("Image");
-        fs::write(&path, header::tests::arm64_image(release)).unwrap();
+        fs::write(&path, arm64_image(release)).unwrap();
         path
     }
 

@@ -269,7 +269,8 @@ impl Target {
             .chain(self.initramfs.iter().map(|part| &part.archive))
     }
 
-    fn files_mut(&mut self) -> impl Iterator<Item = &mut File> {
+    /// Every file that it names, to be changed.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut File> {
         [&mut self.kernel.image]
             .into_iter()
             .chain(&mut self.kernel.config)

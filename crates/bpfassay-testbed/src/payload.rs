@@ -91,6 +91,22 @@ pub struct Payload {
     pub source: Digest,
 }
 
+impl Payload {
+    /// The programs for `arch` that were built elsewhere, from `directory`, which holds them under the names that cargo
+    /// gives them. They are copied into the cache.
+    ///
+    /// # Errors
+    /// [`Error::Io`] for a program that is not there, and others of the cache.
+    pub fn from_directory(cache: &Cache, arch: Arch, directory: &Path) -> Result<Self> {
+        let take = |program: Program| {
+            cache.add_file(&format!("{} for {arch}", program.binary), &directory.join(program.binary), None)
+        };
+        let (agent, tracer, ior) = (take(AGENT)?, take(TRACER)?, take(IOR)?);
+        let source = Digest::of_parts([&agent, &tracer, &ior].map(|object| object.digest.to_string()));
+        Ok(Self { arch, agent, tracer, ior, source })
+    }
+}
+
 /// The guest's programs for several architectures.
 #[derive(Debug, Clone, Default)]
 pub struct Built {

@@ -81,6 +81,12 @@ pub const fn debian_packages(arch: Arch) -> &'static str {
     }
 }
 
+/// Whether a program that should be the QEMU for guests of `arch` is on `PATH`.
+#[must_use]
+pub fn is_on_path(arch: Arch) -> bool {
+    on_path(&program_name(arch)).is_some()
+}
+
 impl Qemu {
     /// The QEMU for guests of `arch`: `program` if given, else the one on `PATH`.
     ///

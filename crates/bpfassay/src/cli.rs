@@ -69,6 +69,8 @@ pub(crate) enum Verb {
     Verify(Verify),
     /// Print the JSON schema of a file that bpfassay writes
     Schema(Schema),
+    /// Make, check or pack testbeds by hand: for other builders, such as Nix, and for hosts without a network
+    Testbed(Testbed),
 }
 
 /// Which study, and which part of it.
@@ -113,6 +115,10 @@ pub(crate) struct Overlays {
     /// A testbed manifest to use in place of the Debian provider
     #[arg(long, value_name = "FILE", env = "BPFASSAY_MANIFEST")]
     pub(crate) manifest: Option<PathBuf>,
+
+    /// Only the targets that the manifest has; the others are named as left out
+    #[arg(long, env = "BPFASSAY_AVAILABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) available: bool,
 }
 
 /// Arguments of `run`.
@@ -241,6 +247,43 @@ pub(crate) struct Verify {
     /// Guests side by side [default: as many as CPUs and memory allow]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: Option<u32>,
+}
+
+/// Arguments of `testbed`.
+#[derive(Debug, Args)]
+pub(crate) struct Testbed {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub(crate) verb: TestbedVerb,
+}
+
+/// What can be done with testbeds.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TestbedVerb {
+    /// Compose the guests of a recipe (JSON: kernels and programs that were built elsewhere) in a new directory
+    Compose {
+        /// The recipe
+        recipe: PathBuf,
+        /// Directory for the testbed; its manifest is manifest.json there
+        #[arg(long, short, value_name = "DIR")]
+        output: PathBuf,
+    },
+    /// Copy a testbed, with all files that its manifest names, into a new directory that can be moved
+    Pack {
+        /// The manifest
+        manifest: PathBuf,
+        /// Directory for the testbed; its manifest is manifest.json there
+        #[arg(long, short, value_name = "DIR")]
+        output: PathBuf,
+    },
+    /// Check a manifest and the content of every file that it names, or a recipe by itself
+    Check {
+        /// The manifest, or the recipe
+        file: PathBuf,
+        /// The file is a recipe; what it names need not exist yet
+        #[arg(long)]
+        recipe: bool,
+    },
 }
 
 /// Arguments of `schema`.

@@ -26,7 +26,7 @@ use bpfassay_testbed::{
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
     accelerator::{self, AcceleratorKey},
-    qemu::debian_packages,
+    qemu::{debian_packages, is_on_path},
 };
 
 use crate::{
@@ -104,11 +104,38 @@ pub(crate) fn expand(selection: &cli::Selection, overlays: &cli::Overlays) -> Re
     if let Some(clock) = selection.clock {
         study.clock = clock;
     }
-    let mut available = Available::default();
+    let mut available = Available { targets: targets_of_manifest(overlays)?, ..Available::default() };
     for (arch, tree) in &overlays.ior {
         available.external_ior.insert(*arch, interfaces(*arch, tree)?);
     }
     bpfassay_study::expand(&study, &narrowing, &available).map_err(Failure::usage)
+}
+
+/// The targets of the testbed manifest, where only these are wanted.
+fn targets_of_manifest(overlays: &cli::Overlays) -> Result<Option<BTreeSet<Target>>, Failure> {
+    if !overlays.available {
+        return Ok(None);
+    }
+    let Some(path) = &overlays.manifest else {
+        return Err(Failure {
+            code: USAGE,
+            report: miette::miette!(
+                help = "name the manifest with --manifest, or leave --available out",
+                "--available keeps what a testbed manifest has, and none is given"
+            ),
+        });
+    };
+    // Its files are checked when they are used.
+    let manifest = Manifest::load(path, Check::Size).map_err(of_manifest)?;
+    Ok(Some(manifest.targets.into_iter().map(|made| Target { arch: made.arch, kernel: made.name }).collect()))
+}
+
+/// A manifest that is not there is a fault in the command line.
+fn of_manifest(error: Error) -> Failure {
+    match error {
+        Error::Io { .. } => Failure::usage(error),
+        error => error.into(),
+    }
 }
 
 /// Whether a word after `--kernel` is the path of an image and no name of the catalogue, all of which begin with a digit.
@@ -167,10 +194,23 @@ fn interfaces(arch: Arch, tree: &Path) -> Result<BTreeSet<Interface>, Failure> {
     Ok(interfaces)
 }
 
-/// Finds what the host lacks for `plan`, and installs it.
-pub(crate) fn host_packages(plan: &Plan, global: &cli::Global) -> Result<(), Failure> {
-    let archs: BTreeSet<Arch> = plan.cells.iter().map(|cell| cell.target.arch).collect();
-    host::install(&missing_packages(&archs)?, host::answers_yes(global.yes))
+/// Finds what the host lacks for `plan`, and installs it. Where the testbed was made elsewhere, that can only be QEMU, which
+/// need not come from Debian's packages.
+pub(crate) fn host_packages(plan: &Plan, overlays: &cli::Overlays, global: &cli::Global) -> Result<(), Failure> {
+    let mut archs: BTreeSet<Arch> = plan.cells.iter().map(|cell| cell.target.arch).collect();
+    let missing = if overlays.manifest.is_some() {
+        archs.retain(|&arch| !is_on_path(arch));
+        let wanted: Vec<&str> = archs.iter().flat_map(|&arch| debian_packages(arch).split_whitespace()).collect();
+        match bpfassay_testbed::toolchain::missing_host_packages(&wanted) {
+            Ok(missing) => missing,
+            // No Debian: whoever looks for QEMU later tells what is missing.
+            Err(Error::Program { .. }) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        }
+    } else {
+        missing_packages(&archs)?
+    };
+    host::install(&missing, host::answers_yes(global.yes))
 }
 
 /// Debian packages that guests of `archs` and their making need and this host lacks.
@@ -207,10 +247,7 @@ pub(crate) fn testbed(
 ) -> Result<Testbed, Failure> {
     let targets: Vec<Target> = plan.targets().into_iter().cloned().collect();
     let manifest = match &overlays.manifest {
-        Some(path) => Manifest::load(path, Check::Content).map_err(|error| match error {
-            Error::Io { .. } => Failure::usage(error),
-            error => error.into(),
-        })?,
+        Some(path) => Manifest::load(path, Check::Content).map_err(of_manifest)?,
         None => {
             let request = debian::Request {
                 targets: targets.iter().map(|target| (target.arch, target.kernel.clone())).collect(),
@@ -253,7 +290,8 @@ fn from_manifest(manifest: Manifest, plan: &Plan) -> Result<Testbed, Failure> {
         let made = manifest.target(target.arch, &target.kernel).ok_or_else(|| Failure {
             code: USAGE,
             report: miette::miette!(
-                help = "name a testbed manifest that holds it, or narrow the study with --arch and --kernel",
+                help =
+                    "name a testbed manifest that holds it, or narrow the study with --arch, --kernel or --available",
                 "the testbed manifest has no guest for {target}"
             ),
         })?;

@@ -41,6 +41,27 @@ fn an_unknown_kernel_names_the_nearest_and_all() {
     assert!(bundled().find(Arch::X86_64, "9.9.9").is_err());
 }
 
+#[test]
+fn names_of_nixpkgs_are_known_and_told_apart() {
+    let catalogue = bundled();
+    assert_eq!(catalogue.nixpkgs("6.12"), Some("linux_6_12"));
+    assert_eq!(catalogue.nixpkgs("6.16"), None);
+    let error = catalogue.find(Arch::Riscv64, "6.6").unwrap_err().to_string();
+    assert!(error.contains("`6.6` for riscv64 among Debian's packages; the flake makes it from linux_6_6"), "{error}");
+    // Whatever Debian has for another architecture is no secret of Nix's.
+    assert!(!catalogue.find(Arch::Riscv64, "5.10").unwrap_err().to_string().contains("nixpkgs"));
+    for (line, problem) in [
+        ("\"6.1\" = \"linuxPackages_6_1\"", "nixpkgs `6.1`: `linuxPackages_6_1` is no attribute"),
+        ("\"6 1\" = \"linux_6_1\"", "nixpkgs `6 1`: a name has"),
+        ("\"6.1\" = \"linux_\"", "no attribute"),
+        ("\"6.1\" = 6", "expected a string"),
+    ] {
+        let text = with("").replace("[[kernel]]", &format!("[nixpkgs]\n{line}\n[[kernel]]"));
+        let error = Catalogue::parse("x.toml", &text).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
+}
+
 fn with(line: &str) -> String {
     format!(
         "format = 1\n[flavours]\nx86_64 = \"amd64\"\n[[kernel]]\nname = \"6.1\"\nsuite = \"bookworm\"\n\

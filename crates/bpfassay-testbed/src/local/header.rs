@@ -72,13 +72,13 @@ fn word(bytes: &[u8]) -> Option<String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
     /// The header of an arm64 image, and a banner after other text.
-    pub(in crate::local) fn arm64_image(release: &str) -> Vec<u8> {
+    pub(crate) fn arm64_image(release: &str) -> Vec<u8> {
         let mut image = vec![0; 0x38];
         image.extend(b"ARM\x64");
         image.extend([0; 100]);

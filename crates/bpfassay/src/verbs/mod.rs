@@ -7,6 +7,7 @@ mod plan;
 mod run;
 mod schema;
 mod shell;
+mod testbed;
 mod verify;
 
 use std::io::{ErrorKind, Write};
@@ -28,6 +29,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Verb::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
         Verb::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
         Verb::Schema(arguments) => schema::schema(&arguments),
+        Verb::Testbed(arguments) => testbed::testbed(&arguments, &global),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `bpfassay shell`: an interactive guest.
 
-use std::{collections::BTreeMap, io::IsTerminal};
+use std::io::IsTerminal;
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
@@ -39,7 +39,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         .first()
         .map(|target| (*target).clone())
         .ok_or_else(|| Failure { code: INTERNAL, report: miette::miette!("the plan of one guest has no target") })?;
-    setup::host_packages(&plan, global)?;
+    setup::host_packages(&plan, &arguments.overlays, global)?;
     let store = Store::open(global)?;
     let testbed = setup::testbed(&store, &selection, &arguments.overlays, &plan, setup::Shell::With)?;
     let rig = setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Boot).await?;
@@ -107,7 +107,7 @@ fn plan(selection: &cli::Selection, arguments: &cli::Shell) -> Result<Plan, Fail
     let target =
         bpfassay_study::Target { arch: arguments.arch.unwrap_or(Arch::X86_64), kernel: arguments.kernel.clone() };
     let study = Study { targets: vec![target], ..study };
-    let available = bpfassay_study::Available { external_ior: BTreeMap::new() };
+    let available = bpfassay_study::Available::default();
     bpfassay_study::expand(&study, &bpfassay_study::Narrowing { replicates: Some(1), ..Default::default() }, &available)
         .map_err(Failure::usage)
 }

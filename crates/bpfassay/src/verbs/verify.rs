@@ -143,7 +143,7 @@ fn same_testbed(store: &Store, contents: &Contents, directory: &Path, plan: &Pla
     if let Some(testbed) = setup::recorded(recorded, directory, plan)? {
         return Ok(testbed);
     }
-    let overlays = cli::Overlays { ior: Vec::new(), manifest: None };
+    let overlays = cli::Overlays { ior: Vec::new(), manifest: None, available: false };
     let testbed = setup::testbed(store, &cli::Selection::default(), &overlays, plan, setup::Shell::Without)?;
     let now = provenance::targets(&testbed.manifest, plan);
     let then: Vec<_> =

@@ -1,0 +1,217 @@
+//! The provider `nix`, and any other builder: guests from kernels and programs that were built elsewhere, and testbeds that
+//! can be carried about.
+//!
+//! A builder says in a [`Recipe`] where its kernels and programs lie; composing the guests from that is done here and nowhere
+//! else, so that guests of all providers are made alike. [`pack`] puts everything that a manifest names into one directory.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::Arch;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, Result,
+    cache::{Cache, Digest},
+    catalogue::Catalogue,
+    image, local,
+    manifest::{Component, FORMAT, File, Manifest, Provider, ProviderName, Target},
+    payload::Payload,
+};
+
+/// Version of the recipe's form.
+pub const RECIPE_FORMAT: u32 = 1;
+
+/// The manifest's name in a directory made by [`pack`].
+pub const MANIFEST: &str = "manifest.json";
+
+/// Where the files lie in a directory made by [`pack`], under their digests.
+const FILES: &str = "files";
+
+/// What guests are to be composed of; paths are absolute, or relative to the recipe's directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// [`RECIPE_FORMAT`].
+    pub format: u32,
+    /// Whose kernels and programs these are.
+    pub provider: ProviderName,
+    /// What they were built with or from.
+    #[serde(default)]
+    pub toolchain: Vec<Component>,
+    /// Per architecture, the directory that holds the guest's programs.
+    pub programs: BTreeMap<Arch, PathBuf>,
+    /// Per architecture, a directory tree with a real IOR.
+    #[serde(default)]
+    pub ior: BTreeMap<Arch, PathBuf>,
+    /// The kernels.
+    pub targets: Vec<Ingredients>,
+}
+
+/// One kernel of a [`Recipe`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ingredients {
+    /// Its architecture.
+    pub arch: Arch,
+    /// Its name in studies and on the command line.
+    pub name: String,
+    /// Version of its source.
+    pub version: Option<String>,
+    /// Its image, as for `--kernel`: bzImage or Image.
+    pub image: PathBuf,
+    /// An `INSTALL_MOD_PATH`; none for a kernel that has everything built in.
+    pub modules: Option<PathBuf>,
+    /// Its configuration.
+    pub config: Option<PathBuf>,
+}
+
+/// Why a recipe cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecipeError {
+    /// It is not JSON, or not of the form expected.
+    #[error("{} is no recipe of format {RECIPE_FORMAT} for a testbed: make it again with the flake of this version", path.display())]
+    Form {
+        /// The recipe.
+        path: PathBuf,
+        /// Where and why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// It contradicts itself or the catalogue.
+    #[error("{}: {problem}", path.display())]
+    Content {
+        /// The recipe.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl Recipe {
+    /// Reads the recipe at `path` and makes its paths absolute.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`RecipeError`].
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = fs::read(path).map_err(Error::io("read", path))?;
+        let mut recipe = Self::parse(path, &text)?;
+        let directory = std::path::absolute(path).map_err(Error::io("find", path))?;
+        let directory = directory.parent().unwrap_or(Path::new("/"));
+        let programs = recipe.programs.values_mut().chain(recipe.ior.values_mut());
+        let kernels = recipe.targets.iter_mut().flat_map(|target| {
+            [Some(&mut target.image), target.modules.as_mut(), target.config.as_mut()].into_iter().flatten()
+        });
+        for path in programs.chain(kernels) {
+            *path = directory.join(&path);
+        }
+        Ok(recipe)
+    }
+
+    /// Reads the text of a recipe; `path` names it in messages. Whether what it names exists is found out by [`compose`].
+    ///
+    /// # Errors
+    /// [`RecipeError`].
+    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, RecipeError> {
+        let form = |source| RecipeError::Form { path: path.to_owned(), source };
+        let refuse = |problem| RecipeError::Content { path: path.to_owned(), problem };
+        let recipe: Self = serde_json::from_slice(text).map_err(form)?;
+        if recipe.format != RECIPE_FORMAT {
+            return Err(refuse(format!("has format {}, this program reads {RECIPE_FORMAT}", recipe.format)));
+        }
+        if recipe.targets.is_empty() {
+            return Err(refuse("names no kernel".to_owned()));
+        }
+        for (index, target) in recipe.targets.iter().enumerate() {
+            let (arch, name) = (target.arch, &target.name);
+            if name.is_empty() {
+                return Err(refuse(format!("a kernel for {arch} has no name")));
+            }
+            if recipe.targets[..index].iter().any(|other| (other.arch, &other.name) == (arch, name)) {
+                return Err(refuse(format!("the target {arch} {name} stands there twice")));
+            }
+            if !recipe.programs.contains_key(&arch) {
+                return Err(refuse(format!("there are no programs for the target {arch} {name}")));
+            }
+        }
+        Ok(recipe)
+    }
+
+    /// The targets whose names nothing in `catalogue` explains: kernels that somebody added.
+    #[must_use]
+    pub fn strangers<'a>(&'a self, catalogue: &Catalogue) -> Vec<&'a Ingredients> {
+        let known = |target: &Ingredients| {
+            catalogue.nixpkgs(&target.name).is_some() || catalogue.find(target.arch, &target.name).is_ok()
+        };
+        self.targets.iter().filter(|target| !known(target)).collect()
+    }
+}
+
+/// Composes the guests of `recipe` in the cache, and the manifest that describes them.
+///
+/// # Errors
+/// [`Error::LocalKernel`] for an image or modules that cannot be used or do not fit together, [`Error::Modules`],
+/// [`Error::Overlay`], [`Error::Io`], and others of the cache.
+pub fn compose(cache: &Cache, recipe: &Recipe) -> Result<Manifest> {
+    let mut shared = BTreeMap::new();
+    for (&arch, directory) in &recipe.programs {
+        let payload = Payload::from_directory(cache, arch, directory)?;
+        let mut segments = vec![image::base_segment(cache, &payload)?];
+        if let Some(tree) = recipe.ior.get(&arch) {
+            segments.push(image::overlay_segment(cache, arch, tree)?);
+        }
+        shared.insert(arch, segments);
+    }
+    let target = |made: &Ingredients| -> Result<Target> {
+        let mut kernel = local::prepare(cache, &made.image, made.modules.as_deref(), Some(made.arch))?;
+        kernel.name.clone_from(&made.name);
+        kernel.version.clone_from(&made.version);
+        if let Some(config) = &made.config {
+            let object = cache.add_file(&config.display().to_string(), config, None)?;
+            kernel.config = Some(File::from(&object));
+        }
+        image::target(cache, &kernel, &shared)
+    };
+    Ok(Manifest {
+        format: FORMAT,
+        provider: Provider { name: recipe.provider, version: env!("CARGO_PKG_VERSION").to_owned() },
+        toolchain: recipe.toolchain.clone(),
+        targets: recipe.targets.iter().map(target).collect::<Result<_>>()?,
+    })
+}
+
+/// Copies every file that `manifest` names into `directory`, which must not exist or be empty, and writes the manifest beside
+/// them, with relative paths: the result can be moved, copied to another machine, or added to a Nix store.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Mismatch`] for a file that is not what the manifest says.
+pub fn pack(manifest: &Manifest, directory: &Path) -> Result<()> {
+    let files = directory.join(FILES);
+    fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
+    // Whatever lies there already would become part of the testbed unseen.
+    fs::create_dir(&files).map_err(Error::io("create", &files))?;
+    let mut packed = manifest.clone();
+    for file in packed.targets.iter_mut().flat_map(Target::files_mut) {
+        let name = Path::new(FILES).join(file.sha256.to_string());
+        let to = directory.join(&name);
+        if !to.exists() {
+            fs::copy(&file.path, &to).map_err(Error::io("copy", &file.path))?;
+            let found = Digest::of_file(&to)?;
+            if found != file.sha256 {
+                let what = file.path.display().to_string();
+                let remedy = "make the testbed again";
+                return Err(Error::Mismatch { what, expected: file.sha256, found, remedy });
+            }
+        }
+        file.path = name;
+    }
+    let path = directory.join(MANIFEST);
+    fs::write(&path, packed.to_json()?).map_err(Error::io("write", &path))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{local::arm64_image, manifest::Check};
+
+const TEXT: &str = r#"{
+  "format": 1,
+  "provider": "nix",
+  "programs": { "aarch64": "programs" },
+  "targets": [
+    { "arch": "aarch64", "name": "6.12", "version": "6.12.94", "image": "Image", "modules": null, "config": "config" }
+  ]
+}"#;
+
+fn parse(text: &str) -> Result<Recipe, RecipeError> {
+    Recipe::parse(Path::new("r.json"), text.as_bytes())
+}
+
+/// A directory with a recipe and all that it names.
+fn ingredients() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("programs")).unwrap();
+    for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
+        fs::write(directory.path().join("programs").join(program), program).unwrap();
+    }
+    fs::write(directory.path().join("Image"), arm64_image("6.12.94")).unwrap();
+    fs::write(directory.path().join("config"), "CONFIG_BPF=y\n").unwrap();
+    let path = directory.path().join("recipe.json");
+    fs::write(&path, TEXT).unwrap();
+    (directory, path)
+}
+
+#[test]
+fn what_was_composed_and_packed_can_be_carried_away() {
+    let (work, path) = ingredients();
+    let cache = Cache::open(work.path().join("cache")).unwrap();
+    let manifest = compose(&cache, &Recipe::load(&path).unwrap()).unwrap();
+    let packed = work.path().join("packed");
+    pack(&manifest, &packed).unwrap();
+    let elsewhere = work.path().join("elsewhere");
+    fs::rename(&packed, &elsewhere).unwrap();
+    fs::remove_dir_all(cache.root()).unwrap();
+    let loaded = Manifest::load(&elsewhere.join(MANIFEST), Check::Content).unwrap();
+    assert_eq!(loaded.provider.name, ProviderName::Nix);
+    let target = loaded.target(Arch::Aarch64, "6.12").unwrap();
+    assert_eq!((target.kernel.release.as_str(), target.kernel.version.as_deref()), ("6.12.94", Some("6.12.94")));
+    assert_eq!(fs::read(&target.kernel.config.as_ref().unwrap().path).unwrap(), b"CONFIG_BPF=y\n");
+    assert!(image::GuestImage::from_manifest(target).unwrap().modules().monolithic);
+}
+
+#[test]
+fn the_same_ingredients_make_the_same_testbed() {
+    let packed = |_| {
+        let (work, path) = ingredients();
+        let cache = Cache::open(work.path().join("cache")).unwrap();
+        pack(&compose(&cache, &Recipe::load(&path).unwrap()).unwrap(), &work.path().join("packed")).unwrap();
+        fs::read_to_string(work.path().join("packed").join(MANIFEST)).unwrap()
+    };
+    assert_eq!(packed(1), packed(2));
+}
+
+#[test]
+fn a_testbed_is_not_packed_over_another() {
+    let (work, path) = ingredients();
+    let cache = Cache::open(work.path().join("cache")).unwrap();
+    let mut manifest = compose(&cache, &Recipe::load(&path).unwrap()).unwrap();
+    let packed = work.path().join("packed");
+    pack(&manifest, &packed).unwrap();
+    assert!(matches!(pack(&manifest, &packed), Err(Error::Io { action: "create", .. })));
+    manifest.targets[0].kernel.image.sha256 = Digest::of(b"other");
+    assert!(matches!(pack(&manifest, &work.path().join("other")), Err(Error::Mismatch { .. })));
+}
+
+#[test]
+fn what_is_missing_or_does_not_fit_is_refused() {
+    let (work, path) = ingredients();
+    let cache = Cache::open(work.path().join("cache")).unwrap();
+    let message = |text: &str| {
+        fs::write(&path, text).unwrap();
+        compose(&cache, &Recipe::load(&path).unwrap()).unwrap_err().to_string()
+    };
+    let error = message(&TEXT.replace("aarch64", "riscv64"));
+    assert!(error.ends_with("is a kernel for aarch64, not for riscv64"), "{error}");
+    let error = message(&TEXT.replace("null", "\"programs\""));
+    assert!(error.contains("holds no lib/modules/RELEASE/kernel"), "{error}");
+    fs::remove_file(work.path().join("programs/bpfassay-ior")).unwrap();
+    let error = message(TEXT);
+    assert!(error.contains("cannot read") && error.ends_with("programs/bpfassay-ior"), "{error}");
+}
+
+#[test]
+fn recipes_that_contradict_themselves_are_refused() {
+    assert!(parse(TEXT).is_ok());
+    let (start, end) = TEXT.split_at(TEXT.find("    { ").unwrap());
+    let (target, end) = end.split_at(end.find('\n').unwrap());
+    let two = format!("{start}{target},\n{target}{end}");
+    for (text, problem) in [
+        (TEXT.replace("\"format\": 1", "\"format\": 2"), "has format 2"),
+        (TEXT.replace("\"name\": \"6.12\"", "\"name\": \"\""), "has no name"),
+        (TEXT.replace("{ \"aarch64\": \"programs\" }", "{}"), "no programs for the target aarch64 6.12"),
+        (two, "stands there twice"),
+        (format!("{start}{end}"), "names no kernel"),
+        (TEXT.replace("\"image\"", "\"picture\""), "is no recipe of format 1"),
+        (String::new(), "is no recipe of format 1"),
+    ] {
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.starts_with("r.json") && error.contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn kernels_that_somebody_added_are_told_from_those_of_the_catalogue() {
+    let catalogue = Catalogue::bundled().unwrap();
+    assert!(parse(TEXT).unwrap().strangers(&catalogue).is_empty());
+    let recipe = parse(&TEXT.replace("\"6.12\"", "\"mine\"")).unwrap();
+    assert_eq!(recipe.strangers(&catalogue)[0].name, "mine");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC{0,200}") {
+        let _ = parse(&text);
+    }
+}
