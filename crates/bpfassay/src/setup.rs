@@ -196,9 +196,9 @@ fn interfaces(arch: Arch, tree: &Path) -> Result<BTreeSet<Interface>, Failure> {
 
 /// Finds what the host lacks for `plan`, and installs it. Where the testbed was made elsewhere, that can only be QEMU, which
 /// need not come from Debian's packages.
-pub(crate) fn host_packages(plan: &Plan, overlays: &cli::Overlays, global: &cli::Global) -> Result<(), Failure> {
+pub(crate) fn host_packages(plan: &Plan, made_elsewhere: bool, global: &cli::Global) -> Result<(), Failure> {
     let mut archs: BTreeSet<Arch> = plan.cells.iter().map(|cell| cell.target.arch).collect();
-    let missing = if overlays.manifest.is_some() {
+    let missing = if made_elsewhere {
         archs.retain(|&arch| !is_on_path(arch));
         let wanted: Vec<&str> = archs.iter().flat_map(|&arch| debian_packages(arch).split_whitespace()).collect();
         match bpfassay_testbed::toolchain::missing_host_packages(&wanted) {

@@ -39,7 +39,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         .first()
         .map(|target| (*target).clone())
         .ok_or_else(|| Failure { code: INTERNAL, report: miette::miette!("the plan of one guest has no target") })?;
-    setup::host_packages(&plan, &arguments.overlays, global)?;
+    setup::host_packages(&plan, arguments.overlays.manifest.is_some(), global)?;
     let store = Store::open(global)?;
     let testbed = setup::testbed(&store, &selection, &arguments.overlays, &plan, setup::Shell::With)?;
     let rig = setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Boot).await?;

@@ -27,7 +27,8 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let blocks = choose(&contents, arguments.sample)?;
     let runs: usize = blocks.iter().map(|block| block.runs.len()).sum();
     let plan = Plan { blocks, ..contents.header.plan.clone() };
-    setup::host_packages(&plan, global)?;
+    let provider = &contents.header.provenance.manifest["provider"]["name"];
+    setup::host_packages(&plan, provider == "nix", global)?;
     let store = Store::open(global)?;
     let Testbed { images, manifest } = same_testbed(&store, &contents, &arguments.directory, &plan)?;
     let rig = setup::rig(&store, images, &plan, cli::AcceleratorChoice::Tcg, setup::Trial::Boot).await?;
