@@ -27,6 +27,8 @@ pub enum Bounds {
     OneObservation,
     /// All observations are equal: the interval would be a point, which is exact only if nothing varies at all.
     NoSpread,
+    /// As many parameters as observations: they are met exactly, which says nothing about spread.
+    NoDegreesOfFreedom,
 }
 
 impl Bounds {
@@ -35,7 +37,18 @@ impl Bounds {
     pub const fn interval(&self) -> Option<Interval> {
         match self {
             Self::Interval(interval) => Some(*interval),
-            Self::OneObservation | Self::NoSpread => None,
+            Self::OneObservation | Self::NoSpread | Self::NoDegreesOfFreedom => None,
+        }
+    }
+
+    /// The interval, which is the point `value` itself where nothing varied: width 0, exact as far as the observations
+    /// tell. `None` where nothing is known.
+    #[must_use]
+    pub const fn interval_or_point(&self, value: f64, level: f64) -> Option<Interval> {
+        match self {
+            Self::Interval(interval) => Some(*interval),
+            Self::NoSpread => Some(Interval { lower: value, upper: value, level }),
+            Self::OneObservation | Self::NoDegreesOfFreedom => None,
         }
     }
 
@@ -46,17 +59,44 @@ impl Bounds {
             Self::Interval(_) => None,
             Self::OneObservation => Some("one observation says nothing about spread"),
             Self::NoSpread => Some("all observations are equal"),
+            Self::NoDegreesOfFreedom => Some("as many parameters as observations"),
         }
     }
 }
 
+/// Refuses what is no probability strictly between 0 and 1.
+pub(crate) fn check_level(level: f64) -> Result<(), StatsError> {
+    if level > 0.0 && level < 1.0 { Ok(()) } else { Err(StatsError::Level { level }) }
+}
+
 /// The two-sided `level` quantile of Student's t distribution: half the width of a t interval in standard errors.
 pub(crate) fn t_quantile(level: f64, degrees_of_freedom: f64) -> Result<f64, StatsError> {
-    if !(level > 0.0 && level < 1.0) {
-        return Err(StatsError::Level { level });
-    }
+    check_level(level)?;
     let distribution = StudentsT::new(0.0, 1.0, degrees_of_freedom).map_err(|_| StatsError::Range)?;
-    Ok(distribution.inverse_cdf(f64::midpoint(1.0, level)))
+    let quantile = distribution.inverse_cdf(f64::midpoint(1.0, level));
+    if quantile.is_finite() { Ok(quantile) } else { Err(StatsError::Range) }
+}
+
+/// P(T ≤ `t`) of Student's t distribution, accurate in the lower tail.
+pub(crate) fn t_cdf(t: f64, degrees_of_freedom: f64) -> Result<f64, StatsError> {
+    let distribution = StudentsT::new(0.0, 1.0, degrees_of_freedom).map_err(|_| StatsError::Range)?;
+    match distribution.cdf(t) {
+        // statrs loses the sign of an infinite t.
+        _ if t == f64::NEG_INFINITY => Ok(0.0),
+        _ if t == f64::INFINITY => Ok(1.0),
+        p if p.is_finite() => Ok(p.clamp(0.0, 1.0)),
+        _ => Err(StatsError::Range),
+    }
+}
+
+/// P(Z ≤ `z`) of the standard normal distribution.
+pub(crate) fn normal_cdf(z: f64) -> f64 {
+    0.5 * statrs::function::erf::erfc(-z / std::f64::consts::SQRT_2)
+}
+
+/// The quantile of the standard normal distribution at `p`, strictly between 0 and 1.
+pub(crate) fn normal_quantile(p: f64) -> f64 {
+    -std::f64::consts::SQRT_2 * statrs::function::erf::erfc_inv(2.0 * p)
 }
 
 #[cfg(test)]

@@ -4,13 +4,27 @@
 //! tested against figures of another implementation.
 //! Not here: what a figure means or where it comes from (bpfassay-report), any input or output.
 
+pub mod bootstrap;
 pub mod difference;
+pub mod effect;
+pub mod equivalence;
+pub mod gate;
+pub mod hierarchical;
 pub mod interval;
+pub mod multiplicity;
 pub mod overhead;
+pub mod power;
+pub mod random;
 pub mod relative_error;
+pub mod sequential;
+#[cfg(test)]
+mod simulation;
 pub mod summary;
 
+pub use effect::{Effect, Spread};
+pub use gate::Verdict;
 pub use interval::{Bounds, Interval};
+pub use multiplicity::Adjustment;
 pub use overhead::{Estimate, relative_overhead};
 pub use relative_error::relative_error;
 pub use summary::{Summary, summarise};
@@ -38,6 +52,42 @@ pub enum StatsError {
     Level {
         /// The level.
         level: f64,
+    },
+    /// Too few bootstrap resamples or permutations.
+    #[error("{resamples} resamples are too few, at least {fewest} are needed")]
+    Resamples {
+        /// How many were asked for.
+        resamples: usize,
+        /// The fewest that make sense.
+        fewest: usize,
+    },
+    /// Too few figures for what is asked.
+    #[error("{n} figures are too few for {what}, at least {fewest} are needed")]
+    TooFew {
+        /// What was asked for.
+        what: &'static str,
+        /// How many figures there are.
+        n: usize,
+        /// How many are needed.
+        fewest: usize,
+    },
+    /// A margin or limit, as a ratio, is out of range.
+    #[error("margin {margin} is not a finite ratio of at least 1")]
+    Margin {
+        /// The margin.
+        margin: f64,
+    },
+    /// An error rate is not between 0 and 0.5.
+    #[error("error rate {alpha} is not between 0 and 0.5")]
+    Alpha {
+        /// The rate.
+        alpha: f64,
+    },
+    /// What should be a probability is none.
+    #[error("{p} is not a probability between 0 and 1")]
+    Probability {
+        /// It.
+        p: f64,
     },
     /// A result is too large or too small for a floating-point number.
     #[error("the estimate is out of the range of floating-point numbers")]

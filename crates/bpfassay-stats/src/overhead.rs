@@ -13,11 +13,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    StatsError,
-    interval::{Bounds, Interval, t_quantile},
-    summary::mean_and_deviation,
-};
+use crate::{Effect, StatsError, interval::Bounds};
 
 /// An estimate of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,26 +48,7 @@ pub fn relative_overhead(pairs: &[(f64, f64)], level: f64) -> Result<Estimate, S
 /// # Errors
 /// [`StatsError`]
 pub fn ratio_of_logs(logs: &[f64], level: f64) -> Result<Estimate, StatsError> {
-    if logs.is_empty() {
-        return Err(StatsError::Empty);
-    }
-    if let Some(&value) = logs.iter().find(|value| !value.is_finite()) {
-        return Err(StatsError::NotFinite { value });
-    }
-    let n = logs.len();
-    let (mean, deviation) = mean_and_deviation(logs);
-    let bounds = match deviation {
-        None => Bounds::OneObservation,
-        Some(0.0) => Bounds::NoSpread,
-        Some(deviation) => {
-            let half = t_quantile(level, n as f64 - 1.0)? * deviation / (n as f64).sqrt();
-            Bounds::Interval(Interval { lower: (mean - half).exp(), upper: (mean + half).exp(), level })
-        }
-    };
-    let value = mean.exp();
-    let fits = |value: f64| value.is_finite() && value > 0.0;
-    let bounds_fit = bounds.interval().is_none_or(|interval| interval.upper.is_finite());
-    if fits(value) && bounds_fit { Ok(Estimate { value, bounds, n }) } else { Err(StatsError::Range) }
+    Effect::paired(logs)?.estimate(level)
 }
 
 #[cfg(test)]

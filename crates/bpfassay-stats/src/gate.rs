@@ -1,0 +1,286 @@
+//! Verdicts: pass, regression, inconclusive.
+//!
+//! A gate is a limit on a ratio ("overhead at most 1.05"). Two one-sided tests decide, each at error rate α: *pass* needs
+//! the hypothesis "above the limit" refuted, *regression* the hypothesis "within the limit". Where neither is, the
+//! verdict is *inconclusive*: the data allow either. **Inconclusive is not pass**: an experiment too small to find a
+//! regression would pass always, so whoever counts passes counts [`Verdict::Pass`] only ([`Verdict::is_pass`]).
+//! The approach is that of non-inferiority trials (ICH E9, "Statistical principles for clinical trials", 1998, section 3.3.2).
+//!
+//! For a study as a whole to pass, every gate must pass; the claim "all pass" then needs no correction (Berger,
+//! "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24(4), 1982), while "some cell regresses"
+//! does: [`verdicts`] adjusts both kinds of p-values, which keeps each cell's verdict true as well.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Adjustment, Effect, Spread, StatsError,
+    equivalence::Equivalence,
+};
+
+/// What a gate says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The limit is kept, at the error rate asked for.
+    Pass,
+    /// Neither: too few observations, or too close to the limit.
+    Inconclusive,
+    /// The limit is broken, at the error rate asked for.
+    Regression,
+}
+
+impl Verdict {
+    /// Whether it is a pass; inconclusive is none.
+    #[must_use]
+    pub const fn is_pass(self) -> bool {
+        matches!(self, Self::Pass)
+    }
+
+    /// The worst of several: a regression, else an inconclusive one, else a pass; inconclusive where there are none.
+    #[must_use]
+    pub fn worst(verdicts: impl IntoIterator<Item = Self>) -> Self {
+        verdicts.into_iter().max().unwrap_or(Self::Inconclusive)
+    }
+}
+
+/// The evidence for and against a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GateEvidence {
+    /// The limit, a ratio.
+    pub limit: f64,
+    /// p-value of "above the limit"; small: pass. `None` for one observation.
+    pub p_above: Option<f64>,
+    /// p-value of "within the limit"; small: regression. `None` for one observation.
+    pub p_within: Option<f64>,
+}
+
+impl GateEvidence {
+    /// Holds `effect` against `limit`, the greatest ratio allowed.
+    ///
+    /// # Errors
+    /// [`StatsError::NotPositive`] for a limit that is no ratio.
+    pub fn new(effect: &Effect, limit: f64) -> Result<Self, StatsError> {
+        if !(limit.is_finite() && limit > 0.0) {
+            return Err(StatsError::NotPositive { value: limit });
+        }
+        let bound = limit.ln();
+        let (mut p_above, p_within) = (effect.p_at_least(bound)?, effect.p_at_most(bound)?);
+        // The limit itself is allowed, which only matters where the effect is taken as known.
+        if effect.spread == Spread::NoSpread && effect.log_ratio <= bound {
+            p_above = Some(0.0);
+        }
+        Ok(Self { limit, p_above, p_within })
+    }
+
+    /// The verdict on this gate alone at error rate `alpha` for each of the two errors.
+    ///
+    /// # Errors
+    /// [`StatsError::Alpha`]
+    pub fn verdict(&self, alpha: f64) -> Result<Verdict, StatsError> {
+        check_alpha(alpha)?;
+        Ok(decide(self.p_above, self.p_within, alpha))
+    }
+}
+
+/// The verdicts on a family of gates at error rate `alpha`, in their order, p-values of either kind adjusted.
+///
+/// # Errors
+/// [`StatsError::Alpha`]
+pub fn verdicts(gates: &[GateEvidence], alpha: f64, adjustment: Adjustment) -> Result<Vec<Verdict>, StatsError> {
+    check_alpha(alpha)?;
+    let adjusted = |p: fn(&GateEvidence) -> Option<f64>| -> Result<Vec<Option<f64>>, StatsError> {
+        adjustment.adjust_known(&gates.iter().map(p).collect::<Vec<_>>())
+    };
+    let (above, within) = (adjusted(|gate| gate.p_above)?, adjusted(|gate| gate.p_within)?);
+    Ok(above.into_iter().zip(within).map(|(above, within)| decide(above, within, alpha)).collect())
+}
+
+/// Below one half, so that at most one of the two p-values is.
+fn check_alpha(alpha: f64) -> Result<(), StatsError> {
+    if alpha > 0.0 && alpha < 0.5 { Ok(()) } else { Err(StatsError::Alpha { alpha }) }
+}
+
+fn decide(p_above: Option<f64>, p_within: Option<f64>, alpha: f64) -> Verdict {
+    match (p_above, p_within) {
+        (_, Some(within)) if within < alpha => Verdict::Regression,
+        (Some(above), _) if above < alpha => Verdict::Pass,
+        _ => Verdict::Inconclusive,
+    }
+}
+
+/// What comparing two results says of one cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// The ratio is above the margin: slower, dearer.
+    Increase,
+    /// The ratio is below 1 / margin: faster, cheaper.
+    Decrease,
+    /// The ratio is between 1 / margin and margin.
+    Equivalent,
+    /// None of them is shown.
+    Inconclusive,
+}
+
+/// The evidence for a change between two results.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangeEvidence {
+    /// Changes up to this ratio either way do not matter; 1: every change does.
+    pub margin: f64,
+    /// Two-sided p-value of "no change beyond the margin" (twice the smaller one-sided one). `None` for one observation.
+    pub p_change: Option<f64>,
+    /// p-value of "not equivalent"; `None` for one observation, and for a margin of 1, which nothing can be shown to be within.
+    pub p_different: Option<f64>,
+    /// The sign of the change, if it is one.
+    pub increases: bool,
+}
+
+impl ChangeEvidence {
+    /// Holds `effect` (new / base) against `margin`, a ratio of at least 1.
+    ///
+    /// # Errors
+    /// [`StatsError::Margin`]
+    pub fn new(effect: &Effect, margin: f64) -> Result<Self, StatsError> {
+        if !(margin.is_finite() && margin >= 1.0) {
+            return Err(StatsError::Margin { margin });
+        }
+        let bound = margin.ln();
+        let increases = effect.log_ratio > 0.0;
+        let p = if increases { effect.p_at_most(bound)? } else { effect.p_at_least(-bound)? };
+        let p_different = if margin > 1.0 { Equivalence::test(effect, margin)?.p() } else { None };
+        Ok(Self { margin, p_change: p.map(|p| (2.0 * p).min(1.0)), p_different, increases })
+    }
+}
+
+/// What changed over a family of cells at error rate `alpha`, in their order, p-values adjusted.
+///
+/// # Errors
+/// [`StatsError::Alpha`]
+pub fn changes(cells: &[ChangeEvidence], alpha: f64, adjustment: Adjustment) -> Result<Vec<Change>, StatsError> {
+    check_alpha(alpha)?;
+    let changed = adjustment.adjust_known(&cells.iter().map(|cell| cell.p_change).collect::<Vec<_>>())?;
+    let different = adjustment.adjust_known(&cells.iter().map(|cell| cell.p_different).collect::<Vec<_>>())?;
+    let below = |p: Option<f64>| p.is_some_and(|p| p < alpha);
+    Ok(cells
+        .iter()
+        .zip(changed.into_iter().zip(different))
+        .map(|(cell, (changed, different))| match (below(changed), below(different)) {
+            (true, _) if cell.increases => Change::Increase,
+            (true, _) => Change::Decrease,
+            (false, true) => Change::Equivalent,
+            (false, false) => Change::Inconclusive,
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{random::Generator, simulation::share};
+
+    fn effect(logs: &[f64]) -> Effect {
+        Effect::paired(logs).unwrap()
+    }
+
+    fn verdict(logs: &[f64], limit: f64) -> Verdict {
+        GateEvidence::new(&effect(logs), limit).unwrap().verdict(0.05).unwrap()
+    }
+
+    #[test]
+    fn clear_cases() {
+        let logs = [0.048, 0.051, 0.05, 0.049, 0.052];
+        assert_eq!(verdict(&logs, 1.10), Verdict::Pass);
+        assert_eq!(verdict(&logs, 1.02), Verdict::Regression);
+        assert_eq!(verdict(&logs, 1.0512), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn too_little_is_inconclusive_and_no_pass() {
+        assert_eq!(verdict(&[-1.0], 1.1), Verdict::Inconclusive);
+        assert_eq!(verdict(&[-0.5, 0.4], 1.1), Verdict::Inconclusive);
+        assert!(!Verdict::Inconclusive.is_pass() && !Verdict::Regression.is_pass() && Verdict::Pass.is_pass());
+        assert_eq!(Verdict::worst([]), Verdict::Inconclusive);
+        assert_eq!(Verdict::worst([Verdict::Pass, Verdict::Inconclusive]), Verdict::Inconclusive);
+        assert_eq!(Verdict::worst([Verdict::Pass, Verdict::Regression, Verdict::Inconclusive]), Verdict::Regression);
+    }
+
+    #[test]
+    fn without_spread_the_limit_itself_is_kept() {
+        assert_eq!(verdict(&[0.0; 4], 1.0), Verdict::Pass);
+        assert_eq!(verdict(&[1e-9; 4], 1.0), Verdict::Regression);
+        assert_eq!(verdict(&[-1e-9; 4], 1.0), Verdict::Pass);
+    }
+
+    #[test]
+    fn what_is_no_limit_is_refused() {
+        let some = effect(&[0.1, 0.2]);
+        for limit in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(GateEvidence::new(&some, limit).is_err());
+            assert!(ChangeEvidence::new(&some, limit).is_err());
+        }
+        for alpha in [0.0, 0.5, 1.0, f64::NAN] {
+            assert!(matches!(GateEvidence::new(&some, 1.1).unwrap().verdict(alpha), Err(StatsError::Alpha { .. })));
+        }
+    }
+
+    #[test]
+    fn a_family_asks_for_more_than_a_single_gate() {
+        let logs = [0.012, 0.028, 0.016, 0.02, 0.006];
+        let marginal = GateEvidence::new(&effect(&logs), 1.007).unwrap();
+        assert_eq!(marginal.verdict(0.05).unwrap(), Verdict::Regression);
+        let others = GateEvidence::new(&effect(&[0.0, 0.01, -0.01]), 1.007).unwrap();
+        let family = verdicts(&[marginal, others, others, others], 0.05, Adjustment::Holm).unwrap();
+        assert_eq!(family, [Verdict::Inconclusive; 4]);
+    }
+
+    #[test]
+    fn changes_are_told_from_equivalence() {
+        let found = |logs: &[f64], margin: f64| {
+            changes(&[ChangeEvidence::new(&effect(logs), margin).unwrap()], 0.05, Adjustment::Holm).unwrap()[0]
+        };
+        let small = [0.004, 0.005, 0.006, 0.0045, 0.0055];
+        assert_eq!(found(&small, 1.0), Change::Increase);
+        assert_eq!(found(&small.map(|log| -log), 1.0), Change::Decrease);
+        assert_eq!(found(&small, 1.01), Change::Equivalent);
+        assert_eq!(found(&small, 1.003), Change::Increase);
+        assert_eq!(found(&small, 1.005), Change::Inconclusive);
+        assert_eq!(found(&[0.01], 1.0), Change::Inconclusive);
+        assert_eq!(found(&[0.0; 3], 1.0), Change::Inconclusive);
+        assert_eq!(found(&[0.0; 3], 1.001), Change::Equivalent);
+    }
+
+    /// At the limit either error happens in at most α of all samples; 4,000 of them: standard error 0.0035.
+    #[test]
+    fn error_rates_at_the_limit_are_kept() {
+        let mut generator = Generator::new(31);
+        let (mut passed, mut changed) = (0, 0);
+        let regressed = share(4000, || {
+            let logs: Vec<f64> = (0..5).map(|_| 1.05_f64.ln() + 0.02 * generator.normal()).collect();
+            let shifted: Vec<f64> = logs.iter().map(|log| log - 1.05_f64.ln()).collect();
+            let change = ChangeEvidence::new(&effect(&shifted), 1.0).unwrap();
+            changed += usize::from(changes(&[change], 0.05, Adjustment::Holm).unwrap()[0] != Change::Inconclusive);
+            let verdict = verdict(&logs, 1.05);
+            passed += usize::from(verdict.is_pass());
+            verdict == Verdict::Regression
+        });
+        for rate in [regressed, passed as f64 / 4000.0, changed as f64 / 4000.0] {
+            assert!((0.037..=0.062).contains(&rate), "{rate}");
+        }
+    }
+
+    proptest! {
+        /// A higher limit is never judged worse, and more certainty asked for never turns inconclusive into a claim.
+        #[test]
+        fn verdicts_are_monotone(logs in prop::collection::vec(-0.1..0.1f64, 1..8), limit in 0.9..1.1f64) {
+            let tight = GateEvidence::new(&effect(&logs), limit).unwrap();
+            let wide = GateEvidence::new(&effect(&logs), limit * 1.01).unwrap();
+            prop_assert!(wide.verdict(0.05).unwrap() <= tight.verdict(0.05).unwrap());
+            if tight.verdict(0.05).unwrap() == Verdict::Inconclusive {
+                prop_assert_eq!(tight.verdict(0.01).unwrap(), Verdict::Inconclusive);
+            }
+        }
+    }
+}

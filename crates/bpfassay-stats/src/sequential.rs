@@ -1,0 +1,276 @@
+//! Sampling until the interval is narrow enough (`--until 0.5%`), with its coverage kept.
+//!
+//! Looking again and again and stopping when a 95 % interval happens to be narrow stops when the deviation happens to be
+//! underestimated; the interval shown then covers less than it says (Chow and Robbins, "On the asymptotic theory of
+//! fixed-width sequential confidence intervals for the mean", Ann. Math. Statist. 36, 1965, where coverage is only asymptotic).
+//!
+//! Method: group-sequential with alpha spending (Lan and DeMets, "Discrete sequential boundaries for clinical trials",
+//! Biometrika 70(3), 1983), in the form of repeated confidence intervals (Jennison and Turnbull, "Interim analyses: the
+//! repeated confidence interval approach", JRSS B 51(3), 1989): the numbers of pairs at which one looks are fixed
+//! beforehand, each look spends an equal share of 1 − level, and the interval at a look is the t interval at what it spends. By
+//! Boole's inequality all intervals of all looks hold at once with at least the level asked for, however one stops, and as exactly
+//! as a t interval does for a fixed number of pairs.
+//!
+//! Why so: it needs no property of the data beyond those of the t interval. Stein's two-stage procedure (Ann. Math. Statist. 16,
+//! 1945) rests on the deviation of the first few pairs alone; time-uniform confidence sequences (Howard, Ramdas, McAuliffe and Sekhon, Ann.
+//! Statist. 49(2), 2021; Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown
+//! variance", Sequential Analysis 44(1), 2025) allow to look after every pair, but are wider at the few dozen pairs that a budget buys here (3.4
+//! against 3.1 standard errors at 20 pairs, 4.0 against 3.8 at 9, and unbounded at 4).
+//!
+//! For normal log ratios the looks are conservative: stopping depends on the deviation only, of which the mean is
+//! independent, and simulated coverage is about 99 % at a nominal 95 %. What is given away pays for heavy tails and skewness, where
+//! a t interval of few pairs is too short: see the test `coverage_holds_under_the_stopping_rule`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Bounds, Effect, Estimate, Interval, StatsError, interval::check_level};
+
+/// When to look and when to stop.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sampling {
+    /// The bounds may lie this far from the estimate, as a share of it: 0.005 is `--until 0.5%`.
+    target: f64,
+    /// Level of the interval, over all looks together.
+    level: f64,
+    /// The numbers of pairs at which to look, ascending.
+    looks: Vec<usize>,
+}
+
+/// What to do after some pairs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Measure until there are this many pairs.
+    Continue {
+        /// The next look.
+        pairs: usize,
+    },
+    /// No more.
+    Stop {
+        /// Why.
+        reason: StopReason,
+        /// From the first `estimate.n` pairs, which may be fewer than were given: those of the look that stopped.
+        estimate: Estimate,
+    },
+}
+
+/// Why sampling stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The interval is as narrow as asked for.
+    NarrowEnough,
+    /// All looks are done.
+    MostPairs,
+    /// Time ran out between two looks.
+    BudgetSpent,
+}
+
+impl Sampling {
+    /// The fewest pairs at which to look.
+    pub const FEWEST: usize = 3;
+
+    /// Looks at `first` pairs and then at half as many again each time, up to `most`.
+    ///
+    /// # Errors
+    /// [`StatsError::NotPositive`] for the target; [`StatsError::Level`]; [`StatsError::TooFew`] unless
+    /// [`Self::FEWEST`] ≤ `first` ≤ `most`.
+    pub fn new(target: f64, level: f64, first: usize, most: usize) -> Result<Self, StatsError> {
+        check_level(level)?;
+        if !(target.is_finite() && target > 0.0) {
+            return Err(StatsError::NotPositive { value: target });
+        }
+        for (n, fewest) in [(first, Self::FEWEST), (most, first)] {
+            if n < fewest {
+                return Err(StatsError::TooFew { what: "a look at the interval", n, fewest });
+            }
+        }
+        let mut looks = vec![first];
+        let mut last = first;
+        while last < most {
+            // Half as many again, rounded up.
+            last = last.saturating_add(last.div_ceil(2)).min(most);
+            looks.push(last);
+        }
+        Ok(Self { target, level, looks })
+    }
+
+    /// The numbers of pairs at which it looks.
+    #[must_use]
+    pub fn looks(&self) -> &[usize] {
+        &self.looks
+    }
+
+    /// What to do after the pairs with these log ratios, in the order in which they were measured.
+    ///
+    /// The same pairs always give the same answer, and pairs beyond a look that stopped change nothing. `out_of_budget`
+    /// must not depend on the figures (a deadline, a number of boots): the last look then spends what is left.
+    ///
+    /// # Errors
+    /// [`StatsError`]: a figure that is not finite; none at all when out of budget.
+    pub fn assess(&self, logs: &[f64], out_of_budget: bool) -> Result<Step, StatsError> {
+        let share = (1.0 - self.level) / self.looks.len() as f64;
+        let mut spent = 0.0;
+        for (index, &look) in self.looks.iter().enumerate() {
+            let Some(seen) = logs.get(..look) else {
+                if !out_of_budget {
+                    return Ok(Step::Continue { pairs: look });
+                }
+                let estimate = self.estimate(logs, 1.0 - self.level - spent)?;
+                let reason = if self.is_narrow(&estimate) { StopReason::NarrowEnough } else { StopReason::BudgetSpent };
+                return Ok(Step::Stop { reason, estimate });
+            };
+            spent += share;
+            let estimate = self.estimate(seen, share)?;
+            if self.is_narrow(&estimate) {
+                return Ok(Step::Stop { reason: StopReason::NarrowEnough, estimate });
+            }
+            if index + 1 == self.looks.len() {
+                return Ok(Step::Stop { reason: StopReason::MostPairs, estimate });
+            }
+        }
+        Err(StatsError::Empty)
+    }
+
+    /// The estimate of a look that spends `alpha`; its interval is marked with the level of all looks together.
+    fn estimate(&self, logs: &[f64], alpha: f64) -> Result<Estimate, StatsError> {
+        let mut estimate = Effect::paired(logs)?.estimate(1.0 - alpha)?;
+        if let Bounds::Interval(Interval { level, .. }) = &mut estimate.bounds {
+            *level = self.level;
+        }
+        Ok(estimate)
+    }
+
+    /// Whether both bounds are near enough; a point is, and no interval is not.
+    fn is_narrow(&self, estimate: &Estimate) -> bool {
+        match estimate.bounds {
+            Bounds::Interval(interval) => {
+                interval.upper <= estimate.value * (1.0 + self.target)
+                    && interval.lower * (1.0 + self.target) >= estimate.value
+            }
+            Bounds::NoSpread => true,
+            Bounds::OneObservation | Bounds::NoDegreesOfFreedom => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{random::Generator, simulation::Shape};
+
+    fn covers(estimate: &Estimate) -> bool {
+        estimate.bounds.interval().is_some_and(|interval| interval.lower <= 1.0 && 1.0 <= interval.upper)
+    }
+
+    #[test]
+    fn looks_are_fixed_beforehand() {
+        assert_eq!(Sampling::new(0.005, 0.95, 5, 40).unwrap().looks(), [5, 8, 12, 18, 27, 40]);
+        assert_eq!(Sampling::new(0.005, 0.95, 3, 3).unwrap().looks(), [3]);
+        assert!(Sampling::new(0.005, 0.95, 2, 40).is_err() && Sampling::new(0.005, 0.95, 5, 4).is_err());
+        assert!(Sampling::new(0.0, 0.95, 5, 9).is_err() && Sampling::new(0.1, 1.0, 5, 9).is_err());
+        assert!(Sampling::new(f64::NAN, 0.95, 5, 9).is_err());
+    }
+
+    #[test]
+    fn steps() {
+        let sampling = Sampling::new(0.005, 0.95, 3, 7).unwrap();
+        assert_eq!(sampling.looks(), [3, 5, 7]);
+        let wide = [0.0, 0.1, -0.1, 0.05, -0.05, 0.02, -0.02, 9.0];
+        assert_eq!(sampling.assess(&[], false).unwrap(), Step::Continue { pairs: 3 });
+        assert_eq!(sampling.assess(&wide[..3], false).unwrap(), Step::Continue { pairs: 5 });
+        assert_eq!(sampling.assess(&wide[..4], false).unwrap(), Step::Continue { pairs: 5 });
+        let Step::Stop { reason, estimate } = sampling.assess(&wide[..4], true).unwrap() else { panic!() };
+        assert_eq!((reason, estimate.n), (StopReason::BudgetSpent, 4));
+        // One of three looks is spent: the last has two thirds of 5 %.
+        let (found, expected) =
+            (estimate.bounds.interval().unwrap(), Effect::paired(&wide[..4]).unwrap().estimate(1.0 - 0.1 / 3.0).unwrap());
+        assert!((found.upper - expected.bounds.interval().unwrap().upper).abs() < 1e-12);
+        assert_eq!(found.level, 0.95);
+        let Step::Stop { reason, estimate } = sampling.assess(&wide, false).unwrap() else { panic!() };
+        assert_eq!((reason, estimate.n), (StopReason::MostPairs, 7));
+    }
+
+    #[test]
+    fn pairs_without_spread_stop_at_the_first_look() {
+        let sampling = Sampling::new(0.005, 0.95, 3, 30).unwrap();
+        let Step::Stop { reason, estimate } = sampling.assess(&[0.2; 9], false).unwrap() else { panic!() };
+        assert_eq!((reason, estimate.n, estimate.bounds), (StopReason::NarrowEnough, 3, Bounds::NoSpread));
+    }
+
+    #[test]
+    fn out_of_budget_before_there_is_an_interval() {
+        let sampling = Sampling::new(0.005, 0.95, 3, 30).unwrap();
+        assert_eq!(sampling.assess(&[], true), Err(StatsError::Empty));
+        let Step::Stop { reason, estimate } = sampling.assess(&[0.2], true).unwrap() else { panic!() };
+        assert_eq!((reason, estimate.bounds), (StopReason::BudgetSpent, Bounds::OneObservation));
+    }
+
+    /// Share of samples whose final interval covers, and mean number of pairs.
+    fn simulate(shape: Shape, deviation: f64, repetitions: usize) -> (f64, f64) {
+        let sampling = Sampling::new(0.01, 0.95, 5, 60).unwrap();
+        let mut generator = Generator::new(51);
+        let (mut covered, mut pairs) = (0, 0);
+        for _ in 0..repetitions {
+            let logs = shape.sample(&mut generator, 60, deviation);
+            let Step::Stop { estimate, .. } = sampling.assess(&logs, false).unwrap() else { panic!() };
+            covered += usize::from(covers(&estimate));
+            pairs += estimate.n;
+        }
+        (covered as f64 / repetitions as f64, pairs as f64 / repetitions as f64)
+    }
+
+    /// Deviations from a third of the target, where it stops at the first look, to three times it, where it ends at the most. 1,500
+    /// samples each: standard error 0.006.
+    #[test]
+    fn coverage_holds_under_the_stopping_rule() {
+        for shape in [Shape::Normal, Shape::HeavyTailed, Shape::Contaminated, Shape::Skewed] {
+            let mut last = 0.0;
+            for deviation in [0.003, 0.006, 0.01, 0.03] {
+                let (coverage, pairs) = simulate(shape, deviation, 1500);
+                let least = if shape == Shape::Skewed { 0.92 } else { 0.94 };
+                assert!(coverage >= least, "{shape:?} {deviation}: {coverage} at {pairs} pairs");
+                assert!(pairs >= last, "{shape:?} {deviation}: {pairs} pairs");
+                last = pairs;
+            }
+        }
+    }
+
+    /// What the correction is for: stopping at the first pair after which a plain 95 % interval is narrow.
+    #[test]
+    fn without_correction_coverage_would_be_lost() {
+        let mut generator = Generator::new(52);
+        let mut covered = 0;
+        for _ in 0..1500 {
+            let logs = Shape::Normal.sample(&mut generator, 60, 0.015);
+            let half = |n: usize| Effect::paired(&logs[..n]).unwrap().half_width(0.95).unwrap().unwrap();
+            let n = (3..60).find(|&n| half(n) <= 0.01).unwrap_or(60);
+            covered += usize::from(Effect::paired(&logs[..n]).unwrap().log_ratio.abs() <= half(n));
+        }
+        assert!(covered < 1500 * 92 / 100, "{covered}");
+    }
+
+    proptest! {
+        /// More pairs never undo a stop.
+        #[test]
+        fn a_stop_stays(logs in prop::collection::vec(-0.01..0.01f64, 3..40), more in prop::collection::vec(-1.0..1.0f64, 0..10)) {
+            let sampling = Sampling::new(0.01, 0.95, 3, 40).unwrap();
+            let step = sampling.assess(&logs, false).unwrap();
+            let longer = [&logs[..], &more[..]].concat();
+            if matches!(step, Step::Stop { .. }) {
+                prop_assert_eq!(sampling.assess(&longer, false).unwrap(), step);
+            }
+        }
+
+        #[test]
+        fn any_figures_are_taken_or_refused(logs: Vec<f64>, spent: bool) {
+            let sampling = Sampling::new(0.01, 0.95, 3, 40).unwrap();
+            if let Ok(Step::Continue { pairs }) = sampling.assess(&logs, spent) {
+                prop_assert!(!spent && pairs > logs.len());
+            }
+        }
+    }
+}

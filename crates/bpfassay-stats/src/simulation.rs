@@ -1,0 +1,55 @@
+//! What the tests of several estimators share: figures to simulate with, and how to count.
+
+use crate::random::Generator;
+
+/// Whether `a` and `b` agree to a relative `tolerance`.
+pub(crate) fn close(a: f64, b: f64, tolerance: f64) -> bool {
+    (a - b).abs() <= tolerance * b.abs().max(f64::MIN_POSITIVE)
+}
+
+/// Logarithms of positive figures.
+pub(crate) fn logs(figures: &[f64]) -> Vec<f64> {
+    figures.iter().map(|value| value.ln()).collect()
+}
+
+/// How the logarithms of simulated ratios are distributed: mean 0 each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Log-normal ratios.
+    Normal,
+    /// Student's t with three degrees of freedom: heavy tails, no fourth moment.
+    HeavyTailed,
+    /// One in ten observations is five standard deviations wide: a noisy neighbour.
+    Contaminated,
+    /// Exponential, shifted to mean 0: delays only ever add.
+    Skewed,
+}
+
+impl Shape {
+    pub(crate) const ALL: [Self; 4] = [Self::Normal, Self::HeavyTailed, Self::Contaminated, Self::Skewed];
+
+    /// One figure, of a scale of about 1.
+    pub(crate) fn draw(self, generator: &mut Generator) -> f64 {
+        match self {
+            Self::Normal => generator.normal(),
+            Self::HeavyTailed => {
+                let squares: f64 = (0..3).map(|_| generator.normal().powi(2)).sum();
+                generator.normal() / (squares / 3.0).sqrt()
+            }
+            Self::Contaminated => {
+                let scale = if generator.uniform() < 0.1 { 5.0 } else { 1.0 };
+                scale * generator.normal()
+            }
+            Self::Skewed => -(1.0 - generator.uniform()).ln() - 1.0,
+        }
+    }
+
+    pub(crate) fn sample(self, generator: &mut Generator, n: usize, scale: f64) -> Vec<f64> {
+        (0..n).map(|_| scale * self.draw(generator)).collect()
+    }
+}
+
+/// The share of `repetitions` in which `covers` says yes.
+pub(crate) fn share(repetitions: usize, mut covers: impl FnMut() -> bool) -> f64 {
+    (0..repetitions).filter(|_| covers()).count() as f64 / repetitions as f64
+}
