@@ -7,13 +7,32 @@
 //! know about the bootstrap", The American Statistician 69(4), 2015, on "expanded percentile" intervals), which is the default.
 //!
 //! Coverage of nominal 95 % intervals for a geometric mean as simulated here (20,000 samples of each, 1,000 resamples;
-//! the ignored test `coverage_table` prints it):
+//! the ignored test `coverage_table` prints it). Shapes are those of the log ratios: normal, Student's t with three degrees of
+//! freedom, normal with one in ten figures five times as wide, exponential:
 //!
 //! ```text
-//! COVERAGE_TABLE
+//! n    shape          t       BCa     BCa expanded
+//! 5    Normal         0.953   0.838   0.914
+//! 5    HeavyTailed    0.963   0.816   0.904
+//! 5    Contaminated   0.963   0.817   0.904
+//! 5    Skewed         0.879   0.795   0.866
+//! 8    Normal         0.949   0.880   0.936
+//! 8    HeavyTailed    0.962   0.853   0.917
+//! 8    Contaminated   0.965   0.845   0.913
+//! 8    Skewed         0.892   0.857   0.910
+//! 20   Normal         0.949   0.923   0.944
+//! 20   HeavyTailed    0.959   0.892   0.919
+//! 20   Contaminated   0.965   0.865   0.894
+//! 20   Skewed         0.916   0.911   0.931
+//! 50   Normal         0.949   0.938   0.947
+//! 50   HeavyTailed    0.955   0.909   0.919
+//! 50   Contaminated   0.957   0.888   0.899
+//! 50   Skewed         0.934   0.934   0.941
 //! ```
 //!
-//! From [`ENOUGH`] observations on, BCa is preferred; below, t on the log scale.
+//! So t on the log scale is the interval to show, also for heavy tails, where BCa is too narrow by three points even with 50
+//! observations. BCa is the better one of the two for skewed log ratios (delays only ever add), from [`ENOUGH`] observations on;
+//! below that it is not nominal for anything, and for statistics other than a mean there is nothing else.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +44,7 @@ use crate::{
     random::Generator,
 };
 
-/// The number of observations from which on a BCa interval is preferred to a t interval.
+/// The number of observations from which on a BCa interval is worth showing beside a t interval.
 pub const ENOUGH: usize = 20;
 
 /// How a bootstrap interval is made.
@@ -264,7 +283,7 @@ mod tests {
         ));
     }
 
-    fn coverage(shape: Shape, n: usize, repetitions: usize, expanded: bool) -> (f64, f64) {
+    fn coverage(shape: Shape, n: usize, repetitions: usize, resamples: usize, expanded: bool) -> (f64, f64) {
         let mut generator = Generator::new(11);
         let (mut bca, mut seed) = (0, 0);
         let t = share(repetitions, || {
@@ -273,7 +292,7 @@ mod tests {
             let covers = |estimate: Estimate| {
                 estimate.bounds.interval().is_some_and(|found| found.lower <= 1.0 && 1.0 <= found.upper)
             };
-            let bootstrap = Bootstrap { resamples: 1000, seed, expanded };
+            let bootstrap = Bootstrap { resamples, seed, expanded };
             bca += usize::from(covers(bootstrap.ratio_of_logs(&logs, 0.95).unwrap()));
             covers(ratio_of_logs(&logs, 0.95).unwrap())
         });
@@ -282,25 +301,24 @@ mod tests {
 
     /// Prints the table in the documentation above.
     #[test]
-    #[ignore = "a minute in release"]
+    #[ignore = "three minutes in release"]
     fn coverage_table() {
         println!("n    shape          t       BCa     BCa expanded");
         for n in [5, 8, 20, 50] {
             for shape in Shape::ALL {
-                let (t, plain) = coverage(shape, n, 20_000, false);
-                let (_, expanded) = coverage(shape, n, 20_000, true);
+                let (t, plain) = coverage(shape, n, 20_000, 1000, false);
+                let (_, expanded) = coverage(shape, n, 20_000, 1000, true);
                 println!("{n:<4} {:<14} {t:.3}   {plain:.3}   {expanded:.3}", format!("{shape:?}"));
             }
         }
     }
 
-    /// 1,500 samples: the standard error of a share of 0.95 is 0.006.
+    /// 1,200 samples with half as many resamples: what the table says, to three standard errors of 0.0063 and half a point.
     #[test]
-    fn coverage_is_nominal_from_enough_observations_on() {
-        for shape in [Shape::Normal, Shape::HeavyTailed] {
-            let (t, bca) = coverage(shape, ENOUGH, 1500, true);
-            assert!((0.932..=0.972).contains(&t), "{shape:?}: t {t}");
-            assert!((0.932..=0.972).contains(&bca), "{shape:?}: BCa {bca}");
+    fn coverage_is_that_of_the_table() {
+        for (shape, table) in [(Shape::Normal, 0.944), (Shape::HeavyTailed, 0.919), (Shape::Skewed, 0.931)] {
+            let (_, bca) = coverage(shape, ENOUGH, 1200, 500, true);
+            assert!((bca - table).abs() < 0.024, "{shape:?}: {bca}");
         }
     }
 

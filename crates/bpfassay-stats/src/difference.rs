@@ -7,8 +7,8 @@
 
 use crate::{
     Estimate, StatsError,
-    interval::{Bounds, Interval, t_quantile},
-    summary::mean_and_deviation,
+    effect::finite_mean_and_deviation,
+    interval::{Bounds, Interval, check_level, t_quantile},
 };
 
 /// The mean of `differences`, each an independent observation.
@@ -16,14 +16,9 @@ use crate::{
 /// # Errors
 /// [`StatsError`], when there is none or one is not finite.
 pub fn mean_difference(differences: &[f64], level: f64) -> Result<Estimate, StatsError> {
-    if differences.is_empty() {
-        return Err(StatsError::Empty);
-    }
-    if let Some(&value) = differences.iter().find(|value| !value.is_finite()) {
-        return Err(StatsError::NotFinite { value });
-    }
+    check_level(level)?;
     let n = differences.len();
-    let (mean, deviation) = mean_and_deviation(differences);
+    let (mean, deviation) = finite_mean_and_deviation(differences)?;
     let bounds = match deviation {
         None => Bounds::OneObservation,
         Some(0.0) => Bounds::NoSpread,

@@ -51,10 +51,9 @@ impl Effect {
         let spread = match deviation {
             None => Spread::OneObservation,
             Some(0.0) => Spread::NoSpread,
-            Some(deviation) => Spread::Student {
-                standard_error: deviation / (n as f64).sqrt(),
-                degrees_of_freedom: n as f64 - 1.0,
-            },
+            Some(deviation) => {
+                Spread::Student { standard_error: deviation / (n as f64).sqrt(), degrees_of_freedom: n as f64 - 1.0 }
+            }
         };
         Ok(Self { log_ratio, spread, n })
     }
@@ -183,7 +182,11 @@ pub(crate) fn finite_mean_and_deviation(figures: &[f64]) -> Result<(f64, Option<
         return Ok((first, (figures.len() > 1).then_some(0.0)));
     }
     let (mean, deviation) = mean_and_deviation(figures);
-    if mean.is_finite() && deviation.is_none_or(f64::is_finite) { Ok((mean, deviation)) } else { Err(StatsError::Range) }
+    if mean.is_finite() && deviation.is_none_or(f64::is_finite) {
+        Ok((mean, deviation))
+    } else {
+        Err(StatsError::Range)
+    }
 }
 
 #[cfg(test)]

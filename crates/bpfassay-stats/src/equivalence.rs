@@ -69,7 +69,10 @@ mod tests {
             (1.05, 1.627_516_178_209_097e-7, 0.762_797_245_094_797_1),
         ] {
             let found = Equivalence::test(&effect, margin).unwrap();
-            assert!(close(found.p_lower.unwrap(), lower, 1e-9) && close(found.p_upper.unwrap(), upper, 1e-9), "{found:?}");
+            assert!(
+                close(found.p_lower.unwrap(), lower, 1e-9) && close(found.p_upper.unwrap(), upper, 1e-9),
+                "{found:?}"
+            );
             assert_eq!(found.p(), Some(found.p_upper.unwrap()));
             assert_eq!(found.is_shown(0.05), margin == 1.1);
         }

@@ -13,10 +13,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Adjustment, Effect, Spread, StatsError,
-    equivalence::Equivalence,
-};
+use crate::{Adjustment, Effect, Spread, StatsError, equivalence::Equivalence};
 
 /// What a gate says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

@@ -207,7 +207,11 @@ mod tests {
         assert!(close(found.within_boots.unwrap(), 2451.25, 1e-9));
         assert!(close(found.between_boots.unwrap(), 1764.05, 1e-9));
         assert!(close(found.effect.log_ratio, 1527.5, 1e-12));
-        assert!(close(found.effect.half_width(0.95).unwrap().unwrap(), (1577.326_647_191_4 - 1477.673_352_808_6) / 2., 1e-9));
+        assert!(close(
+            found.effect.half_width(0.95).unwrap().unwrap(),
+            (1_577.326_647_191_4 - 1_477.673_352_808_6) / 2.,
+            1e-9
+        ));
         assert_eq!((found.dominant(), found.iterations), (Some(Level::Boots), 30));
         // √(10 · 2451.25 / 1764.05) = 3.73; then t(n − 1) · √((1764.05 + 2451.25 / 4) / n) ≤ 30 first holds at n = 13.
         let best = found.repetitions(10.0, 1.0, 30.0, 0.95, 100).unwrap();
@@ -254,7 +258,9 @@ mod tests {
     #[test]
     fn coverage_is_nominal_also_for_unequal_boots() {
         let mut generator = Generator::new(5);
-        for (shape, sizes) in [(Shape::Normal, &[3; 5][..]), (Shape::Normal, &[2, 4, 6, 3, 8]), (Shape::Skewed, &[4; 8])] {
+        for (shape, sizes) in
+            [(Shape::Normal, &[3; 5][..]), (Shape::Normal, &[2, 4, 6, 3, 8]), (Shape::Skewed, &[4; 8])]
+        {
             let covered = share(3000, || {
                 let effect = Hierarchy::new(&boots(&mut generator, shape, sizes)).unwrap().effect;
                 effect.half_width(0.95).unwrap().unwrap() >= effect.log_ratio.abs()

@@ -1,11 +1,20 @@
 //! Estimators: from figures to estimates with intervals. Pure functions, one file each.
 //!
-//! Here: summaries, relative overhead, relative error. Each estimator says what it assumes, cites its source and is
-//! tested against figures of another implementation.
+//! From figures to effects: [`effect`] (paired and independent log ratios), [`hierarchical`] (boots with iterations), [`overhead`],
+//! [`relative_error`], [`difference`], [`cost`] (per call and per byte); intervals by t, or by the [`bootstrap`]. From effects to answers:
+//! [`gate`] (verdicts, changes), [`equivalence`], [`multiplicity`] (families), [`change_points`] (series). About the experiment: [`power`],
+//! [`sequential`], [`drift`], [`shape`].
+//!
+//! Each estimator says what it assumes, cites its source, is tested against published figures or those of another
+//! implementation, and has its error rates checked by simulation. What cannot be estimated is told apart from what is 0:
+//! one observation, no spread, no degrees of freedom ([`Bounds`]).
 //! Not here: what a figure means or where it comes from (bpfassay-report), any input or output.
 
 pub mod bootstrap;
+pub mod change_points;
+pub mod cost;
 pub mod difference;
+pub mod drift;
 pub mod effect;
 pub mod equivalence;
 pub mod gate;
@@ -17,6 +26,7 @@ pub mod power;
 pub mod random;
 pub mod relative_error;
 pub mod sequential;
+pub mod shape;
 #[cfg(test)]
 mod simulation;
 pub mod summary;
@@ -44,6 +54,12 @@ pub enum StatsError {
     /// A figure is not finite.
     #[error("figure {value} is not a finite number")]
     NotFinite {
+        /// The figure.
+        value: f64,
+    },
+    /// A figure that cannot be negative is.
+    #[error("figure {value} is negative")]
+    Negative {
         /// The figure.
         value: f64,
     },

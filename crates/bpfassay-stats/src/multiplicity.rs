@@ -125,7 +125,8 @@ mod tests {
     fn adjusted_p_values_agree_with_r() {
         let p = [0.01, 0.02, 0.03, 0.005, 0.5, 0.04, 0.0001, 0.9];
         let holm = [0.06, 0.1, 0.12, 0.035, 1.0, 0.12, 0.0008, 1.0];
-        let bh = [0.026_666_666_666_666_7, 0.04, 0.048, 0.02, 0.571_428_571_428_571_4, 0.053_333_333_333_333_3, 0.0008, 0.9];
+        let bh =
+            [0.026_666_666_666_666_7, 0.04, 0.048, 0.02, 0.571_428_571_428_571_4, 0.053_333_333_333_333_3, 0.0008, 0.9];
         for (method, expected) in [(Adjustment::Holm, holm), (Adjustment::BenjaminiHochberg, bh)] {
             for (ours, r) in method.adjust(&p).unwrap().into_iter().zip(expected) {
                 assert!(close(ours, r, 1e-12), "{method:?}: {ours} {r}");

@@ -46,7 +46,8 @@ impl Design {
         }
         let (freedom, shift) = (pairs as f64 - 1.0, log_ratio.abs() * (pairs as f64).sqrt() / self.deviation);
         let critical = t_quantile(1.0 - self.alpha, freedom)?;
-        let found = |deviation: f64| normal_cdf(shift - critical * deviation) + normal_cdf(-shift - critical * deviation);
+        let found =
+            |deviation: f64| normal_cdf(shift - critical * deviation) + normal_cdf(-shift - critical * deviation);
         Ok(over_deviations(freedom, f64::INFINITY, found).clamp(0.0, 1.0))
     }
 
@@ -137,8 +138,11 @@ impl Design {
         if !(self.alpha > 0.0 && self.alpha < 0.5) {
             return Err(StatsError::Alpha { alpha: self.alpha });
         }
-        if !(self.deviation.is_finite() && self.deviation >= 0.0) {
+        if !self.deviation.is_finite() {
             return Err(StatsError::NotFinite { value: self.deviation });
+        }
+        if self.deviation < 0.0 {
+            return Err(StatsError::Negative { value: self.deviation });
         }
         Ok(())
     }
@@ -256,7 +260,11 @@ mod tests {
         assert_eq!(design(0.0).power_of_equivalence(2, 1.0, 1.01).unwrap(), 1.0);
         assert_eq!(design(100.0).minimal_detectable_ratio(2, 0.99).unwrap(), None);
         assert!(close(design(0.01).power(6, 1.0).unwrap(), 0.05, 1e-8));
-        for bad in [Design { deviation: -1.0, alpha: 0.05 }, Design { deviation: f64::NAN, alpha: 0.05 }, Design { deviation: 1.0, alpha: 0.6 }] {
+        for bad in [
+            Design { deviation: -1.0, alpha: 0.05 },
+            Design { deviation: f64::NAN, alpha: 0.05 },
+            Design { deviation: 1.0, alpha: 0.6 },
+        ] {
             assert!(bad.power(5, 1.1).is_err());
         }
         assert!(design(0.1).power(5, 0.0).is_err() && design(0.1).power_of_equivalence(5, 1.0, 0.9).is_err());

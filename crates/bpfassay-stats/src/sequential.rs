@@ -186,8 +186,10 @@ mod tests {
         let Step::Stop { reason, estimate } = sampling.assess(&wide[..4], true).unwrap() else { panic!() };
         assert_eq!((reason, estimate.n), (StopReason::BudgetSpent, 4));
         // One of three looks is spent: the last has two thirds of 5 %.
-        let (found, expected) =
-            (estimate.bounds.interval().unwrap(), Effect::paired(&wide[..4]).unwrap().estimate(1.0 - 0.1 / 3.0).unwrap());
+        let (found, expected) = (
+            estimate.bounds.interval().unwrap(),
+            Effect::paired(&wide[..4]).unwrap().estimate(1.0 - 0.1 / 3.0).unwrap(),
+        );
         assert!((found.upper - expected.bounds.interval().unwrap().upper).abs() < 1e-12);
         assert_eq!(found.level, 0.95);
         let Step::Stop { reason, estimate } = sampling.assess(&wide, false).unwrap() else { panic!() };

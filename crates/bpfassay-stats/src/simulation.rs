@@ -28,6 +28,15 @@ pub(crate) enum Shape {
 impl Shape {
     pub(crate) const ALL: [Self; 4] = [Self::Normal, Self::HeavyTailed, Self::Contaminated, Self::Skewed];
 
+    /// Standard deviation of the figures.
+    pub(crate) fn deviation(self) -> f64 {
+        match self {
+            Self::Normal | Self::Skewed => 1.0,
+            Self::HeavyTailed => 3.0_f64.sqrt(),
+            Self::Contaminated => 3.4_f64.sqrt(),
+        }
+    }
+
     /// One figure, of a scale of about 1.
     pub(crate) fn draw(self, generator: &mut Generator) -> f64 {
         match self {

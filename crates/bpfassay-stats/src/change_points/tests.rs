@@ -1,0 +1,202 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    Bounds,
+    simulation::{Shape, share},
+};
+
+/// A series of levels (log ratio, number of points) with noise of deviation 1 %.
+fn series(generator: &mut Generator, shape: Shape, levels: &[(f64, usize)]) -> Vec<Option<Point>> {
+    levels
+        .iter()
+        .flat_map(|&(level, n)| std::iter::repeat_n(level, n))
+        .map(|level| Some(Point { log_ratio: level + 0.01 * shape.draw(generator), variance: 1e-6 }))
+        .collect()
+}
+
+fn quick(alpha: f64) -> Search {
+    Search { alpha, permutations: 199, ..Search::new(1) }
+}
+
+fn exact(levels: &[(f64, usize)]) -> Vec<Option<Point>> {
+    levels
+        .iter()
+        .flat_map(|&(level, n)| std::iter::repeat_n(Some(Point { log_ratio: level, variance: 0.0 }), n))
+        .collect()
+}
+
+#[test]
+fn an_exact_step_is_found_where_it_is() {
+    let found = Search::new(1).changes(&exact(&[(0.1, 12), (0.15, 13)])).unwrap();
+    let [change] = found.changes[..] else { panic!("{found:?}") };
+    assert_eq!((change.last_before, change.first_after, change.earliest, change.latest), (11, 12, 12, 12));
+    assert_eq!((change.certainty, change.ratio.bounds), (1.0, Bounds::NoSpread));
+    assert!((change.ratio.value - 0.05_f64.exp()).abs() < 1e-12 && change.p < 0.001);
+    assert_eq!(found.stretches.len(), 2);
+}
+
+#[test]
+fn what_comes_and_goes_is_found() {
+    let mut generator = Generator::new(81);
+    let found =
+        Search::new(1).changes(&series(&mut generator, Shape::Normal, &[(0.0, 10), (0.05, 8), (0.0, 12)])).unwrap();
+    let places: Vec<usize> = found.changes.iter().map(|change| change.first_after).collect();
+    assert_eq!(places, [10, 18]);
+    let [up, down] = found.changes[..] else { panic!("{found:?}") };
+    assert!(up.ratio.value > 1.03 && down.ratio.value < 0.97, "{found:?}");
+}
+
+#[test]
+fn missing_points_leave_the_place_open() {
+    let mut series = exact(&[(0.0, 10), (0.1, 10)]);
+    for index in [0, 4, 9, 10, 11] {
+        series[index] = None;
+    }
+    let found = Search::new(1).changes(&series).unwrap();
+    let [change] = found.changes[..] else { panic!("{found:?}") };
+    assert_eq!((change.last_before, change.first_after), (8, 12));
+    assert_eq!((found.stretches[0].first, found.stretches[0].level.n, found.stretches[1].last), (1, 7, 19));
+}
+
+#[test]
+fn few_points_have_no_changes_and_none_are_an_error() {
+    let search = Search::new(1);
+    for n in 1..4 {
+        assert_eq!(search.changes(&exact(&[(0.1, n)])).unwrap().changes, []);
+    }
+    assert_eq!(search.changes(&exact(&[(0.1, 1)])).unwrap().stretches[0].level.bounds, Bounds::OneObservation);
+    assert_eq!(search.changes(&exact(&[(0.1, 30)])).unwrap().changes, []);
+    assert_eq!(search.changes(&[None, None]), Err(StatsError::Empty));
+    assert_eq!(search.changes(&[]), Err(StatsError::Empty));
+    // One kernel alone cannot be told from chance.
+    assert_eq!(search.changes(&exact(&[(0.0, 20), (0.5, 1)])).unwrap().changes, []);
+}
+
+#[test]
+fn what_is_no_series_is_refused() {
+    let search = Search::new(1);
+    let refused = |log_ratio, variance| search.changes(&[Some(Point { log_ratio, variance })]).unwrap_err();
+    for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        assert!(matches!(refused(value, 0.0), StatsError::NotFinite { .. }));
+        assert!(matches!(refused(0.0, value), StatsError::NotFinite { .. }));
+    }
+    assert_eq!(refused(0.0, -1.0), StatsError::Negative { value: -1.0 });
+    assert_eq!((refused(-1e4, 0.0), refused(0.0, 1e9)), (StatsError::Range, StatsError::Range));
+    let one = exact(&[(0.0, 9)]);
+    assert!(Search { alpha: 0.0, ..search }.changes(&one).is_err());
+    assert!(Search { permutations: 9, ..search }.changes(&one).is_err());
+    assert!(Search { shortest: 1, ..search }.changes(&one).is_err());
+    assert!(Search { level: 1.0, ..search }.changes(&one).is_err());
+}
+
+/// 300 series without change: standard error 0.0126 at 0.05. 100 with a step of three deviations each.
+#[test]
+fn steps_are_found_and_noise_is_not() {
+    let mut generator = Generator::new(82);
+    for (shape, least) in [(Shape::Normal, 0.9), (Shape::HeavyTailed, 0.9), (Shape::Skewed, 0.9)] {
+        let step = 0.03 * shape.deviation();
+        let alarms = share(300, || {
+            !quick(0.05).changes(&series(&mut generator, shape, &[(0.0, 24)])).unwrap().changes.is_empty()
+        });
+        assert!(alarms <= 0.085, "{shape:?}: {alarms}");
+        let (mut near, mut inside) = (0, 0);
+        let found = share(100, || {
+            let found = quick(0.05).changes(&series(&mut generator, shape, &[(0.0, 14), (step, 10)])).unwrap();
+            if let Some(change) = found.changes.first() {
+                near += usize::from(change.first_after.abs_diff(14) <= 1);
+                inside += usize::from(change.earliest <= 14 && 14 <= change.latest);
+            }
+            !found.changes.is_empty()
+        });
+        assert!(found >= least, "{shape:?}: {found}");
+        assert!(near as f64 / 100.0 >= least - 0.15, "{shape:?}: {near} near");
+        assert!(inside as f64 / 100.0 >= least - 0.1, "{shape:?}: {inside} inside");
+    }
+}
+
+/// Points of different variance: an unsure one that lies far off is not taken for a level.
+#[test]
+fn unsure_points_count_less() {
+    let mut generator = Generator::new(83);
+    let alarms = share(200, || {
+        let series: Vec<_> = (0..24)
+            .map(|index| {
+                let deviation = if index % 6 == 5 { 0.05 } else { 0.005 };
+                Some(Point { log_ratio: deviation * generator.normal(), variance: deviation * deviation })
+            })
+            .collect();
+        !quick(0.05).changes(&series).unwrap().changes.is_empty()
+    });
+    assert!(alarms <= 0.1, "{alarms}");
+}
+
+/// Intervals of the step, over 200 series in which just the one step was found.
+#[test]
+fn the_interval_of_a_step_covers_it() {
+    let mut generator = Generator::new(84);
+    let (mut single, mut covered) = (0, 0);
+    for _ in 0..200 {
+        let found = quick(0.05).changes(&series(&mut generator, Shape::Normal, &[(0.0, 12), (0.05, 12)])).unwrap();
+        if let [change] = found.changes[..] {
+            let interval = change.ratio.bounds.interval().unwrap();
+            single += 1;
+            covered += usize::from(interval.lower <= 0.05_f64.exp() && 0.05_f64.exp() <= interval.upper);
+        }
+    }
+    assert!(single >= 170, "{single}");
+    assert!(covered as f64 / f64::from(single) >= 0.9, "{covered} of {single}");
+}
+
+/// Independent implementation, the statistic spelt out over all stretches.
+#[test]
+fn the_best_stretch_is_the_best() {
+    let mut generator = Generator::new(85);
+    for _ in 0..20 {
+        let series = series(&mut generator, Shape::Normal, &[(0.0, 5), (0.02, 4), (0.0, 4)]);
+        let points = observed(&series).unwrap();
+        let mut best = f64::NEG_INFINITY;
+        for from in (0..13).filter(|&from| from != 1) {
+            for to in (from + 2..=13).filter(|&to| to != 12 && (from, to) != (0, 13)) {
+                let (inside, outside) = (points[from..to].to_vec(), [&points[..from], &points[to..]].concat());
+                best = best.max(difference(&inside, &outside));
+            }
+        }
+        let (_, _, found) = quick(0.05).best_stretch(&points).unwrap();
+        assert!((found / best - 1.0).abs() < 1e-9);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Neither the unit nor the level matter, the seed fixes everything, and stretches cover the series.
+    #[test]
+    fn segmentations_follow_the_series(steps in prop::collection::vec((-0.1..0.1f64, 2..8usize), 1..4), seed: u64, scale in 0.5..4.0f64) {
+        let mut generator = Generator::new(seed);
+        let series = series(&mut generator, Shape::Normal, &steps);
+        let search = Search { permutations: 99, alpha: 0.02, ..Search::new(seed) };
+        let found = search.changes(&series).unwrap();
+        prop_assert_eq!(&search.changes(&series).unwrap(), &found);
+        prop_assert_eq!(found.stretches.len(), found.changes.len() + 1);
+        prop_assert_eq!(found.stretches.iter().map(|stretch| stretch.level.n).sum::<usize>(), series.len());
+        for change in &found.changes {
+            prop_assert!(change.earliest <= change.latest && change.p <= 0.02);
+        }
+        let moved: Vec<_> = series
+            .iter()
+            .map(|point| point.map(|point| Point { log_ratio: scale * point.log_ratio + 1.0, variance: scale * scale * point.variance }))
+            .collect();
+        let moved = search.changes(&moved).unwrap();
+        let places = |found: &Segmentation| found.changes.iter().map(|change| change.first_after).collect::<Vec<_>>();
+        prop_assert_eq!(places(&moved), places(&found));
+    }
+
+    #[test]
+    fn any_series_is_taken_or_refused(series in prop::collection::vec(prop::option::of((prop::num::f64::ANY, prop::num::f64::ANY)), 0..12)) {
+        let series: Vec<_> = series.into_iter().map(|point| point.map(|(log_ratio, variance)| Point { log_ratio, variance })).collect();
+        if let Ok(found) = quick(0.05).changes(&series) {
+            prop_assert!(!found.stretches.is_empty());
+        }
+    }
+}
