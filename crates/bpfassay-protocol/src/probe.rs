@@ -18,6 +18,9 @@ names! {
         Kprobe = "kprobe",
         /// BPF trampoline at function exit; counts the bytes that the call *returned*.
         Fexit = "fexit",
+        /// No hook on the path of a call: the kernel's own I/O accounting of each task, read by an iterator and at the exit of
+        /// tasks. Counts the bytes that calls *returned*, for all mounts together.
+        TaskIo = "task-io",
     }
 }
 
@@ -46,8 +49,15 @@ impl Probe {
         match self {
             Self::None => None,
             Self::Kprobe => Some(ByteMeaning::Requested),
-            Self::Fexit => Some(ByteMeaning::Returned),
+            Self::Fexit | Self::TaskIo => Some(ByteMeaning::Returned),
         }
+    }
+
+    /// Whether its counters tell mounts apart; where not, they carry mount 0 and device 0:0, and hold what a cgroup did on
+    /// all mounts, pipes and terminals.
+    #[must_use]
+    pub const fn tells_mounts(self) -> bool {
+        !matches!(self, Self::TaskIo)
     }
 }
 
@@ -174,7 +184,7 @@ mod tests {
     #[test]
     fn unknown_words_name_the_known_ones() {
         let error = "fexti".parse::<ProbeConfiguration>().unwrap_err();
-        assert_eq!(error.to_string(), "unknown probe `fexti`; known are none, kprobe, fexit");
+        assert_eq!(error.to_string(), "unknown probe `fexti`; known are none, kprobe, fexit, task-io");
         assert!("none+percpu".parse::<ProbeConfiguration>().is_err());
         assert!("kprobe@gobpf".parse::<ProbeConfiguration>().is_err());
     }

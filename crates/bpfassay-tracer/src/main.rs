@@ -8,6 +8,7 @@
 //! Exit status: 0 after the end of standard input or SIGINT/SIGTERM, 2 for arguments that make no sense, 3 when the
 //! kernel refuses the probe configuration (after a `refused` line), 1 for everything else.
 
+mod accounts;
 mod args;
 mod aya;
 mod cgroups;

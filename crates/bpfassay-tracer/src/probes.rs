@@ -13,10 +13,15 @@ pub(crate) enum Attachment {
     KprobeEntry,
     /// BPF trampoline on the function that the section names.
     Trampoline,
+    /// Iterator over tasks and raw tracepoint: as the sections name them.
+    TaskAccounting,
 }
 
-const PROBES: &[(Probe, Attachment)] =
-    &[(Probe::Kprobe, Attachment::KprobeEntry), (Probe::Fexit, Attachment::Trampoline)];
+const PROBES: &[(Probe, Attachment)] = &[
+    (Probe::Kprobe, Attachment::KprobeEntry),
+    (Probe::Fexit, Attachment::Trampoline),
+    (Probe::TaskIo, Attachment::TaskAccounting),
+];
 
 /// How `probe` is attached; nothing for the baseline.
 pub(crate) fn attachment(probe: Probe) -> Option<Attachment> {

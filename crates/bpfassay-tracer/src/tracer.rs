@@ -13,8 +13,10 @@ use bpfassay_protocol::{
 };
 
 use crate::{
+    accounts::{self, Accounts},
     aya,
     hooked::Hooked,
+    kernel::Map,
     ledger::LedgerError,
     libbpf, misses,
     mounts::MountsError,
@@ -68,6 +70,7 @@ pub(crate) struct Loaded {
 pub(crate) struct Tracer {
     attached: Attached,
     reader: Reader,
+    accounts: Option<Accounts>,
     hooked: Vec<Hooked>,
     _keep: Box<dyn Any>,
 }
@@ -79,9 +82,18 @@ impl fmt::Debug for Tracer {
 }
 
 impl Tracer {
-    fn new(loaded: Loaded) -> Result<Self, ReadError> {
-        let Loaded { attached, maps, hooked, keep } = loaded;
-        Ok(Self { attached, reader: Reader::new(maps)?, hooked, _keep: keep })
+    fn new(loaded: Loaded, options: &Options) -> Result<Self, ReadError> {
+        let Loaded { attached, mut maps, hooked, keep } = loaded;
+        let iterator = hooked.iter().find(|hooked| hooked.program == accounts::LIVE_TASKS);
+        let accounts = match (iterator.and_then(|hooked| hooked.link_fd.as_ref()), maps.remove(accounts::EXITED)) {
+            (Some(link), Some(exited)) => {
+                let failed = |source| ReadError::Map { map: accounts::EXITED.to_owned(), source };
+                let exited = Map::new(exited).map_err(failed)?;
+                Some(Accounts::new(link.try_clone().map_err(failed)?, exited, options.cgroup)?)
+            }
+            _ => None,
+        };
+        Ok(Self { attached, reader: Reader::new(maps)?, accounts, hooked, _keep: keep })
     }
 
     /// What was attached.
@@ -94,7 +106,10 @@ impl Tracer {
     /// # Errors
     /// [`ReadError`].
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
-        self.reader.rows()
+        match &mut self.accounts {
+            Some(accounts) => accounts.rows(),
+            None => self.reader.rows(),
+        }
     }
 
     /// Events known to be lost since attaching.
@@ -150,6 +165,15 @@ pub(crate) enum ReadError {
 pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Tracer, Refusal> {
     let refusal =
         |step, message| Refusal { step, program: None, errno: None, message, verifier: None, findings: Vec::new() };
+    if options.mount != 0 && !configuration.probe.tells_mounts() {
+        let message = format!("`{}` cannot tell mounts apart: leave out --mount", configuration.probe);
+        return Err(refusal(Step::Open, message));
+    }
+    if !configuration.probe.tells_mounts() && configuration != ProbeConfiguration::with_defaults(configuration.probe) {
+        let message =
+            format!("`{}` counts no calls in maps: leave out the map layout and the loader", configuration.probe);
+        return Err(refusal(Step::Open, message));
+    }
     let loaded = match configuration.loader {
         Loader::Libbpf => {
             let found =
@@ -173,7 +197,7 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
         }
         Loader::Aya => aya::bring_up(configuration, options)?,
     };
-    Tracer::new(loaded).map_err(|error| {
+    Tracer::new(loaded, options).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         refusal(Step::Attach, format!("{error}{cause}"))
     })

@@ -155,7 +155,8 @@ fn counted(figures: &RunFigures, operation: Operation, reading: &Reading) -> Opt
 
 /// The counters of the workload's key in one sample.
 pub(super) fn of_key(figures: &RunFigures, operation: Operation, sample: &tracer::Sample) -> Totals {
-    tracer::sum(&sample.rows, |row| row.cgroup == figures.cgroup && row.device == figures.mount.device)
+    let anywhere = !figures.probe.probe.tells_mounts();
+    tracer::sum(&sample.rows, |row| row.cgroup == figures.cgroup && (anywhere || row.device == figures.mount.device))
         .get(&operation)
         .copied()
         .unwrap_or_default()

@@ -268,6 +268,7 @@ pub(crate) fn outcome(block: &Block, run: &PlannedRun) -> Outcome {
         Probe::None => 1.0,
         Probe::Kprobe => 1.10,
         Probe::Fexit => 1.05,
+        other => panic!("the made-up study has no {other}"),
     };
     let wobble = 1.0 + 0.01 * (round % 3.0) * if run.control { 0.5 } else { cost - 0.9 };
     match (block.target.arch, probe.probe) {

@@ -46,6 +46,10 @@ pub(super) fn all(
         let function = options.function(function);
         let (link, attached_to, kind) = match attachment {
             Attachment::Trampoline => (sys::attach(&program).map_err(failed)?, function.to_owned(), Kind::Trampoline),
+            // Asked for and dropped at each reading, the iterator misses nothing; neither kind counts misses of links.
+            Attachment::TaskAccounting => {
+                (sys::attach(&program).map_err(failed)?, function.to_owned(), Kind::RawTracepoint)
+            }
             Attachment::KprobeEntry => {
                 let (link, offset) = kprobe(&program, function, &mut mode).map_err(failed)?;
                 let at = if offset == 0 { function.to_owned() } else { format!("{function}+{offset:#x}") };
