@@ -5,44 +5,17 @@ mod common;
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    fs,
     io::{BufRead, BufReader},
-    path::Path,
     process::Stdio,
 };
 
-use common::{bpfassay, said, study};
+use common::{bpfassay, guests_wanted, run, said, study};
 use serde_json::Value;
-
-/// Whether tests may boot guests; says so where not.
-fn guests_wanted() -> bool {
-    let wanted = env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required");
-    if !wanted {
-        println!("skipped: boots guests; set BPFASSAY_VM_TESTS=required (ci/test does)");
-    }
-    wanted
-}
-
-/// The results in `directory`.
-fn results(directory: &Path) -> Value {
-    serde_json::from_slice(&fs::read(directory.join("results.json")).unwrap()).unwrap()
-}
 
 /// The cells of results.
 fn cells(results: &Value) -> &Vec<Value> {
     results["cells"].as_array().unwrap()
-}
-
-/// Runs a study of vm-tests/ into `out` and gives its results.
-fn run(name: &str, code: i32) -> (tempfile::TempDir, Value) {
-    let directory = tempfile::tempdir().unwrap();
-    let output =
-        bpfassay(directory.path()).arg("run").arg(study(name)).args(["--yes", "--output", "out"]).output().unwrap();
-    let said = said(&output);
-    println!("{said}");
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    let results = results(&directory.path().join("out"));
-    (directory, results)
 }
 
 /// That the byte error of every interval of `access` is 0.

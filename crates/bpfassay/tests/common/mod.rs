@@ -1,9 +1,14 @@
 //! What tests of the command share.
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
 
 use std::{
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
+
+use serde_json::Value;
 
 /// The command, in a directory of its own.
 pub(crate) fn bpfassay(directory: &Path) -> Command {
@@ -20,4 +25,30 @@ pub(crate) fn study(name: &str) -> PathBuf {
 /// Standard output and standard error, for messages of failing tests.
 pub(crate) fn said(output: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Whether tests may boot guests; says so where not.
+pub(crate) fn guests_wanted() -> bool {
+    let wanted = env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required");
+    if !wanted {
+        println!("skipped: boots guests; set BPFASSAY_VM_TESTS=required (ci/test does)");
+    }
+    wanted
+}
+
+/// The results in `directory`.
+pub(crate) fn results(directory: &Path) -> Value {
+    serde_json::from_slice(&fs::read(directory.join("results.json")).unwrap()).unwrap()
+}
+
+/// Runs a study of vm-tests/ into `out` and gives its results.
+pub(crate) fn run(name: &str, code: i32) -> (tempfile::TempDir, Value) {
+    let directory = tempfile::tempdir().unwrap();
+    let output =
+        bpfassay(directory.path()).arg("run").arg(study(name)).args(["--yes", "--output", "out"]).output().unwrap();
+    let said = said(&output);
+    println!("{said}");
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    let results = results(&directory.path().join("out"));
+    (directory, results)
 }
