@@ -13,6 +13,7 @@ use bpfassay_report::{
     Contents, Entry, Figure, Outcome, Results, derive,
     results::{Access, Attach, ByteErrors, CellAccess, Span, Unit, Witness},
 };
+use bpfassay_study::WorkloadKind;
 use common::{CGROUP, DEVICE, MIB, MOVED, contents, figures, outcome, sample, study};
 
 fn fexit() -> ProbeConfiguration {
@@ -339,4 +340,17 @@ fn absurd_counters_are_no_panic() {
         figures.samples = vec![sample(u64::MAX, None, u64::MAX, MIB), sample(0, None, 0, 0)];
     });
     assert!(access(&results, X86_FEXIT, Access::Write).byte_error.value().is_some());
+}
+
+#[test]
+fn mountstats_are_no_witness_beside_a_neighbour() {
+    let mut study = study(None, 1, 1);
+    let WorkloadKind::Ior(ior) = &mut study.workloads[0].kind else { panic!("{:?}", study.workloads[0]) };
+    ior.neighbour = true;
+    let results = derive(&contents(&study, outcome));
+    let derived = results.runs[0].derived.as_ref().unwrap();
+    for figure in &derived.bytes {
+        assert_eq!(figure.mountstats_error.reason(), Some("mountstats count what the neighbour moves, too"));
+        assert!(figure.mountstats.value().is_some());
+    }
 }

@@ -18,6 +18,8 @@ use crate::{
 pub(super) struct Workload<'a> {
     /// `None`: not IOR.
     pub(super) interface: Option<Interface>,
+    /// Whether another process moves bytes on the same mount, which mountstats cannot tell apart.
+    pub(super) neighbour: bool,
     /// Whether the options ask for `-W`: reads that IOR's JSON does not list.
     pub(super) checks_writes: bool,
     pub(super) reported: Result<&'a [Reported], &'a str>,
@@ -116,6 +118,7 @@ fn figure(
         error: difference(&traced, &moved),
         call_error: difference(&counted.map(|totals| totals.calls), &calls),
         mountstats_error: match workload.interface {
+            _ if workload.neighbour => Figure::missing("mountstats count what the neighbour moves, too"),
             Some(Interface::Mmap) => {
                 Figure::missing("mountstats count what system calls move, and none moves mapped pages")
             }

@@ -31,6 +31,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     };
     let workload = bytes::Workload {
         interface: cell.interface,
+        neighbour: matches!(cell.workload, Order::Ior { neighbour: true, .. }),
         checks_writes: options.iter().any(|word| word == "-W"),
         reported: reported.as_deref().map_err(String::as_str),
     };
