@@ -13,6 +13,14 @@ const ASSUMED: &[&str] = &[
     // The fifth argument came with preadv2 (Linux 4.6); who forgets it takes the flags for the returned value.
     "ssize_t vfs_readv(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
     "ssize_t vfs_writev(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
+    // fs/sync.c.
+    "int vfs_fsync_range(struct file *, loff_t, loff_t, int)",
+    // fs/namei.c; the last argument's structure is private to fs/.
+    "struct file *do_filp_open(int, struct filename *, const struct open_flags *)",
+    // fs/namespace.c.
+    "int mnt_want_write(struct vfsmount *)",
+    // vfs_create and its like are not here: their arguments differ between kernels, and the programs are told by BTF
+    // where to find what they need.
 ];
 
 /// Scalar types by their size in bytes on 64-bit kernels.

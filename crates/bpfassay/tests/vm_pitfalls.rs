@@ -1,0 +1,164 @@
+//! Every pitfall that the tracer looks for, provoked on a real guest and found in the results.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+
+mod common;
+
+use std::{env, fs};
+
+use common::{bpfassay, said};
+use serde_json::Value;
+
+/// The study that each test changes in some lines.
+const STUDY: &str = include_str!("../../../vm-tests/pitfalls.toml");
+
+/// Runs [`STUDY`] with each line that begins with one of `lines`' first words replaced by the second; gives the results.
+/// Nothing where guests are not wanted.
+fn run(lines: &[(&str, &str)]) -> Option<Value> {
+    if env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required") {
+        Some(run_wanted(lines))
+    } else {
+        println!("skipped: boots guests; set BPFASSAY_VM_TESTS=required (ci/test does)");
+        None
+    }
+}
+
+fn run_wanted(lines: &[(&str, &str)]) -> Value {
+    let mut study = String::new();
+    let mut replaced = 0;
+    for line in STUDY.lines() {
+        match lines.iter().find(|(beginning, _)| line.starts_with(beginning)) {
+            Some((_, other)) => {
+                replaced += 1;
+                study.push_str(other);
+            }
+            None => study.push_str(line),
+        }
+        study.push('\n');
+    }
+    assert_eq!(replaced, lines.len(), "{study}");
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("pitfalls.toml"), study).unwrap();
+    let output =
+        bpfassay(directory.path()).args(["run", "pitfalls.toml", "--yes", "--output", "out"]).output().unwrap();
+    println!("{}", said(&output));
+    serde_json::from_slice(&fs::read(directory.path().join("out/results.json")).unwrap()).unwrap()
+}
+
+/// The cell of a probe configuration.
+fn cell<'a>(results: &'a Value, probe: &str) -> &'a Value {
+    results["cells"].as_array().unwrap().iter().find(|cell| cell["probe"] == probe).unwrap()
+}
+
+/// Pitfall, subject and detail of everything found in a cell.
+fn found(cell: &Value) -> Vec<(&str, &str, &str)> {
+    let findings = cell["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .map(|found| &found["finding"])
+        .map(|finding| ["pitfall", "subject", "detail"].map(|key| finding[key].as_str().unwrap()).into())
+        .collect()
+}
+
+/// That `pitfall` was found on `subject`; its detail.
+fn assert_found<'a>(cell: &'a Value, pitfall: &str, subject: &str) -> &'a str {
+    let all = found(cell);
+    let this = all.iter().find(|(kind, about, _)| *kind == pitfall && about.contains(subject));
+    this.unwrap_or_else(|| panic!("no {pitfall} on {subject}: {all:#?}, {cell:#}")).2
+}
+
+#[test]
+fn functions_that_are_not_what_they_seem() {
+    // On Debian's 7.2 for x86_64: an entry of the CPU, which must not have kprobes; a function that GCC has only as
+    // `.isra`; one that half a dozen drivers have each; one that is `notrace`; and one with other arguments.
+    let arguments = r#"arguments = ["--function", "vfs_read=vfs_nonexistent", "--function", "vfs_write=asm_exc_debug", "--function", "vfs_readv=filemap_readahead", "--function", "vfs_writev=name_show", "--function", "vfs_fsync_range=rcu_is_watching", "--function", "vfs_mkdir=vfs_statfs"]"#;
+    let Some(results) = run(&[("arguments", arguments)]) else { return };
+    for probe in ["kprobe", "fexit"] {
+        let cell = cell(&results, probe);
+        assert_eq!(cell["attach"]["outcome"], "refused", "{cell:#}");
+        assert_found(cell, "symbol-missing", "vfs_nonexistent");
+        assert!(assert_found(cell, "symbol-renamed", "filemap_readahead").contains(".isra."));
+        assert_found(cell, "symbol-ambiguous", "name_show");
+        assert!(assert_found(cell, "symbol-inlined", "vfs_statfs").contains(".part."));
+        assert!(assert_found(cell, "prototype-differs", "rcu_is_watching").contains("bool rcu_is_watching(void)"));
+    }
+    assert_found(cell(&results, "kprobe"), "blacklisted", "asm_exc_debug");
+    assert_found(cell(&results, "fexit"), "not-traceable", "rcu_is_watching");
+}
+
+#[test]
+fn a_function_that_others_hook() {
+    let parameters = r#"[guest]
+kernel_parameters = ["ftrace=function", "ftrace_filter=vfs_read", "kprobe_event=p,vfs_write"]
+[design]"#;
+    let Some(results) = run(&[("arguments", "arguments = []"), ("[design]", parameters)]) else { return };
+    for probe in ["kprobe", "fexit"] {
+        let cell = cell(&results, probe);
+        assert_eq!(cell["attach"]["outcome"], "attached", "{cell:#}");
+        assert!(assert_found(cell, "function-shared", "vfs_read").contains("ftrace has 1 callback"));
+        assert!(assert_found(cell, "function-shared", "vfs_write").contains("kprobe"));
+    }
+}
+
+#[test]
+fn a_probe_inside_another() {
+    // The program on vfs_write calls this helper, on which the kernel then runs no second kprobe.
+    let arguments = r#"arguments = ["--function", "vfs_read=bpf_get_current_cgroup_id"]"#;
+    let Some(results) = run(&[("arguments", arguments), ("probes", r#"probes = ["none", "kprobe"]"#)]) else { return };
+    let detail = assert_found(cell(&results, "kprobe"), "missed-probes", "read");
+    let missed: u64 = detail.split(' ').next().unwrap().parse().unwrap();
+    assert!(missed >= 16, "every one of the workload's 16 writes: {detail}");
+}
+
+#[test]
+fn maps_that_are_too_small() {
+    let Some(results) = run(&[
+        ("arguments", r#"arguments = ["--map-entries", "1"]"#),
+        ("probes", r#"probes = ["none", "fexit", "fexit+lru-shared", "fexit+ringbuf"]"#),
+        ("options", r#"options = ["-a", "POSIX", "-b", "4m", "-t", "1k", "-w", "-r"]"#),
+    ]) else {
+        return;
+    };
+    for (probe, pitfall, loss) in [
+        ("fexit", "map-insert-failures", "map_insert_failures"),
+        ("fexit+lru-shared", "lru-evictions", "lru_evictions"),
+        ("fexit+ringbuf", "ring-buffer-drops", "ring_buffer_drops"),
+    ] {
+        let cell = cell(&results, probe);
+        let detail = assert_found(cell, pitfall, "");
+        assert!(detail.split(' ').next().unwrap().parse::<u64>().unwrap() > 0, "{detail}");
+        let run = results["runs"].as_array().unwrap().iter().find(|run| run["record"]["cell"] == cell["cell"]).unwrap();
+        assert!(run["derived"]["losses"]["value"][loss].as_u64().unwrap() > 0, "{run:#}");
+    }
+}
+
+#[test]
+fn more_calls_at_once_than_a_kretprobe_watches() {
+    // Ranks that read megabytes at a time on one CPU are preempted inside the call: sixteen of them at once.
+    let Some(results) = run(&[
+        ("arguments", "arguments = []"),
+        ("probes", r#"probes = ["none", "kretprobe"]"#),
+        (
+            "options",
+            "options = [\"-a\", \"POSIX\", \"-b\", \"4m\", \"-t\", \"4m\", \"-w\", \"-r\", \"-F\"]\nranks = 16",
+        ),
+    ]) else {
+        return;
+    };
+    assert_found(cell(&results, "kretprobe"), "maxactive-exhausted", "");
+}
+
+#[test]
+fn programs_that_are_preempted() {
+    // Several ranks on one CPU of a preemptible kernel: a trampoline skips a program that is already running there.
+    let Some(results) = run(&[
+        ("arguments", "arguments = []"),
+        ("probes", r#"probes = ["none", "fexit"]"#),
+        (
+            "options",
+            "options = [\"-a\", \"POSIX\", \"-b\", \"16m\", \"-t\", \"1k\", \"-w\", \"-r\", \"-F\"]\nranks = 4",
+        ),
+    ]) else {
+        return;
+    };
+    assert_found(cell(&results, "fexit"), "recursion-misses", "");
+}
