@@ -5,13 +5,10 @@ mod common;
 
 use std::{env, fs};
 
-use common::{bpfassay, said};
+use common::{bpfassay, said, study};
 use serde_json::Value;
 
-/// The study that each test changes in some lines.
-const STUDY: &str = include_str!("../../../vm-tests/pitfalls.toml");
-
-/// Runs [`STUDY`] with each line that begins with one of `lines`' first words replaced by the second; gives the results.
+/// Runs the study `pitfalls` with each line that begins with one of `lines`' first words replaced by the second; gives the results.
 /// Nothing where guests are not wanted.
 fn run(lines: &[(&str, &str)]) -> Option<Value> {
     if env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required") {
@@ -23,21 +20,21 @@ fn run(lines: &[(&str, &str)]) -> Option<Value> {
 }
 
 fn run_wanted(lines: &[(&str, &str)]) -> Value {
-    let mut study = String::new();
+    let mut changed = String::new();
     let mut replaced = 0;
-    for line in STUDY.lines() {
+    for line in fs::read_to_string(study("pitfalls.toml")).unwrap().lines() {
         match lines.iter().find(|(beginning, _)| line.starts_with(beginning)) {
             Some((_, other)) => {
                 replaced += 1;
-                study.push_str(other);
+                changed.push_str(other);
             }
-            None => study.push_str(line),
+            None => changed.push_str(line),
         }
-        study.push('\n');
+        changed.push('\n');
     }
-    assert_eq!(replaced, lines.len(), "{study}");
+    assert_eq!(replaced, lines.len(), "{changed}");
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("pitfalls.toml"), study).unwrap();
+    fs::write(directory.path().join("pitfalls.toml"), changed).unwrap();
     let output =
         bpfassay(directory.path()).args(["run", "pitfalls.toml", "--yes", "--output", "out"]).output().unwrap();
     println!("{}", said(&output));
@@ -63,7 +60,8 @@ fn found(cell: &Value) -> Vec<(&str, &str, &str)> {
 fn assert_found<'a>(cell: &'a Value, pitfall: &str, subject: &str) -> &'a str {
     let all = found(cell);
     let this = all.iter().find(|(kind, about, _)| *kind == pitfall && about.contains(subject));
-    this.unwrap_or_else(|| panic!("no {pitfall} on {subject}: {all:#?}, {cell:#}")).2
+    assert!(this.is_some(), "no {pitfall} on {subject}: {all:#?}, {cell:#}");
+    this.unwrap().2
 }
 
 #[test]
