@@ -15,7 +15,7 @@ use bpfassay_protocol::{
 use crate::{
     accounts::{self, Accounts},
     aya,
-    hooked::Hooked,
+    hooked::{Hooked, Kind},
     kernel::Map,
     ledger::LedgerError,
     libbpf, misses,
@@ -132,7 +132,8 @@ impl Tracer {
             programs.push(ProgramMisses {
                 program: hooked.program.clone(),
                 attached_to: hooked.attached_to.clone(),
-                kretprobe: false,
+                // Both loaders' programs at a function's return are called so.
+                kretprobe: matches!(hooked.kind, Kind::Kprobe(_)) && hooked.program.ends_with("_return"),
                 probes: misses.probes,
                 recursion: misses.recursion,
             });

@@ -46,10 +46,26 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
                 ),
             });
         }
-        if let Some(count) = some(*recursion) {
+        // A copy stands in for the program whose name it has; it is told of there.
+        if copy_of(program).is_none()
+            && let Some(count) = some(*recursion)
+        {
+            let copies: Vec<u64> = programs
+                .iter()
+                .filter(|other| copy_of(&other.program) == Some(program))
+                .filter_map(|other| other.recursion)
+                .collect();
+            let lost = match copies.iter().min() {
+                None => String::new(),
+                Some(0) => ". A copy of the program saw every one of these calls: nothing is lost".to_owned(),
+                Some(fewest) => {
+                    let most = count.min(*fewest);
+                    format!(". Copies of the program saw what it did not: at most {most} of these calls are lost")
+                }
+            };
             let detail = format!(
                 "{count} runs on {attached_to} were skipped: the program was running on that CPU already, in a task \
-                 that was preempted inside it or in the context that was interrupted"
+                 that was preempted inside it or in the context that was interrupted{lost}"
             );
             findings.push(finding(Pitfall::RecursionMisses, program, detail));
         }
@@ -69,6 +85,14 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
     tidy(findings)
 }
 
+/// The program that `program` is a copy of (`NAME_2`, `NAME_3`), on the same function and for the calls that it misses.
+fn copy_of(program: &str) -> Option<&str> {
+    program
+        .rsplit_once('_')
+        .filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()))
+        .map(|(name, _)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +108,29 @@ mod tests {
         }];
         assert_eq!(after(&Losses::default(), &programs), []);
         assert_eq!(after(&Losses { map_insert_failures: Some(0), ..Losses::default() }, &programs), []);
+    }
+
+    #[test]
+    fn copies_bound_what_was_lost() {
+        let detail = |misses: [u64; 3]| {
+            let programs: Vec<_> = ["read_exit", "read_exit_2", "read_exit_3"]
+                .into_iter()
+                .zip(misses)
+                .map(|(program, count)| ProgramMisses {
+                    program: program.to_owned(),
+                    attached_to: "vfs_read".to_owned(),
+                    kretprobe: false,
+                    probes: None,
+                    recursion: Some(count),
+                })
+                .collect();
+            let found = after(&Losses::default(), &programs);
+            assert!(found.iter().all(|finding| finding.subject == "read_exit"), "{found:?}");
+            found.first().map(|finding| finding.detail.clone()).unwrap_or_default()
+        };
+        assert!(detail([5, 0, 2]).ends_with("nothing is lost"));
+        assert!(detail([5, 3, 2]).ends_with("at most 2 of these calls are lost"));
+        assert_eq!(detail([0, 3, 2]), "", "the program itself missed nothing");
     }
 
     #[test]
