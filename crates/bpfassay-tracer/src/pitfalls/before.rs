@@ -132,7 +132,7 @@ fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
         symbols: cache::symbols(options.symbol_cache.as_deref(), &wanted, |wanted| {
             open(&[KALLSYMS]).and_then(|lines| symbols::read(lines, wanted.iter().copied()).map_err(unread(KALLSYMS)))
         }),
-        traceable: (when == When::Refused && hooks.iter().any(|hook| hook.way == Way::Ftrace))
+        traceable: (when == When::Refused)
             .then(|| open(&TRACEABLE).and_then(|lines| lists::traceable(lines, &wanted).map_err(unread(TRACEABLE[0])))),
         blacklist: first(&BLACKLIST, fs::read_to_string),
         enabled: first(&ENABLED, fs::read_to_string),
@@ -198,9 +198,17 @@ fn judge(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
         }
         let untraceable =
             |list: &Result<BTreeSet<&str>, Unread>| list.as_ref().is_ok_and(|list| !list.contains(hook.function));
-        if hook.way == Way::Ftrace && there && facts.traceable.as_ref().is_some_and(untraceable) {
-            let detail =
-                "not in available_filter_functions: ftrace cannot hook it, and with it no trampoline and no fprobe";
+        if there && facts.traceable.as_ref().is_some_and(untraceable) {
+            let detail = match hook.way {
+                Way::Ftrace => {
+                    "not in available_filter_functions: ftrace cannot hook it, and with it no trampoline and no fprobe"
+                }
+                // `within_notrace_func`, kernel/trace/trace_kprobe.c (5.5 and later).
+                Way::Kprobe => {
+                    "not in available_filter_functions: kprobes by perf and tracefs are refused there, too, unless the \
+                     kernel was built with CONFIG_KPROBE_EVENTS_ON_NOTRACE"
+                }
+            };
             findings.push(finding(Pitfall::NotTraceable, hook.function, detail));
         }
         if hook.way == Way::Kprobe && blacklist.contains(hook.function) {

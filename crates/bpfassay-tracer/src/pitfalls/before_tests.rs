@@ -57,7 +57,7 @@ fn what_stands_in_the_way_depends_on_the_way() {
     facts.traceable = Some(Ok(BTreeSet::from(["vfs_write"])));
     facts.blacklist = Ok("0x1-0x2\tvfs_read\n".to_owned());
     assert_eq!(pitfalls(&[on("vfs_read", Way::Ftrace)], &facts), [Pitfall::NotTraceable]);
-    assert_eq!(pitfalls(&[on("vfs_read", Way::Kprobe)], &facts), [Pitfall::Blacklisted]);
+    assert_eq!(pitfalls(&[on("vfs_read", Way::Kprobe)], &facts), [Pitfall::NotTraceable, Pitfall::Blacklisted]);
     assert_eq!(pitfalls(&[on("vfs_write", Way::Ftrace)], &facts), []);
     facts.traceable = None;
     assert_eq!(pitfalls(&[on("vfs_read", Way::Ftrace)], &facts), [], "not looked at");
