@@ -4,7 +4,7 @@ use std::{fs, io::Write, os::fd::AsFd, process::ExitStatus, thread, time::Durati
 
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
-    job::{RunOrder, Workload},
+    job::{IorEngine, RunOrder, Workload},
     message::{Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome},
 };
 use rustix::event::{PollFd, PollFlags};
@@ -21,7 +21,7 @@ use crate::{
     proc::{idle, mountinfo, mountstats},
     steps::monotonic_ns,
     system,
-    tracer::{Started, Tracer},
+    tracer::{self, Started, Tracer},
     workload::{self, Places, Running},
 };
 
@@ -80,6 +80,13 @@ fn attempt(
             Started::Refused(refusal) => return Ok(RunOutcome::Refused(refusal)),
         }
     };
+    let features = match &order.workload {
+        Workload::Capabilities if order.probe.is_baseline() => {
+            link.phase(Phase::Attach, Some(&order.id))?;
+            tracer::features(places.output("features")?, children)?
+        }
+        _ => Vec::new(),
+    };
     let mut run = Run { mount, settle, link, children, tracer: started, phases: Phases::default() };
     let measured = run.measure(order, places);
     let Run { tracer, phases, children, .. } = run;
@@ -98,13 +105,14 @@ fn attempt(
     let summary = places.read_summary()?;
     let engine = match &order.workload {
         Workload::Ior { engine, .. } => Some(*engine),
-        Workload::IoPaths { .. } | Workload::Capabilities => None,
+        Workload::Capabilities => Some(IorEngine::Embedded),
+        Workload::IoPaths { .. } => None,
     };
     Ok(RunOutcome::Measured(Box::new(RunFigures {
         probe: order.probe,
         engine,
         summary,
-        features: Vec::new(),
+        features,
         cgroup: measured.cgroup,
         mount: measured.mount,
         phases,

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::{
+    feature::Feature,
     job::RunOrder,
     layout,
     tracer::{Attached, Ended, MAX_LINE, Refusal, Sample, TracerLine},
@@ -104,6 +105,40 @@ fn arguments(order: &RunOrder) -> Vec<String> {
     }
     arguments.extend_from_slice(&order.tracer_arguments);
     arguments
+}
+
+/// What this kernel offers, as the tracer finds out by trying. What it prints to standard error goes to `stderr`.
+pub(crate) fn features(mut stderr: File, children: &mut Children) -> Result<Vec<Feature>> {
+    let spawn_error = |source| Error::Spawn { program: layout::TRACER.to_owned(), source };
+    let mut child = Command::new(layout::TRACER)
+        .arg("--features")
+        .env_clear()
+        .env("LC_ALL", "C")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(stderr.try_clone().map_err(spawn_error)?)
+        .spawn()
+        .map_err(spawn_error)?;
+    let pid = pid_of(&child)?;
+    children.expect(pid);
+    let Some(mut stdout) = child.stdout.take() else {
+        return Err(Error::Order(format!("{} was started without pipes", layout::TRACER)));
+    };
+    let line = next_line(&mut Lines::new(MAX_LINE), &mut stdout, Instant::now() + ATTACHING);
+    let status = match children.wait_for(pid, DETACHING)? {
+        Some(status) => Some(status),
+        None => children.kill(pid, DETACHING)?,
+    };
+    match (line, status) {
+        (Ok(Some(TracerLine::Features { features })), _) => Ok(features),
+        (Err(problem), _) => Err(failure(problem, &mut stderr)),
+        (Ok(Some(_)), _) => Err(failure("wrote something else in place of the features".to_owned(), &mut stderr)),
+        (Ok(None), Some(status)) => {
+            Err(failure(format!("{} before it told the features", ended_how(status)), &mut stderr))
+        }
+        (Ok(None), None) => Err(failure("does not end although it was killed".to_owned(), &mut stderr)),
+    }
 }
 
 impl Tracer {

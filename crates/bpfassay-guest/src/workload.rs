@@ -13,7 +13,7 @@ use std::{
 
 use bpfassay_protocol::{
     control::ENVIRONMENT,
-    job::{IorEngine, Workload},
+    job::{CAPABILITIES_OPTIONS, IorEngine, Workload},
     layout,
 };
 use rustix::process::Pid;
@@ -91,6 +91,7 @@ struct CommandLine {
 
 /// The command line of `workload`; `launcher` is the `mpiexec` for a real IOR with several ranks.
 fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) -> Result<CommandLine> {
+    let options_of_capabilities: Vec<String>;
     let (engine, ranks, options) = match workload {
         Workload::Ior { engine, ranks, options, neighbour: _ } => (engine, ranks, options),
         Workload::IoPaths { size } => {
@@ -100,7 +101,10 @@ fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) ->
                 environment: Vec::new(),
             });
         }
-        Workload::Capabilities => return Err(no_program()),
+        Workload::Capabilities => {
+            options_of_capabilities = CAPABILITIES_OPTIONS.iter().map(|&word| word.to_owned()).collect();
+            (&IorEngine::Embedded, &1, &options_of_capabilities)
+        }
     };
     let mut arguments = Vec::new();
     let mut environment = Vec::new();
@@ -135,16 +139,11 @@ fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) ->
 }
 
 /// Whether the workload can be held between its phases.
-fn has_control(workload: &Workload) -> Result<bool> {
+fn has_control(workload: &Workload) -> bool {
     match workload {
-        Workload::Ior { engine, .. } => Ok(*engine == IorEngine::Embedded),
-        Workload::IoPaths { .. } => Ok(true),
-        Workload::Capabilities => Err(no_program()),
+        Workload::Ior { engine, .. } => *engine == IorEngine::Embedded,
+        Workload::IoPaths { .. } | Workload::Capabilities => true,
     }
-}
-
-fn no_program() -> Error {
-    Error::Order("this workload is no program of its own".to_owned())
 }
 
 /// `mpiexec` beside the real IOR, else the system's.
@@ -190,7 +189,7 @@ pub(crate) fn start(workload: &Workload, places: &Places, cgroup: &Cgroup) -> Re
     let output = places.output("workload")?;
     let mut command = line.command(places);
     command.stdout(output.try_clone().map_err(spawn_error)?).stderr(output.try_clone().map_err(spawn_error)?);
-    let (control, theirs) = match has_control(workload)? {
+    let (control, theirs) = match has_control(workload) {
         true => {
             let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
             command.env(ENVIRONMENT, theirs.as_raw_fd().to_string());
@@ -305,8 +304,17 @@ mod tests {
         let line = command_line(&Workload::IoPaths { size: 8192 }, &places(), None).unwrap();
         assert_eq!(line.program, "/bpfassay/ior");
         assert_eq!(line.arguments.join(" "), "io-paths /mnt/nfs/run-r1 8192 /run/bpfassay/run-r1/summary.json");
-        assert!(has_control(&Workload::IoPaths { size: 8192 }).unwrap());
-        assert!(!has_control(&ior(IorEngine::External, 1)).unwrap());
+        assert!(has_control(&Workload::IoPaths { size: 8192 }));
+        assert!(!has_control(&ior(IorEngine::External, 1)));
+    }
+
+    #[test]
+    fn capabilities_are_a_handful_of_reads_and_writes() {
+        let line = command_line(&Workload::Capabilities, &places(), None).unwrap();
+        assert_eq!(line.program, "/bpfassay/ior");
+        let options = CAPABILITIES_OPTIONS.join(" ");
+        assert!(line.arguments.join(" ").starts_with(&format!("--ranks=1 {options} -o /mnt/nfs/")), "{line:?}");
+        assert!(has_control(&Workload::Capabilities));
     }
 
     #[test]

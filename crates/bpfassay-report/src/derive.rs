@@ -1,6 +1,7 @@
 //! From a journal to results. Pure; what cannot be computed becomes a figure with the reason.
 
 mod bytes;
+mod capabilities;
 mod cells;
 mod cost;
 mod coverage;
@@ -56,14 +57,17 @@ pub fn derive(contents: &Contents) -> Results {
         notes.push(format!("line {} of the journal is torn and was set aside: the run in flight is lost", torn.line));
     }
     let cells = cells::derive(plan, &runs);
+    let boots = boots(&contents.entries);
+    let capabilities = capabilities::derive(plan, &boots, &runs, &cells);
     Results {
         version: RESULTS_VERSION,
         started_unix_ms: contents.header.started_unix_ms,
         plan: plan.clone(),
         provenance,
-        boots: boots(&contents.entries),
+        boots,
         runs,
         cells,
+        capabilities,
         notes,
     }
 }

@@ -1,5 +1,6 @@
 //! Results as tables: pure functions of [`crate::Results`].
 
+mod capabilities;
 mod cost;
 mod coverage;
 mod findings;

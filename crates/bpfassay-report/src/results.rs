@@ -1,5 +1,6 @@
 //! The published form of results: `results.json`, version [`crate::RESULTS_VERSION`].
 
+mod capabilities;
 mod file;
 
 use std::fmt;
@@ -18,7 +19,12 @@ use bpfassay_study::{Expectation, Plan, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::file::{ResultsError, read, write};
+pub use self::{
+    capabilities::{
+        Capabilities, ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, ProgramFacts, Verdict,
+    },
+    file::{ResultsError, read, write},
+};
 use crate::{Figure, Provenance, RunFailure, RunRecord};
 
 /// File name of results in a results directory.
@@ -45,6 +51,9 @@ pub struct Results {
     pub runs: Vec<RunResult>,
     /// Every cell of the plan, in its order.
     pub cells: Vec<CellResult>,
+    /// What works, breaks and differs, where the study asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Capabilities>,
     /// What a reader of these results must know besides: torn journal lines, runs that are missing.
     pub notes: Vec<String>,
 }

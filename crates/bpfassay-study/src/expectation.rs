@@ -46,7 +46,7 @@ impl Expectation {
 }
 
 /// Whether `kernel` is `series` or one of its builds.
-fn is_of_series(kernel: &str, series: &str) -> bool {
+pub(crate) fn is_of_series(kernel: &str, series: &str) -> bool {
     kernel.strip_prefix(series).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+', '~']))
 }
 

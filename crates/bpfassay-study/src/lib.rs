@@ -9,6 +9,7 @@ pub mod bundled;
 mod document;
 pub mod error;
 pub mod expectation;
+pub mod feature;
 mod ior;
 mod narrow;
 mod order;
@@ -19,6 +20,7 @@ pub mod target;
 
 pub use error::{ExpandError, StudyError};
 pub use expectation::Expectation;
+pub use feature::{ExpectedFeature, FeatureExpectations, Series};
 pub use plan::{Available, Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, expand};
 pub use read::load;
 pub use study::{

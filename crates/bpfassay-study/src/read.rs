@@ -14,8 +14,8 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    Clock, Deadlines, Design, EngineChoice, Expectation, GuestSize, IorSpec, IorTest, STUDY_SCHEMA, Study, StudyError,
-    Target, WorkloadKind, WorkloadSpec, bundled,
+    Clock, Deadlines, Design, EngineChoice, Expectation, FeatureExpectations, GuestSize, IorSpec, IorTest,
+    STUDY_SCHEMA, Study, StudyError, Target, WorkloadKind, WorkloadSpec, bundled,
     document::{Document, Field, Section, nearest},
     expectation, ior,
     narrow::MAX_REPLICATES,
@@ -105,6 +105,7 @@ impl Study {
             "guest",
             "deadlines",
             "expected",
+            "expected_features",
         ])?;
         let schema = root.need("schema")?;
         if schema.number(1..=u32::MAX)? != STUDY_SCHEMA {
@@ -116,6 +117,14 @@ impl Study {
         let probes = distinct(&root.need("probes")?, "probe configuration", Field::name::<ProbeConfiguration>)?;
         let guest = guest(root.get("guest"))?;
         let file_systems = file_systems(&root.need("file_systems")?, guest.memory_mib)?;
+        let workloads = workloads(&root.need("workloads")?, scripts, &file_systems)?;
+        let features = match (root.get("expected_features"), asks_for_features(&workloads)) {
+            (own, true) => FeatureExpectations::read(own.as_ref())?,
+            (None, false) => FeatureExpectations::default(),
+            (Some(own), false) => {
+                return Err(own.error("no workload of type `capabilities` asks for features that could be expected"));
+            }
+        };
         Ok(Self {
             schema: STUDY_SCHEMA,
             name: short_name(&name)?,
@@ -123,15 +132,20 @@ impl Study {
             targets: targets(&root.need("targets")?)?,
             design: design(&root.need("design")?, &probes)?,
             probes,
-            workloads: workloads(&root.need("workloads")?, scripts, &file_systems)?,
+            workloads,
             file_systems,
             tracer_arguments: tracer_arguments(root.get("tracer"))?,
             clock: root.get("clock").map_or(Ok(Clock::Wall), |clock| clock.word(Clock::WORDS))?,
             guest,
             deadlines: deadlines(root.get("deadlines"))?,
             expectations: expectations(root.get("expected"))?.into_iter().chain(built_in_expectations()?).collect(),
+            features,
         })
     }
+}
+
+fn asks_for_features(workloads: &[WorkloadSpec]) -> bool {
+    workloads.iter().any(|workload| workload.kind == WorkloadKind::Capabilities)
 }
 
 fn built_in_expectations() -> Result<Vec<Expectation>, StudyError> {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Expectation, Target};
+use crate::{Expectation, FeatureExpectations, Target};
 
 /// A study: checked, with its IOR scripts read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +40,9 @@ pub struct Study {
     /// Outcomes of attaching that are known beforehand: those of the study file first, then the ones compiled in. The
     /// first that fits counts.
     pub expectations: Vec<Expectation>,
+    /// What is expected of the kernels' features, where the study asks for them: as above, the study's own first.
+    #[serde(default, skip_serializing_if = "FeatureExpectations::is_empty")]
+    pub features: FeatureExpectations,
 }
 
 impl Study {

@@ -1,12 +1,16 @@
 //! The table as Markdown (GitHub's tables).
 
-use super::rows::{self, Table};
+use super::{
+    capabilities,
+    rows::{self, Table},
+};
 use crate::Results;
 
 /// `results` as Markdown.
 #[must_use]
 pub fn markdown(results: &Results) -> String {
-    rows::tables(results).iter().map(one).collect::<Vec<_>>().join("\n")
+    let tables = rows::tables(results).iter().map(one).collect::<Vec<_>>();
+    tables.into_iter().chain(capabilities::markdown(results)).collect::<Vec<_>>().join("\n")
 }
 
 /// One table with what stands above and below it.
@@ -32,7 +36,7 @@ fn one(content: &Table) -> String {
 }
 
 /// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

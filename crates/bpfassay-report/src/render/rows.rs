@@ -54,8 +54,12 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
 /// The table of cells with bandwidths, what they cost, and those of other workloads.
 fn workloads(results: &Results) -> Vec<Table> {
     let mut others = coverage::tables(results);
-    let has_others_only = results.plan.cells.iter().all(|cell| matches!(cell.workload, Workload::IoPaths { .. }));
+    let is_other =
+        |cell: &bpfassay_study::Cell| matches!(cell.workload, Workload::IoPaths { .. } | Workload::Capabilities);
+    let has_others_only = results.plan.cells.iter().all(is_other);
     match others.first_mut() {
+        // The matrix of capabilities stands for itself.
+        None if has_others_only => Vec::new(),
         Some(first) if has_others_only => {
             first.title = format!("{}\n{}", title(results), first.title);
             if let Some(last) = others.last_mut() {
@@ -289,7 +293,7 @@ fn warning_of_clock(results: &Results) -> Option<String> {
     })
 }
 
-fn warnings(results: &Results) -> Vec<String> {
+pub(super) fn warnings(results: &Results) -> Vec<String> {
     let mut warnings: Vec<String> = warning_of_clock(results).into_iter().collect();
     warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
     warnings.extend(results.notes.iter().cloned());

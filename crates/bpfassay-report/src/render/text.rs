@@ -2,7 +2,10 @@
 
 use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width, presets};
 
-use super::rows::{self, Table};
+use super::{
+    capabilities,
+    rows::{self, Table},
+};
 use crate::Results;
 
 /// How the table looks.
@@ -20,7 +23,8 @@ const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 /// `results` as text.
 #[must_use]
 pub fn text(results: &Results, style: Style) -> String {
-    rows::tables(results).iter().map(|content| one(content, style)).collect::<Vec<_>>().join("\n")
+    let tables = rows::tables(results).iter().map(|content| one(content, style)).collect::<Vec<_>>();
+    tables.into_iter().chain(capabilities::text(results, style)).collect::<Vec<_>>().join("\n")
 }
 
 /// One table with what stands above and below it.
@@ -87,7 +91,7 @@ fn fit(width: u16, words: &[u16]) -> Option<u16> {
 }
 
 /// Adds `line`, broken between words where it is longer than `width`; what follows the first line is indented.
-fn push_wrapped(text: &mut String, line: &str, width: Option<u16>) {
+pub(super) fn push_wrapped(text: &mut String, line: &str, width: Option<u16>) {
     let width = width.map_or(usize::MAX, usize::from);
     let (first, rest) = line.split_at(line.len() - line.trim_start().len());
     text.push_str(first);
@@ -109,7 +113,7 @@ fn push_wrapped(text: &mut String, line: &str, width: Option<u16>) {
 
 /// `text` on one line and without control characters: kernels, guests and libraries wrote some of it, and a terminal obeys
 /// escape sequences.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

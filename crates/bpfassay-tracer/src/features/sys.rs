@@ -130,16 +130,18 @@ pub(super) fn load_with_log(program: Program<'_>, code: &Code) -> std::result::R
 }
 
 /// The kernel's error in the words of the verifier, where it had any.
-fn refusal(error: &io::Error, log: &str) -> Failure {
+pub(super) fn refusal(error: &io::Error, log: &str) -> Failure {
     match telling_line(log) {
         Some(line) => Failure::Refused { errno: error.raw_os_error(), message: line.to_owned() },
         None => Failure::kernel("load", error),
     }
 }
 
-/// The last line of a verifier's log that says something of the program and not of the verifier's work.
+/// The last line of a verifier's log that says something of the program and not of the verifier's work. Linux 7.3 explains
+/// it at length below (`Verification failed: …`).
 fn telling_line(log: &str) -> Option<&str> {
     const STATISTICS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
+    let log = log.split("\nVerification failed:").next().unwrap_or(log);
     log.lines()
         .rev()
         .map(str::trim)
@@ -240,6 +242,25 @@ pub(super) fn program_type(kind: bpf_prog_type) -> Result<()> {
 pub(super) fn map_type(kind: bpf_map_type) -> Result<()> {
     // SAFETY: no options are passed.
     trial("map", || unsafe { libbpf_sys::libbpf_probe_bpf_map_type(kind, ptr::null()) })
+}
+
+/// Whether maps of operations can be created. libbpf 1.7 tries that with a field that kernels before 6.9 refuse whatever
+/// the type of the map, so it is tried here: for a type that is no structure of operations, a kernel that has such maps says
+/// ENOTSUPP and not EINVAL (kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_map_alloc`).
+pub(super) fn struct_ops_map() -> Result<()> {
+    let options = bpf_map_create_opts {
+        sz: size_of::<bpf_map_create_opts>() as libbpf_sys::size_t,
+        btf_vmlinux_value_type_id: 1,
+        ..Default::default()
+    };
+    let kind = libbpf_sys::BPF_MAP_TYPE_STRUCT_OPS;
+    // SAFETY: name and options outlive the call.
+    let fd = unsafe { libbpf_sys::bpf_map_create(kind, c"bpfassay".as_ptr(), 4, 4, 1, &raw const options) };
+    match own(fd) {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(524) => Ok(()),
+        Err(error) => Err(Failure::kernel("map", &error)),
+    }
 }
 
 /// A trial of libbpf: 1 for yes, 0 for no, below that for a trial that failed.
@@ -513,6 +534,8 @@ mod tests {
         let log = "0: (85) call bpf_loop#181\nunknown func bpf_loop#181\nprocessed 1 insns (limit 1000000) max_states_per_insn 0\n";
         assert_eq!(telling_line(log), Some("unknown func bpf_loop#181"));
         assert_eq!(telling_line("processed 0 insns\n\n"), None);
+        let log = "calling kernel function f is not allowed\n\nVerification failed: Policy: …\n\nSuggestion:\n  Use a kfunc\n";
+        assert_eq!(telling_line(log), Some("calling kernel function f is not allowed"));
         assert_eq!(
             refusal(&io::Error::from_raw_os_error(22), ""),
             Failure::Refused { errno: Some(22), message: "load: Invalid argument".to_owned() }

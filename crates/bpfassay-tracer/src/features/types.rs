@@ -11,6 +11,8 @@ pub(super) fn try_all(lab: &mut Lab) {
     }
     for kind in 1..libbpf_sys::__MAX_BPF_MAP_TYPE {
         let name = sys::map_type_name(kind).map_or_else(|| kind.to_string(), str::to_owned);
-        lab.tried(FeatureKind::MapType, name, sys::map_type(kind));
+        let tried =
+            if kind == libbpf_sys::BPF_MAP_TYPE_STRUCT_OPS { sys::struct_ops_map() } else { sys::map_type(kind) };
+        lab.tried(FeatureKind::MapType, name, tried);
     }
 }

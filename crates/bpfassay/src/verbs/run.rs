@@ -113,10 +113,11 @@ fn conclude(directory: &Path) -> Result<Results, Failure> {
     Ok(results)
 }
 
-/// Whether every planned run was measured, or was refused as the study expects.
+/// Whether every planned run was measured, or was refused as the study expects, and every feature came out as expected.
 fn as_expected(results: &Results) -> bool {
     results.runs.iter().all(|run| !matches!(run.record.outcome, RunOutcome::Failed(_)))
         && results.cells.iter().all(|cell| !cell.attach.is_surprise())
+        && results.capabilities.iter().all(|matrix| matrix.surprises().next().is_none())
 }
 
 fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {

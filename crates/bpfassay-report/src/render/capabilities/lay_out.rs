@@ -1,0 +1,167 @@
+//! The page as text and as Markdown.
+
+use std::ops::Range;
+
+use bpfassay_study::Target;
+
+use super::{Page, page};
+use crate::{
+    Results,
+    render::{
+        markdown::escape,
+        text::{Style, plain, push_wrapped},
+    },
+};
+
+/// Width where there is no terminal to ask.
+const WIDTH: usize = 100;
+/// The narrowest column of labels.
+const MIN_LABEL: usize = 24;
+/// The widest.
+const MAX_LABEL: usize = 44;
+
+/// The matrix as text, where the results have one.
+pub(in crate::render) fn text(results: &Results, style: Style) -> Option<String> {
+    let matrix = results.capabilities.as_ref()?;
+    let page = page(results, matrix);
+    let width = style.width.map_or(WIDTH, usize::from);
+    let wrap = u16::try_from(width).ok();
+    let columns = Columns::new(&page, width);
+    let mut text = String::new();
+    push_wrapped(&mut text, &page.title, wrap);
+    for surprise in page.warnings.iter().chain(&page.surprises) {
+        push_wrapped(&mut text, &format!("! {}", plain(surprise)), wrap);
+    }
+    for part in columns.parts() {
+        columns.heading(&mut text, part.clone());
+        for block in &page.blocks {
+            text.push_str(&format!("{}\n", block.title));
+            for row in &block.rows {
+                columns.row(&mut text, &row.label, &row.cells, part.clone());
+                for line in &row.below {
+                    push_wrapped(&mut text, &format!("      {}", plain(line)), wrap);
+                }
+            }
+        }
+    }
+    for (title, names) in &page.folded {
+        push_wrapped(&mut text, &format!("{title}: {}", plain(&names.join(", "))), wrap);
+    }
+    for line in &page.legend {
+        push_wrapped(&mut text, &format!("  {line}"), wrap);
+    }
+    Some(text)
+}
+
+/// How wide the columns are.
+struct Columns<'a> {
+    targets: &'a [Target],
+    label: usize,
+    /// One per target.
+    cell: Vec<usize>,
+    fit: bool,
+}
+
+impl<'a> Columns<'a> {
+    fn new(page: &'a Page, width: usize) -> Self {
+        let rows = || page.blocks.iter().flat_map(|block| &block.rows);
+        let length = |text: &String| text.chars().count();
+        let cell: Vec<usize> = page
+            .targets
+            .iter()
+            .enumerate()
+            .map(|(index, target)| {
+                let widest = rows().filter_map(|row| row.cells.get(index)).map(length).max().unwrap_or(0);
+                length(&target.kernel).max(widest).max(3) + 1
+            })
+            .collect();
+        let needed: usize = cell.iter().sum::<usize>() + archs(&page.targets).len();
+        let wanted = rows().map(|row| length(&row.label) + 3).max().unwrap_or(0).clamp(MIN_LABEL, MAX_LABEL);
+        let label = width.saturating_sub(needed).clamp(MIN_LABEL, wanted);
+        Self { targets: &page.targets, label, cell, fit: label + needed <= width }
+    }
+
+    /// All targets side by side, or, where that is too wide, one architecture after the other.
+    fn parts(&self) -> Vec<Range<usize>> {
+        if self.fit { std::iter::once(0..self.targets.len()).collect() } else { archs(self.targets) }
+    }
+
+    /// Two lines: architectures, kernels.
+    fn heading(&self, text: &mut String, part: Range<usize>) {
+        let (mut upper, mut lower) = (String::new(), String::new());
+        for group in archs(&self.targets[part.clone()]) {
+            let group = group.start + part.start..group.end + part.start;
+            let width = self.cell[group.clone()].iter().sum::<usize>() + 1;
+            upper.push_str(&format!(" {:<width$}", self.targets[group.start].arch.name(), width = width - 1));
+            lower.push(' ');
+            for index in group {
+                lower.push_str(&format!("{:<width$}", self.targets[index].kernel, width = self.cell[index]));
+            }
+        }
+        for line in [upper, lower] {
+            text.push_str(&format!("{:label$}{}\n", "", line.trim_end(), label = self.label));
+        }
+    }
+
+    fn row(&self, text: &mut String, label: &str, cells: &[String], part: Range<usize>) {
+        let label = format!("  {}", plain(label));
+        let mut line = match label.chars().count() < self.label {
+            true => format!("{label:<width$}", width = self.label),
+            false => {
+                // Too long a name gets a line of its own.
+                text.push_str(&format!("{label}\n"));
+                " ".repeat(self.label)
+            }
+        };
+        let starts: Vec<usize> =
+            archs(&self.targets[part.clone()]).iter().map(|group| group.start + part.start).collect();
+        for index in part {
+            line.push_str(if starts.contains(&index) { " " } else { "" });
+            line.push_str(&format!("{:<width$}", plain(&cells[index]), width = self.cell[index]));
+        }
+        text.push_str(&format!("{}\n", line.trim_end()));
+    }
+}
+
+/// The ranges of targets of the same architecture.
+fn archs(targets: &[Target]) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for (index, target) in targets.iter().enumerate() {
+        match ranges.last_mut() {
+            Some(range) if targets[range.start].arch == target.arch => range.end = index + 1,
+            _ => ranges.push(index..index + 1),
+        }
+    }
+    ranges
+}
+
+/// The matrix as Markdown, where the results have one.
+pub(in crate::render) fn markdown(results: &Results) -> Option<String> {
+    let matrix = results.capabilities.as_ref()?;
+    let page = page(results, matrix);
+    let mut text = format!("{}\n\n", escape(&page.title));
+    for surprise in page.warnings.iter().chain(&page.surprises) {
+        text.push_str(&format!("**{}**\n\n", escape(surprise)));
+    }
+    for block in &page.blocks {
+        let head = page.targets.iter().map(|target| escape(&target.to_string())).collect::<Vec<_>>().join(" | ");
+        text.push_str(&format!(
+            "| {} | {head} |\n|{}\n",
+            escape(&block.title),
+            " --- |".repeat(page.targets.len() + 1)
+        ));
+        for row in &block.rows {
+            let cells = row.cells.iter().map(|cell| escape(cell)).collect::<Vec<_>>().join(" | ");
+            let below: String = row.below.iter().map(|line| format!("<br>{}", escape(line))).collect();
+            text.push_str(&format!("| {}{below} | {cells} |\n", escape(&row.label)));
+        }
+        text.push('\n');
+    }
+    for (title, names) in &page.folded {
+        text.push_str(&format!("- {}: {}\n", escape(title), escape(&names.join(", "))));
+    }
+    for line in &page.legend {
+        text.push_str(&format!("- {}\n", escape(line)));
+    }
+    Some(text)
+}

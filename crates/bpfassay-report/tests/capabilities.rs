@@ -1,0 +1,193 @@
+//! The matrix of what works, breaks and differs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+mod common;
+
+use bpfassay_protocol::{
+    Arch, Operation,
+    feature::{Feature, FeatureKind, Support},
+    message::RunFigures,
+    operation::Totals,
+    probe::Probe,
+};
+use bpfassay_report::{
+    Outcome, Results, derive,
+    render::{Style, markdown, text},
+    results::Verdict,
+};
+use bpfassay_study::{Block, PlannedRun, Study};
+use common::{contents, figures, not_supported};
+
+fn study(expected: &str) -> Study {
+    let text = format!(
+        r#"
+schema = 1
+name = "matrix"
+description = "For tests."
+probes = ["none", "kprobe", "fexit"]
+[[targets]]
+arch = ["x86_64", "aarch64"]
+kernels = ["6.1", "6.12"]
+[[file_systems]]
+type = "tmpfs"
+[[workloads]]
+type = "capabilities"
+[design]
+replicates = 1
+seed = 1
+control = false
+{expected}
+"#
+    );
+    Study::parse("made-up", &text, &|_| Ok(None)).unwrap()
+}
+
+fn feature(kind: FeatureKind, name: &str, works: bool) -> Feature {
+    let support = match works {
+        true => Support::Works { value: None },
+        false => Support::Refused { errno: Some(22), message: "the kernel's \u{1b} words".to_owned() },
+    };
+    Feature { kind, name: name.to_owned(), support }
+}
+
+/// What Debian's kernels offer, of three features.
+fn features(block: &Block) -> Vec<Feature> {
+    let is_new = block.target.kernel == "6.12";
+    vec![
+        feature(FeatureKind::MapType, "ringbuf", true),
+        feature(FeatureKind::Kfunc, "fexit/bpf_strcmp", false),
+        feature(FeatureKind::AttachType, "kprobe.multi", is_new),
+        feature(FeatureKind::Construct, "may-goto", is_new),
+    ]
+}
+
+/// Reads and writes of 4 KiB, all of them counted.
+fn exact(probe: Probe) -> RunFigures {
+    let mut figures = figures(bpfassay_protocol::ProbeConfiguration::with_defaults(probe), 100.0, 100.0);
+    let (cgroup, device) = (figures.cgroup, figures.mount.device);
+    for phase in &mut figures.phases {
+        for operation in [Operation::Read, Operation::Write] {
+            let of = |sample: &bpfassay_protocol::tracer::Sample| {
+                let ours = |row: &bpfassay_protocol::tracer::CounterRow| row.cgroup == cgroup && row.device == device;
+                bpfassay_protocol::tracer::sum(&sample.rows, ours).get(&operation).copied().unwrap_or_default()
+            };
+            if let (Some(before), Some(after)) = (&phase.interval.before.tracer, &phase.interval.after.tracer) {
+                phase.ledger.insert(operation, of(after) - of(before));
+            }
+        }
+    }
+    figures
+}
+
+fn outcome(block: &Block, run: &PlannedRun) -> Outcome {
+    match (run.order.probe.probe, block.target.arch, block.target.kernel.as_str()) {
+        (Probe::None, ..) => {
+            Outcome::Measured(Box::new(RunFigures { features: features(block), ..exact(Probe::None) }))
+        }
+        (Probe::Fexit, Arch::Aarch64, "6.1") => Outcome::Refused(not_supported()),
+        (probe, ..) => Outcome::Measured(Box::new(exact(probe))),
+    }
+}
+
+fn surprises(results: &Results) -> Vec<(String, String, Verdict)> {
+    let matrix = results.capabilities.as_ref().unwrap();
+    matrix.surprises().map(|(what, target, verdict)| (what, target.to_string(), verdict)).collect()
+}
+
+#[test]
+fn what_is_known_beforehand_is_no_surprise() {
+    let results = derive(&contents(&study(""), outcome));
+    assert_eq!(surprises(&results), []);
+    let matrix = results.capabilities.as_ref().unwrap();
+    let verdicts = |row: usize| matrix.features[row].cells.iter().map(|cell| cell.verdict).collect::<Vec<_>>();
+    assert_eq!(verdicts(0), [Verdict::Works; 4]);
+    assert_eq!(verdicts(1), [Verdict::Refused; 4]);
+    assert_eq!(verdicts(2), [Verdict::Refused, Verdict::Works, Verdict::Refused, Verdict::Works]);
+    let fexit = matrix.configurations.iter().find(|row| row.probe.probe == Probe::Fexit).unwrap();
+    let verdicts: Vec<_> = fexit.cells.iter().map(|cell| cell.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Works, Verdict::Works, Verdict::Refused, Verdict::Works]);
+    assert!(fexit.cells[0].counted.value().unwrap().is_exact());
+}
+
+#[test]
+fn a_wrong_expectation_is_named_in_either_direction() {
+    let results = derive(&contents(
+        &study(
+            r#"
+[expected_features]
+since = [
+    { feature = "map-type ringbuf", kernel = "6.6", source = "made up" },
+    { feature = "kfunc fexit/bpf_strcmp", kernel = "6.2", aarch64 = "never", source = "made up" },
+]
+"#,
+        ),
+        outcome,
+    ));
+    assert_eq!(
+        surprises(&results),
+        [
+            ("map-type ringbuf".to_owned(), "x86_64 6.1".to_owned(), Verdict::UnexpectedSuccess),
+            ("map-type ringbuf".to_owned(), "aarch64 6.1".to_owned(), Verdict::UnexpectedSuccess),
+            ("kfunc fexit/bpf_strcmp".to_owned(), "x86_64 6.12".to_owned(), Verdict::UnexpectedRefusal),
+        ]
+    );
+    let shown = text(&results, Style::default()).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("3 outcomes AGAINST EXPECTATION"), "{shown}");
+    assert!(
+        shown.contains("! map-type ringbuf on x86_64 6.1: works; expected to be refused: since 6.6 only"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn one_call_too_few_is_not_exact() {
+    let results = derive(&contents(&study(""), |block, run| match outcome(block, run) {
+        Outcome::Measured(mut figures) if run.order.probe.probe == Probe::Kprobe => {
+            let totals = figures.phases[0].ledger.entry(Operation::Write).or_default();
+            *totals += Totals { calls: 1, bytes: 0, errors: 0 };
+            Outcome::Measured(figures)
+        }
+        other => other,
+    }));
+    let found = surprises(&results);
+    assert_eq!(found.len(), 4);
+    assert!(found.iter().all(|(what, _, verdict)| what == "kprobe" && *verdict == Verdict::Miscounts), "{found:?}");
+    assert!(text(&results, Style::default()).contains("BAD"));
+}
+
+#[test]
+fn a_feature_of_which_nothing_is_known_is_shown_and_not_judged() {
+    let results = derive(&contents(&study(""), |block, run| match outcome(block, run) {
+        Outcome::Measured(mut figures) if run.order.probe.is_baseline() => {
+            figures.features.push(feature(FeatureKind::System, "new-thing", false));
+            Outcome::Measured(figures)
+        }
+        other => other,
+    }));
+    assert_eq!(surprises(&results), []);
+    assert!(text(&results, Style::default()).contains("system new-thing"));
+}
+
+#[test]
+fn lines_fit_and_hold_no_control_characters() {
+    let results = derive(&contents(&study(""), outcome));
+    for width in [None, Some(80), Some(120)] {
+        let shown = text(&results, Style { width });
+        let limit = width.map_or(100, usize::from);
+        for line in shown.lines() {
+            assert!(line.chars().count() <= limit, "{width:?}: {line}");
+            assert!(!line.contains('\u{1b}'), "{line}");
+        }
+    }
+    assert!(markdown(&results).contains("| --- |"));
+}
+
+#[test]
+fn as_it_looks() {
+    insta::assert_snapshot!(text(&derive(&contents(&study(""), outcome)), Style::default()));
+}

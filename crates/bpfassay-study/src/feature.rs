@@ -1,0 +1,376 @@
+//! Which kernels are expected to offer a feature to eBPF tools. What is found out by trying is compared with this: a
+//! feature that is missing without a known reason is as remarkable as one that is there against expectation.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use bpfassay_protocol::Arch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    StudyError, Target,
+    document::{Document, Field, Section},
+    expectation::is_of_series,
+};
+
+/// The expectations compiled in.
+const BUILT_IN: &str = include_str!("../studies/capabilities-expected.toml");
+
+/// A series of kernels: `6.12`. Ordered by age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct Series {
+    major: u32,
+    minor: u32,
+}
+
+impl Series {
+    /// The series of a kernel by its name or release: of `6.12.107+deb13-amd64` and of `6.12` 6.12, of `7.3-rc` 7.3.
+    /// `None` where it begins with no such numbers.
+    #[must_use]
+    pub fn of(kernel: &str) -> Option<Self> {
+        let (major, rest) = kernel.split_once('.')?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        Some(Self { major: major.parse().ok()?, minor: rest[..end].parse().ok()? })
+    }
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}.{}", self.major, self.minor))
+    }
+}
+
+impl FromStr for Series {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::of(text)
+            .filter(|series| series.to_string() == text)
+            .ok_or_else(|| "give the first two numbers of a release, such as `6.12`".to_owned())
+    }
+}
+
+impl TryFrom<String> for Series {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Series> for String {
+    fn from(series: Series) -> Self {
+        series.to_string()
+    }
+}
+
+/// Since when a feature is there, on each architecture.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Introduction {
+    /// The feature: kind and name (`map-type ringbuf`).
+    pub feature: String,
+    /// The first series that has it; an architecture without one never does.
+    pub from: BTreeMap<Arch, Series>,
+    /// Where that is known from: a commit, a file.
+    pub source: String,
+}
+
+/// A feature that some kernels have not although their series does, or the other way round.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Deviation {
+    /// The feature: kind and name.
+    pub feature: String,
+    /// The architectures.
+    pub archs: Vec<Arch>,
+    /// Kernel names; as in [`crate::Expectation`].
+    pub kernels: Vec<String>,
+    /// Whether it works there.
+    pub works: bool,
+    /// Why.
+    pub reason: String,
+    /// Where that is known from.
+    pub source: String,
+}
+
+/// What is expected of kernels.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FeatureExpectations {
+    /// Since when features are there. The first entry for a feature counts.
+    pub introductions: Vec<Introduction>,
+    /// Deviations; these count before introductions, the first that fits.
+    pub deviations: Vec<Deviation>,
+}
+
+/// What is expected of one feature on one target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum ExpectedFeature {
+    /// That it works.
+    Works {
+        /// Why.
+        reason: String,
+        /// Where that is known from.
+        source: String,
+    },
+    /// That the kernel refuses it.
+    Refused {
+        /// Why.
+        reason: String,
+        /// Where that is known from.
+        source: String,
+    },
+    /// Nothing.
+    Nothing {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl FeatureExpectations {
+    /// Whether nothing is expected of anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.introductions.is_empty() && self.deviations.is_empty()
+    }
+
+    /// What is expected of `feature` (kind and name) on `target`, whose kernel is of `series` if that is known.
+    #[must_use]
+    pub fn of(&self, feature: &str, target: &Target, series: Option<Series>) -> ExpectedFeature {
+        let deviation = self.deviations.iter().find(|deviation| {
+            deviation.feature == feature
+                && deviation.archs.contains(&target.arch)
+                && deviation.kernels.iter().any(|name| is_of_series(&target.kernel, name))
+        });
+        if let Some(Deviation { works, reason, source, .. }) = deviation {
+            let (reason, source) = (reason.clone(), source.clone());
+            return match works {
+                true => ExpectedFeature::Works { reason, source },
+                false => ExpectedFeature::Refused { reason, source },
+            };
+        }
+        let Some(introduction) = self.introductions.iter().find(|introduction| introduction.feature == feature) else {
+            return ExpectedFeature::Nothing { reason: "no expectation is recorded for this feature".to_owned() };
+        };
+        let Some(series) = series else {
+            return ExpectedFeature::Nothing { reason: "the series of this kernel is not known".to_owned() };
+        };
+        let source = introduction.source.clone();
+        match introduction.from.get(&target.arch) {
+            Some(first) if series >= *first => ExpectedFeature::Works { reason: format!("since {first}"), source },
+            Some(first) => ExpectedFeature::Refused { reason: format!("since {first} only"), source },
+            None => ExpectedFeature::Refused { reason: format!("never on {}", target.arch), source },
+        }
+    }
+
+    /// The expectations of a study, then those compiled in.
+    pub(crate) fn read(own: Option<&Field<'_, '_>>) -> Result<Self, StudyError> {
+        let mut all = Self::default();
+        if let Some(own) = own {
+            all.add(&own.table()?)?;
+        }
+        let document = Document::parse("bundled expectations of features", BUILT_IN)?;
+        all.add(&document.root())?;
+        Ok(all)
+    }
+
+    fn add(&mut self, section: &Section<'_, '_>) -> Result<(), StudyError> {
+        section.only(&["since", "deviation"])?;
+        for element in section.get("since").map(|since| since.list()).transpose()?.unwrap_or_default() {
+            self.introductions.extend(introductions(&element)?);
+        }
+        for element in section.get("deviation").map(|deviation| deviation.list()).transpose()?.unwrap_or_default() {
+            self.deviations.extend(deviations(&element)?);
+        }
+        Ok(())
+    }
+}
+
+fn introductions(element: &Field<'_, '_>) -> Result<Vec<Introduction>, StudyError> {
+    let section = element.table()?;
+    let archs: Vec<&str> = Arch::ALL.iter().map(|arch| arch.name()).collect();
+    section.only(&[&["feature", "kernel", "source"], archs.as_slice()].concat())?;
+    let read = |field: &Field<'_, '_>| match field.text()? {
+        "never" => Ok(None),
+        _ => field.name::<Series>().map(Some),
+    };
+    let general = section.get("kernel").map(|field| read(&field)).transpose()?;
+    let mut from = BTreeMap::new();
+    for arch in Arch::ALL {
+        let series = match (section.get(arch.name()), general) {
+            (Some(own), _) => read(&own)?,
+            (None, Some(general)) => general,
+            (None, None) => {
+                return Err(section.error(format!("say since which `kernel`, or since which on {arch}, or `never`")));
+            }
+        };
+        from.extend(series.map(|series| (*arch, series)));
+    }
+    let source = section.need("source")?.text()?.to_owned();
+    let name = section.need("feature")?;
+    Ok(features(&name)?
+        .into_iter()
+        .map(|feature| Introduction { feature, from: from.clone(), source: source.clone() })
+        .collect())
+}
+
+fn deviations(element: &Field<'_, '_>) -> Result<Vec<Deviation>, StudyError> {
+    let section = element.table()?;
+    section.only(&["feature", "arch", "kernels", "works", "reason", "source"])?;
+    let archs = section.need("arch")?.list()?.iter().map(Field::name).collect::<Result<Vec<Arch>, _>>()?;
+    let kernels = section
+        .need("kernels")?
+        .list()?
+        .iter()
+        .map(|name| name.text().map(str::to_owned))
+        .collect::<Result<Vec<_>, _>>()?;
+    let works = section.need("works")?.boolean()?;
+    let reason = section.need("reason")?.text()?.to_owned();
+    let source = section.need("source")?.text()?.to_owned();
+    Ok(features(&section.need("feature")?)?
+        .into_iter()
+        .map(|feature| Deviation {
+            feature,
+            archs: archs.clone(),
+            kernels: kernels.clone(),
+            works,
+            reason: reason.clone(),
+            source: source.clone(),
+        })
+        .collect())
+}
+
+/// Every feature that a list of names stands for; `{a,b}` in a name stands for each of its words.
+fn features(field: &Field<'_, '_>) -> Result<Vec<String>, StudyError> {
+    let mut names = Vec::new();
+    for element in field.list()? {
+        let text = element.text()?;
+        let expanded = expand(text).ok_or_else(|| element.error("braces hold words between commas: `{a,b}`"))?;
+        for name in &expanded {
+            let is_known = name.split_once(' ').is_some_and(|(kind, name)| {
+                kind.parse::<bpfassay_protocol::feature::FeatureKind>().is_ok()
+                    && !name.is_empty()
+                    && !name.contains(' ')
+            });
+            if !is_known {
+                return Err(element.error("give kind and name of a feature, such as `map-type ringbuf`"));
+            }
+        }
+        names.extend(expanded);
+    }
+    Ok(names)
+}
+
+/// The names that a pattern with any number of `{a,b}` stands for; `None` where braces do not pair up.
+fn expand(pattern: &str) -> Option<Vec<String>> {
+    let Some((before, rest)) = pattern.split_once('{') else {
+        return (!pattern.contains('}')).then(|| vec![pattern.to_owned()]);
+    };
+    let (words, after) = rest.split_once('}')?;
+    if before.contains('}') || words.contains('{') {
+        return None;
+    }
+    let tails = expand(after)?;
+    Some(
+        words
+            .split(',')
+            .flat_map(|word| tails.iter().map(move |tail| format!("{before}{}{tail}", word.trim())))
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(arch: Arch, kernel: &str) -> Target {
+        Target { arch, kernel: kernel.to_owned() }
+    }
+
+    fn read(text: &str) -> Result<FeatureExpectations, StudyError> {
+        let document = Document::parse("x.toml", text)?;
+        let mut all = FeatureExpectations::default();
+        all.add(&document.root())?;
+        Ok(all)
+    }
+
+    #[test]
+    fn series_are_ordered_by_number_and_read_from_releases() {
+        let of = |text| Series::of(text).unwrap();
+        assert!(of("5.10") < of("6.1") && of("6.1") < of("6.12") && of("6.12") < of("7.3-rc"));
+        assert_eq!(of("6.12.107+deb13-amd64").to_string(), "6.12");
+        assert_eq!(Series::of("mine"), None);
+        assert!("6.12.1".parse::<Series>().is_err() && "6".parse::<Series>().is_err());
+    }
+
+    #[test]
+    fn braces_stand_for_each_of_their_words() {
+        assert_eq!(expand("helper {a,b}/x").unwrap(), ["helper a/x", "helper b/x"]);
+        assert_eq!(expand("kfunc {a,b}/{x,y}").unwrap().len(), 4);
+        assert_eq!(expand("plain").unwrap(), ["plain"]);
+        for wrong in ["{a", "a}", "{a{b}}", "}{"] {
+            assert_eq!(expand(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn one_line_says_since_when_and_where() {
+        let all = read(
+            r#"
+            since = [
+                { feature = "attach-type fexit", kernel = "5.5", aarch64 = "6.4", riscv64 = "never", source = "a commit" },
+            ]
+            [[deviation]]
+            feature = "attach-type fexit"
+            arch = ["x86_64"]
+            kernels = ["6.1"]
+            works = false
+            reason = "switched off"
+            source = "its configuration"
+            "#,
+        )
+        .unwrap();
+        let of = |arch, kernel| all.of("attach-type fexit", &target(arch, kernel), Series::of(kernel));
+        assert!(matches!(of(Arch::X86_64, "5.10"), ExpectedFeature::Works { .. }));
+        assert!(matches!(of(Arch::X86_64, "6.12"), ExpectedFeature::Works { .. }));
+        assert!(
+            matches!(of(Arch::X86_64, "6.1.9"), ExpectedFeature::Refused { reason, .. } if reason == "switched off")
+        );
+        assert!(
+            matches!(of(Arch::Aarch64, "6.1"), ExpectedFeature::Refused { reason, .. } if reason == "since 6.4 only")
+        );
+        assert!(matches!(of(Arch::Aarch64, "6.12"), ExpectedFeature::Works { .. }));
+        assert!(matches!(of(Arch::Riscv64, "7.2"), ExpectedFeature::Refused { .. }));
+        assert!(matches!(of(Arch::X86_64, "mine"), ExpectedFeature::Nothing { .. }));
+        let other = all.of("map-type hash", &target(Arch::X86_64, "6.1"), Series::of("6.1"));
+        assert!(matches!(other, ExpectedFeature::Nothing { .. }));
+    }
+
+    #[test]
+    fn what_is_no_expectation_is_refused() {
+        for (line, said) in [
+            (r#"{ feature = "ringbuf", kernel = "5.8", source = "x" }"#, "kind and name"),
+            (r#"{ feature = "map-type ringbuf", source = "x" }"#, "since which `kernel`"),
+            (r#"{ feature = "map-type ringbuf", kernel = "5", source = "x" }"#, "first two numbers"),
+            (r#"{ feature = "map-type ringbuf", kernel = "5.8" }"#, "`source` is missing"),
+            (r#"{ feature = "map-type {a", kernel = "5.8", source = "x" }"#, "braces"),
+        ] {
+            let message = read(&format!("since = [{line}]")).unwrap_err().to_string();
+            assert!(message.contains(said), "{line}: {message}");
+        }
+    }
+
+    #[test]
+    fn the_ones_compiled_in_are_sound_and_name_each_feature_once() {
+        let all = FeatureExpectations::read(None).unwrap();
+        let mut names: Vec<&str> = all.introductions.iter().map(|one| one.feature.as_str()).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for deviation in &all.deviations {
+            assert!(names.contains(&deviation.feature.as_str()), "{}", deviation.feature);
+        }
+    }
+}
