@@ -1,0 +1,54 @@
+# The checks of ci/test that need no guest, in Nix's sandbox.
+{ pkgs, workspace }:
+let
+  inherit (pkgs) lib;
+  check =
+    name: arguments:
+    pkgs.rustPlatform.buildRustPackage (
+      workspace.common
+      // workspace.tracerInputs
+      // {
+        pname = "bpfassay-${name}";
+        doCheck = false;
+        auditable = false;
+        installPhase = ''
+          runHook preInstall
+          touch $out
+          runHook postInstall
+        '';
+      }
+      // arguments
+    );
+in
+{
+  formatting = check "formatting" {
+    nativeBuildInputs = [ pkgs.rustfmt ];
+    buildPhase = ''
+      cargo fmt --all --check
+    '';
+  };
+
+  clippy = check "clippy" {
+    nativeBuildInputs = workspace.tracerInputs.nativeBuildInputs ++ [ pkgs.clippy ];
+    buildPhase = ''
+      cargo clippy --offline --workspace --all-targets -- -D warnings
+    '';
+  };
+
+  deny = check "deny" {
+    nativeBuildInputs = [ pkgs.cargo-deny ];
+    # Advisories are left out: they are looked up in a database that changes by itself.
+    buildPhase = ''
+      cargo deny --offline check licenses bans sources
+    '';
+  };
+
+  nextest = check "nextest" {
+    nativeBuildInputs = workspace.tracerInputs.nativeBuildInputs ++ [ pkgs.cargo-nextest ];
+    # Guests are booted by checks of their own; the tests of `bpfassay` itself drive Debian's package manager.
+    buildPhase = ''
+      export HOME=$TMPDIR
+      BPFASSAY_VM_TESTS=off cargo nextest run --offline --workspace --exclude bpfassay --no-fail-fast
+    '';
+  };
+}

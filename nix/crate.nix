@@ -1,0 +1,37 @@
+# One crate of the workspace, built and tested by itself.
+{
+  pkgs,
+  workspace,
+  crate,
+}:
+let
+  inherit (pkgs) lib;
+  # What links the tracer's libraries.
+  inputs = lib.optionalAttrs (crate == "bpfassay-tracer") workspace.tracerInputs;
+in
+pkgs.rustPlatform.buildRustPackage (
+  workspace.common
+  // inputs
+  // {
+    pname = "${crate}-tested";
+    cargoBuildFlags = [ "--package=${crate}" ];
+    cargoTestFlags = [ "--package=${crate}" ];
+    # Tests compile faster than they run faster.
+    checkType = "debug";
+    auditable = false;
+    env = (inputs.env or { }) // {
+      BPFASSAY_VM_TESTS = "off";
+    };
+    # A library leaves nothing to install.
+    installPhase = ''
+      runHook preInstall
+      mkdir -p $out
+      echo "${crate} ${workspace.version}: tests passed" > $out/tested
+      runHook postInstall
+    '';
+    dontCargoInstall = true;
+    meta = workspace.common.meta // {
+      description = workspace.description crate;
+    };
+  }
+)

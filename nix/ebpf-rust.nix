@@ -1,0 +1,53 @@
+# The eBPF objects in Rust of the bundled tracer, for guests of the architecture `arch`: what
+# crates/bpfassay-testbed/src/payload/ebpf.rs does in Debian's toolchain root, with the native compilers of nixpkgs. They carry
+# `core` for bpfel-unknown-none, which cross compilers lack: `pkgs` is the package set of this machine, whatever `arch` is.
+{
+  pkgs,
+  workspace,
+  arch,
+}:
+let
+  target = "bpfel-unknown-none";
+in
+pkgs.rustPlatform.buildRustPackage (
+  workspace.common
+  // {
+    pname = "bpfassay-ebpf-rust-${arch}";
+    # The linker script needs `opt` and `llc` of the LLVM that rustc writes bitcode with.
+    nativeBuildInputs = [ pkgs.rustc.llvmPackages.llvm ];
+    env = {
+      # Not for building `core`, but for one unstable `asm!` block of aya-ebpf.
+      RUSTC_BOOTSTRAP = "1";
+      AYA_BPF_TARGET_ARCH = arch;
+      CARGO_PROFILE_PAYLOAD_LTO = "fat";
+      CARGO_TARGET_BPFEL_UNKNOWN_NONE_RUSTFLAGS = "-C debuginfo=0";
+    };
+    buildPhase = ''
+      runHook preBuild
+      cp crates/bpfassay-testbed/src/payload/link.sh $TMPDIR/link.sh
+      chmod +x $TMPDIR/link.sh
+      CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER=$TMPDIR/link.sh \
+        cargo build --offline --profile payload --bins --target ${target} --package bpfassay-tracer-ebpf
+      runHook postBuild
+    '';
+    doCheck = false;
+    auditable = false;
+    # As the tracer's build script takes them: BPFASSAY_EBPF_OBJECTS=$out.
+    installPhase = ''
+      runHook preInstall
+      mkdir -p $out/${arch}
+      for object in target/${target}/payload/*; do
+        if [ -f "$object" ] && [ -x "$object" ]; then
+          cp "$object" "$out/${arch}/$(basename "$object").o"
+        fi
+      done
+      [ -n "$(ls $out/${arch})" ] || { echo "no eBPF object was built" >&2; exit 1; }
+      runHook postInstall
+    '';
+    dontStrip = true;
+    dontPatchELF = true;
+    meta = workspace.common.meta // {
+      description = "eBPF programs in Rust of bpfassay's tracer";
+    };
+  }
+)

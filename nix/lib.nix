@@ -1,0 +1,45 @@
+# Functions for other flakes, for one system.
+{
+  pkgs,
+  arch,
+  kernels,
+  payloads,
+  iors,
+  bpfassay,
+  qemu,
+}:
+let
+  inherit (pkgs) lib;
+  kernelFile = import ./kernels.nix { inherit lib; };
+in
+rec {
+  # Guests for the kernels of a study or of a list, and kernels of your own (see nix/testbed.nix).
+  mkTestbed = import ./testbed.nix {
+    inherit
+      pkgs
+      arch
+      kernels
+      payloads
+      iors
+      bpfassay
+      ;
+  };
+
+  # A study as a build result (see nix/study.nix).
+  mkStudyCheck = import ./study.nix { inherit pkgs bpfassay qemu; };
+
+  # One NixOS test per kernel in which a command of yours runs while IOR works on an NFS mount (see nix/tool-checks.nix).
+  mkToolChecks = import ./tool-checks.nix { inherit pkgs; };
+
+  # A kernel with configuration fragments of kernels/kconfig: configureKernel pkgs.linux_6_12 [ "tracing" "no-localio" ].
+  # With `override` on the result, or a kernel of your own as first argument, patched kernels come into the matrix:
+  #   mkTestbed {
+  #     study = ./study.toml;
+  #     extraKernels."6.12".x86_64 = configureKernel
+  #       (pkgs.linux_6_12.override { kernelPatches = [ { name = "mine"; patch = ./mine.patch; } ]; })
+  #       kernelFragments;
+  #   }
+  configureKernel = kernelFile.configure;
+  # The fragments that kernels of the catalogue have.
+  kernelFragments = kernelFile.standard;
+}

@@ -1,0 +1,14 @@
+# bpfassay for a package set: the command, the tracer, and IOR with MPICH.
+final: _prev:
+let
+  workspace = import ./workspace.nix { pkgs = final; };
+  programs = import ./programs.nix {
+    pkgs = final;
+    inherit workspace;
+  };
+in
+{
+  inherit (programs) bpfassay;
+  bpfassay-tracer = programs.tracer;
+  ior-mpich = final.ior.override { mpi = final.mpich; };
+}

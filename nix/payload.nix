@@ -1,0 +1,57 @@
+# The guest's programs for one architecture: static, like those that the Debian provider builds
+# (crates/bpfassay-testbed/src/payload.rs), and with the same profile. `pkgs` is the package set of the architecture.
+{
+  pkgs,
+  workspace,
+  ebpfRust,
+}:
+let
+  inherit (pkgs) lib stdenv;
+  target = stdenv.hostPlatform.rust.cargoEnvVarTarget;
+in
+pkgs.rustPlatform.buildRustPackage (
+  workspace.common
+  // {
+    pname = "bpfassay-payload-${stdenv.hostPlatform.parsed.cpu.name}";
+    inherit (workspace.tracerInputs) hardeningDisable;
+    nativeBuildInputs = [ pkgs.buildPackages.pkg-config ];
+    # glibc and not musl, so that guests of both providers run the same code. elfutils always makes libelf.a, which needs
+    # zlib and zstd when it is linked.
+    buildInputs = [
+      stdenv.cc.libc.static
+      pkgs.elfutils
+      (pkgs.zlib.static or pkgs.zlib)
+      pkgs.zlib
+      (pkgs.zstd.override { enableStatic = true; })
+    ];
+    env = {
+      inherit (workspace.tracerInputs.env) BPFASSAY_CLANG;
+      BPFASSAY_EBPF_OBJECTS = "${ebpfRust}";
+      "CARGO_TARGET_${target}_RUSTFLAGS" = "-C target-feature=+crt-static";
+    };
+    buildType = "payload";
+    cargoBuildFlags = [
+      "--bins"
+      "--package=bpfassay-guest"
+      "--package=bpfassay-tracer"
+      "--package=bpfassay-workload"
+    ];
+    # Tests run natively, in the checks.
+    doCheck = false;
+    auditable = false;
+    # Stripped by the profile; nothing in a guest finds the store.
+    dontStrip = true;
+    dontPatchELF = true;
+    postInstall = ''
+      for program in $out/bin/*; do
+        if $READELF --program-headers "$program" | grep -q INTERP; then
+          echo "$program is not static, so it starts in no guest" >&2
+          exit 1
+        fi
+      done
+    '';
+    meta = workspace.common.meta // {
+      description = "Programs of bpfassay's guests, static";
+    };
+  }
+)

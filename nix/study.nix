@@ -1,0 +1,46 @@
+# Studies as build results: what a study comes to is a function of the testbed, QEMU, bpfassay and the study, and Nix keeps it
+# as such. `nix build --rebuild` measures again and must get the same bits.
+{ pkgs, bpfassay, qemu }:
+# study      a study file, or the name of a bundled study
+# testbed    a directory with a manifest.json, such as mkTestbed makes
+# arguments  more arguments of `bpfassay run`: [ "--arch" "riscv64" ]
+# gate       whether surprises (a refusal that was not expected, a byte too many) fail the build; else they only stand in it
+{
+  name,
+  study,
+  testbed,
+  arguments ? [ ],
+  gate ? true,
+}:
+pkgs.runCommand "bpfassay-study-${name}"
+  {
+    nativeBuildInputs = [
+      bpfassay
+      qemu
+      pkgs.jq
+    ];
+    inherit study testbed gate;
+    runArguments = arguments;
+    # Guests, and gates that fail, are no reason to ask other machines for the result.
+    preferLocalBuild = true;
+    passthru = { inherit testbed; };
+  }
+  ''
+    export HOME=$TMPDIR
+    code=0
+    # Only the instruction clock makes figures that come out the same every time, and only TCG has it.
+    bpfassay --offline --cache "$TMPDIR/cache" run "$study" --manifest "$testbed/manifest.json" --available \
+      --clock instructions --accelerator tcg --output "$TMPDIR/results" $runArguments | tee "$TMPDIR/table.txt" || code=$?
+    if [ ! -e "$TMPDIR/results/results.json" ]; then
+      echo "the study did not come to its end (exit status $code)" >&2
+      exit 1
+    fi
+    mkdir -p "$out"
+    # The last line names the directory of the results.
+    grep -v '^results: ' "$TMPDIR/table.txt" > "$out/report.txt"
+    jq --sort-keys --from-file ${./reproducible.jq} "$TMPDIR/results/results.json" > "$out/results.json"
+    if [ "$code" -ne 0 ] && [ -n "$gate" ]; then
+      echo "the study failed (exit status $code); see the table above" >&2
+      exit "$code"
+    fi
+  ''

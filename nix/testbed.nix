@@ -1,0 +1,118 @@
+# A testbed: guests for kernels, in a directory with the manifest that `bpfassay --manifest` takes. What Nix evaluates is the
+# recipe; the guests are composed by bpfassay itself, as those of every other provider.
+{
+  pkgs,
+  arch,
+  kernels,
+  payloads,
+  iors,
+  bpfassay,
+}:
+let
+  inherit (pkgs) lib;
+
+  # SHA-256 of a fixed-output derivation, for provenance.
+  digestOf =
+    source:
+    builtins.convertHash {
+      hash = source.outputHash;
+      hashAlgo = if source.outputHashAlgo or null == null then "sha256" else source.outputHashAlgo;
+      toHashFormat = "base16";
+    };
+  isSha256 =
+    source:
+    source ? outputHash
+    && (source.outputHashAlgo or null == "sha256" || lib.hasPrefix "sha256-" source.outputHash);
+  component =
+    name: version: source:
+    lib.optional (isSha256 source) {
+      inherit name version;
+      sha256 = digestOf source;
+    };
+
+  # The architectures and kernels of a study file.
+  targetsOf =
+    study:
+    let
+      list = value: if lib.isList value then value else [ value ];
+    in
+    lib.unique (
+      lib.concatMap (
+        table:
+        lib.concatMap (arch: map (name: { inherit arch name; }) (list table.kernels)) (list table.arch)
+      ) (lib.importTOML study).targets
+    );
+in
+# study           the study whose targets are wanted, as far as nixpkgs has their kernels
+# targets         or [ { arch, name } … ]
+# extraKernels    more kernels, or others for names of the catalogue: { NAME.ARCH = derivation; }, as buildLinux makes
+#                 them, or { version, image, modules, config } for one that was built elsewhere
+# ior             whether guests have a real IOR with MPI-IO besides the embedded engine
+{
+  name ? "bpfassay-testbed",
+  study ? null,
+  targets ? targetsOf study,
+  extraKernels ? { },
+  ior ? true,
+}:
+let
+  find = target: extraKernels.${target.name}.${target.arch} or kernels.${target.arch}.${target.name} or null;
+  found = lib.filter (target: find target != null) targets;
+  absent = lib.subtractLists found targets;
+  archs = lib.unique (map (target: target.arch) found);
+
+  ingredients =
+    target:
+    let
+      kernel = find target;
+      built = lib.isDerivation kernel;
+      # The file name of the image: said by the kernel from nixpkgs 26.11 on, by the platform before.
+      file = kernel.target or (arch.pkgsFor target.arch).stdenv.hostPlatform.linux-kernel.target;
+    in
+    {
+      inherit (target) arch name;
+      inherit (kernel) version;
+      image = if built then "${kernel}/${file}" else "${kernel.image}";
+      modules = if built then "${kernel.modules or kernel}" else kernel.modules or null;
+      config = if built then "${kernel.configfile}" else kernel.config or null;
+    };
+
+  recipe = {
+    format = 1;
+    provider = "nix";
+    toolchain = lib.sort (a: b: a.name < b.name) (
+      lib.unique (
+        lib.concatMap (
+          target:
+          let
+            kernel = find target;
+          in
+          lib.optionals (kernel ? src) (component "linux-${kernel.version}" kernel.version kernel.src)
+        ) found
+        ++ lib.optionals ior (
+          lib.concatMap (
+            arch:
+            let
+              made = iors.${arch}.ior;
+            in
+            component "ior" made.version made.src
+          ) archs
+        )
+      )
+    );
+    programs = lib.genAttrs archs (arch: "${payloads.${arch}}/bin");
+    ior = lib.optionalAttrs ior (lib.genAttrs archs (arch: "${iors.${arch}}"));
+    targets = map ingredients found;
+  };
+in
+assert lib.assertMsg (found != [ ]) "${name}: nixpkgs has no kernel of the targets asked for (${
+  lib.concatMapStringsSep ", " (target: "${target.arch} ${target.name}") absent
+})";
+import ./compose-testbed.nix { inherit pkgs bpfassay; } {
+  inherit name;
+  recipe = pkgs.writers.writeJSON "${name}-recipe.json" recipe;
+  passthru = {
+    inherit recipe absent;
+    targets = found;
+  };
+}
