@@ -14,7 +14,8 @@ pkgs.rustPlatform.buildRustPackage (
   // inputs
   // {
     pname = "${crate}-tested";
-    cargoBuildFlags = [ "--package=${crate}" ];
+    # The tests build what they need.
+    dontCargoBuild = true;
     cargoTestFlags = [ "--package=${crate}" ];
     # Tests compile faster than they run faster.
     checkType = "debug";

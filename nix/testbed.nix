@@ -47,12 +47,14 @@ in
 # targets         or [ { arch, name } … ]
 # extraKernels    more kernels, or others for names of the catalogue: { NAME.ARCH = derivation; }, as buildLinux makes
 #                 them, or { version, image, modules, config } for one that was built elsewhere
+# programs        the guests' programs: { ARCH = directory; }, where they were built elsewhere
 # ior             whether guests have a real IOR with MPI-IO besides the embedded engine
 {
   name ? "bpfassay-testbed",
   study ? null,
   targets ? targetsOf study,
   extraKernels ? { },
+  programs ? lib.mapAttrs (_: payload: "${payload}/bin") payloads,
   ior ? true,
 }:
 let
@@ -100,7 +102,7 @@ let
         )
       )
     );
-    programs = lib.genAttrs archs (arch: "${payloads.${arch}}/bin");
+    programs = lib.genAttrs archs (arch: programs.${arch});
     ior = lib.optionalAttrs ior (lib.genAttrs archs (arch: "${iors.${arch}}"));
     targets = map ingredients found;
   };
