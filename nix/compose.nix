@@ -23,6 +23,6 @@
     start_all()
     node.wait_for_unit("mnt-nfs.mount")
     node.wait_for_unit("bpfassay-tracer.service")
-    node.succeed("curl --fail --silent http://127.0.0.1:9437/metrics | grep bpfassay_")
+    node.succeed("curl --fail --silent http://127.0.0.1:9435/metrics | grep bpfassay_")
   '';
 }

@@ -21,7 +21,7 @@ in
     };
     listen = lib.mkOption {
       type = lib.types.str;
-      default = "127.0.0.1:9437";
+      default = "127.0.0.1:9435";
       description = "Where the counters are given to Prometheus: IP:PORT, or the path of a Unix socket.";
     };
     mount = lib.mkOption {

@@ -42,7 +42,7 @@ let
 
         with subtest("the service gives its counters"):
             node.wait_for_unit("bpfassay-tracer.service")
-            node.wait_until_succeeds("${lib.getExe pkgs.curl} --fail --silent http://127.0.0.1:9437/metrics | grep bpfassay_")
+            node.wait_until_succeeds("${lib.getExe pkgs.curl} --fail --silent http://127.0.0.1:9435/metrics | grep bpfassay_")
             node.systemctl("stop bpfassay-tracer.service")
 
         # 0: every byte was counted; 3: this kernel refuses the probe configuration.
