@@ -118,12 +118,10 @@ impl Bootstrap {
             let scale = 1.0 - acceleration * shifted;
             // Beyond its pole the correction would turn around; the extreme resample is then the bound.
             let p = if scale > 0.0 { normal_cdf(bias_correction + shifted / scale) } else { f64::from(z > 0.0) };
-            sorted_quantile(&replicates, p)
+            sorted_quantile(&replicates, p).ok_or(StatsError::Empty)
         };
-        let bounds = match (bound(-z), bound(z)) {
-            (Some(lower), Some(upper)) => Bounds::Interval(Interval { lower, upper, level }),
-            _ => return Err(StatsError::Empty),
-        };
+        let (lower, upper) = (finite(bound(-z)?)?, finite(bound(z)?)?);
+        let bounds = Bounds::Interval(Interval { lower, upper, level });
         Ok(BootstrapInterval { value, bounds, bias_correction, acceleration })
     }
 

@@ -190,7 +190,7 @@ mod tests {
     };
 
     /// Yields of dyestuff of six batches of five (Davies and Goldsmith, "Statistical methods in research and production",
-    /// 1972, table 6.3; data set `Dyestuff` of R's lme4). Published there: variance of batches 1764.05, residual 2451.25.
+    /// 1972, section 6.4; data set `Dyestuff` of R's lme4). Published there: variance of batches 1764.05, residual 2451.25.
     const DYESTUFF: [[f64; 5]; 6] = [
         [1545., 1440., 1440., 1520., 1580.],
         [1540., 1555., 1490., 1560., 1495.],
