@@ -4,11 +4,12 @@
 //! intervals", Statistical Science 11(3), 1996, sections 2 (interval, bias correction) and 6 (acceleration from the
 //! jackknife). It follows skewed figures where Student's t does not, but is too narrow for few observations;
 //! [`Bootstrap::expanded`] widens it by what a t interval is wider than a normal one (Hesterberg, "What teachers should
-//! know about the bootstrap", The American Statistician 69(4), 2015, on "expanded percentile" intervals), which is the default.
+//! know about the bootstrap", The American Statistician 69(4), 2015, on "expanded percentile" intervals), which is the
+//! default.
 //!
 //! Coverage of nominal 95 % intervals for a geometric mean as simulated here (20,000 samples of each, 1,000 resamples;
-//! the ignored test `coverage_table` prints it). Shapes are those of the log ratios: normal, Student's t with three degrees of
-//! freedom, normal with one in ten figures five times as wide, exponential:
+//! the ignored test `coverage_table` prints it). Shapes are those of the log ratios: normal, Student's t with three
+//! degrees of freedom, normal with one in ten figures five times as wide, exponential:
 //!
 //! ```text
 //! n    shape          t       BCa     BCa expanded
@@ -30,9 +31,10 @@
 //! 50   Skewed         0.934   0.934   0.941
 //! ```
 //!
-//! So t on the log scale is the interval to show, also for heavy tails, where BCa is too narrow by three points even with 50
-//! observations. BCa is the better one of the two for skewed log ratios (delays only ever add), from [`ENOUGH`] observations on;
-//! below that it is not nominal for anything, and for statistics other than a mean there is nothing else.
+//! So t on the log scale is the interval to show, also for heavy tails, where BCa is too narrow by three points even
+//! with 50 observations. BCa is the better one of the two for skewed log ratios (delays only ever add), from [`ENOUGH`]
+//! observations on; below that it is not nominal for anything, and for statistics other than a mean there is nothing
+//! else.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,7 +72,8 @@ impl Bootstrap {
 
     /// The BCa interval of `statistic` over `figures`, in the statistic's unit.
     ///
-    /// The statistic must not depend on the order of the figures, which are sorted first so that the interval does not either.
+    /// The statistic must not depend on the order of the figures, which are sorted first so that the interval does not
+    /// either.
     ///
     /// # Errors
     /// [`StatsError`]: figures or values of the statistic that are not finite, too few resamples, a level outside (0, 1).

@@ -1,18 +1,21 @@
 //! Change points of a series: which kernel made this dearer?
 //!
-//! Method: circular binary segmentation (Olshen, Venkatraman, Lucito and Wigler, "Circular binary segmentation for the analysis of array-based
-//! DNA copy number data", Biostatistics 5(4), 2004): of all stretches of the series, the one that differs most from the rest of it is found, tested
-//! by permutation, and where it is significant the series is cut at both its ends and each part treated likewise. Unlike
-//! plain binary segmentation it sees what comes and goes again, a regression that a later kernel repaired. Cuts that do not
-//! hold between the two final neighbours are undone, as there by a criterion of its own. The permutation test needs no noise level and no distribution, as in E-divisive
-//! (Matteson and James, JASA 109, 2014), which projects that watch their benchmarks use (Daly et al., "The use of change point detection to identify
-//! software performance regressions in a continuous integration system", ICPE 2020); here differences of the mean only count.
+//! Method: circular binary segmentation (Olshen, Venkatraman, Lucito and Wigler, "Circular binary segmentation for the
+//! analysis of array-based DNA copy number data", Biostatistics 5(4), 2004): of all stretches of the series, the one
+//! that differs most from the rest of it is found, tested by permutation, and where it is significant the series is cut
+//! at both its ends and each part treated likewise. Unlike plain binary segmentation it sees what comes and goes again,
+//! a regression that a later kernel repaired. Cuts that do not hold between the two final neighbours are undone, as
+//! there by a criterion of its own. The permutation test needs no noise level and no distribution, as in E-divisive
+//! (Matteson and James, JASA 109, 2014), which projects that watch their benchmarks use (Daly et al., "The use of
+//! change point detection to identify software performance regressions in a continuous integration system", ICPE 2020);
+//! here differences of the mean only count.
 //!
-//! Weights: 1 / (variance of the point + scatter between points), the scatter from the median squared difference of neighbours, which
-//! few changes do not move; no point counts more than 100 times another.
+//! Weights: 1 / (variance of the point + scatter between points), the scatter from the median squared difference of
+//! neighbours, which few changes do not move; no point counts more than 100 times another.
 //!
-//! What a permutation cannot see: a change in the last kernel alone, which is as likely wherever it stands, and with two of 20 points only chance
-//! orders of 1 in 10. A series tells of a change some kernels later; comparing two results tells at once ([`crate::gate`]).
+//! What a permutation cannot see: a change in the last kernel alone, which is as likely wherever it stands, and with
+//! two of 20 points only chance orders of 1 in 10. A series tells of a change some kernels later; comparing two results
+//! tells at once ([`crate::gate`]).
 //!
 //! Simulated (test `steps_are_found_and_noise_is_not`): false alarms in at most α of series without change; a step of three
 //! standard deviations within 30 points is found in over nine of ten.
@@ -188,8 +191,8 @@ impl Search {
         best
     }
 
-    /// The p-value of `found` by permutation, where it is at most α; tests that clearly fail end early, as in Besag and Clifford,
-    /// "Sequential Monte Carlo p-values", Biometrika 78(2), 1991.
+    /// The p-value of `found` by permutation, where it is at most α; tests that clearly fail end early, as in Besag and
+    /// Clifford, "Sequential Monte Carlo p-values", Biometrika 78(2), 1991.
     fn permutation_p(
         &self,
         points: &[Observed],
@@ -212,8 +215,8 @@ impl Search {
         Some(as_good as f64 / (self.permutations + 1) as f64)
     }
 
-    /// Undoes, the weakest first, cuts whose two neighbouring stretches do not differ by a t test with the residual variance of
-    /// all stretches: a permutation of two short stretches alone could never be significant.
+    /// Undoes, the weakest first, cuts whose two neighbouring stretches do not differ by a t test with the residual
+    /// variance of all stretches: a permutation of two short stretches alone could never be significant.
     fn undo(&self, points: &[Observed], cuts: &mut Vec<(usize, f64)>) -> Result<(), StatsError> {
         loop {
             let weakest = (0..cuts.len())
@@ -271,9 +274,9 @@ impl Search {
         Ok(Segmentation { changes, stretches })
     }
 
-    /// The interval of the place of a change and the share at the place found: residuals of both stretches, brought to the same weight, are drawn anew and the best
-    /// cut is found again (a residual bootstrap: Hušková and Kirch, "Bootstrapping confidence intervals for the change-point of time series",
-    /// J. Time Ser. Anal. 29(6), 2008).
+    /// The interval of the place of a change and the share at the place found: residuals of both stretches, brought to
+    /// the same weight, are drawn anew and the best cut is found again (a residual bootstrap: Hušková and Kirch,
+    /// "Bootstrapping confidence intervals for the change-point of time series", J. Time Ser. Anal. 29(6), 2008).
     fn place(&self, before: &[Observed], after: &[Observed], generator: &mut Generator) -> (usize, usize, f64) {
         const RESAMPLES: usize = 499;
         let mut simulated = [before, after].concat();

@@ -1,9 +1,10 @@
 //! What an operation costs more under a probe: per call, and per byte moved.
 //!
-//! Extra instructions of a call that moves `bytes` bytes are modelled as per call + per byte · bytes: a line through the figures of
-//! several transfer sizes by (weighted) least squares, with t intervals (Draper and Smith, "Applied regression analysis", 3rd ed. 1998,
-//! chapters 1 and 9), and, where sizes were repeated, the test for lack of fit against one mean for each size (section 2.1), for the line need not
-//! hold: a call of 1 MiB may be split into pages or NFS requests, each of which costs once.
+//! Extra instructions of a call that moves `bytes` bytes are modelled as per call + per byte · bytes: a line through
+//! the figures of several transfer sizes by (weighted) least squares, with t intervals (Draper and Smith, "Applied
+//! regression analysis", 3rd ed. 1998, chapters 1 and 9), and, where sizes were repeated, the test for lack of fit
+//! against one mean for each size (section 2.1), for the line need not hold: a call of 1 MiB may be split into pages or
+//! NFS requests, each of which costs once.
 //!
 //! Weights are 1 / variance up to a common factor. Extra instructions vary more where more is copied: give weights, or
 //! intervals of the cost per call are wrong.

@@ -1,7 +1,7 @@
 //! Mean of paired differences: what something costs in the unit that it was measured in.
 //!
-//! Estimator: the arithmetic mean of the pairs' differences; interval: Student's t. (Student, "The probable error of a mean",
-//! Biometrika 6(1), 1908, of which the example in the tests is.)
+//! Estimator: the arithmetic mean of the pairs' differences; interval: Student's t. (Student, "The probable error of a
+//! mean", Biometrika 6(1), 1908, of which the example in the tests is.)
 //!
 //! Assumed: pairs are independent of each other and their differences about normal.
 

@@ -1,13 +1,13 @@
 //! Drift: whether the baseline of interleaved blocks changes with time (a host that warms up, a disk that fills).
 //!
-//! Mann-Kendall trend test: Mann, "Nonparametric tests against trend", Econometrica 13, 1945; Kendall, "Rank correlation
-//! methods", 1975. It asks only whether later figures tend to be larger, so neither outliers nor the form of the drift matter.
-//! p-values are exact without ties for up to [`EXACT`] figures, else from the normal distribution with correction for ties and
-//! continuity; both as R's `cor.test(method = "kendall")`. How much: the slope of Theil and Sen (Sen, "Estimates of the
-//! regression coefficient based on Kendall's tau", JASA 63, 1968), on the log scale.
+//! Mann-Kendall trend test: Mann, "Nonparametric tests against trend", Econometrica 13, 1945; Kendall, "Rank
+//! correlation methods", 1975. It asks only whether later figures tend to be larger, so neither outliers nor the form
+//! of the drift matter. p-values are exact without ties for up to [`EXACT`] figures, else from the normal distribution
+//! with correction for ties and continuity; both as R's `cor.test(method = "kendall")`. How much: the slope of Theil
+//! and Sen (Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968), on the log scale.
 //!
-//! Paired comparison within blocks is not biased by a drift that is slow against a block; it widens figures over all blocks, and tells that
-//! blocks are not replicates of one state. Drift is reported, no figure is corrected for it.
+//! Paired comparison within blocks is not biased by a drift that is slow against a block; it widens figures over all
+//! blocks, and tells that blocks are not replicates of one state. Drift is reported, no figure is corrected for it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,8 +81,8 @@ fn tie_sizes(figures: &[f64]) -> Vec<f64> {
     sorted.chunk_by(|a, b| a == b).map(|group| group.len() as f64).collect()
 }
 
-/// Two-sided p-value from the distribution of the number of inversions of a random order: it is that of a sum of uniform figures
-/// on 0 … i, for i below n (Kendall, 1975, chapter 5).
+/// Two-sided p-value from the distribution of the number of inversions of a random order: it is that of a sum of
+/// uniform figures on 0 … i, for i below n (Kendall, 1975, chapter 5).
 fn exact_p(n: usize, score: i64) -> f64 {
     let pairs = n * (n - 1) / 2;
     let mut shares = vec![0.0; pairs + 1];
@@ -179,7 +179,8 @@ mod tests {
         }
     }
 
-    /// 4,000 series of 12 without trend: standard error 0.0035; with one of a third of the deviation per block, most are found.
+    /// 4,000 series of 12 without trend: standard error 0.0035; with one of a third of the deviation per block, most
+    /// are found.
     #[test]
     fn false_alarms_are_as_rare_as_said() {
         let mut generator = Generator::new(61);

@@ -213,7 +213,8 @@ mod tests {
         assert!(close(effect.p_equal(0.0).unwrap().unwrap(), 0.011_552_233_285_839_2, 1e-9));
     }
 
-    /// R 4.2.2: `l <- log(a / b)`, then `t.test(l)$p.value`, and with `mu = log(1.05)`, `alternative = "greater"` and `"less"`.
+    /// R 4.2.2: `l <- log(a / b)`, then `t.test(l)$p.value`, and with `mu = log(1.05)`, `alternative = "greater"` and
+    /// `"less"`.
     #[test]
     fn paired_p_values_agree_with_r() {
         let a: [f64; 8] = [182.1, 177.4, 190.3, 185.0, 179.9, 188.2, 184.4, 181.7];

@@ -57,7 +57,8 @@ mod tests {
         simulation::{close, share},
     };
 
-    /// statsmodels 0.15.0: `statsmodels.stats.weightstats.ttost_paired(a, b, 1 / m, m, transform=numpy.log)` for m = 1.1 and 1.05.
+    /// statsmodels 0.15.0: `statsmodels.stats.weightstats.ttost_paired(a, b, 1 / m, m, transform=numpy.log)` for m =
+    /// 1.1 and 1.05.
     #[test]
     fn p_values_agree_with_statsmodels() {
         let a: [f64; 8] = [182.1, 177.4, 190.3, 185.0, 179.9, 188.2, 184.4, 181.7];

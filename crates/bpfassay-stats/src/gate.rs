@@ -1,10 +1,11 @@
 //! Verdicts: pass, regression, inconclusive.
 //!
-//! A gate is a limit on a ratio ("overhead at most 1.05"). Two one-sided tests decide, each at error rate α: *pass* needs
-//! the hypothesis "above the limit" refuted, *regression* the hypothesis "within the limit". Where neither is, the
-//! verdict is *inconclusive*: the data allow either. **Inconclusive is not pass**: an experiment too small to find a
-//! regression would pass always, so whoever counts passes counts [`Verdict::Pass`] only ([`Verdict::is_pass`]).
-//! The approach is that of non-inferiority trials (ICH E9, "Statistical principles for clinical trials", 1998, section 3.3.2).
+//! A gate is a limit on a ratio ("overhead at most 1.05"). Two one-sided tests decide, each at error rate α: *pass*
+//! needs the hypothesis "above the limit" refuted, *regression* the hypothesis "within the limit". Where neither is,
+//! the verdict is *inconclusive*: the data allow either. **Inconclusive is not pass**: an experiment too small to find
+//! a regression would pass always, so whoever counts passes counts [`Verdict::Pass`] only ([`Verdict::is_pass`]). The
+//! approach is that of non-inferiority trials (ICH E9, "Statistical principles for clinical trials", 1998, section
+//! 3.3.2).
 //!
 //! For a study as a whole to pass, every gate must pass; the claim "all pass" then needs no correction (Berger,
 //! "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24(4), 1982), while "some cell regresses"
@@ -127,7 +128,8 @@ pub struct ChangeEvidence {
     pub margin: f64,
     /// Two-sided p-value of "no change beyond the margin" (twice the smaller one-sided one). `None` for one observation.
     pub p_change: Option<f64>,
-    /// p-value of "not equivalent"; `None` for one observation, and for a margin of 1, which nothing can be shown to be within.
+    /// p-value of "not equivalent"; `None` for one observation, and for a margin of 1, which nothing can be shown to be
+    /// within.
     pub p_different: Option<f64>,
     /// The sign of the change, if it is one.
     pub increases: bool,

@@ -1,10 +1,11 @@
 //! Figures from several boots, each with several iterations: iterations of one boot are not independent of each other.
 //!
 //! Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013: the mean over all levels, its t interval
-//! from the means of the highest level (boots − 1 degrees of freedom), unbiased estimates of each level's own variance (T²
-//! from S²), and how many repetitions of a level are worth their cost (r = √(c₂ / c₁ · T₁² / T₂²)). Here on logarithms, with two levels. Boots may have different numbers of
-//! iterations: each boot's mean counts alike, whatever its number (for mixed numbers: Searle, Casella and McCulloch,
-//! "Variance components", 1992, the unweighted-means analysis).
+//! from the means of the highest level (boots − 1 degrees of freedom), unbiased estimates of each level's own variance
+//! (T² from S²), and how many repetitions of a level are worth their cost (r = √(c₂ / c₁ · T₁² / T₂²)). Here on
+//! logarithms, with two levels. Boots may have different numbers of iterations: each boot's mean counts alike, whatever
+//! its number (for mixed numbers: Searle, Casella and McCulloch, "Variance components", 1992, the unweighted-means
+//! analysis).
 //!
 //! Assumed: boots are independent and their means about normal. An interval from all iterations at once, as if they
 //! were independent, is too narrow; the test `iterations_of_one_boot_are_not_independent` shows by how much.
@@ -47,7 +48,8 @@ pub enum Level {
 pub struct Repetitions {
     /// Iterations in each boot; `None`: boots do not differ, so as many as one likes.
     pub iterations_per_boot: Option<usize>,
-    /// Boots for the half width asked for, with that many iterations (or the present number); `None` beyond the most allowed.
+    /// Boots for the half width asked for, with that many iterations (or the present number); `None` beyond the most
+    /// allowed.
     pub boots: Option<usize>,
 }
 
@@ -110,8 +112,8 @@ impl Hierarchy {
     /// The variances are estimates themselves, rough ones for few boots: a plan, not a promise.
     ///
     /// # Errors
-    /// [`StatsError::NotPositive`] for costs and half width; [`StatsError::Level`]; [`StatsError::TooFew`] where the variances are
-    /// not known (one boot, or one iteration in each).
+    /// [`StatsError::NotPositive`] for costs and half width; [`StatsError::Level`]; [`StatsError::TooFew`] where the
+    /// variances are not known (one boot, or one iteration in each).
     pub fn repetitions(
         &self,
         boot_cost: f64,

@@ -69,8 +69,8 @@ pub(crate) fn check_level(level: f64) -> Result<(), StatsError> {
     if level > 0.0 && level < 1.0 { Ok(()) } else { Err(StatsError::Level { level }) }
 }
 
-/// Degrees of freedom beyond which expansions in their reciprocal, exact to nine digits, stand in for statrs 0.19, whose quantile
-/// rests on differences of large logarithms of Γ: 1.827 for 1.960 at 10⁷, and at 10⁹ it does not return.
+/// Degrees of freedom beyond which expansions in their reciprocal, exact to nine digits, stand in for statrs 0.19,
+/// whose quantile rests on differences of large logarithms of Γ: 1.827 for 1.960 at 10⁷, and at 10⁹ it does not return.
 const LARGE: f64 = 1e4;
 
 /// The two-sided `level` quantile of Student's t distribution: half the width of a t interval in standard errors.
@@ -135,10 +135,10 @@ mod tests {
         for (degrees, quantile, p) in [
             (1000.0, 1.962339080826408, 2.428871729839163e-04),
             (9999.0, 1.960201263621357, 2.336423474003959e-04),
-            (10001.0, 1.960201216164640, 2.336421444868474e-04),
+            (10001.0, 1.960_201_216_164_64, 2.336421444868474e-04),
             (100000.0, 1.959987707534609, 2.327302696855498e-04),
-            (10000000.0, 1.959964221767205, 2.326300908034244e-04),
-            (1000000000.0, 1.959963986912325, 2.326290891531900e-04),
+            (10000000.0, 1.959964221767205, 2.326_300_908_034_244e-4),
+            (1000000000.0, 1.959963986912325, 2.326_290_891_531_9e-4),
         ] {
             assert!((t_quantile(0.95, degrees).unwrap() / quantile - 1.0).abs() < 1e-9, "{degrees}");
             assert!((t_cdf(-3.5, degrees).unwrap() / p - 1.0).abs() < 1e-6, "{degrees}");

@@ -1,9 +1,9 @@
 //! Estimators: from figures to estimates with intervals. Pure functions, one file each.
 //!
-//! From figures to effects: [`effect`] (paired and independent log ratios), [`hierarchical`] (boots with iterations), [`overhead`],
-//! [`relative_error`], [`difference`], [`cost`] (per call and per byte); intervals by t, or by the [`bootstrap`]. From effects to answers:
-//! [`gate`] (verdicts, changes), [`equivalence`], [`multiplicity`] (families), [`change_points`] (series). About the experiment: [`power`],
-//! [`sequential`], [`drift`], [`shape`].
+//! From figures to effects: [`effect`] (paired and independent log ratios), [`hierarchical`] (boots with iterations),
+//! [`overhead`], [`relative_error`], [`difference`], [`cost`] (per call and per byte); intervals by t, or by the
+//! [`bootstrap`]. From effects to answers: [`gate`] (verdicts, changes), [`equivalence`], [`multiplicity`] (families),
+//! [`change_points`] (series). About the experiment: [`power`], [`sequential`], [`drift`], [`shape`].
 //!
 //! Each estimator says what it assumes, cites its source, is tested against published figures or those of another
 //! implementation, and has its error rates checked by simulation. What cannot be estimated is told apart from what is 0:

@@ -33,7 +33,8 @@ pub enum Adjustment {
 }
 
 impl Adjustment {
-    /// Adjusted p-values in the order of `p`: a hypothesis is rejected at error rate α where its adjusted p-value is below α.
+    /// Adjusted p-values in the order of `p`: a hypothesis is rejected at error rate α where its adjusted p-value is
+    /// below α.
     ///
     /// # Errors
     /// [`StatsError::Probability`]
@@ -97,7 +98,8 @@ pub fn simultaneous_level(level: f64, members: usize) -> Result<f64, StatsError>
 /// 1 − `level` of those shown miss on average.
 ///
 /// # Errors
-/// [`StatsError::Level`]; [`StatsError::Empty`] where none is selected; [`StatsError::TooFew`] where more are than there are.
+/// [`StatsError::Level`]; [`StatsError::Empty`] where none is selected; [`StatsError::TooFew`] where more are than
+/// there are.
 pub fn fcr_level(level: f64, selected: usize, members: usize) -> Result<f64, StatsError> {
     check_level(level)?;
     if selected == 0 {
@@ -166,7 +168,8 @@ mod tests {
     }
 
     /// Twelve cells that share a baseline, eight without effect: family-wise errors of Holm, false discoveries of BH,
-    /// coverage of all Bonferroni intervals at once, and of FCR intervals among the selected. 1,500 families: standard error 0.006.
+    /// coverage of all Bonferroni intervals at once, and of FCR intervals among the selected. 1,500 families: standard
+    /// error 0.006.
     #[test]
     fn error_rates_are_kept_over_cells_that_share_a_baseline() {
         let mut generator = Generator::new(21);

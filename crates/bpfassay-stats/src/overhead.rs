@@ -8,9 +8,9 @@
 //! 1996).
 //!
 //! Coverage of nominal 95 % intervals, simulated (test `coverage_is_nominal_for_few_pairs`; the table is that of
-//! [`crate::bootstrap`]): 0.95 for log-normal ratios, 0.96 with heavy tails (Student's t with 3 degrees of freedom) at 5, 8 and 20
-//! pairs. It is **not** nominal for strongly skewed ratios (exponential: delays only ever add): 0.88 at 5, 0.89 at 8, 0.92 at 20 pairs, as no
-//! known interval for so few pairs is.
+//! [`crate::bootstrap`]): 0.95 for log-normal ratios, 0.96 with heavy tails (Student's t with 3 degrees of freedom) at
+//! 5, 8 and 20 pairs. It is **not** nominal for strongly skewed ratios (exponential: delays only ever add): 0.88 at 5,
+//! 0.89 at 8, 0.92 at 20 pairs, as no known interval for so few pairs is.
 //!
 //! Assumed: pairs are independent of each other and their log ratios about normal. Two runs of one pair may depend on
 //! each other as they like: that is what pairing is for.

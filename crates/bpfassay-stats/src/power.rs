@@ -3,8 +3,9 @@
 //! Power of the paired t test by the noncentral t distribution (Cohen, "Statistical power analysis for the behavioral
 //! sciences", 2nd ed. 1988, chapter 2; the figures of R's `power.t.test(…, strict = TRUE)`), and of the two one-sided
 //! tests of equivalence (Phillips, "Power of the two one-sided tests procedure in bioequivalence", J. Pharmacokinet.
-//! Biopharm. 18(2), 1990). Both are expectations over the sample deviation, whose square divided by its expectation is χ² / ν; they are
-//! computed as such, by Simpson's rule, to about 10⁻⁹: the noncentral t distribution function and Owen's Q are just that.
+//! Biopharm. 18(2), 1990). Both are expectations over the sample deviation, whose square divided by its expectation is
+//! χ² / ν; they are computed as such, by Simpson's rule, to about 10⁻⁹: the noncentral t distribution function and
+//! Owen's Q are just that.
 //!
 //! The deviation of log ratios between pairs that goes in is usually an estimate from few pairs: results are for planning.
 
@@ -83,7 +84,8 @@ impl Design {
         Ok(Some(high.exp()))
     }
 
-    /// The smallest number of pairs, up to `most`, that shows `ratio` with probability `power`; `None` where `most` are too few.
+    /// The smallest number of pairs, up to `most`, that shows `ratio` with probability `power`; `None` where `most` are
+    /// too few.
     ///
     /// # Errors
     /// As [`Self::power`]; [`StatsError::Level`] for the power.
@@ -219,8 +221,9 @@ mod tests {
         assert!(close(design(0.004).power(5, 0.005_f64.exp()).unwrap(), 0.562_171_824_717_762, 1e-8));
     }
 
-    /// R 4.2.2: `power.t.test(power = 0.8, n = n, sd = 0.004, type = "paired", strict = TRUE, tol = 1e-12)$delta` for n = 5 and
-    /// 20, and `power.t.test(power = 0.9, delta = 0.01, sd = 0.02, type = "paired", strict = TRUE)$n` = 43.9955.
+    /// R 4.2.2: `power.t.test(power = 0.8, n = n, sd = 0.004, type = "paired", strict = TRUE, tol = 1e-12)$delta` for n
+    /// = 5 and 20, and `power.t.test(power = 0.9, delta = 0.01, sd = 0.02, type = "paired", strict = TRUE)$n` =
+    /// 43.9955.
     #[test]
     fn detectable_effects_and_pairs_required_agree_with_r() {
         let ratio = |pairs| design(0.004).minimal_detectable_ratio(pairs, 0.8).unwrap().unwrap();

@@ -84,8 +84,8 @@ mod tests {
 
     use super::*;
 
-    /// The first outputs from state 1, 2, 3, 4 that the authors' `xoshiro256plusplus.c` yields, as in the test vector of the crate
-    /// `rand_xoshiro`.
+    /// The first outputs from state 1, 2, 3, 4 that the authors' `xoshiro256plusplus.c` yields, as in the test vector
+    /// of the crate `rand_xoshiro`.
     #[test]
     fn numbers_are_those_of_the_reference_code() {
         let mut generator = Generator { state: [1, 2, 3, 4] };

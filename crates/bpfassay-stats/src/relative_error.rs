@@ -1,8 +1,8 @@
 //! Relative error: bandwidth reported by IOR / bandwidth reported by the tool (1: exact).
 //!
-//! It comes in two forms, which are never mixed ([`Form`]): over IOR's own interval, from the open of the first file to the close of the
-//! last, which is what IOR divides by; and as the mean of instantaneous bandwidths at a sampling interval, as in the CEEMS
-//! study, which is biased by sampling interval / duration ([`SamplingBias`]).
+//! It comes in two forms, which are never mixed ([`Form`]): over IOR's own interval, from the open of the first file to
+//! the close of the last, which is what IOR divides by; and as the mean of instantaneous bandwidths at a sampling
+//! interval, as in the CEEMS study, which is biased by sampling interval / duration ([`SamplingBias`]).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,10 +62,10 @@ pub fn bandwidth_over(bytes: u64, from_ns: u64, to_ns: u64) -> Result<f64, Stats
 
 /// The relative error that the mean of instantaneous bandwidths has although every byte is counted.
 ///
-/// A steady transfer of duration D, sampled every S, touches m sampling intervals, over which its bytes are spread: the mean of
-/// rates is bytes / (m · S) instead of bytes / D, and the relative error m · S / D. Where sampling and transfer are not
-/// synchronised, m is ⌊D / S⌋ + 1, or, with the probability of the remainder of D / S, one more: on average D / S + 1. So the
-/// relative error is 1 + S / D on average: too high by sampling interval / duration.
+/// A steady transfer of duration D, sampled every S, touches m sampling intervals, over which its bytes are spread: the
+/// mean of rates is bytes / (m · S) instead of bytes / D, and the relative error m · S / D. Where sampling and transfer
+/// are not synchronised, m is ⌊D / S⌋ + 1, or, with the probability of the remainder of D / S, one more: on average D /
+/// S + 1. So the relative error is 1 + S / D on average: too high by sampling interval / duration.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SamplingBias {
     /// Relative error on average over all phases of sampling.

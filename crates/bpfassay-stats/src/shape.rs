@@ -1,7 +1,7 @@
 //! Notes on the shape of a set of figures: outliers, and two groups where one is expected.
 //!
-//! Nothing is dropped or corrected: a note says where to look. A writer that is sometimes caught by a flush gives two groups, and then
-//! neither mean nor interval describes either.
+//! Nothing is dropped or corrected: a note says where to look. A writer that is sometimes caught by a flush gives two
+//! groups, and then neither mean nor interval describes either.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,10 @@ pub struct Outlier {
     pub score: f64,
 }
 
-/// Figures whose modified z-score is beyond [`OUTLIER`]: 0.6745 · (x − median) / MAD, or, where more than half of the figures are equal and MAD is
-/// 0, (x − median) / (1.253314 · mean absolute deviation). (Iglewicz and Hoaglin, "How to detect and handle outliers",
-/// ASQC 1993; the second form as in IBM SPSS.) None of fewer than five figures, of which none can be told from the others.
+/// Figures whose modified z-score is beyond [`OUTLIER`]: 0.6745 · (x − median) / MAD, or, where more than half of the
+/// figures are equal and MAD is 0, (x − median) / (1.253314 · mean absolute deviation). (Iglewicz and Hoaglin, "How to
+/// detect and handle outliers", ASQC 1993; the second form as in IBM SPSS.) None of fewer than five figures, of which
+/// none can be told from the others.
 ///
 /// # Errors
 /// [`StatsError::NotFinite`], [`StatsError::Empty`], [`StatsError::Range`].
@@ -73,11 +74,13 @@ pub const FEWEST_TO_DIVIDE: usize = 8;
 
 /// Divides figures in two so that the variance within the groups is least, and tests that against one normal group: the
 /// likelihood-ratio test of Engelman and Hartigan, "Percentage points of a test for clusters", JASA 64(328), 1969, its
-/// p-value by simulating `simulations` normal sets from `seed` (so at least 1 / (simulations + 1)). Groups of less than a fifth are
-/// outliers rather than groups and are not considered, on either side of the comparison. `None` where nothing varies.
+/// p-value by simulating `simulations` normal sets from `seed` (so at least 1 / (simulations + 1)). Groups of less than
+/// a fifth are outliers rather than groups and are not considered, on either side of the comparison. `None` where
+/// nothing varies.
 ///
 /// # Errors
-/// [`StatsError::TooFew`] below [`FEWEST_TO_DIVIDE`]; [`StatsError::NotFinite`]; [`StatsError::Resamples`] below 99; [`StatsError::Range`].
+/// [`StatsError::TooFew`] below [`FEWEST_TO_DIVIDE`]; [`StatsError::NotFinite`]; [`StatsError::Resamples`] below 99;
+/// [`StatsError::Range`].
 pub fn two_groups(figures: &[f64], simulations: usize, seed: u64) -> Result<Option<TwoGroups>, StatsError> {
     let (_, deviation) = finite_mean_and_deviation(figures)?;
     let n = figures.len();
