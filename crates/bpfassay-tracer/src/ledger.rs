@@ -178,7 +178,7 @@ mod tests {
         btf::types::{Enum, Struct},
     };
 
-    use bpfassay_ledger::Settings;
+    use bpfassay_ledger::{Event, Prototype, Settings};
 
     use super::*;
     use crate::objects;
@@ -226,7 +226,18 @@ mod tests {
                 let elf = objects::find(probe, map).unwrap().elf;
                 let btf = Btf::from_raw("object", elf).unwrap().unwrap();
                 assert_same_layout!(&btf, "ledger_key", Key { cgroup, mount, device, operation });
-                assert_same_layout!(&btf, "ledger_value", Value { calls, bytes, errors });
+                if map == MapLayout::Ringbuf {
+                    assert_same_layout!(&btf, "ledger_event", Event { key, bytes, errors, duration });
+                } else {
+                    assert_same_layout!(&btf, "ledger_value", Value { calls, bytes, errors });
+                    assert_same_layout!(&btf, "ledger_histogram", Histogram { slots });
+                }
+                if map == MapLayout::LruShared {
+                    assert_same_layout!(&btf, "ledger_path_key", PathKey { cgroup, path, operation, zero });
+                }
+                if matches!(probe, Probe::Kprobe | Probe::Kretprobe | Probe::Fexit) {
+                    assert_same_layout!(&btf, "ledger_prototype", Prototype { source, argument, arguments, pointer });
+                }
                 assert_same_layout!(&btf, "ledger_settings", Settings { cgroup, mount, latency, copies });
                 let numbers = btf.type_by_name::<Enum<'_>>("ledger_operation").unwrap();
                 let numbers: Vec<_> = numbers

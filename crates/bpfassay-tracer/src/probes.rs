@@ -31,9 +31,26 @@ pub(crate) enum Attachment {
 /// Which end of a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
+    /// Entry, of those that need the first argument at most.
     Enter,
+    /// Entry, of those that need up to three.
+    Enter3,
     Exit,
 }
+
+impl End {
+    /// Whether a program at this end is for the system call `name`.
+    pub(crate) fn has(self, name: &str) -> bool {
+        match self {
+            Self::Enter => !THREE_ARGUMENTS.contains(&name),
+            Self::Enter3 => THREE_ARGUMENTS.contains(&name),
+            Self::Exit => true,
+        }
+    }
+}
+
+/// System calls of which more than the first argument is looked at.
+const THREE_ARGUMENTS: [&str; 3] = ["mknod", "mknodat", "unlinkat"];
 
 /// Functions that every configuration needs: without them it is refused. What else a kernel lacks is not counted, and
 /// reported.
@@ -126,6 +143,7 @@ pub(crate) fn attachment(section: &str) -> Option<(Attachment, &str)> {
         ("kretprobe.multi", _) => Attachment::KretprobeMulti,
         ("fentry" | "fexit", _) => Attachment::Trampoline,
         ("tracepoint", "enter") => Attachment::Syscalls(End::Enter),
+        ("tracepoint", "enter_3") => Attachment::Syscalls(End::Enter3),
         ("tracepoint", "exit") => Attachment::Syscalls(End::Exit),
         ("iter", _) => Attachment::Iterator,
         ("raw_tracepoint" | "raw_tp", _) => Attachment::RawTracepoint,

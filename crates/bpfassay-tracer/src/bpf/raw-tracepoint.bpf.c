@@ -14,11 +14,12 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* Programs for 32 bits have other numbers. */
 static __always_inline bool is_compat(void)
 {
+#if defined(__TARGET_ARCH_x86)
 	const struct task_struct *task = (void *)bpf_get_current_task();
 
-#if defined(__TARGET_ARCH_x86)
 	return BPF_CORE_READ(task, thread_info.status) & TS_COMPAT;
 #elif defined(__TARGET_ARCH_arm64)
+	const struct task_struct *task = (void *)bpf_get_current_task();
 	const struct thread_info___flags *info = (void *)&task->thread_info;
 
 	return BPF_CORE_READ(info, flags) >> TIF_32BIT & 1;

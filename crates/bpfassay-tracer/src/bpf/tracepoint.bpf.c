@@ -7,8 +7,17 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
+/* The kernel refuses a program that reads more arguments than the system call has. */
 SEC("tracepoint/enter")
 int syscall_enter(struct trace_event_raw_sys_enter *ctx)
+{
+	syscall_begins(ctx->id, ctx->args[0], 0, 0);
+	return 0;
+}
+
+/* For those that need the second or third one. */
+SEC("tracepoint/enter_3")
+int syscall_enter_3(struct trace_event_raw_sys_enter *ctx)
 {
 	syscall_begins(ctx->id, ctx->args[0], ctx->args[1], ctx->args[2]);
 	return 0;

@@ -158,7 +158,7 @@ fn kprobe(program: &ProgramMut<'_>, symbol: &CString, mode: &mut KprobeMode) -> 
 /// Attaches to one end of each system call that has tracepoints here.
 fn syscalls(program: &ProgramMut<'_>, end: End, attached: &mut Attached) -> io::Result<()> {
     let prefix = match end {
-        End::Enter => "sys_enter_",
+        End::Enter | End::Enter3 => "sys_enter_",
         End::Exit => "sys_exit_",
     };
     let Some(events) = SYSCALL_EVENTS.into_iter().map(Path::new).find(|path| path.is_dir()) else {
@@ -168,7 +168,7 @@ fn syscalls(program: &ProgramMut<'_>, end: End, attached: &mut Attached) -> io::
         ));
     };
     let before = attached.links.len();
-    for name in SYSCALLS {
+    for name in SYSCALLS.into_iter().filter(|name| end.has(name)) {
         let event = format!("{prefix}{name}");
         if events.join(&event).is_dir() {
             let link = sys::attach_tracepoint(program, c"syscalls", &CString::new(event.as_str())?)?;

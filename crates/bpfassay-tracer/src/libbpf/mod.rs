@@ -104,8 +104,9 @@ fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure
 
 /// Duplicates of the descriptors of all maps that were created, by name.
 fn maps(object: &libbpf_rs::Object) -> io::Result<BTreeMap<String, OwnedFd>> {
-    let named =
-        object.maps().map(|map| Ok((map.name().to_string_lossy().into_owned(), map.as_fd().try_clone_to_owned()?)));
+    // A map that was not created has a descriptor that stands in for it.
+    let created = object.maps().filter(|map| map.autocreate());
+    let named = created.map(|map| Ok((map.name().to_string_lossy().into_owned(), map.as_fd().try_clone_to_owned()?)));
     named.collect()
 }
 
