@@ -208,7 +208,10 @@ mod tests {
     #[test]
     fn unknown_words_name_the_known_ones() {
         let error = "fexti".parse::<ProbeConfiguration>().unwrap_err();
-        assert_eq!(error.to_string(), "unknown probe `fexti`; known are none, kprobe, kretprobe, kprobe-multi, fentry, fexit, tracepoint, raw-tracepoint, uprobe, task-io");
+        assert_eq!(
+            error.to_string(),
+            "unknown probe `fexti`; known are none, kprobe, kretprobe, kprobe-multi, fentry, fexit, tracepoint, raw-tracepoint, uprobe, task-io"
+        );
         assert!("none+percpu".parse::<ProbeConfiguration>().is_err());
         assert!("kprobe@gobpf".parse::<ProbeConfiguration>().is_err());
     }

@@ -130,7 +130,21 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
 struct task_io_accounting {
+	u64 rchar;
+	u64 wchar;
 	u64 syscr;
 	u64 syscw;
 };
@@ -147,8 +161,10 @@ struct thread_info___flags {
 
 struct task_struct {
 	struct thread_info thread_info;
+	unsigned int flags;
 	struct files_struct *files;
 	struct task_io_accounting ioac;
+	struct css_set *cgroups;
 };
 
 /* kernel/trace/trace.h and include/trace/syscall.h by the names that BTF has them under */

@@ -142,7 +142,11 @@ fn prototypes(hooks: &[(Attachment, &str)], options: &Options) -> Result<BTreeMa
         .filter(|(attachment, _)| {
             !matches!(
                 attachment,
-                Attachment::Syscalls(_) | Attachment::RawTracepoint | Attachment::Iterator | Attachment::Uprobe | Attachment::Uretprobe
+                Attachment::Syscalls(_)
+                    | Attachment::RawTracepoint
+                    | Attachment::Iterator
+                    | Attachment::Uprobe
+                    | Attachment::Uretprobe
             )
         })
         .map(|(_, function)| options.function(function))
