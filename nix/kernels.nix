@@ -4,9 +4,8 @@ let
   catalogue = lib.importTOML ../kernels/debian.toml;
   directory = ../kernels/kconfig;
 
-  # A fragment as scripts/kconfig/merge_config.sh of Linux takes it, for nixpkgs' structuredExtraConfig, which refuses options
-  # that a kernel does not know. `# since: X.Y` and `# before: X.Y` in a fragment say which kernels know them; under
-  # `# optional: REASON` it depends on more, and the kernel's own configuration tells what came of it.
+  # A fragment as scripts/kconfig/merge_config.sh of Linux takes it, for nixpkgs' structuredExtraConfig. `# since: X.Y` in
+  # it keeps it from kernels that do not know its options, which nixpkgs would refuse.
   parse =
     text:
     let
@@ -16,20 +15,18 @@ let
         y = lib.kernel.yes;
         m = lib.kernel.module;
       };
-      force = answer: lib.mkForce (if matches "# optional: .*" == [ ] then answer else lib.kernel.option answer);
       set = map (found: {
         name = lib.elemAt found 0;
-        value = force answers.${lib.elemAt found 1};
+        value = lib.mkForce answers.${lib.elemAt found 1};
       }) (matches "CONFIG_([A-Z0-9_]+)=([ym])");
       unset = map (found: {
         name = lib.head found;
-        value = force lib.kernel.no;
+        value = lib.mkForce lib.kernel.no;
       }) (matches "# CONFIG_([A-Z0-9_]+) is not set");
-      version = word: default: lib.head (lib.flatten (matches "# ${word}: ([0-9.]+)") ++ [ default ]);
+      since = lib.flatten (matches "# since: ([0-9.]+)");
     in
     {
-      since = version "since" "0";
-      before = version "before" "9999";
+      since = if since == [ ] then "0" else lib.head since;
       options = lib.listToAttrs (set ++ unset);
     };
 
@@ -41,9 +38,7 @@ let
   standard = [
     "tracing"
     "fprobe"
-    "error-injection"
     "nfs"
-    "nfs41"
     "guest"
     "localio"
   ];
@@ -55,9 +50,9 @@ rec {
   configure =
     kernel: names:
     let
-      wanted = lib.filter (
-        fragment: lib.versionAtLeast kernel.version fragment.since && lib.versionOlder kernel.version fragment.before
-      ) (map (name: fragments.${name}) names);
+      wanted = lib.filter (fragment: lib.versionAtLeast kernel.version fragment.since) (
+        map (name: fragments.${name}) names
+      );
     in
     kernel.override {
       structuredExtraConfig = lib.mergeAttrsList (map (fragment: fragment.options) wanted);

@@ -61,7 +61,7 @@ fn features(block: &Block) -> Vec<Feature> {
     vec![
         feature(FeatureKind::MapType, "ringbuf", true),
         feature(FeatureKind::Kfunc, "fexit/bpf_strcmp", false),
-        feature(FeatureKind::AttachType, "kprobe.multi", is_new),
+        feature(FeatureKind::AttachType, "kprobe.multi", is_new && block.target.arch == Arch::X86_64),
         feature(FeatureKind::Construct, "may-goto", is_new),
     ]
 }
@@ -107,7 +107,8 @@ fn what_is_known_beforehand_is_no_surprise() {
     let verdicts = |row: usize| matrix.features[row].cells.iter().map(|cell| cell.verdict).collect::<Vec<_>>();
     assert_eq!(verdicts(0), [Verdict::Works; 4]);
     assert_eq!(verdicts(1), [Verdict::Refused; 4]);
-    assert_eq!(verdicts(2), [Verdict::Refused, Verdict::Works, Verdict::Refused, Verdict::Works]);
+    assert_eq!(verdicts(2), [Verdict::Refused, Verdict::Works, Verdict::Refused, Verdict::Refused]);
+    assert_eq!(verdicts(3), [Verdict::Refused, Verdict::Works, Verdict::Refused, Verdict::Works]);
     let fexit = matrix.configurations.iter().find(|row| row.probe.probe == Probe::Fexit).unwrap();
     let verdicts: Vec<_> = fexit.cells.iter().map(|cell| cell.verdict).collect();
     assert_eq!(verdicts, [Verdict::Works, Verdict::Works, Verdict::Refused, Verdict::Works]);

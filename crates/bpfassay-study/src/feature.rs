@@ -80,7 +80,7 @@ pub struct Introduction {
 /// A feature that some kernels have not although their series does, or the other way round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deviation {
-    /// The feature: kind and name.
+    /// The feature: kind and name; `kfunc *` stands for every one of that kind.
     pub feature: String,
     /// The architectures.
     pub archs: Vec<Arch>,
@@ -139,7 +139,7 @@ impl FeatureExpectations {
     #[must_use]
     pub fn of(&self, feature: &str, target: &Target, series: Option<Series>) -> ExpectedFeature {
         let deviation = self.deviations.iter().find(|deviation| {
-            deviation.feature == feature
+            is_meant(&deviation.feature, feature)
                 && deviation.archs.contains(&target.arch)
                 && deviation.kernels.iter().any(|name| is_of_series(&target.kernel, name))
         });
@@ -184,6 +184,14 @@ impl FeatureExpectations {
             self.deviations.extend(deviations(&element)?);
         }
         Ok(())
+    }
+}
+
+/// Whether `pattern` is `feature`, or stands for it by a `*` at its end.
+fn is_meant(pattern: &str, feature: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => feature.starts_with(beginning),
+        None => pattern == feature,
     }
 }
 
@@ -315,6 +323,12 @@ mod tests {
     }
 
     #[test]
+    fn a_star_stands_for_all_of_a_kind() {
+        assert!(is_meant("kfunc *", "kfunc fexit/bpf_strcmp") && is_meant("system jit", "system jit"));
+        assert!(!is_meant("kfunc *", "system jit") && !is_meant("system jit", "system jit-harden"));
+    }
+
+    #[test]
     fn one_line_says_since_when_and_where() {
         let all = read(
             r#"
@@ -370,7 +384,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         for deviation in &all.deviations {
-            assert!(names.contains(&deviation.feature.as_str()), "{}", deviation.feature);
+            assert!(names.iter().any(|name| is_meant(&deviation.feature, name)), "{}", deviation.feature);
         }
     }
 }

@@ -3,13 +3,7 @@
 //! A loader is one module with a function that takes an [`Order`](crate::args::Order)'s configuration and [`Options`]
 //! and yields [`Loaded`]; it has a line in [`bring_up`]. What is read afterwards goes through file descriptors only.
 
-use std::{
-    any::Any,
-    collections::BTreeMap,
-    fmt,
-    os::fd::{BorrowedFd, OwnedFd},
-    path::PathBuf,
-};
+use std::{any::Any, collections::BTreeMap, fmt, os::fd::OwnedFd, path::PathBuf};
 
 use bpfassay_protocol::{
     ProbeConfiguration,
@@ -28,6 +22,7 @@ use crate::{
     mounts::MountsError,
     objects,
     pitfalls::{self, ProgramMisses, When},
+    probes,
     reader::Reader,
 };
 
@@ -117,19 +112,6 @@ impl Tracer {
         }
     }
 
-    /// Becomes readable when [`Tracer::drain`] has something to do; `None` where it never has.
-    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.reader.fd()
-    }
-
-    /// Makes room for events that are passed one by one.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
-        self.reader.drain()
-    }
-
     /// Events known to be lost since attaching.
     ///
     /// # Errors
@@ -195,13 +177,15 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
     }
     let loaded = match configuration.loader {
         Loader::Libbpf => {
-            let Some(object) = objects::find(configuration.probe, configuration.map) else {
+            let found =
+                objects::find(configuration.probe, configuration.map).zip(probes::attachment(configuration.probe));
+            let Some((object, attachment)) = found else {
                 let message = format!("this build of the tracer has no programs for `{configuration}`");
                 return Err(refusal(Step::Open, message));
             };
             // Before anything is loaded: the tracer's own hooks are none of its pitfalls.
             let findings = pitfalls::look_for(object.elf, options, When::Before);
-            match libbpf::bring_up(configuration, object, options) {
+            match libbpf::bring_up(configuration, object, attachment, options) {
                 Ok(mut loaded) => {
                     loaded.attached.findings.extend(findings);
                     loaded

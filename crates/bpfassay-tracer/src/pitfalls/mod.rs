@@ -10,7 +10,7 @@
 
 mod after;
 mod before;
-pub(crate) mod btf;
+mod btf;
 mod cache;
 mod expected;
 mod lists;
