@@ -4,8 +4,9 @@ let
   catalogue = lib.importTOML ../kernels/debian.toml;
   directory = ../kernels/kconfig;
 
-  # A fragment as scripts/kconfig/merge_config.sh of Linux takes it, for nixpkgs' structuredExtraConfig. `# since: X.Y` in
-  # it keeps it from kernels that do not know its options, which nixpkgs would refuse.
+  # A fragment as scripts/kconfig/merge_config.sh of Linux takes it, for nixpkgs' structuredExtraConfig, which refuses options
+  # that a kernel does not know. `# since: X.Y` and `# before: X.Y` in a fragment say which kernels know them; under
+  # `# optional: REASON` it depends on more, and the kernel's own configuration tells what came of it.
   parse =
     text:
     let
@@ -15,18 +16,20 @@ let
         y = lib.kernel.yes;
         m = lib.kernel.module;
       };
+      force = answer: lib.mkForce (if matches "# optional: .*" == [ ] then answer else lib.kernel.option answer);
       set = map (found: {
         name = lib.elemAt found 0;
-        value = lib.mkForce answers.${lib.elemAt found 1};
+        value = force answers.${lib.elemAt found 1};
       }) (matches "CONFIG_([A-Z0-9_]+)=([ym])");
       unset = map (found: {
         name = lib.head found;
-        value = lib.mkForce lib.kernel.no;
+        value = force lib.kernel.no;
       }) (matches "# CONFIG_([A-Z0-9_]+) is not set");
-      since = lib.flatten (matches "# since: ([0-9.]+)");
+      version = word: default: lib.head (lib.flatten (matches "# ${word}: ([0-9.]+)") ++ [ default ]);
     in
     {
-      since = if since == [ ] then "0" else lib.head since;
+      since = version "since" "0";
+      before = version "before" "9999";
       options = lib.listToAttrs (set ++ unset);
     };
 
@@ -38,7 +41,9 @@ let
   standard = [
     "tracing"
     "fprobe"
+    "error-injection"
     "nfs"
+    "nfs41"
     "guest"
     "localio"
   ];
@@ -50,9 +55,9 @@ rec {
   configure =
     kernel: names:
     let
-      wanted = lib.filter (fragment: lib.versionAtLeast kernel.version fragment.since) (
-        map (name: fragments.${name}) names
-      );
+      wanted = lib.filter (
+        fragment: lib.versionAtLeast kernel.version fragment.since && lib.versionOlder kernel.version fragment.before
+      ) (map (name: fragments.${name}) names);
     in
     kernel.override {
       structuredExtraConfig = lib.mergeAttrsList (map (fragment: fragment.options) wanted);

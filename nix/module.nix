@@ -71,7 +71,8 @@ in
         Restart = "on-failure";
         RestartPreventExitStatus = "2 3";
 
-        # CAP_SYS_ADMIN: the ids of programs, kernels before 5.8. CAP_DAC_READ_SEARCH: names of cgroups.
+        # CAP_SYS_ADMIN: what the kernel gives nobody else for tracing (BPF statistics; everything before 5.8).
+        # CAP_DAC_READ_SEARCH: names of cgroups. CAP_SYSLOG: addresses in /proc/kallsyms.
         CapabilityBoundingSet = [
           "CAP_BPF"
           "CAP_PERFMON"

@@ -1,6 +1,7 @@
 # Everything to work on bpfassay with.
 { pkgs, workspace, qemu }:
 pkgs.mkShell {
+  name = "bpfassay";
   inherit (workspace.tracerInputs) buildInputs hardeningDisable;
   inherit (workspace.tracerInputs.env) BPFASSAY_CLANG;
   nativeBuildInputs = workspace.tracerInputs.nativeBuildInputs ++ [

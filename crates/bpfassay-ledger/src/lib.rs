@@ -213,6 +213,37 @@ impl Settings {
     }
 }
 
+/// Where a program finds the superblock in the arguments of a function that changes names in a directory, for each
+/// operation; written by the loader from the kernel's BTF before loading. In C it is the read-only section
+/// `.rodata.prototypes`, an array with one element per [`Operation`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prototype {
+    /// [`Prototype::INODE`] and so on; 0: not known, not counted.
+    pub source: u8,
+    /// Which argument that is, from 0.
+    pub argument: u8,
+    /// Number of arguments.
+    pub arguments: u8,
+    /// 1 if the function returns a pointer, 0 if an `int`.
+    pub pointer: u8,
+}
+
+impl Prototype {
+    /// The argument is a `struct inode *`: the directory.
+    pub const INODE: u8 = 1;
+    /// The argument is a `struct dentry *`: the name.
+    pub const DENTRY: u8 = 2;
+    /// The argument is a `struct renamedata *`.
+    pub const RENAME: u8 = 3;
+
+    /// As the bytes of the C structure.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; size_of::<Self>()] {
+        [self.source, self.argument, self.arguments, self.pointer]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,8 +16,20 @@ names! {
         None = "none",
         /// kprobe at function entry; counts the bytes that the caller *requested*.
         Kprobe = "kprobe",
+        /// kprobe at function entry and kretprobe at its return; counts the bytes that the call *returned*.
+        Kretprobe = "kretprobe",
+        /// The same through fprobe (`kprobe.multi`); returned bytes.
+        KprobeMulti = "kprobe-multi",
+        /// BPF trampoline at function entry; counts the bytes that the caller *requested*.
+        Fentry = "fentry",
         /// BPF trampoline at function exit; counts the bytes that the call *returned*.
         Fexit = "fexit",
+        /// Tracepoints of single system calls (`sys_enter_NAME`, `sys_exit_NAME`); returned bytes.
+        Tracepoint = "tracepoint",
+        /// Raw tracepoints of all system calls (`sys_enter`, `sys_exit`); returned bytes.
+        RawTracepoint = "raw-tracepoint",
+        /// uprobes on the C library's functions, or on those of a static program; returned bytes.
+        Uprobe = "uprobe",
         /// No hook on the path of a call: the kernel's own I/O accounting of each task, read by an iterator and at the exit of
         /// tasks. Counts the bytes that calls *returned*, for all mounts together.
         TaskIo = "task-io",
@@ -29,6 +41,12 @@ names! {
     pub enum MapLayout: "map layout" {
         /// Per-CPU hash keyed by (cgroup, mount, operation); summed over possible CPUs by the reader.
         Percpu = "percpu",
+        /// One hash for all CPUs with the same key, added to atomically.
+        HashShared = "hash-shared",
+        /// LRU hash for all CPUs with 64 bytes of the mount's path in the key: the layout of the CEEMS exporter.
+        LruShared = "lru-shared",
+        /// An event per call through a ring buffer, added up by the tracer.
+        Ringbuf = "ringbuf",
     }
 }
 
@@ -48,8 +66,14 @@ impl Probe {
     pub const fn counts(self) -> Option<ByteMeaning> {
         match self {
             Self::None => None,
-            Self::Kprobe => Some(ByteMeaning::Requested),
-            Self::Fexit | Self::TaskIo => Some(ByteMeaning::Returned),
+            Self::Kprobe | Self::Fentry => Some(ByteMeaning::Requested),
+            Self::Kretprobe
+            | Self::KprobeMulti
+            | Self::Fexit
+            | Self::Tracepoint
+            | Self::RawTracepoint
+            | Self::Uprobe
+            | Self::TaskIo => Some(ByteMeaning::Returned),
         }
     }
 
@@ -184,7 +208,10 @@ mod tests {
     #[test]
     fn unknown_words_name_the_known_ones() {
         let error = "fexti".parse::<ProbeConfiguration>().unwrap_err();
-        assert_eq!(error.to_string(), "unknown probe `fexti`; known are none, kprobe, fexit, task-io");
+        assert_eq!(
+            error.to_string(),
+            "unknown probe `fexti`; known are none, kprobe, kretprobe, kprobe-multi, fentry, fexit, tracepoint, raw-tracepoint, uprobe, task-io"
+        );
         assert!("none+percpu".parse::<ProbeConfiguration>().is_err());
         assert!("kprobe@gobpf".parse::<ProbeConfiguration>().is_err());
     }

@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn unknown_words_are_refused_with_the_known_ones() {
         let error = parse(&["--probe", "fexti"]).unwrap_err().to_string();
-        assert!(error.contains("known are none, kprobe, fexit"), "{error}");
+        assert!(error.contains("known are none, kprobe, kretprobe,"), "{error}");
         assert!(parse(&["--probe", "fexit", "--map", "tree"]).is_err());
     }
 

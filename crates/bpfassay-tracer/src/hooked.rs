@@ -28,7 +28,6 @@ pub(crate) struct Hooked {
 
 /// How a program was attached, as far as it matters for counting misses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "the probes that need them follow")]
 pub(crate) enum Kind {
     /// kprobe or kretprobe of its own.
     Kprobe(KprobeMode),

@@ -137,9 +137,13 @@ impl Map {
     }
 
     /// The descriptor.
-    #[allow(dead_code, reason = "the ring buffer follows")]
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// Bytes of a key.
+    pub(crate) fn key_size(&self) -> usize {
+        self.key_size
     }
 
     /// The values of `key`, one per CPU or the only one; `None` if it is not there.

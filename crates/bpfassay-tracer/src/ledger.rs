@@ -1,13 +1,18 @@
 //! Rows from the bytes of keys and values, as `bpfassay_ledger` lays them out.
 
-use std::mem::{offset_of, size_of};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    mem::{offset_of, size_of},
+};
 
-use bpfassay_ledger::{Key, Value};
+use bpfassay_ledger::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, PathKey, Value};
 use bpfassay_protocol::{
     Operation,
     operation::Totals,
     tracer::{CounterRow, Device},
 };
+
+use crate::mounts::Mounts;
 
 /// Bytes that are not a counter.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,36 +23,121 @@ pub(crate) enum LedgerError {
     Operation { number: u32 },
 }
 
-/// One row from a key and the values that each CPU holds.
+/// The key in the bytes of a map's.
 ///
 /// # Errors
-/// [`LedgerError`] for anything that the C side does not write.
-pub(crate) fn row<V: AsRef<[u8]>>(key: &[u8], values: impl IntoIterator<Item = V>) -> Result<CounterRow, LedgerError> {
-    let size_is = |what, bytes: &[u8], expected| {
-        if bytes.len() == expected { Ok(()) } else { Err(LedgerError::Size { what, length: bytes.len(), expected }) }
-    };
-    size_is("key", key, size_of::<Key>())?;
-    let number = u32_at(key, offset_of!(Key, operation));
-    let operation = usize::try_from(number).ok().and_then(|index| Operation::ALL.get(index));
-    let mut totals = Totals::default();
+/// [`LedgerError::Size`].
+pub(crate) fn key(bytes: &[u8]) -> Result<Key, LedgerError> {
+    size_is("key", bytes, size_of::<Key>())?;
+    Ok(Key {
+        cgroup: u64_at(bytes, offset_of!(Key, cgroup)),
+        mount: u64_at(bytes, offset_of!(Key, mount)),
+        device: u32_at(bytes, offset_of!(Key, device)),
+        operation: u32_at(bytes, offset_of!(Key, operation)),
+    })
+}
+
+/// The key of the layout that has a path: mount and device are those of what is mounted there now, on top if there are
+/// several; 0 for paths where nothing is mounted, cut off ones among them. What was mounted over is not told apart.
+///
+/// # Errors
+/// [`LedgerError::Size`].
+pub(crate) fn key_by_path(bytes: &[u8], mounts: &Mounts) -> Result<Key, LedgerError> {
+    size_is("key", bytes, size_of::<PathKey>())?;
+    let path = &bytes[offset_of!(PathKey, path)..][..PATH_BYTES];
+    let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
+    let (mount, device) = mounts.at(&String::from_utf8_lossy(path)).unwrap_or((0, Device { major: 0, minor: 0 }));
+    Ok(Key {
+        cgroup: u64_at(bytes, offset_of!(PathKey, cgroup)),
+        mount,
+        device: device.major << 20 | device.minor,
+        operation: u32_at(bytes, offset_of!(PathKey, operation)),
+    })
+}
+
+/// The sum of the values that each CPU holds.
+///
+/// # Errors
+/// [`LedgerError::Size`].
+pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result<Value, LedgerError> {
+    let mut sum = Value::default();
     for value in values {
         let value = value.as_ref();
         size_is("value", value, size_of::<Value>())?;
-        totals += Totals {
-            calls: u64_at(value, offset_of!(Value, calls)),
-            bytes: u64_at(value, offset_of!(Value, bytes)),
-            errors: u64_at(value, offset_of!(Value, errors)),
-        };
+        sum.calls = sum.calls.wrapping_add(u64_at(value, offset_of!(Value, calls)));
+        sum.bytes = sum.bytes.wrapping_add(u64_at(value, offset_of!(Value, bytes)));
+        sum.errors = sum.errors.wrapping_add(u64_at(value, offset_of!(Value, errors)));
     }
+    Ok(sum)
+}
+
+/// The sum of the histograms that each CPU holds.
+///
+/// # Errors
+/// [`LedgerError::Size`].
+pub(crate) fn histogram<V: AsRef<[u8]>>(
+    values: impl IntoIterator<Item = V>,
+) -> Result<[u64; LATENCY_SLOTS], LedgerError> {
+    let mut sum = [0u64; LATENCY_SLOTS];
+    for value in values {
+        let value = value.as_ref();
+        size_is("histogram", value, size_of::<Histogram>())?;
+        for (slot, sum) in sum.iter_mut().enumerate() {
+            *sum = sum.wrapping_add(u64_at(value, 8 * slot));
+        }
+    }
+    Ok(sum)
+}
+
+/// A row.
+///
+/// # Errors
+/// [`LedgerError::Operation`].
+pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterRow, LedgerError> {
+    let number = key.operation;
+    let operation = usize::try_from(number).ok().and_then(|index| Operation::ALL.get(index));
+    let used = latency.iter().rposition(|&calls| calls > 0).map_or(0, |last| last + 1);
     Ok(CounterRow {
-        cgroup: u64_at(key, offset_of!(Key, cgroup)),
-        device: Device::from_kernel(u32_at(key, offset_of!(Key, device))),
-        mount: u64_at(key, offset_of!(Key, mount)),
+        cgroup: key.cgroup,
+        device: Device::from_kernel(key.device),
+        mount: key.mount,
         path: None,
         operation: *operation.ok_or(LedgerError::Operation { number })?,
-        totals,
-        latency: Vec::new(),
+        totals: Totals { calls: value.calls, bytes: value.bytes, errors: value.errors },
+        latency: latency[..used].to_vec(),
     })
+}
+
+/// Adds to the row of `key`.
+///
+/// # Errors
+/// [`LedgerError::Operation`].
+pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) -> Result<(), LedgerError> {
+    let row = row_of(key, value, &[])?;
+    match rows.entry(key) {
+        Entry::Vacant(vacant) => {
+            vacant.insert(row);
+        }
+        Entry::Occupied(mut occupied) => occupied.get_mut().totals += row.totals,
+    }
+    Ok(())
+}
+
+/// Puts a histogram into the row of `key`.
+///
+/// # Errors
+/// [`LedgerError::Operation`].
+pub(crate) fn add_latency(rows: &mut BTreeMap<Key, CounterRow>, key: Key, latency: &[u64]) -> Result<(), LedgerError> {
+    let row = row_of(key, Value::default(), latency)?;
+    // A call that was timed after its row was read has none yet: it is in the next reading.
+    if let Some(known) = rows.get_mut(&key) {
+        known.latency = row.latency;
+    }
+    Ok(())
+}
+
+fn size_is(what: &'static str, bytes: &[u8], expected: usize) -> Result<(), LedgerError> {
+    if bytes.len() == expected { Ok(()) } else { Err(LedgerError::Size { what, length: bytes.len(), expected }) }
 }
 
 /// The sum of one counter over CPUs.
@@ -88,7 +178,7 @@ mod tests {
         btf::types::{Enum, Struct},
     };
 
-    use bpfassay_ledger::Settings;
+    use bpfassay_ledger::{Event, Prototype, Settings};
 
     use super::*;
     use crate::objects;
@@ -100,6 +190,11 @@ mod tests {
         bytes[offset_of!(Key, device)..][..4].copy_from_slice(&device.to_ne_bytes());
         bytes[offset_of!(Key, operation)..][..4].copy_from_slice(&operation.to_ne_bytes());
         bytes
+    }
+
+    /// A row as the reader makes it.
+    fn row<V: AsRef<[u8]>>(key: &[u8], values: impl IntoIterator<Item = V>) -> Result<CounterRow, LedgerError> {
+        row_of(super::key(key)?, sum(values)?, &[])
     }
 
     fn value(calls: u64, bytes: u64, errors: u64) -> Vec<u8> {
@@ -131,7 +226,18 @@ mod tests {
                 let elf = objects::find(probe, map).unwrap().elf;
                 let btf = Btf::from_raw("object", elf).unwrap().unwrap();
                 assert_same_layout!(&btf, "ledger_key", Key { cgroup, mount, device, operation });
-                assert_same_layout!(&btf, "ledger_value", Value { calls, bytes, errors });
+                if map == MapLayout::Ringbuf {
+                    assert_same_layout!(&btf, "ledger_event", Event { key, bytes, errors, duration });
+                } else {
+                    assert_same_layout!(&btf, "ledger_value", Value { calls, bytes, errors });
+                    assert_same_layout!(&btf, "ledger_histogram", Histogram { slots });
+                }
+                if map == MapLayout::LruShared {
+                    assert_same_layout!(&btf, "ledger_path_key", PathKey { cgroup, path, operation, zero });
+                }
+                if matches!(probe, Probe::Kprobe | Probe::Kretprobe | Probe::Fexit) {
+                    assert_same_layout!(&btf, "ledger_prototype", Prototype { source, argument, arguments, pointer });
+                }
                 assert_same_layout!(&btf, "ledger_settings", Settings { cgroup, mount, latency, copies });
                 let numbers = btf.type_by_name::<Enum<'_>>("ledger_operation").unwrap();
                 let numbers: Vec<_> = numbers

@@ -67,6 +67,11 @@ impl Mounts {
         self.table.path(id, device)
     }
 
+    /// What is mounted at `path`: on top, if there are several.
+    pub(crate) fn at(&self, path: &str) -> Option<(u64, Device)> {
+        self.table.at(path)
+    }
+
     /// Puts the path of each row's mount into it, from the table as it is now.
     ///
     /// # Errors
@@ -104,6 +109,12 @@ impl Table {
     /// Lines that are not understood are left out: their mounts have no path then.
     fn parse(text: &[u8]) -> Self {
         Self(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
+    }
+
+    /// Of mounts at one path the one that was mounted last has the largest id, unless ids were given out again.
+    fn at(&self, path: &str) -> Option<(u64, Device)> {
+        let there = self.0.iter().filter(|(_, mount)| mount.path == path);
+        there.map(|(&id, mount)| (id, mount.device)).max()
     }
 
     fn path(&self, id: u64, device: Device) -> Option<&str> {

@@ -1,42 +1,186 @@
-//! The probe configurations: one line each.
+//! How programs are attached, as their sections say.
 //!
-//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/FUNCTION")` names say what to hook, and a line in
-//! [`PROBES`] that says how its programs are attached. A way of attaching that does not exist yet is a new
-//! variant of [`Attachment`].
+//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names say what to hook. A way of attaching that
+//! does not exist yet is a new variant of [`Attachment`].
 
-use bpfassay_protocol::probe::Probe;
-
-/// How the programs of a probe are attached.
+/// How a program is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attachment {
-    /// kprobe at function entry, through a perf event.
-    KprobeEntry,
-    /// BPF trampoline on the function that the section names.
+    /// kprobe at the entry of a function, through a perf event.
+    Kprobe,
+    /// kretprobe: at the function's return.
+    Kretprobe,
+    /// fprobe at the entry, through a multi link.
+    KprobeMulti,
+    /// fprobe at the return.
+    KretprobeMulti,
+    /// BPF trampoline on a function, at its entry or its exit.
     Trampoline,
-    /// Iterator over tasks and raw tracepoint: as the sections name them.
-    TaskAccounting,
+    /// Tracepoints of system calls, one for each: at their entry or their exit.
+    Syscalls(End),
+    /// Raw tracepoint.
+    RawTracepoint,
+    /// Iterator: made and dropped at each reading.
+    Iterator,
+    /// uprobe on those functions of a file that [`FUNCTIONS`] lists under the target.
+    Uprobe,
+    /// uretprobe on those that return what the target says.
+    Uretprobe,
 }
 
-const PROBES: &[(Probe, Attachment)] = &[
-    (Probe::Kprobe, Attachment::KprobeEntry),
-    (Probe::Fexit, Attachment::Trampoline),
-    (Probe::TaskIo, Attachment::TaskAccounting),
+/// Which end of a system call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Entry, of those that need the first argument at most.
+    Enter,
+    /// Entry, of those that need up to three.
+    Enter3,
+    Exit,
+}
+
+impl End {
+    /// Whether a program at this end is for the system call `name`.
+    pub(crate) fn has(self, name: &str) -> bool {
+        match self {
+            Self::Enter => !THREE_ARGUMENTS.contains(&name),
+            Self::Enter3 => THREE_ARGUMENTS.contains(&name),
+            Self::Exit => true,
+        }
+    }
+}
+
+/// System calls of which more than the first argument is looked at.
+const THREE_ARGUMENTS: [&str; 3] = ["mknod", "mknodat", "unlinkat"];
+
+/// Functions that every configuration needs: without them it is refused. What else a kernel lacks is not counted, and
+/// reported.
+pub(crate) const REQUIRED: [&str; 2] = ["vfs_read", "vfs_write"];
+
+/// System calls that are counted, by the names of their tracepoints. Not every architecture has all of them.
+pub(crate) const SYSCALLS: [&str; 26] = [
+    "read",
+    "pread64",
+    "write",
+    "pwrite64",
+    "readv",
+    "preadv",
+    "preadv2",
+    "writev",
+    "pwritev",
+    "pwritev2",
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "mkdir",
+    "mkdirat",
+    "mknod",
+    "mknodat",
+    "unlink",
+    "unlinkat",
+    "rmdir",
+    "rename",
+    "renameat",
+    "renameat2",
+    "fsync",
+    "fdatasync",
 ];
 
-/// How `probe` is attached; nothing for the baseline.
-pub(crate) fn attachment(probe: Probe) -> Option<Attachment> {
-    PROBES.iter().find(|(known, _)| *known == probe).map(|&(_, attachment)| attachment)
+/// What a function of the C library returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Returns {
+    /// Bytes (`ssize_t`), or -1.
+    Bytes,
+    /// An `int`.
+    Status,
+}
+
+impl Returns {
+    /// The target of the programs for such functions.
+    pub(crate) const fn target(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Status => "status",
+        }
+    }
+}
+
+/// Functions of the C library: the target of the program at their entry, their names, of which the first that the file
+/// has is hooked (others are other names of the same code, as glibc or musl have them), and what they return.
+pub(crate) const FUNCTIONS: &[(&str, &[&str], Returns)] = &[
+    ("read", &["read"], Returns::Bytes),
+    ("read", &["pread64", "pread"], Returns::Bytes),
+    ("write", &["write"], Returns::Bytes),
+    ("write", &["pwrite64", "pwrite"], Returns::Bytes),
+    ("readv", &["readv"], Returns::Bytes),
+    ("readv", &["preadv64", "preadv"], Returns::Bytes),
+    ("readv", &["preadv64v2", "preadv2"], Returns::Bytes),
+    ("writev", &["writev"], Returns::Bytes),
+    ("writev", &["pwritev64", "pwritev"], Returns::Bytes),
+    ("writev", &["pwritev64v2", "pwritev2"], Returns::Bytes),
+    ("open", &["open64", "open"], Returns::Status),
+    ("open", &["openat64", "openat"], Returns::Status),
+    ("open", &["creat64", "creat"], Returns::Status),
+    ("fsync", &["fsync"], Returns::Status),
+    ("fsync", &["fdatasync"], Returns::Status),
+    ("mkdir", &["mkdir"], Returns::Status),
+    ("mkdir", &["mkdirat"], Returns::Status),
+    ("unlink", &["unlink"], Returns::Status),
+    ("unlinkat", &["unlinkat"], Returns::Status),
+    ("rmdir", &["rmdir"], Returns::Status),
+    ("rename", &["rename"], Returns::Status),
+    ("rename", &["renameat"], Returns::Status),
+    ("rename", &["renameat2"], Returns::Status),
+];
+
+/// How the program in `section` is attached, and to what.
+pub(crate) fn attachment(section: &str) -> Option<(Attachment, &str)> {
+    let (kind, target) = section.split_once('/').filter(|(_, target)| !target.is_empty())?;
+    let attachment = match (kind, target) {
+        ("kprobe", _) => Attachment::Kprobe,
+        ("kretprobe", _) => Attachment::Kretprobe,
+        ("kprobe.multi", _) => Attachment::KprobeMulti,
+        ("kretprobe.multi", _) => Attachment::KretprobeMulti,
+        ("fentry" | "fexit", _) => Attachment::Trampoline,
+        ("tracepoint", "enter") => Attachment::Syscalls(End::Enter),
+        ("tracepoint", "enter_3") => Attachment::Syscalls(End::Enter3),
+        ("tracepoint", "exit") => Attachment::Syscalls(End::Exit),
+        ("iter", _) => Attachment::Iterator,
+        ("raw_tracepoint" | "raw_tp", _) => Attachment::RawTracepoint,
+        ("uprobe", _) => Attachment::Uprobe,
+        ("uretprobe", _) => Attachment::Uretprobe,
+        _ => return None,
+    };
+    Some((attachment, target))
 }
 
 #[cfg(test)]
 mod tests {
+    use object::{Object as _, ObjectSection as _};
+
     use super::*;
+    use crate::objects;
 
     #[test]
-    fn every_probe_but_the_baseline_is_registered_once() {
-        for &probe in Probe::ALL {
-            let lines = PROBES.iter().filter(|(known, _)| *known == probe).count();
-            assert_eq!(lines, usize::from(probe != Probe::None), "{probe}");
+    fn every_program_of_every_object_can_be_attached() {
+        for &probe in bpfassay_protocol::probe::Probe::ALL {
+            for &map in bpfassay_protocol::probe::MapLayout::ALL {
+                let Some(found) = objects::find(probe, map) else { continue };
+                let file = object::File::parse(found.elf).unwrap();
+                let mut programs = 0;
+                for section in file.sections().filter(|section| section.kind() == object::SectionKind::Text) {
+                    let name = section.name().unwrap();
+                    if section.size() == 0 || name == ".text" {
+                        continue;
+                    }
+                    let (attachment, target) = attachment(name).unwrap_or_else(|| panic!("{probe}+{map}: {name}"));
+                    if attachment == Attachment::Uprobe {
+                        assert!(FUNCTIONS.iter().any(|(program, ..)| *program == target), "{name}");
+                    }
+                    programs += 1;
+                }
+                assert!(programs >= 2, "{probe}+{map}");
+            }
         }
     }
 }

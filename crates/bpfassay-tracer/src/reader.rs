@@ -1,16 +1,22 @@
 //! Readings of the ledger through the descriptors of its maps, whichever library made them.
 
-use std::{collections::BTreeMap, os::fd::OwnedFd};
+use std::{
+    collections::BTreeMap,
+    os::fd::{BorrowedFd, OwnedFd},
+};
 
-use bpfassay_ledger::{map, tally};
+use bpfassay_ledger::{Key, PathKey, map, tally};
 use bpfassay_protocol::tracer::{CounterRow, Losses};
 
-use crate::{hooked::Hooked, kernel::Map, ledger, misses, tracer::ReadError};
+use crate::{hooked::Hooked, kernel::Map, ledger, misses, mounts::Mounts, ring::Ring, tracer::ReadError};
 
 /// The maps of one attached tracer.
 #[derive(Debug)]
 pub(crate) struct Reader {
     maps: BTreeMap<String, Map>,
+    ring: Option<Ring>,
+    /// Where paths are mounted, for the layout that has them in its keys.
+    mounts: Option<Mounts>,
 }
 
 impl Reader {
@@ -24,7 +30,27 @@ impl Reader {
             let map = Map::new(fd).map_err(|source| ReadError::Map { map: name.clone(), source })?;
             known.insert(name, map);
         }
-        Ok(Self { maps: known })
+        let ring = known.get(map::EVENTS).map(|map| Ring::new(map.fd())).transpose();
+        let ring = ring.map_err(|source| ReadError::Map { map: map::EVENTS.to_owned(), source })?;
+        let by_path = known.get(map::COUNTERS).is_some_and(|map| map.key_size() == size_of::<PathKey>());
+        let mounts = by_path.then(Mounts::open).transpose().map_err(ReadError::Mounts)?;
+        Ok(Self { maps: known, ring, mounts })
+    }
+
+    /// Becomes readable when [`Reader::drain`] has something to do; `None` for layouts that keep their sums in the kernel.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.ring.as_ref().map(Ring::fd)
+    }
+
+    /// Makes room in the ring buffer, if there is one.
+    ///
+    /// # Errors
+    /// [`ReadError::Map`].
+    pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
+        if let Some(ring) = &mut self.ring {
+            ring.drain().map_err(|source| ReadError::Map { map: map::EVENTS.to_owned(), source })?;
+        }
+        Ok(())
     }
 
     /// The counters since attaching, one row per key, sorted by key.
@@ -32,12 +58,43 @@ impl Reader {
     /// # Errors
     /// [`ReadError`].
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
-        let name = map::COUNTERS;
-        let mut rows = Vec::new();
-        for entry in self.map(name)?.entries().map_err(|source| ReadError::Map { map: name.to_owned(), source })? {
-            let row = ledger::row(&entry.key, entry.values);
-            rows.push(row.map_err(|source| ReadError::Ledger { map: name.to_owned(), source })?);
+        let mut rows = BTreeMap::<Key, CounterRow>::new();
+        if let Some(ring) = &mut self.ring {
+            let failed = |source| ReadError::Map { map: map::EVENTS.to_owned(), source };
+            let sums = ring.drain().map_err(failed)?;
+            if sums.malformed > 0 {
+                return Err(failed(std::io::ErrorKind::InvalidData.into()));
+            }
+            for (key, (value, latency)) in &sums.counters {
+                let row = ledger::row_of(*key, *value, latency);
+                rows.insert(*key, row.map_err(|source| ReadError::Ledger { map: map::EVENTS.to_owned(), source })?);
+            }
         }
+        if let Some(mounts) = &mut self.mounts {
+            mounts.refresh().map_err(ReadError::Mounts)?;
+        }
+        for name in [map::COUNTERS, map::COUNTERS_2, map::COUNTERS_3] {
+            let Some(map) = self.maps.get(name) else { continue };
+            let failed = |source| ReadError::Ledger { map: name.to_owned(), source };
+            for entry in map.entries().map_err(|source| ReadError::Map { map: name.to_owned(), source })? {
+                let key = match &self.mounts {
+                    Some(mounts) => ledger::key_by_path(&entry.key, mounts),
+                    None => ledger::key(&entry.key),
+                };
+                let key = key.map_err(failed)?;
+                let value = ledger::sum(entry.values).map_err(failed)?;
+                ledger::add(&mut rows, key, value).map_err(failed)?;
+            }
+        }
+        if let Some(map) = self.maps.get(map::LATENCIES) {
+            let failed = |source| ReadError::Ledger { map: map::LATENCIES.to_owned(), source };
+            for entry in map.entries().map_err(|source| ReadError::Map { map: map::LATENCIES.to_owned(), source })? {
+                let key = ledger::key(&entry.key).map_err(failed)?;
+                let latency = ledger::histogram(entry.values).map_err(failed)?;
+                ledger::add_latency(&mut rows, key, &latency).map_err(failed)?;
+            }
+        }
+        let mut rows: Vec<_> = rows.into_values().collect();
         ledger::sort(&mut rows);
         Ok(rows)
     }
@@ -48,22 +105,30 @@ impl Reader {
     /// [`ReadError`].
     pub(crate) fn losses(&mut self, hooked: &[Hooked]) -> Result<Losses, ReadError> {
         let misses = misses::of_all(hooked)?;
+        let evicted = match (&self.mounts, self.maps.get(map::COUNTERS)) {
+            (Some(_), Some(counters)) => {
+                // Insertions first: a key that is inserted in between then makes too few evictions, never less than none.
+                let inserted = self.tally(tally::INSERTIONS)?;
+                let failed = |source| ReadError::Map { map: map::COUNTERS.to_owned(), source };
+                let live = counters.entries().map_err(failed)?.len() as u64;
+                Some(inserted.saturating_sub(live))
+            }
+            _ => None,
+        };
         Ok(Losses {
             missed_probes: misses.probes,
             recursion_misses: misses.recursion,
-            map_insert_failures: Some(self.tally(tally::INSERT_FAILURES)?),
-            ..Losses::default()
+            map_insert_failures: Some(self.tally(tally::INSERT_FAILURES)?.wrapping_add(self.tally(tally::UNMATCHED)?)),
+            lru_evictions: evicted,
+            ring_buffer_drops: self.ring.is_some().then(|| self.tally(tally::RING_BUFFER_DROPS)).transpose()?,
         })
     }
 
-    fn map(&self, name: &str) -> Result<&Map, ReadError> {
-        let missing = || ReadError::Map { map: name.to_owned(), source: std::io::ErrorKind::NotFound.into() };
-        self.maps.get(name).ok_or_else(missing)
-    }
-
     fn tally(&self, index: u32) -> Result<u64, ReadError> {
+        let missing = || ReadError::Map { map: map::TALLIES.to_owned(), source: std::io::ErrorKind::NotFound.into() };
         let failed = |source| ReadError::Map { map: map::TALLIES.to_owned(), source };
-        let values = self.map(map::TALLIES)?.lookup(&index.to_ne_bytes()).map_err(failed)?.unwrap_or_default();
+        let map = self.maps.get(map::TALLIES).ok_or_else(missing)?;
+        let values = map.lookup(&index.to_ne_bytes()).map_err(failed)?.unwrap_or_default();
         ledger::total(values).map_err(|source| ReadError::Ledger { map: map::TALLIES.to_owned(), source })
     }
 }

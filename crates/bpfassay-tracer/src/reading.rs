@@ -1,6 +1,6 @@
 //! From the counters as the tracer keeps them to what a sample or the metrics endpoint shows of them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, os::fd::BorrowedFd};
 
 use bpfassay_protocol::{
     Operation,
@@ -56,6 +56,21 @@ pub(crate) struct Reading<'a, S> {
     paths: BTreeMap<(Device, u64), String>,
     /// Whether `readv` counts as `read` and `writev` as `write`.
     merge: bool,
+}
+
+impl Reading<'_, Tracer> {
+    /// [`Tracer::fd`].
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.source.fd()
+    }
+
+    /// [`Tracer::drain`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
+        self.source.drain()
+    }
 }
 
 impl<'a, S: Source> Reading<'a, S> {

@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, Stdin, Write},
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     time::{Duration, Instant},
 };
 
@@ -100,9 +100,12 @@ pub(crate) fn serve<W: Write>(
     let stdin = io::stdin();
     let mut input = Some(Commands::default());
     loop {
-        let ready = wait(&stdin, &signals, timer.as_ref(), input.is_some(), service.endpoint.as_ref())?;
+        let ready = wait(&stdin, &signals, timer.as_ref(), reader.fd(), input.is_some(), service.endpoint.as_ref())?;
         if ready.signal {
             return Ok(());
+        }
+        if ready.events {
+            reader.drain()?;
         }
         if ready.input
             && let Some(commands) = &mut input
@@ -160,6 +163,7 @@ struct Ready {
     signal: bool,
     input: bool,
     timer: bool,
+    events: bool,
     endpoint: Vec<bool>,
 }
 
@@ -168,12 +172,14 @@ fn wait(
     stdin: &Stdin,
     signals: &OwnedFd,
     timer: Option<&OwnedFd>,
+    events: Option<BorrowedFd<'_>>,
     input: bool,
     endpoint: Option<&Endpoint>,
 ) -> Result<Ready, ServeError> {
     let mut waiting = vec![PollFd::new(signals, PollFlags::IN)];
     waiting.extend(input.then(|| PollFd::new(stdin, PollFlags::IN)));
     waiting.extend(timer.map(|timer| PollFd::new(timer, PollFlags::IN)));
+    waiting.extend(events.as_ref().map(|events| PollFd::new(events, PollFlags::IN)));
     waiting.extend(endpoint.into_iter().flat_map(Endpoint::waiting));
     let deadline = endpoint.and_then(Endpoint::deadline);
     loop {
@@ -189,7 +195,13 @@ fn wait(
     }
     let mut ready = waiting.iter().map(|fd| !fd.revents().is_empty());
     let mut next = |there: bool| there && ready.next() == Some(true);
-    Ok(Ready { signal: next(true), input: next(input), timer: next(timer.is_some()), endpoint: ready.collect() })
+    Ok(Ready {
+        signal: next(true),
+        input: next(input),
+        timer: next(timer.is_some()),
+        events: next(events.is_some()),
+        endpoint: ready.collect(),
+    })
 }
 
 fn timer(interval: Duration) -> rustix::io::Result<OwnedFd> {

@@ -3,7 +3,13 @@
 //! A loader is one module with a function that takes an [`Order`](crate::args::Order)'s configuration and [`Options`]
 //! and yields [`Loaded`]; it has a line in [`bring_up`]. What is read afterwards goes through file descriptors only.
 
-use std::{any::Any, collections::BTreeMap, fmt, os::fd::OwnedFd, path::PathBuf};
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    fmt,
+    os::fd::{BorrowedFd, OwnedFd},
+    path::PathBuf,
+};
 
 use bpfassay_protocol::{
     ProbeConfiguration,
@@ -22,7 +28,6 @@ use crate::{
     mounts::MountsError,
     objects,
     pitfalls::{self, ProgramMisses, When},
-    probes,
     reader::Reader,
 };
 
@@ -112,6 +117,19 @@ impl Tracer {
         }
     }
 
+    /// Becomes readable when [`Tracer::drain`] has something to do; `None` where it never has.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.reader.fd()
+    }
+
+    /// Makes room for events that are passed one by one.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
+        self.reader.drain()
+    }
+
     /// Events known to be lost since attaching.
     ///
     /// # Errors
@@ -177,15 +195,13 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
     }
     let loaded = match configuration.loader {
         Loader::Libbpf => {
-            let found =
-                objects::find(configuration.probe, configuration.map).zip(probes::attachment(configuration.probe));
-            let Some((object, attachment)) = found else {
+            let Some(object) = objects::find(configuration.probe, configuration.map) else {
                 let message = format!("this build of the tracer has no programs for `{configuration}`");
                 return Err(refusal(Step::Open, message));
             };
             // Before anything is loaded: the tracer's own hooks are none of its pitfalls.
             let findings = pitfalls::look_for(object.elf, options, When::Before);
-            match libbpf::bring_up(configuration, object, attachment, options) {
+            match libbpf::bring_up(configuration, object, options) {
                 Ok(mut loaded) => {
                     loaded.attached.findings.extend(findings);
                     loaded

@@ -72,7 +72,7 @@ fn arguments_that_make_no_sense_are_status_2() {
     let cases: [(&[&str], &str); 6] = [
         (&[], "--probe is missing"),
         (&["--probe", "none"], "run the workload without the tracer"),
-        (&["--probe", "fexti"], "known are none, kprobe, fexit"),
+        (&["--probe", "fexti"], "known are none, kprobe, kretprobe,"),
         (&["--probe", "fexit", "--interval", "2"], "`2` is not a positive whole number with a unit"),
         (&["--probe", "fexit", "--cgroup", "/proc"], "is not in a cgroup v2 hierarchy"),
         (&["--probe", "fexit", "--mount", "/nowhere/at/all"], "name a path that exists"),

@@ -28,13 +28,21 @@ typedef __u8 u8;
 typedef unsigned long size_t;
 typedef long ssize_t;
 typedef long long loff_t;
+typedef _Bool bool;
+enum { false, true };
+#define NULL ((void *)0)
 
 /* include/uapi/linux/bpf.h */
 enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
-enum { BPF_NOEXIST = 1 };
+enum { BPF_ANY, BPF_NOEXIST };
+enum { BPF_F_NO_PREALLOC = 1, BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 
 /* Registers as a kprobe's context has them. Their layout is ABI, so they are not relocated. */
 #if defined(__TARGET_ARCH_x86)
@@ -58,18 +66,43 @@ struct user_regs_struct {
 #error "no register layout for this architecture"
 #endif
 
+/* include/uapi/linux/bpf.h */
+struct bpf_raw_tracepoint_args {
+	__u64 args[0];
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct super_block {
 	__u32 s_dev;
 };
 
+struct dentry;
+
+struct qstr {
+	__u32 len;
+	const unsigned char *name;
+};
+
+struct inode {
+	struct super_block *i_sb;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	struct super_block *d_sb;
+};
+
 struct vfsmount {
+	struct dentry *mnt_root;
 	struct super_block *mnt_sb;
 };
 
 /* fs/mount.h; `mnt` is not its first member in the kernel. */
 struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
 	struct vfsmount mnt;
 	int mnt_id;
 };
@@ -79,9 +112,78 @@ struct path {
 };
 
 struct file {
+	unsigned int f_mode;
 	struct path f_path;
 };
 
+/* The argument of vfs_rename from 5.12 on (9fe61450972d). */
+struct renamedata {
+	struct dentry *old_dentry;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct task_io_accounting {
+	u64 rchar;
+	u64 wchar;
+	u64 syscr;
+	u64 syscw;
+};
+
+struct thread_info {
+	/* x86_64 */
+	u32 status;
+};
+
+/* arm64 */
+struct thread_info___flags {
+	unsigned long flags;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int flags;
+	struct files_struct *files;
+	struct task_io_accounting ioac;
+	struct css_set *cgroups;
+};
+
+/* kernel/trace/trace.h and include/trace/syscall.h by the names that BTF has them under */
+struct trace_event_raw_sys_enter {
+	long id;
+	unsigned long args[6];
+};
+
+struct trace_event_raw_sys_exit {
+	long id;
+	long ret;
+};
+
 #pragma clang attribute pop
+
+/* include/linux/fs.h: set in f_mode of a file that this very open made */
+#define FMODE_CREATED 0x100000
+
+/* include/linux/err.h */
+#define IS_ERR_VALUE(x) ((unsigned long)(x) >= (unsigned long)-4095)
 
 #endif

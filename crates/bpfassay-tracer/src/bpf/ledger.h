@@ -4,8 +4,10 @@
  * compares both sides through the object's BTF.
  *
  * A map layout (`map_*.h`, chosen by -DMAP_LAYOUT) declares the map `counters` and defines
- *	static void ledger_add(const struct ledger_key *key, __u64 bytes, __u64 errors);
- * which adds one call.
+ *	static void ledger_add(__u32 copy, const struct subject *subject, enum ledger_operation operation,
+ *			       __u64 bytes, __u64 errors, __u64 duration);
+ * which adds one call. `copy` is constant: which of several copies of a program calls (0 where there is one only).
+ * `duration` is LEDGER_NO_DURATION where it is not measured.
  */
 #ifndef BPFASSAY_LEDGER_H
 #define BPFASSAY_LEDGER_H
@@ -14,8 +16,14 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-/* As many keys as fit: (cgroup, mount, operation) triples that were ever active. */
+/* Sizes of maps: see the crate for their meaning. The loader may set others. */
 #define LEDGER_KEYS 8192
+#define LEDGER_LRU_KEYS 16384
+#define LEDGER_PATH_BYTES 64
+#define LEDGER_RING_BYTES (8 << 20)
+#define LEDGER_LATENCY_KEYS 1024
+#define LEDGER_LATENCY_SLOTS 40
+#define LEDGER_NO_DURATION (~0ULL)
 
 /* Numbers of the operations, in the order of `Operation::ALL`. */
 enum ledger_operation {
@@ -33,6 +41,8 @@ enum ledger_operation {
 	OPERATION_MAP_READ,
 	OPERATION_MAP_WRITE,
 };
+
+#define OPERATION_COUNT (OPERATION_MAP_WRITE + 1)
 
 /* No implicit padding: the map compares keys byte by byte. */
 struct ledger_key {
@@ -83,7 +93,40 @@ static __always_inline void ledger_tally(enum ledger_tally which)
 		__sync_fetch_and_add(count, 1);
 }
 
-#include MAP_LAYOUT
+struct ledger_histogram {
+	__u64 slots[LEDGER_LATENCY_SLOTS];
+};
+
+/* Not made by the loader unless durations are measured. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, LEDGER_LATENCY_KEYS);
+	__type(key, struct ledger_key);
+	__type(value, struct ledger_histogram);
+} latencies SEC(".maps");
+
+/* A histogram does not fit on the stack. */
+const struct ledger_histogram no_latencies SEC(".rodata.histogram") = {};
+
+/* Whose and where a call is: a key without its operation. */
+struct subject {
+	__u64 cgroup;
+	__u64 mount;
+	/* The mount itself, for its path; null where the hook does not know it. Only for reading with checks. */
+	const struct vfsmount *vfsmount;
+	__u32 device;
+	__u32 zero;
+};
+
+static __always_inline struct ledger_key key_of(const struct subject *subject, enum ledger_operation operation)
+{
+	return (struct ledger_key){
+		.cgroup = subject->cgroup,
+		.mount = subject->mount,
+		.device = subject->device,
+		.operation = operation,
+	};
+}
 
 /* The mount that embeds `mnt`, for reading with bpf_probe_read_kernel only. */
 static __always_inline const struct mount *mount_of(const struct vfsmount *mnt)
@@ -91,21 +134,99 @@ static __always_inline const struct mount *mount_of(const struct vfsmount *mnt)
 	return (const void *)mnt - bpf_core_field_offset(struct mount, mnt);
 }
 
-static __always_inline void ledger_count(const struct vfsmount *mnt, __u32 device,
-					 enum ledger_operation operation, __u64 bytes, __u64 errors)
-{
-	struct ledger_key key = {
-		.cgroup = bpf_get_current_cgroup_id(),
-		.device = device,
-		.operation = operation,
-	};
+#include MAP_LAYOUT
 
-	if (settings.cgroup && key.cgroup != settings.cgroup)
-		return;
-	key.mount = (__u32)BPF_CORE_READ(mount_of(mnt), mnt_id);
-	if (settings.mount && key.mount != settings.mount)
-		return;
-	ledger_add(&key, bytes, errors);
+/*
+ * Fills `subject` in for the calling task; false if it is not to be counted. Where the hook does not know the mount,
+ * `mnt` is null: such calls are counted under mount 0, unless a mount was asked for.
+ */
+static __always_inline bool subject_of(struct subject *subject, const struct vfsmount *mnt, __u32 device)
+{
+	*subject = (struct subject){ .cgroup = bpf_get_current_cgroup_id(), .vfsmount = mnt, .device = device };
+	if (settings.cgroup && subject->cgroup != settings.cgroup)
+		return false;
+	if (mnt)
+		subject->mount = (__u32)BPF_CORE_READ(mount_of(mnt), mnt_id);
+	return !settings.mount || subject->mount == settings.mount;
+}
+
+/* The same for an open file, for programs that may not follow pointers by themselves. */
+static __always_inline bool subject_of_file(struct subject *subject, const struct file *file)
+{
+	const struct vfsmount *mnt = BPF_CORE_READ(file, f_path.mnt);
+
+	return subject_of(subject, mnt, BPF_CORE_READ(mnt, mnt_sb, s_dev));
+}
+
+static __always_inline __u32 log2_of(__u64 value)
+{
+	__u32 log = 0;
+
+	if (value >> 32)
+		log += 32, value >>= 32;
+	if (value >> 16)
+		log += 16, value >>= 16;
+	if (value >> 8)
+		log += 8, value >>= 8;
+	if (value >> 4)
+		log += 4, value >>= 4;
+	if (value >> 2)
+		log += 2, value >>= 2;
+	return log + (value >> 1);
+}
+
+static __always_inline void latency_add(const struct ledger_key *key, __u64 duration)
+{
+	struct ledger_histogram *histogram = bpf_map_lookup_elem(&latencies, key);
+	__u32 slot = log2_of(duration);
+
+	if (!histogram) {
+		bpf_map_update_elem(&latencies, key, &no_latencies, BPF_NOEXIST);
+		histogram = bpf_map_lookup_elem(&latencies, key);
+		if (!histogram) {
+			ledger_tally(TALLY_INSERT_FAILURES);
+			return;
+		}
+	}
+	if (slot >= LEDGER_LATENCY_SLOTS)
+		slot = LEDGER_LATENCY_SLOTS - 1;
+	/* Copies of a program may interrupt each other between two instructions. */
+	__sync_fetch_and_add(&histogram->slots[slot], 1);
+}
+
+/* Now, if durations are measured. */
+static __always_inline __u64 ledger_clock(void)
+{
+	return settings.latency ? bpf_ktime_get_ns() : 0;
+}
+
+/* Counts a call that began at `start` (ledger_clock(); 0: unknown). */
+static __always_inline void ledger_count_copy(__u32 copy, const struct subject *subject,
+					      enum ledger_operation operation, __u64 bytes, __u64 errors, __u64 start)
+{
+	__u64 duration = LEDGER_NO_DURATION;
+
+	if (settings.latency && start) {
+		struct ledger_key key = key_of(subject, operation);
+
+		duration = bpf_ktime_get_ns() - start;
+		if (!LAYOUT_HAS_DURATION)
+			latency_add(&key, duration);
+	}
+	ledger_add(copy, subject, operation, bytes, errors, duration);
+}
+
+static __always_inline void ledger_count(const struct subject *subject, enum ledger_operation operation, __u64 bytes,
+					 __u64 errors, __u64 start)
+{
+	ledger_count_copy(0, subject, operation, bytes, errors, start);
+}
+
+/* What a call that returns bytes or an error returned. */
+static __always_inline void ledger_count_returned(const struct subject *subject, enum ledger_operation operation,
+						  long ret, __u64 start)
+{
+	ledger_count(subject, operation, ret < 0 ? 0 : ret, ret < 0, start);
 }
 
 #endif

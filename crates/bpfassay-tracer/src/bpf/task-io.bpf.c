@@ -17,31 +17,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct kernfs_node {
-	__u64 id;
-};
-
-struct cgroup {
-	struct kernfs_node *kn;
-};
-
-struct css_set {
-	struct cgroup *dfl_cgrp;
-};
-
-struct task_io_accounting {
-	__u64 rchar;
-	__u64 wchar;
-	__u64 syscr;
-	__u64 syscw;
-};
-
-struct task_struct {
-	unsigned int flags;
-	struct task_io_accounting ioac;
-	struct css_set *cgroups;
-};
-
 struct seq_file;
 
 struct bpf_iter_meta {

@@ -1,19 +1,15 @@
 //! Attaching the programs of a loaded object.
 
-use std::{
-    ffi::{CString, OsStr},
-    io,
-    os::fd::AsFd as _,
-};
+use std::{ffi::CString, io, os::fd::AsFd as _, path::Path};
 
-use bpfassay_protocol::tracer::Step;
+use bpfassay_protocol::{finding::Finding, tracer::Step};
 use libbpf_rs::{Link, Object, ProgramMut};
 
-use super::{Failure, sys};
+use super::{Failure, prepare::not_counted, sys};
 use crate::{
     hooked::{Hooked, Kind, KprobeMode},
     kernel, misses,
-    probes::Attachment,
+    probes::{self, Attachment, End, FUNCTIONS, REQUIRED, SYSCALLS},
     tracer::Options,
 };
 
@@ -25,60 +21,127 @@ use crate::{
 /// passes it exactly once.
 pub(crate) const BEHIND_FTRACE_SITE: Option<usize> = if cfg!(target_arch = "riscv64") { Some(8) } else { None };
 
-/// Attaches every program of `object`; all or none.
+/// Where tracefs tells which system calls have tracepoints, in the order in which libbpf looks for it.
+const SYSCALL_EVENTS: [&str; 2] = ["/sys/kernel/debug/tracing/events/syscalls", "/sys/kernel/tracing/events/syscalls"];
+
+/// The file whose functions uprobes are put on by default: libbpf looks for it where the dynamic linker would.
+const LIBC: &str = "libc.so.6";
+
+/// Everything that was attached.
+#[derive(Debug, Default)]
+pub(super) struct Attached {
+    pub(super) hooked: Vec<Hooked>,
+    /// Detaches when dropped.
+    pub(super) links: Vec<Link>,
+    /// What could not be hooked and is not counted.
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Attached {
+    fn add(&mut self, program: &ProgramMut<'_>, link: Link, at: At) -> io::Result<()> {
+        self.hooked.push(Hooked {
+            program: program.name().to_string_lossy().into_owned(),
+            function: at.function,
+            attached_to: at.place,
+            kind: at.kind,
+            program_fd: program.as_fd().try_clone_to_owned()?,
+            link_fd: Some(link.as_fd().try_clone_to_owned()?),
+        });
+        self.links.push(link);
+        Ok(())
+    }
+}
+
+/// Where a program was attached.
+struct At {
+    function: String,
+    place: String,
+    kind: Kind,
+}
+
+impl At {
+    fn new(function: &str, kind: Kind) -> Self {
+        Self { function: function.to_owned(), place: function.to_owned(), kind }
+    }
+}
+
+/// Attaches every program of `object`; all or none, but for functions that this kernel does not have and that
+/// [`REQUIRED`] does not name.
 ///
 /// # Errors
 /// The first [`Failure`]; what was attached before is detached.
-pub(super) fn all(
-    object: &Object,
-    attachment: Attachment,
-    options: &Options,
-) -> Result<(Vec<Hooked>, Vec<Link>), Failure> {
-    let (mut hooked, mut links) = (Vec::new(), Vec::new());
+pub(super) fn all(object: &Object, options: &Options) -> Result<Attached, Failure> {
+    let mut attached = Attached::default();
     // Where the kernel tells of misses only for kprobes made through tracefs, the first program finds out.
     let mut mode = KprobeMode::Perf;
-    for program in object.progs_mut() {
+    for program in object.progs_mut().filter(|program| program.autoload()) {
         let name = program.name().to_string_lossy().into_owned();
         let failed = |error| Failure { step: Step::Attach, program: Some(name.clone()), error };
-        let function = function_of(program.section()).ok_or_else(|| {
-            failed(io::Error::other(format!("its section {:?} names no function", program.section())))
-        })?;
-        let function = options.function(function);
-        let (link, attached_to, kind) = match attachment {
-            Attachment::Trampoline => (sys::attach(&program).map_err(failed)?, function.to_owned(), Kind::Trampoline),
-            // Asked for and dropped at each reading, the iterator misses nothing; neither kind counts misses of links.
-            Attachment::TaskAccounting => {
-                (sys::attach(&program).map_err(failed)?, function.to_owned(), Kind::RawTracepoint)
+        let section = program.section().to_string_lossy().into_owned();
+        let (attachment, target) = probes::attachment(&section)
+            .ok_or_else(|| failed(io::Error::other(format!("its section `{section}` names nothing to hook"))))?;
+        let function = options.function(target);
+        match attachment {
+            Attachment::Syscalls(end) => syscalls(&program, end, &mut attached).map_err(failed)?,
+            Attachment::Uprobe | Attachment::Uretprobe => {
+                functions(&program, attachment, target, options, &mut attached).map_err(failed)?;
             }
-            Attachment::KprobeEntry => {
-                let (link, offset) = kprobe(&program, function, &mut mode).map_err(failed)?;
-                let at = if offset == 0 { function.to_owned() } else { format!("{function}+{offset:#x}") };
-                (link, at, Kind::Kprobe(mode))
+            // An iterator misses nothing; neither kind counts misses of links.
+            Attachment::RawTracepoint | Attachment::Iterator => {
+                let link = sys::attach(&program).map_err(failed)?;
+                attached.add(&program, link, At::new(function, Kind::RawTracepoint)).map_err(failed)?;
             }
-        };
-        let program_fd = program.as_fd().try_clone_to_owned().map_err(failed)?;
-        hooked.push(Hooked {
-            program: name.clone(),
-            function: function.to_owned(),
-            attached_to,
-            kind,
-            program_fd,
-            link_fd: Some(link.as_fd().try_clone_to_owned().map_err(failed)?),
-        });
-        links.push(link);
+            _ => match hook(&program, attachment, function, &mut mode) {
+                Ok((link, at)) => attached.add(&program, link, at).map_err(failed)?,
+                Err(error) if !REQUIRED.contains(&function) && is_missing(&error) => {
+                    attached.findings.push(not_counted(function, &format!("the kernel cannot hook it ({error})")));
+                }
+                Err(error) => return Err(failed(error)),
+            },
+        }
     }
-    Ok((hooked, links))
+    attached.findings.sort_unstable();
+    attached.findings.dedup();
+    Ok(attached)
 }
 
-/// The function that a section `KIND/FUNCTION` names.
-pub(super) fn function_of(section: &OsStr) -> Option<&str> {
-    section.to_str()?.split_once('/').map(|(_, function)| function).filter(|function| !function.is_empty())
+/// Whether the kernel has no such function, or more than one (`__trace_kprobe_create`, `ftrace_lookup_symbols`).
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EADDRNOTAVAIL))
+}
+
+/// Attaches to a function of the kernel.
+fn hook(
+    program: &ProgramMut<'_>,
+    attachment: Attachment,
+    function: &str,
+    mode: &mut KprobeMode,
+) -> io::Result<(Link, At)> {
+    let symbol = CString::new(function)?;
+    let plain = |link, kind| Ok((link, At::new(function, kind)));
+    match attachment {
+        Attachment::Kprobe => {
+            let (link, offset) = kprobe(program, &symbol, mode)?;
+            let place = if offset == 0 { function.to_owned() } else { format!("{function}+{offset:#x}") };
+            Ok((link, At { place, ..At::new(function, Kind::Kprobe(*mode)) }))
+        }
+        Attachment::Kretprobe => {
+            let link = sys::attach_kprobe(program, &symbol, 0, true, *mode)?;
+            let place = format!("{function} (return)");
+            Ok((link, At { place, ..At::new(function, Kind::Kprobe(*mode)) }))
+        }
+        Attachment::KprobeMulti => plain(sys::attach_kprobe_multi(program, &symbol, false)?, Kind::KprobeMulti),
+        Attachment::KretprobeMulti => {
+            let link = sys::attach_kprobe_multi(program, &symbol, true)?;
+            Ok((link, At { place: format!("{function} (return)"), ..At::new(function, Kind::KprobeMulti) }))
+        }
+        _ => plain(sys::attach(program)?, Kind::Trampoline),
+    }
 }
 
 /// Attaches at the entry, or behind the ftrace site where the entry is refused; returns the offset used.
-fn kprobe(program: &ProgramMut<'_>, function: &str, mode: &mut KprobeMode) -> io::Result<(Link, usize)> {
-    let symbol = CString::new(function)?;
-    let at = |offset, mode| sys::attach_kprobe(program, &symbol, offset, mode);
+fn kprobe(program: &ProgramMut<'_>, symbol: &CString, mode: &mut KprobeMode) -> io::Result<(Link, usize)> {
+    let at = |offset, mode| sys::attach_kprobe(program, symbol, offset, false, mode);
     let (link, offset) = match (at(0, *mode), BEHIND_FTRACE_SITE) {
         (Err(error), Some(offset)) if error.raw_os_error() == Some(libc::EINVAL) => (at(offset, *mode)?, offset),
         (outcome, _) => (outcome?, 0),
@@ -90,4 +153,73 @@ fn kprobe(program: &ProgramMut<'_>, function: &str, mode: &mut KprobeMode) -> io
         return Ok((at(offset, *mode)?, offset));
     }
     Ok((link, offset))
+}
+
+/// Attaches to one end of each system call that has tracepoints here.
+fn syscalls(program: &ProgramMut<'_>, end: End, attached: &mut Attached) -> io::Result<()> {
+    let prefix = match end {
+        End::Enter | End::Enter3 => "sys_enter_",
+        End::Exit => "sys_exit_",
+    };
+    let Some(events) = SYSCALL_EVENTS.into_iter().map(Path::new).find(|path| path.is_dir()) else {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "tracefs has no events/syscalls: mount it at /sys/kernel/tracing, and the kernel needs CONFIG_FTRACE_SYSCALLS",
+        ));
+    };
+    let before = attached.links.len();
+    for name in SYSCALLS.into_iter().filter(|name| end.has(name)) {
+        let event = format!("{prefix}{name}");
+        if events.join(&event).is_dir() {
+            let link = sys::attach_tracepoint(program, c"syscalls", &CString::new(event.as_str())?)?;
+            attached.add(program, link, At::new(&event, Kind::Tracepoint))?;
+        }
+    }
+    if attached.links.len() == before {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "tracefs has no tracepoint of any system call that is counted",
+        ));
+    }
+    Ok(())
+}
+
+/// Attaches to those functions of a library or program that belong to `target`.
+fn functions(
+    program: &ProgramMut<'_>,
+    attachment: Attachment,
+    target: &str,
+    options: &Options,
+    attached: &mut Attached,
+) -> io::Result<()> {
+    let file = options.uprobe.as_deref().unwrap_or(Path::new(LIBC));
+    let path = CString::new(file.as_os_str().as_encoded_bytes())?;
+    let back = attachment == Attachment::Uretprobe;
+    for (entry, names, returns) in FUNCTIONS {
+        if target != (if back { returns.target() } else { *entry }) {
+            continue;
+        }
+        let mut failure = None;
+        for name in *names {
+            match sys::attach_uprobe(program, &path, &CString::new(*name)?, back) {
+                Ok(link) => {
+                    let place = format!("{name} in {}{}", file.display(), if back { " (return)" } else { "" });
+                    attached.add(program, link, At { place, ..At::new(name, Kind::Uprobe) })?;
+                    failure = None;
+                    break;
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            None => {}
+            // Either end of the two that nothing works without.
+            Some(error) if names[0] == "read" || names[0] == "write" => return Err(error),
+            Some(error) if is_missing(&error) => {
+                attached.findings.push(not_counted(names[0], &format!("{} has no such function", file.display())));
+            }
+            Some(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

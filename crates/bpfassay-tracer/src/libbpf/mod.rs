@@ -2,17 +2,16 @@
 
 pub(crate) mod attach;
 pub(crate) mod log;
+mod prepare;
 mod sys;
 
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
     io,
     os::fd::{AsFd as _, OwnedFd},
     time::Duration,
 };
 
-use bpfassay_ledger::Settings;
 use bpfassay_protocol::{
     ProbeConfiguration,
     tracer::{Attached, Refusal, Step},
@@ -22,12 +21,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     objects,
-    probes::Attachment,
+    probes::{self, Attachment},
     tracer::{Loaded, Options},
 };
-
-/// The section of [`Settings`], which is a map of its own.
-const SETTINGS: &str = ".rodata.settings";
 
 /// A step that failed, before it is put into the words of a [`Refusal`].
 #[derive(Debug)]
@@ -45,17 +41,15 @@ pub(super) struct Failure {
 pub(crate) fn bring_up(
     configuration: ProbeConfiguration,
     object: &objects::Object,
-    attachment: Attachment,
     options: &Options,
 ) -> Result<Loaded, Refusal> {
     let log = log::capture();
-    load_and_attach(configuration, object, attachment, options).map_err(|failure| log.refusal(failure))
+    load_and_attach(configuration, object, options).map_err(|failure| log.refusal(failure))
 }
 
 fn load_and_attach(
     configuration: ProbeConfiguration,
     object: &objects::Object,
-    attachment: Attachment,
     options: &Options,
 ) -> Result<Loaded, Failure> {
     let start = monotonic();
@@ -63,19 +57,12 @@ fn load_and_attach(
         .name("bpfassay")
         .and_then(|builder| builder.open_memory(object.elf))
         .map_err(|error| Failure { step: Step::Open, program: None, error: io::Error::other(format!("{error:#}")) })?;
-    let settings = Settings {
-        cgroup: options.cgroup,
-        mount: options.mount,
-        latency: u32::from(options.latency),
-        ..Settings::default()
-    };
-    set_settings(&mut open, settings)?;
-    if attachment == Attachment::Trampoline {
-        set_functions(&mut open, options)?;
-    }
+    let mut findings = prepare::prepare(&mut open, options)?;
+    set_functions(&mut open, options)?;
     let object = sys::load(open).map_err(|error| Failure { step: Step::Load, program: None, error })?;
     let loaded = monotonic();
-    let (hooked, links) = attach::all(&object, attachment, options)?;
+    let attach::Attached { hooked, links, findings: unhooked } = attach::all(&object, options)?;
+    findings.extend(unhooked);
     let attached = monotonic();
     let mut programs = Vec::new();
     for hooked in &hooked {
@@ -89,7 +76,7 @@ fn load_and_attach(
             load_ns: nanoseconds(loaded.saturating_sub(start)),
             attach_ns: nanoseconds(attached.saturating_sub(loaded)),
             programs,
-            findings: Vec::new(),
+            findings,
         },
         maps,
         hooked,
@@ -102,8 +89,9 @@ fn load_and_attach(
 /// be known when its program is loaded.
 fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure> {
     for mut program in open.progs_mut() {
-        let function = attach::function_of(program.section()).map(str::to_owned).unwrap_or_default();
-        if let Some(other) = options.functions.get(&function) {
+        let section = program.section().to_string_lossy().into_owned();
+        let Some((Attachment::Trampoline, function)) = probes::attachment(&section) else { continue };
+        if let Some(other) = options.functions.get(function) {
             program.set_attach_target(0, Some(other.clone())).map_err(|error| Failure {
                 step: Step::Open,
                 program: Some(program.name().to_string_lossy().into_owned()),
@@ -114,25 +102,11 @@ fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure
     Ok(())
 }
 
-fn set_settings(open: &mut OpenObject, settings: Settings) -> Result<(), Failure> {
-    let bytes = settings.to_bytes();
-    let written = open.maps_mut().find(|map| map.name() == OsStr::new(SETTINGS)).is_some_and(|mut map| {
-        map.initial_value_mut().is_some_and(|value| {
-            // The section is padded at its end, if at all.
-            value.get_mut(..bytes.len()).map(|value| value.copy_from_slice(&bytes)).is_some()
-        })
-    });
-    if written {
-        return Ok(());
-    }
-    let error = io::Error::other(format!("the object has no `{SETTINGS}` of {} bytes", bytes.len()));
-    Err(Failure { step: Step::Open, program: None, error })
-}
-
-/// Duplicates of the descriptors of all maps, by name.
+/// Duplicates of the descriptors of all maps that were created, by name.
 fn maps(object: &libbpf_rs::Object) -> io::Result<BTreeMap<String, OwnedFd>> {
-    let named =
-        object.maps().map(|map| Ok((map.name().to_string_lossy().into_owned(), map.as_fd().try_clone_to_owned()?)));
+    // A map that was not created has a descriptor that stands in for it.
+    let created = object.maps().filter(|map| map.autocreate());
+    let named = created.map(|map| Ok((map.name().to_string_lossy().into_owned(), map.as_fd().try_clone_to_owned()?)));
     named.collect()
 }
 

@@ -3,7 +3,7 @@
 use std::{ffi::CStr, io, mem::size_of, ptr::NonNull};
 
 use libbpf_rs::{AsRawLibbpf as _, Link, Object, OpenObject, ProgramMut};
-use libbpf_sys::{bpf_kprobe_opts, bpf_link, probe_attach_mode};
+use libbpf_sys::{bpf_kprobe_multi_opts, bpf_kprobe_opts, bpf_link, bpf_uprobe_opts, probe_attach_mode};
 
 use crate::hooked::KprobeMode;
 
@@ -21,7 +21,7 @@ pub(super) fn load(open: OpenObject) -> io::Result<Object> {
     Ok(unsafe { Object::from_ptr(open.take_ptr()) })
 }
 
-/// Attaches `program` as a kprobe to `function` + `offset`.
+/// Attaches `program` as a kprobe to `function` + `offset`, or as a kretprobe to `function`.
 ///
 /// # Errors
 /// The kernel's error.
@@ -29,6 +29,7 @@ pub(super) fn attach_kprobe(
     program: &ProgramMut<'_>,
     function: &CStr,
     offset: usize,
+    retprobe: bool,
     mode: KprobeMode,
 ) -> io::Result<Link> {
     let mode: probe_attach_mode = match mode {
@@ -38,6 +39,7 @@ pub(super) fn attach_kprobe(
     let options = bpf_kprobe_opts {
         sz: size_of::<bpf_kprobe_opts>() as libbpf_sys::size_t,
         offset: offset as libbpf_sys::size_t,
+        retprobe,
         attach_mode: mode,
         ..Default::default()
     };
@@ -46,6 +48,74 @@ pub(super) fn attach_kprobe(
         libbpf_sys::bpf_program__attach_kprobe_opts(program.as_libbpf_object().as_ptr(), function.as_ptr(), &options)
     };
     own(link)
+}
+
+/// Attaches `program` to `function` through fprobe. The kernel looks the name up; libbpf's own search would read all of
+/// tracefs' list of functions.
+///
+/// # Errors
+/// The kernel's error.
+pub(super) fn attach_kprobe_multi(program: &ProgramMut<'_>, function: &CStr, retprobe: bool) -> io::Result<Link> {
+    let mut symbols = [function.as_ptr()];
+    let options = bpf_kprobe_multi_opts {
+        sz: size_of::<bpf_kprobe_multi_opts>() as libbpf_sys::size_t,
+        syms: symbols.as_mut_ptr(),
+        cnt: 1,
+        retprobe,
+        ..Default::default()
+    };
+    // SAFETY: `program` belongs to a loaded object; the symbols and the options outlive the call, and there is one.
+    own(unsafe {
+        libbpf_sys::bpf_program__attach_kprobe_multi_opts(
+            program.as_libbpf_object().as_ptr(),
+            std::ptr::null(),
+            &options,
+        )
+    })
+}
+
+/// Attaches `program` to a tracepoint.
+///
+/// # Errors
+/// The kernel's error.
+pub(super) fn attach_tracepoint(program: &ProgramMut<'_>, category: &CStr, name: &CStr) -> io::Result<Link> {
+    // SAFETY: `program` belongs to a loaded object; the names outlive the call.
+    own(unsafe {
+        libbpf_sys::bpf_program__attach_tracepoint(
+            program.as_libbpf_object().as_ptr(),
+            category.as_ptr(),
+            name.as_ptr(),
+        )
+    })
+}
+
+/// Attaches `program` to a function of a file, in all processes.
+///
+/// # Errors
+/// The kernel's error, or ENOENT where the file has no such function.
+pub(super) fn attach_uprobe(
+    program: &ProgramMut<'_>,
+    file: &CStr,
+    function: &CStr,
+    retprobe: bool,
+) -> io::Result<Link> {
+    const EVERY_PROCESS: libc::pid_t = -1;
+    let options = bpf_uprobe_opts {
+        sz: size_of::<bpf_uprobe_opts>() as libbpf_sys::size_t,
+        retprobe,
+        func_name: function.as_ptr(),
+        ..Default::default()
+    };
+    // SAFETY: `program` belongs to a loaded object; file, name and options outlive the call.
+    own(unsafe {
+        libbpf_sys::bpf_program__attach_uprobe_opts(
+            program.as_libbpf_object().as_ptr(),
+            EVERY_PROCESS,
+            file.as_ptr(),
+            0,
+            &options,
+        )
+    })
 }
 
 /// Attaches `program` to what its section names.

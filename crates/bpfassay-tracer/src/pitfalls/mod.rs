@@ -10,7 +10,7 @@
 
 mod after;
 mod before;
-mod btf;
+pub(crate) mod btf;
 mod cache;
 mod expected;
 mod lists;

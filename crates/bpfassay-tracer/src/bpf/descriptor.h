@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Calls of user space by file descriptor, seen from outside the file system: what a call is about is looked up at its
+ * entry, as another thread may close the descriptor meanwhile, and kept per thread until its return.
+ *
+ * Calls by path (mkdir, unlink, rmdir, rename) are counted with errors and all, but neither mount nor device is known.
+ */
+#ifndef BPFASSAY_DESCRIPTOR_H
+#define BPFASSAY_DESCRIPTOR_H
+
+#include "opened.h"
+
+struct pending_call {
+	struct subject subject;
+	__u64 start;
+	enum ledger_operation operation;
+	/* Whether there is a call, and whether it is to be counted. */
+	__u32 wanted;
+};
+
+/* By thread; the threads that are gone make room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct pending_call);
+} pending SEC(".maps");
+
+static __always_inline const struct file *file_of(long descriptor)
+{
+	const struct task_struct *task = (void *)bpf_get_current_task();
+	const struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file *file = NULL;
+
+	if ((__u32)descriptor < BPF_CORE_READ(table, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + (__u32)descriptor);
+	return file;
+}
+
+static __always_inline void call_begins(enum ledger_operation operation, bool by_descriptor, long descriptor)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	struct pending_call call = { .operation = operation, .start = ledger_clock() };
+	const struct file *file = by_descriptor ? file_of(descriptor) : NULL;
+
+	if (file)
+		call.wanted = subject_of_file(&call.subject, file);
+	else if (operation == OPERATION_OPEN)
+		/* Which mount is known afterwards. */
+		call.wanted = true;
+	else
+		call.wanted = subject_of(&call.subject, NULL, 0);
+	if (!call.wanted)
+		return;
+	if (bpf_map_update_elem(&pending, &thread, &call, BPF_ANY))
+		ledger_tally(TALLY_UNMATCHED);
+}
+
+static __always_inline void call_ends(long ret)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	struct pending_call *call = bpf_map_lookup_elem(&pending, &thread);
+	const struct file *file;
+
+	if (!call || !call->wanted)
+		return;
+	call->wanted = false;
+	switch (call->operation) {
+	case OPERATION_READ:
+	case OPERATION_WRITE:
+	case OPERATION_READV:
+	case OPERATION_WRITEV:
+		ledger_count_returned(&call->subject, call->operation, ret, call->start);
+		return;
+	case OPERATION_OPEN:
+		file = ret < 0 ? (void *)ret : file_of(ret);
+		/* Another thread can have closed it by now; counted without mount then, as one that failed but for the error. */
+		count_opened(file ? file : (void *)-9L, call->start);
+		return;
+	default:
+		ledger_count(&call->subject, call->operation, 0, ret < 0, call->start);
+	}
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Programs at function entry, by kprobe or by trampoline: HOOK(function) is the section. They count what was asked for,
+ * whatever the call then did, and cannot see errors.
+ *
+ * An open is seen where the file is known first: do_dentry_open, which failed look-ups do not get to.
+ */
+#include "names.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* include/uapi/linux/uio.h */
+#define UIO_MAXIOV 1024
+
+struct iovec {
+	__u64 iov_base;
+	__u64 iov_len;
+};
+
+static __always_inline int count_file(const struct file *file, __u64 bytes, enum ledger_operation operation)
+{
+	struct subject subject;
+
+	if (subject_of_argument(&subject, file))
+		ledger_count(&subject, operation, bytes, 0, 0);
+	return 0;
+}
+
+/* The sum of the lengths in a vector of user space, as far as they can be read without a page fault. */
+static __always_inline __u64 requested(const struct iovec *vector, __u64 count)
+{
+	__u64 sum = 0;
+
+	for (__u32 i = 0; i < UIO_MAXIOV; i++) {
+		__u64 length = 0;
+
+		if (i >= count)
+			break;
+		bpf_probe_read_user(&length, sizeof(length), &vector[i].iov_len);
+		sum += length;
+	}
+	return sum;
+}
+
+HOOK("vfs_read")
+int read_entry(context *ctx)
+{
+	return count_file((void *)argument(ctx, 0), argument(ctx, 2), OPERATION_READ);
+}
+
+HOOK("vfs_write")
+int write_entry(context *ctx)
+{
+	return count_file((void *)argument(ctx, 0), argument(ctx, 2), OPERATION_WRITE);
+}
+
+HOOK("vfs_readv")
+int readv_entry(context *ctx)
+{
+	return count_file((void *)argument(ctx, 0), requested((void *)argument(ctx, 1), argument(ctx, 2)),
+			  OPERATION_READV);
+}
+
+HOOK("vfs_writev")
+int writev_entry(context *ctx)
+{
+	return count_file((void *)argument(ctx, 0), requested((void *)argument(ctx, 1), argument(ctx, 2)),
+			  OPERATION_WRITEV);
+}
+
+HOOK("vfs_fsync_range")
+int fsync_entry(context *ctx)
+{
+	return count_file((void *)argument(ctx, 0), 0, OPERATION_FSYNC);
+}
+
+HOOK("do_dentry_open")
+int open_entry(context *ctx)
+{
+	const struct file *file = (void *)argument(ctx, 0);
+
+	count_file(file, 0, OPERATION_OPEN);
+	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
+		count_file(file, 0, OPERATION_CREATE);
+	return 0;
+}
+
+HOOK("mnt_want_write")
+int wants_entry(context *ctx)
+{
+	name_wants((void *)argument(ctx, 0));
+	return 0;
+}
+
+static __always_inline int count_name(context *ctx, enum ledger_operation operation)
+{
+	struct subject subject;
+
+	if (name_subject(&subject, operation, argument(ctx, prototypes[operation].argument)))
+		ledger_count(&subject, operation, 0, 0, 0);
+	return 0;
+}
+
+HOOK("vfs_create")
+int create_entry(context *ctx)
+{
+	return count_name(ctx, OPERATION_CREATE);
+}
+
+HOOK("vfs_mkdir")
+int mkdir_entry(context *ctx)
+{
+	return count_name(ctx, OPERATION_MKDIR);
+}
+
+HOOK("vfs_unlink")
+int unlink_entry(context *ctx)
+{
+	return count_name(ctx, OPERATION_UNLINK);
+}
+
+HOOK("vfs_rmdir")
+int rmdir_entry(context *ctx)
+{
+	return count_name(ctx, OPERATION_RMDIR);
+}
+
+HOOK("vfs_rename")
+int rename_entry(context *ctx)
+{
+	return count_name(ctx, OPERATION_RENAME);
+}

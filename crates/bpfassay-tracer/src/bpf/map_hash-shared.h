@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* One value per key, shared by all CPUs: atomic additions. */
+#define LAYOUT_HAS_DURATION 0
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LEDGER_KEYS);
+	__type(key, struct ledger_key);
+	__type(value, struct ledger_value);
+} counters SEC(".maps");
+
+static __always_inline void ledger_add(__u32 copy, const struct subject *subject, enum ledger_operation operation,
+				       __u64 bytes, __u64 errors, __u64 duration)
+{
+	struct ledger_key key = key_of(subject, operation);
+	struct ledger_value *value = bpf_map_lookup_elem(&counters, &key);
+
+	if (!value) {
+		const struct ledger_value zero = {};
+
+		/* See map_percpu.h. */
+		bpf_map_update_elem(&counters, &key, &zero, BPF_NOEXIST);
+		value = bpf_map_lookup_elem(&counters, &key);
+		if (!value) {
+			ledger_tally(TALLY_INSERT_FAILURES);
+			return;
+		}
+	}
+	__sync_fetch_and_add(&value->calls, 1);
+	/* Adding a constant zero would become an atomic OR, which 5.10 does not know. */
+	if (bytes)
+		__sync_fetch_and_add(&value->bytes, bytes);
+	if (errors)
+		__sync_fetch_and_add(&value->errors, errors);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The layout of the CEEMS exporter (pkg/collector/bpf/vfs/bpf_vfs.h of mahendrapaipuri/ceems, seen at 8393acdd): one
+ * value per key in a shared LRU map of 16384 entries, with 64 bytes of the mount's path in the key. Unlike there, the
+ * path is whole (theirs leaves out directories that are not mount points), and a key that is new loses no call.
+ *
+ * The kernel throws keys out, with their counts, when it runs short of free entries, which with per-CPU free lists
+ * begins long before the map is full: insertions are tallied, so that the reader can tell how many went.
+ */
+#define LAYOUT_HAS_DURATION 0
+
+/* Directories and mounts that are walked up at most. */
+#define PATH_STEPS 12
+
+struct ledger_path_key {
+	__u64 cgroup;
+	__u8 path[LEDGER_PATH_BYTES];
+	enum ledger_operation operation;
+	__u32 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, LEDGER_LRU_KEYS);
+	__type(key, struct ledger_path_key);
+	__type(value, struct ledger_value);
+} counters SEC(".maps");
+
+/* Writes where `vfsmount` is mounted, from the root of its namespace; what does not fit is cut off. */
+static __attribute__((noinline)) void path_of(__u8 path[LEDGER_PATH_BYTES], const struct vfsmount *vfsmount)
+{
+	/* Names are written from the root down: any of them may reach up to a path's length beyond its beginning. */
+	__u8 buffer[2 * LEDGER_PATH_BYTES] = {};
+	const unsigned char *names[PATH_STEPS] = {};
+	const struct mount *mount = mount_of(vfsmount), *parent;
+	const struct dentry *dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+	__u32 end = 0;
+
+#pragma unroll
+	for (int i = 0; i < PATH_STEPS; i++) {
+		parent = BPF_CORE_READ(mount, mnt_parent);
+		if (parent == mount)
+			break;
+		if (dentry == BPF_CORE_READ(parent, mnt.mnt_root)) {
+			mount = parent;
+			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+			continue;
+		}
+		names[i] = BPF_CORE_READ(dentry, d_name.name);
+		dentry = BPF_CORE_READ(dentry, d_parent);
+	}
+#pragma unroll
+	for (int i = PATH_STEPS - 1; i >= 0; i--) {
+		long length;
+
+		if (!names[i] || end >= LEDGER_PATH_BYTES - 1)
+			continue;
+		buffer[end & (LEDGER_PATH_BYTES - 1)] = '/';
+		end += 1;
+		length = bpf_probe_read_kernel_str(&buffer[end & (LEDGER_PATH_BYTES - 1)], LEDGER_PATH_BYTES, names[i]);
+		if (length > 0)
+			end += length - 1;
+	}
+	if (!end)
+		buffer[0] = '/';
+	buffer[LEDGER_PATH_BYTES - 1] = 0;
+	__builtin_memcpy(path, buffer, LEDGER_PATH_BYTES);
+}
+
+static __always_inline void ledger_add(__u32 copy, const struct subject *subject, enum ledger_operation operation,
+				       __u64 bytes, __u64 errors, __u64 duration)
+{
+	struct ledger_path_key key = { .cgroup = subject->cgroup, .operation = operation };
+	struct ledger_value *value;
+
+	if (subject->vfsmount)
+		path_of(key.path, subject->vfsmount);
+	value = bpf_map_lookup_elem(&counters, &key);
+	if (!value) {
+		const struct ledger_value zero = {};
+
+		/* See map_percpu.h. */
+		if (!bpf_map_update_elem(&counters, &key, &zero, BPF_NOEXIST))
+			ledger_tally(TALLY_INSERTIONS);
+		value = bpf_map_lookup_elem(&counters, &key);
+		if (!value) {
+			ledger_tally(TALLY_INSERT_FAILURES);
+			return;
+		}
+	}
+	__sync_fetch_and_add(&value->calls, 1);
+	/* Adding a constant zero would become an atomic OR, which 5.10 does not know. */
+	if (bytes)
+		__sync_fetch_and_add(&value->bytes, bytes);
+	if (errors)
+		__sync_fetch_and_add(&value->errors, errors);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* An event per call, which the reader adds up. */
+#define LAYOUT_HAS_DURATION 1
+
+struct ledger_event {
+	struct ledger_key key;
+	__u64 bytes;
+	__u64 errors;
+	__u64 duration;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, LEDGER_RING_BYTES);
+} events SEC(".maps");
+
+/* Ring buffers carry no type of their own: this keeps the structure in the object's type information. */
+const struct ledger_event *const event_type SEC(".rodata.event") = NULL;
+
+static __always_inline void ledger_add(__u32 copy, const struct subject *subject, enum ledger_operation operation,
+				       __u64 bytes, __u64 errors, __u64 duration)
+{
+	struct ledger_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		ledger_tally(TALLY_RING_BUFFER_DROPS);
+		return;
+	}
+	event->key = key_of(subject, operation);
+	event->bytes = bytes;
+	event->errors = errors;
+	event->duration = duration;
+	bpf_ringbuf_submit(event, 0);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Functions that change names in directories: vfs_create, vfs_mkdir, vfs_unlink, vfs_rmdir, vfs_rename.
+ *
+ * Their arguments differ between kernels (a namespace or idmap from 5.12 on, struct renamedata likewise, no directory
+ * in vfs_create of 7.x, a pointer returned by vfs_mkdir from 6.15 on). The loader reads the prototype from the kernel's
+ * BTF and tells here in which argument the superblock can be found.
+ *
+ * None of them is told the mount. The system calls take write access of it just before (mnt_want_write, on all of 5.10
+ * to 7.2 and in the same task), so that function is hooked, too, and remembers the mount; it counts if it is of the same
+ * superblock. Where nobody asked for write access that way (nfsd's own work, an overlay's lower layers) the mount is 0,
+ * with the device right all the same.
+ *
+ * What fails before the file system is asked (a name that is not there, or is there already, or may not be looked up)
+ * does not get to these functions and is not counted here.
+ */
+#ifndef BPFASSAY_NAMES_H
+#define BPFASSAY_NAMES_H
+
+#include "ledger.h"
+
+enum prototype_source {
+	PROTOTYPE_UNKNOWN,
+	/* struct inode *: the directory */
+	PROTOTYPE_INODE,
+	/* struct dentry *: the name */
+	PROTOTYPE_DENTRY,
+	/* struct renamedata * */
+	PROTOTYPE_RENAME,
+};
+
+/* `Prototype` in the crate bpfassay-ledger. */
+struct ledger_prototype {
+	/* enum prototype_source */
+	__u8 source;
+	/* Which argument that is, from 0. */
+	__u8 argument;
+	/* Number of arguments. */
+	__u8 arguments;
+	/* Whether the function returns a pointer. */
+	__u8 pointer;
+};
+
+const volatile struct ledger_prototype prototypes[OPERATION_COUNT] SEC(".rodata.prototypes") = {};
+
+struct wanted_mount {
+	const struct vfsmount *vfsmount;
+	const struct super_block *superblock;
+};
+
+/* By thread. Opening a file for writing leaves an entry, so old ones make room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct wanted_mount);
+} wanted_mounts SEC(".maps");
+
+static __always_inline void name_wants(const struct vfsmount *mnt)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	struct wanted_mount wanted = { .vfsmount = mnt, .superblock = BPF_CORE_READ(mnt, mnt_sb) };
+
+	bpf_map_update_elem(&wanted_mounts, &thread, &wanted, BPF_ANY);
+}
+
+/* `argument` is what the prototype says of the operation. */
+static __always_inline bool name_subject(struct subject *subject, enum ledger_operation operation,
+					 unsigned long argument)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	const struct super_block *superblock;
+	const struct wanted_mount *wanted;
+	const struct vfsmount *mnt = NULL;
+
+	switch (prototypes[operation].source) {
+	case PROTOTYPE_INODE:
+		superblock = BPF_CORE_READ((struct inode *)argument, i_sb);
+		break;
+	case PROTOTYPE_DENTRY:
+		superblock = BPF_CORE_READ((struct dentry *)argument, d_sb);
+		break;
+	case PROTOTYPE_RENAME:
+		superblock = BPF_CORE_READ((struct renamedata *)argument, old_dentry, d_sb);
+		break;
+	default:
+		return false;
+	}
+	wanted = bpf_map_lookup_elem(&wanted_mounts, &thread);
+	if (wanted && wanted->superblock == superblock)
+		mnt = wanted->vfsmount;
+	return subject_of(subject, mnt, BPF_CORE_READ(superblock, s_dev));
+}
+
+static __always_inline bool name_failed(enum ledger_operation operation, unsigned long ret)
+{
+	return prototypes[operation].pointer ? IS_ERR_VALUE(ret) : (int)ret < 0;
+}
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What do_filp_open returned: every open of user space ends there (open, openat, openat2, creat, execve, io_uring), the
+ * failed ones too. Those have no file, hence no mount and no device. Files that the call made are counted as created:
+ * vfs_create is not passed by open, and not at all by file systems that look up and make in one step, such as NFS.
+ */
+#ifndef BPFASSAY_OPENED_H
+#define BPFASSAY_OPENED_H
+
+#include "ledger.h"
+
+static __always_inline void count_opened(const struct file *file, __u64 start)
+{
+	struct subject subject;
+
+	if (IS_ERR_VALUE(file)) {
+		if (subject_of(&subject, NULL, 0))
+			ledger_count(&subject, OPERATION_OPEN, 0, 1, start);
+		return;
+	}
+	if (!subject_of_file(&subject, file))
+		return;
+	ledger_count(&subject, OPERATION_OPEN, 0, 0, start);
+	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
+		ledger_count(&subject, OPERATION_CREATE, 0, 0, 0);
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Arguments by number for programs whose context is the registers at function entry. */
+#ifndef BPFASSAY_REGISTERS_H
+#define BPFASSAY_REGISTERS_H
+
+#include "ledger.h"
+#include <bpf/bpf_tracing.h>
+
+typedef struct pt_regs context;
+
+/*
+ * Only one case is left once `index` is known, at load. The different empty assembler lines keep the compiler from
+ * making one load at a computed place of them, which the verifier forbids for a context.
+ */
+static __always_inline unsigned long argument(context *ctx, __u32 index)
+{
+	unsigned long value = 0;
+
+	switch (index) {
+	case 0:
+		value = PT_REGS_PARM1(ctx);
+		asm volatile("" : "+r"(value) : "i"(0));
+		break;
+	case 1:
+		value = PT_REGS_PARM2(ctx);
+		asm volatile("" : "+r"(value) : "i"(1));
+		break;
+	case 2:
+		value = PT_REGS_PARM3(ctx);
+		asm volatile("" : "+r"(value) : "i"(2));
+		break;
+	}
+	return value;
+}
+
+static __always_inline bool subject_of_argument(struct subject *subject, const struct file *file)
+{
+	return subject_of_file(subject, file);
+}
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Pairs of programs at function entry and return: ENTRY(function) and RETURN(function) are the sections. Registers at
+ * return tell nothing of the arguments, so what a call is about is remembered at its entry, per thread, on a small stack:
+ * calls can be nested (a file system on top of another).
+ *
+ * A return can be missed (maxactive used up): what is left behind is found by the stack pointer at the next entry, as
+ * nested calls lie below those around them, and by the operation at the next return.
+ */
+#include "names.h"
+#include "opened.h"
+#include "registers.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define DEPTH 4
+
+struct call {
+	struct subject subject;
+	__u64 start;
+	__u64 frame;
+	enum ledger_operation operation;
+	__u32 wanted;
+};
+
+struct calls {
+	__u64 depth;
+	struct call calls[DEPTH];
+};
+
+/* By thread; the threads that are gone make room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct calls);
+} pending SEC(".maps");
+
+const struct calls no_calls SEC(".rodata.calls") = {};
+
+static __always_inline struct call *push(context *ctx, enum ledger_operation operation)
+{
+	__u64 frame = PT_REGS_SP(ctx);
+	__u32 thread = bpf_get_current_pid_tgid();
+	struct calls *calls = bpf_map_lookup_elem(&pending, &thread);
+	struct call *call;
+	__u64 depth;
+
+	if (!calls) {
+		bpf_map_update_elem(&pending, &thread, &no_calls, BPF_NOEXIST);
+		calls = bpf_map_lookup_elem(&pending, &thread);
+		if (!calls) {
+			ledger_tally(TALLY_UNMATCHED);
+			return NULL;
+		}
+	}
+	depth = calls->depth;
+#pragma unroll
+	for (int i = DEPTH - 1; i >= 0; i--)
+		if (depth == (__u64)i + 1 && calls->calls[i].frame <= frame)
+			depth = i;
+	if (depth >= DEPTH) {
+		ledger_tally(TALLY_UNMATCHED);
+		return NULL;
+	}
+	calls->depth = depth + 1;
+	call = &calls->calls[depth];
+	call->operation = operation;
+	call->frame = frame;
+	call->wanted = 0;
+	call->start = ledger_clock();
+	return call;
+}
+
+static __always_inline struct call *pop(enum ledger_operation operation)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	struct calls *calls = bpf_map_lookup_elem(&pending, &thread);
+	struct call *found = NULL;
+
+	if (!calls)
+		return NULL;
+#pragma unroll
+	for (int i = DEPTH - 1; i >= 0; i--)
+		if (!found && calls->depth == (__u64)i + 1) {
+			calls->depth = i;
+			if (calls->calls[i].operation == operation)
+				found = &calls->calls[i];
+		}
+	return found;
+}
+
+static __always_inline int file_entry(context *ctx, enum ledger_operation operation)
+{
+	struct call *call = push(ctx, operation);
+
+	if (call)
+		call->wanted = subject_of_file(&call->subject, (void *)argument(ctx, 0));
+	return 0;
+}
+
+static __always_inline int file_return(context *ctx, enum ledger_operation operation, bool bytes)
+{
+	const struct call *call = pop(operation);
+	long ret = PT_REGS_RC(ctx);
+
+	if (call && call->wanted)
+		ledger_count(&call->subject, operation, bytes && ret > 0 ? ret : 0, (bytes ? ret : (int)ret) < 0,
+			     call->start);
+	return 0;
+}
+
+static __always_inline int name_entry(context *ctx, enum ledger_operation operation)
+{
+	struct call *call = push(ctx, operation);
+
+	if (call)
+		call->wanted = name_subject(&call->subject, operation,
+					    argument(ctx, prototypes[operation].argument));
+	return 0;
+}
+
+static __always_inline int name_return(context *ctx, enum ledger_operation operation)
+{
+	const struct call *call = pop(operation);
+
+	if (call && call->wanted)
+		ledger_count(&call->subject, operation, 0, name_failed(operation, PT_REGS_RC(ctx)), call->start);
+	return 0;
+}
+
+#define BOTH_ENDS(name, function, on_entry, on_return)                                                             \
+	ENTRY(function)                                                                                            \
+	int name##_entry(context *ctx)                                                                             \
+	{                                                                                                          \
+		return on_entry;                                                                                   \
+	}                                                                                                          \
+	RETURN(function)                                                                                           \
+	int name##_return(context *ctx)                                                                            \
+	{                                                                                                          \
+		return on_return;                                                                                  \
+	}
+
+BOTH_ENDS(read, "vfs_read", file_entry(ctx, OPERATION_READ), file_return(ctx, OPERATION_READ, true))
+BOTH_ENDS(write, "vfs_write", file_entry(ctx, OPERATION_WRITE), file_return(ctx, OPERATION_WRITE, true))
+BOTH_ENDS(readv, "vfs_readv", file_entry(ctx, OPERATION_READV), file_return(ctx, OPERATION_READV, true))
+BOTH_ENDS(writev, "vfs_writev", file_entry(ctx, OPERATION_WRITEV), file_return(ctx, OPERATION_WRITEV, true))
+BOTH_ENDS(fsync, "vfs_fsync_range", file_entry(ctx, OPERATION_FSYNC), file_return(ctx, OPERATION_FSYNC, false))
+BOTH_ENDS(create, "vfs_create", name_entry(ctx, OPERATION_CREATE), name_return(ctx, OPERATION_CREATE))
+BOTH_ENDS(mkdir, "vfs_mkdir", name_entry(ctx, OPERATION_MKDIR), name_return(ctx, OPERATION_MKDIR))
+BOTH_ENDS(unlink, "vfs_unlink", name_entry(ctx, OPERATION_UNLINK), name_return(ctx, OPERATION_UNLINK))
+BOTH_ENDS(rmdir, "vfs_rmdir", name_entry(ctx, OPERATION_RMDIR), name_return(ctx, OPERATION_RMDIR))
+BOTH_ENDS(rename, "vfs_rename", name_entry(ctx, OPERATION_RENAME), name_return(ctx, OPERATION_RENAME))
+
+ENTRY("mnt_want_write")
+int wants_entry(context *ctx)
+{
+	name_wants((void *)argument(ctx, 0));
+	return 0;
+}
+
+ENTRY("do_filp_open")
+int open_entry(context *ctx)
+{
+	push(ctx, OPERATION_OPEN);
+	return 0;
+}
+
+RETURN("do_filp_open")
+int open_return(context *ctx)
+{
+	const struct call *call = pop(OPERATION_OPEN);
+
+	if (call)
+		count_opened((void *)PT_REGS_RC(ctx), call->start);
+	return 0;
+}

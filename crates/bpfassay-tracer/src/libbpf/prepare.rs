@@ -1,0 +1,234 @@
+//! What is decided before an object is loaded: settings, prototypes, and which programs and maps this kernel and these
+//! options need.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    fs, io,
+};
+
+use bpfassay_ledger::{COPIES, Prototype, Settings, map};
+use bpfassay_protocol::{
+    finding::{Finding, Pitfall},
+    tracer::Step,
+};
+use libbpf_rs::OpenObject;
+
+use super::Failure;
+use crate::{
+    pitfalls::btf::{self, Btf, Shape},
+    preemption,
+    probes::{self, Attachment, REQUIRED},
+    tracer::Options,
+};
+
+/// The sections of [`Settings`] and of [`Prototype`]s, which are maps of their own.
+const SETTINGS: &str = ".rodata.settings";
+const PROTOTYPES: &str = ".rodata.prototypes";
+
+const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// Functions whose arguments differ between kernels, with the operation that they are counted under.
+const NAME_FUNCTIONS: [(&str, bpfassay_ledger::Operation); 5] = [
+    ("vfs_create", bpfassay_ledger::Operation::Create),
+    ("vfs_mkdir", bpfassay_ledger::Operation::Mkdir),
+    ("vfs_unlink", bpfassay_ledger::Operation::Unlink),
+    ("vfs_rmdir", bpfassay_ledger::Operation::Rmdir),
+    ("vfs_rename", bpfassay_ledger::Operation::Rename),
+];
+
+/// Prepares `open` for this kernel.
+///
+/// # Errors
+/// [`Failure`] where the kernel has no type information, or an object is not as this program expects it.
+pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    let sections: Vec<String> = open.progs().map(|program| program.section().to_string_lossy().into_owned()).collect();
+    let hooks: Vec<(Attachment, &str)> = sections.iter().filter_map(|section| probes::attachment(section)).collect();
+    let found = prototypes(&hooks, options)?;
+
+    let has_copies = open.maps().any(|map| map.name() == OsStr::new("turns"));
+    let settings = Settings {
+        cgroup: options.cgroup,
+        mount: options.mount,
+        latency: u32::from(options.latency),
+        copies: if has_copies { copies() } else { 1 },
+    };
+    write(open, SETTINGS, &settings.to_bytes())?;
+    if open.maps().any(|map| map.name() == OsStr::new(PROTOTYPES)) {
+        let table = NAME_FUNCTIONS.iter().map(|&(function, operation)| {
+            (operation, found.get(options.function(function)).and_then(superblock).unwrap_or_default())
+        });
+        let mut bytes = vec![0; bpfassay_ledger::Operation::ALL.len() * size_of::<Prototype>()];
+        for (operation, prototype) in table {
+            bytes[operation as usize * size_of::<Prototype>()..][..size_of::<Prototype>()]
+                .copy_from_slice(&prototype.to_bytes());
+        }
+        write(open, PROTOTYPES, &bytes)?;
+    }
+
+    for mut program in open.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let section = program.section().to_string_lossy().into_owned();
+        let Some((attachment, function)) = probes::attachment(&section) else { continue };
+        let function = options.function(function);
+        let number: u32 = if name.ends_with("_2") {
+            2
+        } else if name.ends_with("_3") {
+            3
+        } else {
+            1
+        };
+        let unwanted = number > settings.copies || name.ends_with("_begin") && !options.latency;
+        let missing = attachment == Attachment::Trampoline && !found.contains_key(function);
+        if missing && !unwanted && !REQUIRED.contains(&function) {
+            findings.push(not_counted(function, "the kernel has no type information on it"));
+        }
+        if unwanted || missing && !REQUIRED.contains(&function) {
+            program.set_autoload(false);
+        }
+    }
+    for mut one in open.maps_mut() {
+        let name = one.name().to_string_lossy().into_owned();
+        let wanted = match name.as_str() {
+            map::COUNTERS_2 => settings.copies >= 2,
+            map::COUNTERS_3 => settings.copies >= 3,
+            "turns" => settings.copies > 1,
+            "starts" | map::LATENCIES => options.latency,
+            _ => true,
+        };
+        let failed = |error: libbpf_rs::Error| failure(format!("the map `{name}` cannot be set up: {error:#}"));
+        if !wanted {
+            one.set_autocreate(false).map_err(failed)?;
+        } else if let Some(entries) = options.map_entries {
+            match name.as_str() {
+                map::COUNTERS | map::COUNTERS_2 | map::COUNTERS_3 => one.set_max_entries(entries).map_err(failed)?,
+                // The kernel wants a power of two and whole pages; each event has a header of eight bytes.
+                map::EVENTS => {
+                    let page = u32::try_from(rustix::param::page_size()).unwrap_or(1 << 16);
+                    let bytes = entries.saturating_mul(64).clamp(page, 1 << 30);
+                    one.set_max_entries(bytes.next_power_of_two()).map_err(failed)?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// That `function` is not hooked, and why.
+pub(super) fn not_counted(function: &str, why: &str) -> Finding {
+    Finding {
+        pitfall: Pitfall::SymbolMissing,
+        subject: function.to_owned(),
+        detail: format!("not hooked, its calls are not counted: {why}"),
+    }
+}
+
+fn failure(message: String) -> Failure {
+    Failure { step: Step::Open, program: None, error: io::Error::other(message) }
+}
+
+/// Copies of the exit-side trampoline programs: one, unless tasks can be preempted inside them.
+fn copies() -> u32 {
+    if preemption::is_preemptible() { COPIES } else { 1 }
+}
+
+/// The prototypes of the functions that are hooked, from the kernel's BTF. A name that several functions have is left
+/// out: there is no telling which of them is meant.
+fn prototypes(hooks: &[(Attachment, &str)], options: &Options) -> Result<BTreeMap<String, btf::Prototype>, Failure> {
+    let wanted: BTreeSet<&str> = hooks
+        .iter()
+        .filter(|(attachment, _)| {
+            !matches!(
+                attachment,
+                Attachment::Syscalls(_)
+                    | Attachment::RawTracepoint
+                    | Attachment::Iterator
+                    | Attachment::Uprobe
+                    | Attachment::Uretprobe
+            )
+        })
+        .map(|(_, function)| options.function(function))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let cannot = |error: String| {
+        failure(format!(
+            "cannot read the kernel's type information in {KERNEL_BTF}: {error}; it takes CONFIG_DEBUG_INFO_BTF"
+        ))
+    };
+    let bytes = fs::read(KERNEL_BTF).map_err(|error| cannot(error.to_string()))?;
+    let all = Btf::new(&bytes).and_then(|btf| btf.prototypes(&wanted)).map_err(|error| cannot(error.to_string()))?;
+    let mut found = BTreeMap::new();
+    let mut ambiguous = BTreeSet::new();
+    for (name, prototype) in all {
+        if found.get(&name).is_some_and(|known| *known != prototype) {
+            ambiguous.insert(name.clone());
+        }
+        found.insert(name, prototype);
+    }
+    found.retain(|name, _| !ambiguous.contains(name));
+    Ok(found)
+}
+
+/// Where the superblock is found in the arguments of a function that changes a name. A directory is held by the caller
+/// throughout; a name may be let go of by the function (`vfs_mkdir` of 7.x).
+fn superblock(prototype: &btf::Prototype) -> Option<Prototype> {
+    let at = |name: &str| prototype.arguments.iter().position(|shape| *shape == Shape::Pointer(name.to_owned()));
+    let (source, argument) = at("inode")
+        .map(|at| (Prototype::INODE, at))
+        .or_else(|| at("renamedata").map(|at| (Prototype::RENAME, at)))
+        .or_else(|| at("dentry").map(|at| (Prototype::DENTRY, at)))?;
+    // The programs look at three arguments at most, and at the returned value behind six.
+    if argument > 2 || prototype.arguments.len() > 6 {
+        return None;
+    }
+    Some(Prototype {
+        source,
+        argument: u8::try_from(argument).ok()?,
+        arguments: u8::try_from(prototype.arguments.len()).ok()?,
+        pointer: u8::from(matches!(prototype.returns, Shape::Pointer(_) | Shape::Address)),
+    })
+}
+
+/// Writes the beginning of a read-only section.
+fn write(open: &mut OpenObject, section: &str, bytes: &[u8]) -> Result<(), Failure> {
+    let written = open.maps_mut().find(|map| map.name() == OsStr::new(section)).is_some_and(|mut map| {
+        map.initial_value_mut().is_some_and(|value| {
+            // The section is padded at its end, if at all.
+            value.get_mut(..bytes.len()).map(|value| value.copy_from_slice(bytes)).is_some()
+        })
+    });
+    if written { Ok(()) } else { Err(failure(format!("the object has no `{section}` of {} bytes", bytes.len()))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prototype(returns: Shape, arguments: &[&str]) -> btf::Prototype {
+        let shape = |name: &&str| if name.is_empty() { Shape::Address } else { Shape::Pointer((*name).to_owned()) };
+        btf::Prototype { text: String::new(), returns, arguments: arguments.iter().map(shape).collect() }
+    }
+
+    #[test]
+    fn the_superblock_is_found_in_every_known_prototype() {
+        let int = Shape::Integer(4);
+        let bytes = |prototype| superblock(&prototype).map(Prototype::to_bytes);
+        // 5.10
+        assert_eq!(bytes(prototype(int.clone(), &["inode", "dentry", ""])), Some([1, 0, 3, 0]));
+        // 5.12 to 6.2, and with mnt_idmap from 6.3
+        assert_eq!(bytes(prototype(int.clone(), &["mnt_idmap", "inode", "dentry"])), Some([1, 1, 3, 0]));
+        // vfs_rename before and from 5.12
+        let old = ["inode", "dentry", "inode", "dentry", "", ""];
+        assert_eq!(bytes(prototype(int.clone(), &old)), Some([1, 0, 6, 0]));
+        assert_eq!(bytes(prototype(int.clone(), &["renamedata"])), Some([3, 0, 1, 0]));
+        // vfs_create and vfs_mkdir of 7.x
+        assert_eq!(bytes(prototype(int.clone(), &["mnt_idmap", "dentry", "", ""])), Some([2, 1, 4, 0]));
+        let dentry = Shape::Pointer("dentry".to_owned());
+        assert_eq!(bytes(prototype(dentry, &["mnt_idmap", "inode", "dentry", "", ""])), Some([1, 1, 5, 1]));
+        assert_eq!(bytes(prototype(int, &["", "file"])), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! The ring buffer of events, added up into what the other layouts keep in the kernel.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{c_int, c_void},
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd},
+    ptr::NonNull,
+    slice,
+};
+
+use bpfassay_ledger::{Event, Key, LATENCY_SLOTS, NO_DURATION, Value};
+
+/// The consumer of a ring buffer.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    ring: NonNull<libbpf_sys::ring_buffer>,
+    sums: Box<Sums>,
+}
+
+/// What came through so far.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    /// By key.
+    pub(crate) counters: BTreeMap<Key, (Value, [u64; LATENCY_SLOTS])>,
+    /// Records of a size that no program writes.
+    pub(crate) malformed: u64,
+}
+
+impl Ring {
+    /// Maps the ring buffer `map`.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn new(map: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut sums = Box::<Sums>::default();
+        let context: *mut Sums = &mut *sums;
+        // SAFETY: the context is on the heap and lives as long as the ring; the callback takes it for what it is.
+        let ring = unsafe {
+            libbpf_sys::ring_buffer__new(map.as_raw_fd(), Some(take), context.cast::<c_void>(), std::ptr::null())
+        };
+        // libbpf sets errno whenever it returns a null pointer; nothing may come in between.
+        let error = io::Error::last_os_error();
+        NonNull::new(ring).map(|ring| Self { ring, sums }).ok_or(error)
+    }
+
+    /// Becomes readable when there are events.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring is valid, and its descriptor lives as long as it does.
+        unsafe { BorrowedFd::borrow_raw(libbpf_sys::ring_buffer__epoll_fd(self.ring.as_ptr())) }
+    }
+
+    /// Takes every event that is there.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn drain(&mut self) -> io::Result<&Sums> {
+        // SAFETY: the ring is valid; only the callback touches `sums` meanwhile.
+        let status = unsafe { libbpf_sys::ring_buffer__consume(self.ring.as_ptr()) };
+        if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(&self.sums) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the ring is valid and not used any more.
+        unsafe { libbpf_sys::ring_buffer__free(self.ring.as_ptr()) };
+    }
+}
+
+/// Takes one record.
+unsafe extern "C" fn take(context: *mut c_void, data: *mut c_void, size: libbpf_sys::size_t) -> c_int {
+    // SAFETY: libbpf passes what `Ring::new` gave it, and a record that is valid for its size.
+    let (sums, record) =
+        unsafe { (&mut *context.cast::<Sums>(), slice::from_raw_parts(data.cast::<u8>(), size as usize)) };
+    sums.add(record);
+    0
+}
+
+impl Sums {
+    fn add(&mut self, record: &[u8]) {
+        let Some(event) = event(record) else {
+            self.malformed += 1;
+            return;
+        };
+        let (value, latency) = self.counters.entry(event.key).or_insert((Value::default(), [0; LATENCY_SLOTS]));
+        value.calls = value.calls.wrapping_add(1);
+        value.bytes = value.bytes.wrapping_add(event.bytes);
+        value.errors = value.errors.wrapping_add(event.errors);
+        if event.duration != NO_DURATION {
+            let slot = event.duration.checked_ilog2().unwrap_or(0) as usize;
+            latency[slot.min(LATENCY_SLOTS - 1)] += 1;
+        }
+    }
+}
+
+fn event(record: &[u8]) -> Option<Event> {
+    let mut words = record.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+    if record.len() != size_of::<Event>() {
+        return None;
+    }
+    let mut next = || words.next();
+    let (cgroup, mount, word) = (next()?, next()?, next()?.to_ne_bytes());
+    let half = |at: usize| u32::from_ne_bytes([word[at], word[at + 1], word[at + 2], word[at + 3]]);
+    let key = Key { cgroup, mount, device: half(0), operation: half(4) };
+    Some(Event { key, bytes: next()?, errors: next()?, duration: next()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(cgroup: u64, operation: u32, bytes: u64, errors: u64, duration: u64) -> Vec<u8> {
+        let mut record = Vec::new();
+        record.extend(cgroup.to_ne_bytes());
+        record.extend(7u64.to_ne_bytes());
+        record.extend(3u32.to_ne_bytes());
+        record.extend(operation.to_ne_bytes());
+        [bytes, errors, duration].iter().for_each(|word| record.extend(word.to_ne_bytes()));
+        record
+    }
+
+    #[test]
+    fn events_are_added_up_by_key_and_duration() {
+        let mut sums = Sums::default();
+        sums.add(&record(1, 0, 4096, 0, NO_DURATION));
+        sums.add(&record(1, 0, 10, 1, 1000));
+        sums.add(&record(1, 1, 5, 0, 0));
+        sums.add(&record(1, 1, 5, 0, u64::MAX - 1));
+        sums.add(&[0; 40]);
+        let (value, latency) = sums.counters[&Key { cgroup: 1, mount: 7, device: 3, operation: 0 }];
+        assert_eq!(value, Value { calls: 2, bytes: 4106, errors: 1 });
+        assert_eq!((latency[9], latency.iter().sum::<u64>()), (1, 1));
+        let (_, latency) = sums.counters[&Key { cgroup: 1, mount: 7, device: 3, operation: 1 }];
+        assert_eq!((latency[0], latency[LATENCY_SLOTS - 1]), (1, 1));
+        assert_eq!(sums.malformed, 1);
+    }
+}
