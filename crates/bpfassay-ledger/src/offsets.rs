@@ -3,14 +3,16 @@
 //! Rust has no CO-RE relocations: the loader `aya` finds these offsets in the running kernel's BTF and writes them into
 //! a read-only global of the programs before it loads them.
 
-/// Declares [`Offsets`] from names of fields and members written `structure.member.member`.
+/// Declares [`Offsets`] from names of fields and members written `structure.member.member`; those with `?` before them
+/// are missing from some kernels, whose programs do without. Of several (`a|b`), the first that the kernel has counts;
+/// a number of bytes may be added (`a+8`).
 macro_rules! offsets {
     ($($(#[$doc:meta])* $field:ident = $member:literal,)+) => {
         /// Offsets in bytes.
         #[repr(C)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct Offsets {
-            $($(#[$doc])* #[doc = concat!("`", $member, "`.")] pub $field: u32,)+
+            $(#[doc = concat!("`", $member, "`.")] $(#[$doc])* pub $field: u32,)+
         }
 
         impl Offsets {
@@ -25,10 +27,37 @@ macro_rules! offsets {
 
 offsets! {
     file_mount = "file.f_path.mnt",
+    file_mode = "file.f_mode",
     mount_superblock = "vfsmount.mnt_sb",
+    mount_root = "vfsmount.mnt_root",
     superblock_device = "super_block.s_dev",
     mount_embedded = "mount.mnt",
     mount_id = "mount.mnt_id",
+    mount_parent = "mount.mnt_parent",
+    mount_mountpoint = "mount.mnt_mountpoint",
+    inode_superblock = "inode.i_sb",
+    dentry_superblock = "dentry.d_sb",
+    dentry_parent = "dentry.d_parent",
+    dentry_name = "dentry.d_name.name",
+    /// The argument of `vfs_rename` from 5.12 on.
+    renamedata_old_dentry = "?renamedata.old_dentry",
+    task_files = "task_struct.files",
+    files_table = "files_struct.fdt",
+    table_size = "fdtable.max_fds",
+    table_files = "fdtable.fd",
+    /// x86_64's status, arm64's flags.
+    thread_status = "?task_struct.thread_info.status|task_struct.thread_info.flags",
+    /// As the system call was entered.
+    syscall_argument_0 = "?pt_regs.di|pt_regs.orig_x0|pt_regs.orig_a0",
+    syscall_argument_1 = "?pt_regs.si|pt_regs.regs+8|pt_regs.a1",
+    syscall_argument_2 = "?pt_regs.dx|pt_regs.regs+16|pt_regs.a2",
+    enter_number = "?trace_event_raw_sys_enter.id",
+    enter_arguments = "?trace_event_raw_sys_enter.args",
+    exit_result = "?trace_event_raw_sys_exit.ret",
+    /// Counted up by each call that reads.
+    task_reads = "?task_struct.ioac.syscr",
+    /// Counted up by each call that writes.
+    task_writes = "?task_struct.ioac.syscw",
 }
 
 impl Offsets {

@@ -1,5 +1,5 @@
 //! The object with the map layout `percpu`.
-#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![cfg_attr(target_arch = "bpf", no_std, no_main, feature(asm_experimental_arch))]
 
 #[path = "../map/percpu.rs"]
 mod map;

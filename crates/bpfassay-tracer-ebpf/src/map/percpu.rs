@@ -1,30 +1,49 @@
-//! One value per key and CPU, summed by the reader. The kernel does not run a program twice at once on one CPU, and each
-//! operation has its own program and its own keys, so plain additions lose nothing.
+//! One value per key and CPU, summed by the reader. The kernel does not run a program twice at once on one CPU, and
+//! programs that may interrupt each other have different keys (operations) or, as copies of one program, different maps.
+//! So plain additions lose nothing.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::PerCpuHashMap};
-use bpfassay_ledger::{KEYS, Key, Value, tally};
+use bpfassay_ledger::{KEYS, Key, Operation, Value, tally as tallies};
 
-use crate::tracer::tally;
+use crate::tracer::{Outcome, Subject, count::add_atomically, tally};
+
+/// Whether durations go with the counts.
+pub(crate) const HAS_DURATION: bool = false;
 
 #[map(name = "counters")]
 static COUNTERS: PerCpuHashMap<Key, Value> = PerCpuHashMap::with_max_entries(KEYS, 0);
+/// For the second and third copy; as small as can be where there is one only.
+#[map(name = "counters_2")]
+static COUNTERS_2: PerCpuHashMap<Key, Value> = PerCpuHashMap::with_max_entries(KEYS, 0);
+#[map(name = "counters_3")]
+static COUNTERS_3: PerCpuHashMap<Key, Value> = PerCpuHashMap::with_max_entries(KEYS, 0);
 
 /// Adds one call.
 #[inline(always)]
-pub(crate) fn add(key: &Key, bytes: u64, errors: u64) {
-    let value = COUNTERS.get_ptr_mut(key).or_else(|| {
+pub(crate) fn add(copy: u32, subject: &Subject, operation: u32, outcome: Outcome) {
+    let counters = match copy {
+        0 => &COUNTERS,
+        1 => &COUNTERS_2,
+        _ => &COUNTERS_3,
+    };
+    let key = subject.key(operation);
+    let value = counters.get_ptr_mut(key).or_else(|| {
         // Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that nobody's counts are
         // overwritten, and whoever lost that race finds the winner's entry.
-        let _ = COUNTERS.insert(key, Value::default(), u64::from(BPF_NOEXIST));
-        COUNTERS.get_ptr_mut(key)
+        let _ = counters.insert(key, Value::default(), u64::from(BPF_NOEXIST));
+        counters.get_ptr_mut(key)
     });
-    match value {
-        // SAFETY: this CPU's own value.
-        Some(value) => unsafe {
-            (*value).calls += 1;
-            (*value).bytes += bytes;
-            (*value).errors += errors;
-        },
-        None => tally(tally::INSERT_FAILURES),
+    let Some(value) = value else { return tally(tallies::INSERT_FAILURES) };
+    // SAFETY: this CPU's own value.
+    unsafe {
+        if operation == Operation::Create as u32 {
+            // Counted by two programs, of which one may be preempted inside while the other runs.
+            add_atomically(&raw mut (*value).calls, 1);
+            add_atomically(&raw mut (*value).errors, outcome.errors);
+            return;
+        }
+        (*value).calls += 1;
+        (*value).bytes += outcome.bytes;
+        (*value).errors += outcome.errors;
     }
 }

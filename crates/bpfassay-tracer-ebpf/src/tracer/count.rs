@@ -2,15 +2,23 @@
 
 use core::mem::offset_of;
 
-use aya_ebpf::{Global, helpers::bpf_get_current_cgroup_id, macros::map, maps::PerCpuArray};
-use bpfassay_ledger::{Key, Operation, Settings, tally};
+use aya_ebpf::{
+    Global,
+    bindings::BPF_NOEXIST,
+    helpers::{bpf_get_current_cgroup_id, bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+    macros::map,
+    maps::{PerCpuArray, PerCpuHashMap},
+};
+use bpfassay_ledger::{
+    Histogram, Key, LATENCY_KEYS, LATENCY_SLOTS, NO_DURATION, Operation, Settings, tally as tallies,
+};
 
-use super::kernel::Place;
+use super::kernel::{Place, mount_of, offset, read};
 use crate::map;
 
 /// Set by the loader; the verifier then removes what is not wanted.
 #[unsafe(no_mangle)]
-static SETTINGS: Global<Settings> = Global::new(Settings { cgroup: 0, mount: 0, latency: 0, copies: 0 });
+static SETTINGS: Global<Settings> = Global::new(Settings { cgroup: 0, mount: 0, latency: 0, copies: 1 });
 
 /// The setting that lies at `at` in [`SETTINGS`].
 #[inline(always)]
@@ -19,43 +27,182 @@ fn setting<T: Copy>(at: usize) -> T {
     unsafe { (&raw const SETTINGS).byte_add(at).cast::<T>().read_volatile() }
 }
 
-#[map(name = "tallies")]
-static TALLIES: PerCpuArray<u64> = PerCpuArray::with_max_entries(tally::COUNT, 0);
+/// Whether durations are measured.
+#[inline(always)]
+pub(super) fn is_timed() -> bool {
+    setting::<u32>(offset_of!(Settings, latency)) != 0
+}
 
-/// Adds one to a tally.
+/// How many copies of the programs that count data at function exit are attached.
+#[inline(always)]
+pub(super) fn copies() -> u32 {
+    setting(offset_of!(Settings, copies))
+}
+
+#[map(name = "tallies")]
+static TALLIES: PerCpuArray<u64> = PerCpuArray::with_max_entries(tallies::COUNT, 0);
+
+/// The loader makes it as small as can be unless durations are measured.
+#[map(name = "latencies")]
+static LATENCIES: PerCpuHashMap<Key, Histogram> = PerCpuHashMap::with_max_entries(LATENCY_KEYS, 0);
+
+/// What a new key starts with; too large for the stack.
+#[unsafe(no_mangle)]
+static NO_LATENCIES: Global<Histogram> = Global::new(Histogram { slots: [0; LATENCY_SLOTS] });
+
+/// Adds to a counter that other CPUs, or programs that interrupt this one, add to as well.
+///
+/// # Safety
+/// `counter` must point into a value of a map, aligned to eight bytes.
+#[inline(always)]
+pub(crate) unsafe fn add_atomically(counter: *mut u64, amount: u64) {
+    // Rust has no atomic addition for this target; LLVM's may fetch the old value, too, which 5.10 does not know.
+    #[cfg(target_arch = "bpf")]
+    // SAFETY: the caller's.
+    unsafe {
+        core::arch::asm!("lock *(u64 *)({counter} + 0) += {amount}", counter = in(reg) counter, amount = in(reg) amount);
+    }
+    #[cfg(not(target_arch = "bpf"))]
+    // SAFETY: the caller's.
+    unsafe { core::sync::atomic::AtomicU64::from_ptr(counter) }
+        .fetch_add(amount, core::sync::atomic::Ordering::Relaxed);
+}
+
+/// Adds one to a tally. That is rare, and done by programs that may interrupt each other: atomically.
 #[inline(always)]
 pub(crate) fn tally(index: u32) {
     if let Some(count) = TALLIES.get_ptr_mut(index) {
-        // SAFETY: this CPU's own element.
-        unsafe { *count += 1 };
+        // SAFETY: a value of a map.
+        unsafe { add_atomically(count, 1) };
     }
 }
 
-/// Counts a call that returned `result`.
+/// The calling thread.
 #[inline(always)]
-pub(super) fn returned(place: Place, operation: Operation, result: i64) {
-    let bytes = if result < 0 { 0 } else { result as u64 };
-    count(place, operation, bytes, u64::from(result < 0));
+pub(super) fn thread() -> u32 {
+    bpf_get_current_pid_tgid() as u32
 }
 
-/// Counts a call that asks for `bytes`.
-#[inline(always)]
-pub(super) fn requested(place: Place, operation: Operation, bytes: u64) {
-    count(place, operation, bytes, 0);
+/// Whose and where a call is: a key without its operation.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Subject {
+    cgroup: u64,
+    mount: u64,
+    /// Where it is.
+    pub(crate) place: Place,
 }
 
+impl Subject {
+    /// Not known yet.
+    pub(super) const NOBODY: Self = Self { cgroup: 0, mount: 0, place: Place::NOWHERE };
+
+    /// Of the calling task; `None` if it is not to be counted. Where the hook does not know the mount, calls are counted
+    /// under mount 0, unless a mount was asked for.
+    #[inline(always)]
+    pub(super) fn new(place: Place) -> Option<Self> {
+        // SAFETY: takes no arguments.
+        let cgroup = unsafe { bpf_get_current_cgroup_id() };
+        let wanted: u64 = setting(offset_of!(Settings, cgroup));
+        if wanted != 0 && wanted != cgroup {
+            return None;
+        }
+        let mount = if place.mount == 0 { 0 } else { u64::from(read::<u32>(mount_of(place.mount), offset!(mount_id))) };
+        let wanted: u64 = setting(offset_of!(Settings, mount));
+        (wanted == 0 || wanted == mount).then_some(Self { cgroup, mount, place })
+    }
+
+    /// The key of an operation.
+    #[inline(always)]
+    pub(crate) fn key(&self, operation: u32) -> Key {
+        Key { cgroup: self.cgroup, mount: self.mount, device: self.place.device, operation }
+    }
+}
+
+/// Now in nanoseconds, if durations are measured, else 0.
 #[inline(always)]
-fn count(place: Place, operation: Operation, bytes: u64, errors: u64) {
+pub(super) fn clock() -> u64 {
     // SAFETY: takes no arguments.
-    let cgroup = unsafe { bpf_get_current_cgroup_id() };
-    let wanted = setting::<u64>(offset_of!(Settings, cgroup));
-    if wanted != 0 && wanted != cgroup {
-        return;
+    if is_timed() { unsafe { bpf_ktime_get_ns() } } else { 0 }
+}
+
+/// What a call did.
+#[derive(Clone, Copy)]
+pub(crate) struct Outcome {
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+    /// [`NO_DURATION`] where it is not measured.
+    pub(crate) duration: u64,
+}
+
+impl Outcome {
+    /// Of a call that returns bytes or an error.
+    #[inline(always)]
+    pub(super) fn of_data(result: i64) -> Self {
+        let bytes = if result < 0 { 0 } else { result as u64 };
+        Self { bytes, errors: u64::from(result < 0), duration: NO_DURATION }
     }
-    let mount = place.mount_id();
-    let wanted = setting::<u64>(offset_of!(Settings, mount));
-    if wanted != 0 && wanted != mount {
-        return;
+
+    /// Of a call that returns whether it failed.
+    #[inline(always)]
+    pub(super) fn of_status(failed: bool) -> Self {
+        Self { bytes: 0, errors: u64::from(failed), duration: NO_DURATION }
     }
-    map::add(&Key { cgroup, mount, device: place.device, operation: operation as u32 }, bytes, errors);
+
+    /// Of a call that asks for so many bytes.
+    #[inline(always)]
+    pub(super) fn requested(bytes: u64) -> Self {
+        Self { bytes, errors: 0, duration: NO_DURATION }
+    }
+}
+
+/// Counts a call that began at `start` (by [`clock`]; 0: unknown). `copy` is constant: which of several copies of a
+/// program counts it, 0 where there is one only.
+#[inline(always)]
+pub(super) fn count_copy(copy: u32, subject: &Subject, operation: u32, mut outcome: Outcome, start: u64) {
+    if is_timed() && start != 0 {
+        outcome.duration = clock().wrapping_sub(start);
+        if !map::HAS_DURATION {
+            add_latency(&subject.key(operation), outcome.duration);
+        }
+    }
+    map::add(copy, subject, operation, outcome);
+}
+
+/// The same for programs of which there is one copy.
+#[inline(always)]
+pub(super) fn count(subject: &Subject, operation: Operation, outcome: Outcome, start: u64) {
+    count_copy(0, subject, operation as u32, outcome, start);
+}
+
+#[inline(always)]
+fn add_latency(key: &Key, duration: u64) {
+    let histogram = LATENCIES.get_ptr_mut(key).or_else(|| {
+        // SAFETY: nobody writes to it.
+        let none: &Histogram = unsafe { &*(&raw const NO_LATENCIES).cast() };
+        let _ = LATENCIES.insert(key, none, u64::from(BPF_NOEXIST));
+        LATENCIES.get_ptr_mut(key)
+    });
+    let Some(histogram) = histogram else { return tally(tallies::INSERT_FAILURES) };
+    let mut slot = log2(duration);
+    if slot >= LATENCY_SLOTS {
+        slot = LATENCY_SLOTS - 1;
+    }
+    // SAFETY: inside the value. Copies of a program may interrupt each other between two instructions.
+    unsafe { add_atomically((&raw mut (*histogram).slots).cast::<u64>().add(slot), 1) };
+}
+
+/// The number of the highest bit that is set; 0 for 0. There is no instruction for it.
+#[inline(always)]
+fn log2(mut value: u64) -> usize {
+    let mut log = 0;
+    let mut half = 32;
+    while half > 0 {
+        if value >> half != 0 {
+            log += half;
+            value >>= half;
+        }
+        half /= 2;
+    }
+    log
 }

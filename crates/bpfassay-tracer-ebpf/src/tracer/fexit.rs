@@ -1,21 +1,204 @@
 //! BPF trampoline at function exit: counts what the call returned.
+//!
+//! A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
+//! inside the program, and until it runs again the calls of every other task on that CPU are skipped. So there, the
+//! loader attaches up to three copies of the programs that count data; whichever is first for a call counts it and says
+//! so under the number of the call. `fexit.bpf.c` on the C side says more. It keeps the turns in task storage, which
+//! wants the map's types in BTF; here they lie in a hash by thread.
 
-use aya_ebpf::{macros::fexit, programs::FExitContext};
-use bpfassay_ledger::Operation;
+#![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
-use super::{count::returned, kernel::Place};
+use aya_ebpf::{
+    bindings::BPF_NOEXIST,
+    helpers::generated::bpf_get_current_task,
+    macros::{fentry, fexit, map},
+    maps::LruHashMap,
+    programs::{FEntryContext, FExitContext},
+};
+use bpfassay_ledger::{Operation, tally as tallies};
 
-/// A program for a function whose first argument is a `struct file *` and that has `$arguments` arguments: the return
-/// value lies behind them.
-macro_rules! program {
-    ($name:ident, $function:literal, $arguments:literal, $operation:ident) => {
-        #[fexit(function = $function)]
-        fn $name(context: FExitContext) -> i32 {
-            returned(Place::of_typed_file(context.arg(0)), Operation::$operation, context.arg($arguments));
-            0
+use super::{
+    count::{Outcome, Subject, clock, copies, count, count_copy, is_timed, tally, thread},
+    entry::Arguments,
+    kernel::{Address, Place, offset, read},
+    names,
+    opened::opened,
+};
+
+impl Arguments for FExitContext {
+    #[inline(always)]
+    fn argument(&self, index: usize) -> u64 {
+        self.arg(index)
+    }
+
+    #[inline(always)]
+    fn place(&self) -> Place {
+        Place::of_typed_file(self.arg(0))
+    }
+}
+
+/// Which copies ran for the last call of a thread.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Turn {
+    /// The task's own count of calls (`task_io_accounting`): it grows with each call that gets as far as the file.
+    call: u64,
+    ran: u64,
+}
+
+/// By thread and operation; the threads that are gone make room. As small as can be where there is one copy only.
+#[map(name = "turns")]
+static TURNS: LruHashMap<u64, Turn> = LruHashMap::with_max_entries(32768, 0);
+
+#[inline(always)]
+fn thread_and(operation: Operation) -> u64 {
+    u64::from(thread()) << 32 | operation as u64
+}
+
+/// Whether this copy is the first to run for this call.
+#[inline(always)]
+fn is_first(copy: u32, operation: Operation) -> bool {
+    // SAFETY: takes no arguments.
+    let task: Address = unsafe { bpf_get_current_task() };
+    let call = read::<u64>(task, offset!(task_reads)).wrapping_add(read::<u64>(task, offset!(task_writes)));
+    let key = thread_and(operation);
+    let turn = TURNS.get_ptr_mut(key).or_else(|| {
+        let _ = TURNS.insert(key, Turn { call: 0, ran: 0 }, u64::from(BPF_NOEXIST));
+        TURNS.get_ptr_mut(key)
+    });
+    let Some(turn) = turn else {
+        // Neither this copy nor another may count what the others cannot see.
+        tally(tallies::UNMATCHED);
+        return false;
+    };
+    let me = 1u64 << copy;
+    // SAFETY: a value of the map, which only this thread uses.
+    unsafe {
+        // A copy that ran already for this number sees the next call: calls that fail early do not count up.
+        if (*turn).call == call && (*turn).ran != 0 && (*turn).ran & me == 0 {
+            (*turn).ran |= me;
+            return false;
         }
+        (*turn).call = call;
+        (*turn).ran = me;
+    }
+    true
+}
+
+/// When a call began, by thread and operation; for durations only. Of nested calls the inner one is timed.
+#[map(name = "starts")]
+static STARTS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(8192, 0);
+
+#[inline(always)]
+fn begin(operation: Operation) {
+    let _ = STARTS.insert(thread_and(operation), clock(), 0);
+}
+
+#[inline(always)]
+fn began(operation: Operation) -> u64 {
+    if !is_timed() {
+        return 0;
+    }
+    let key = thread_and(operation);
+    let Some(start) = STARTS.get_ptr(key) else { return 0 };
+    // SAFETY: a value of the map, which only this thread uses.
+    let start = unsafe { *start };
+    let _ = STARTS.remove(key);
+    start
+}
+
+#[inline(always)]
+fn count_data(copy: u32, context: &FExitContext, returned: u64, operation: Operation) {
+    if copies() > 1 && !is_first(copy, operation) {
+        return;
+    }
+    if let Some(subject) = Subject::new(context.place()) {
+        count_copy(copy, &subject, operation as u32, Outcome::of_data(returned as i64), began(operation));
+    }
+}
+
+/// The returned value behind the last argument, whose number is known at load: see `argument_at`.
+#[inline(always)]
+fn returned_behind(context: &FExitContext, arguments: u8) -> u64 {
+    match arguments {
+        1 => core::hint::black_box(context.arg(1)),
+        2 => core::hint::black_box(context.arg(2)),
+        3 => core::hint::black_box(context.arg(3)),
+        4 => core::hint::black_box(context.arg(4)),
+        5 => core::hint::black_box(context.arg(5)),
+        6 => core::hint::black_box(context.arg(6)),
+        _ => 0,
+    }
+}
+
+#[inline(always)]
+fn count_name(context: &FExitContext, operation: Operation) {
+    let prototype = names::prototype(operation);
+    let failed = names::failed(prototype, returned_behind(context, prototype.arguments));
+    if let Some(subject) = names::subject(prototype, super::entry::argument_at(context, prototype.argument)) {
+        count(&subject, operation, Outcome::of_status(failed), began(operation));
+    }
+}
+
+/// One program at exit, or several copies, and one at entry for durations.
+macro_rules! programs {
+    ($($function:literal, $operation:ident, $begin:ident, $($exit:ident: |$context:ident| $body:expr),+;)+) => {
+        $(
+            $(
+                #[fexit(function = $function)]
+                fn $exit($context: FExitContext) -> i32 {
+                    $body;
+                    0
+                }
+            )+
+
+            #[fentry(function = $function)]
+            fn $begin(_: FEntryContext) -> i32 {
+                begin(Operation::$operation);
+                0
+            }
+        )+
     };
 }
 
-program!(fexit_vfs_read, "vfs_read", 4, Read);
-program!(fexit_vfs_write, "vfs_write", 4, Write);
+programs! {
+    "vfs_read", Read, fexit__vfs_read__begin,
+        fexit__vfs_read: |context| count_data(0, &context, context.arg(4), Operation::Read),
+        fexit__vfs_read__2: |context| count_data(1, &context, context.arg(4), Operation::Read),
+        fexit__vfs_read__3: |context| count_data(2, &context, context.arg(4), Operation::Read);
+    "vfs_write", Write, fexit__vfs_write__begin,
+        fexit__vfs_write: |context| count_data(0, &context, context.arg(4), Operation::Write),
+        fexit__vfs_write__2: |context| count_data(1, &context, context.arg(4), Operation::Write),
+        fexit__vfs_write__3: |context| count_data(2, &context, context.arg(4), Operation::Write);
+    "vfs_readv", Readv, fexit__vfs_readv__begin,
+        fexit__vfs_readv: |context| count_data(0, &context, context.arg(5), Operation::Readv),
+        fexit__vfs_readv__2: |context| count_data(1, &context, context.arg(5), Operation::Readv),
+        fexit__vfs_readv__3: |context| count_data(2, &context, context.arg(5), Operation::Readv);
+    "vfs_writev", Writev, fexit__vfs_writev__begin,
+        fexit__vfs_writev: |context| count_data(0, &context, context.arg(5), Operation::Writev),
+        fexit__vfs_writev__2: |context| count_data(1, &context, context.arg(5), Operation::Writev),
+        fexit__vfs_writev__3: |context| count_data(2, &context, context.arg(5), Operation::Writev);
+    "vfs_fsync_range", Fsync, fexit__vfs_fsync_range__begin,
+        fexit__vfs_fsync_range: |context| if let Some(subject) = Subject::new(context.place()) {
+            let failed = context.arg::<u64>(4) as i32 <= -1;
+            count(&subject, Operation::Fsync, Outcome::of_status(failed), began(Operation::Fsync));
+        };
+    "do_filp_open", Open, fexit__do_filp_open__begin,
+        fexit__do_filp_open: |context| opened(context.arg(3), began(Operation::Open));
+    "vfs_create", Create, fexit__vfs_create__begin,
+        fexit__vfs_create: |context| count_name(&context, Operation::Create);
+    "vfs_mkdir", Mkdir, fexit__vfs_mkdir__begin,
+        fexit__vfs_mkdir: |context| count_name(&context, Operation::Mkdir);
+    "vfs_unlink", Unlink, fexit__vfs_unlink__begin,
+        fexit__vfs_unlink: |context| count_name(&context, Operation::Unlink);
+    "vfs_rmdir", Rmdir, fexit__vfs_rmdir__begin,
+        fexit__vfs_rmdir: |context| count_name(&context, Operation::Rmdir);
+    "vfs_rename", Rename, fexit__vfs_rename__begin,
+        fexit__vfs_rename: |context| count_name(&context, Operation::Rename);
+}
+
+#[fentry(function = "mnt_want_write")]
+fn fexit__mnt_want_write__entry(context: FEntryContext) -> i32 {
+    names::wants(context.arg(0));
+    0
+}

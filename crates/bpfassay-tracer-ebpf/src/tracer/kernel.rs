@@ -3,8 +3,6 @@
 //! Rust has no CO-RE relocations. The offsets are read-only globals instead: the map with them is frozen before the
 //! programs are loaded, so the verifier knows their values, and what it loads through them is checked like C.
 
-use core::mem::offset_of;
-
 use aya_ebpf::{Global, helpers::bpf_probe_read_kernel};
 use bpfassay_ledger::Offsets;
 
@@ -15,19 +13,20 @@ static OFFSETS: Global<Offsets> = Global::new(Offsets::UNKNOWN);
 /// One offset, in bytes.
 macro_rules! offset {
     ($field:ident) => {
-        known(offset_of!(Offsets, $field))
+        $crate::tracer::kernel::known(core::mem::offset_of!(bpfassay_ledger::Offsets, $field))
     };
 }
+pub(crate) use offset;
 
 /// The offset that lies at `at` in [`OFFSETS`].
 #[inline(always)]
-fn known(at: usize) -> usize {
+pub(crate) fn known(at: usize) -> usize {
     // SAFETY: inside the global; volatile, because the value in this file is not the value at run time.
     unsafe { (&raw const OFFSETS).byte_add(at).cast::<u32>().read_volatile() as usize }
 }
 
 /// Address of something in the kernel; 0 for none.
-pub(super) type Address = u64;
+pub(crate) type Address = u64;
 
 /// A field that the verifier lets one load, because it knows the type of what `base` points to.
 ///
@@ -41,24 +40,27 @@ unsafe fn load<T: Copy>(base: *const u8, offset: usize) -> T {
 
 /// A field read by the helper; zero for an address that is not mapped.
 #[inline(always)]
-fn read<T: Copy + Default>(base: Address, offset: usize) -> T {
+pub(crate) fn read<T: Copy + Default>(base: Address, offset: usize) -> T {
     // SAFETY: the helper checks the address.
     unsafe { bpf_probe_read_kernel((base as *const u8).wrapping_add(offset).cast::<T>()) }.unwrap_or_default()
 }
 
 /// Where a file lies.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
-    /// `struct vfsmount *`.
-    pub(super) mount: Address,
-    /// `s_dev` of the superblock.
-    pub(super) device: u32,
+pub(crate) struct Place {
+    /// `struct vfsmount *`; 0 where the hook does not know it.
+    pub(crate) mount: Address,
+    /// `s_dev` of the superblock; 0 likewise.
+    pub(crate) device: u32,
 }
 
 impl Place {
+    /// Not known.
+    pub(crate) const NOWHERE: Self = Self { mount: 0, device: 0 };
+
     /// Of a `struct file *` that is a typed argument.
     #[inline(always)]
-    pub(super) fn of_typed_file(file: *const u8) -> Self {
+    pub(crate) fn of_typed_file(file: *const u8) -> Self {
         // SAFETY: a chain of pointers whose types the verifier knows.
         unsafe {
             let mount: *const u8 = load(file, offset!(file_mount));
@@ -69,17 +71,15 @@ impl Place {
 
     /// Of any `struct file *`.
     #[inline(always)]
-    pub(super) fn of_file(file: Address) -> Self {
+    pub(crate) fn of_file(file: Address) -> Self {
         let mount: Address = read(file, offset!(file_mount));
         let superblock: Address = read(mount, offset!(mount_superblock));
         Self { mount, device: read(superblock, offset!(superblock_device)) }
     }
+}
 
-    /// The mount id as in mountinfo.
-    #[inline(always)]
-    pub(super) fn mount_id(self) -> u64 {
-        // `struct vfsmount` is embedded in `struct mount`.
-        let id: u32 = read(self.mount.wrapping_sub(offset!(mount_embedded) as u64), offset!(mount_id));
-        u64::from(id)
-    }
+/// `struct mount *` of a `struct vfsmount *`, which is embedded in it.
+#[inline(always)]
+pub(crate) fn mount_of(vfsmount: Address) -> Address {
+    vfsmount.wrapping_sub(offset!(mount_embedded) as u64)
 }

@@ -1,15 +1,22 @@
-//! The programs, one module per probe, and what they share. A map layout (`map` beside this module) has one function,
-//! `add`, which adds one call.
+//! The programs, one module per way of hooking, and what they share. A map layout (`map` beside this module) has one
+//! function, `add`, which adds one call. What is counted, and where, is the same as in C (`bpfassay-tracer/src/bpf`).
 //!
-//! Programs are named `PROBE_FUNCTION` and carry the section that aya tells their type by. What they hook is decided by
-//! the loader (`bpfassay-tracer/src/aya`), which loads the programs of one probe only.
+//! Programs are named `PROBE__FUNCTION` or `PROBE__FUNCTION__PART` and carry the section that aya tells their type by;
+//! the loader (`bpfassay-tracer/src/aya`) loads those of one probe.
 
-mod count;
+pub(crate) mod count;
+mod descriptor;
+mod entry;
 mod fexit;
-mod kernel;
-mod kprobe;
+pub(crate) mod kernel;
+mod names;
+mod opened;
+mod registers;
+mod returns;
+mod syscalls;
+mod uprobe;
 
-pub(crate) use self::count::tally;
+pub(crate) use self::count::{Outcome, Subject, tally};
 
 /// What a host says that tries to run these programs.
 #[cfg(not(target_arch = "bpf"))]

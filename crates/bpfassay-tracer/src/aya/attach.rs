@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    collections::BTreeSet,
     io,
     os::fd::{AsFd as _, OwnedFd},
 };
@@ -9,21 +10,24 @@ use std::{
 use ::aya::{
     Btf, Ebpf,
     programs::{
-        KProbe, ProbeKind, Program, ProgramError,
+        KProbe, ProbeKind, Program, ProgramError, TracePoint,
         links::{FdLink, LinkError},
+        trace_point::TracePointError,
     },
 };
 use bpfassay_protocol::{
+    finding::Finding,
     probe::Probe,
     tracer::{Refusal, Step},
 };
-use object::{Endianness, Object as _, ObjectSection as _, read::elf::ElfFile64};
+use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, read::elf::ElfFile64};
 
 use super::refusal::refuse;
 use crate::{
     hooked::{Hooked, Kind, KprobeMode},
     kernel,
-    libbpf::attach::BEHIND_FTRACE_SITE,
+    libbpf::{attach::BEHIND_FTRACE_SITE, prepare::not_counted},
+    probes::{REQUIRED, SYSCALLS},
     tracer::Options,
 };
 
@@ -32,16 +36,19 @@ type Keep = Box<dyn Any>;
 
 /// A program that was attached.
 struct Attached {
+    /// The function, with the offset where it is not the entry.
+    place: String,
     kind: Kind,
-    /// From the function's entry, in bytes.
-    offset: u64,
     link_fd: Option<OwnedFd>,
     keep: Keep,
 }
 
-/// Names of the programs of `probe`, sorted.
-pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe) -> Vec<String> {
-    let names = ebpf.programs().map(|(name, _)| name).filter(|name| function_of(name, probe).is_some());
+/// Names of the programs of `probe` that are to be loaded, sorted.
+pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe, copies: u32, options: &Options) -> Vec<String> {
+    let names = ebpf
+        .programs()
+        .map(|(name, _)| name)
+        .filter(|name| parse(name, probe).is_some_and(|name| is_wanted(name, copies, options)));
     let mut names: Vec<String> = names.map(str::to_owned).collect();
     names.sort_unstable();
     names
@@ -50,85 +57,174 @@ pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe) -> Vec<String> {
 /// Names of the sections with programs of `probe` in the object file `elf`; none if it cannot be read, which loading
 /// will tell.
 pub(super) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
-    let object = ElfFile64::<Endianness>::parse(elf);
-    let sections = object.iter().flat_map(|object| object.sections());
-    let names = sections.filter_map(|section| section.name().ok().map(str::to_owned));
-    names.filter(|name| name.split_once('/').is_some_and(|(kind, _)| kind == probe.name())).collect()
+    let Ok(object) = ElfFile64::<Endianness>::parse(elf) else { return Vec::new() };
+    let programs = object.symbols().filter(|symbol| symbol.name().is_ok_and(|name| parse(name, probe).is_some()));
+    let sections = programs.filter_map(|symbol| object.section_by_index(symbol.section_index()?).ok());
+    let names: BTreeSet<String> = sections.filter_map(|section| section.name().ok().map(str::to_owned)).collect();
+    names.into_iter().collect()
+}
+
+/// What the name of a program, `PROBE__FUNCTION` or `PROBE__FUNCTION__PART`, says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Name<'a> {
+    function: &'a str,
+    /// `entry`, `begin`, or the number of a copy; empty for the program that counts.
+    part: &'a str,
+}
+
+/// What `name` says, if it is a program of `probe`.
+fn parse(name: &str, probe: Probe) -> Option<Name<'_>> {
+    let rest = name.strip_prefix(&probe.name().replace('-', "_"))?.strip_prefix("__")?;
+    let (function, part) = rest.split_once("__").unwrap_or((rest, ""));
+    Some(Name { function, part })
 }
 
 /// The function that the program `name` is for, if it is one of `probe`.
 fn function_of(name: &str, probe: Probe) -> Option<&str> {
-    name.strip_prefix(&probe.name().replace('-', "_"))?.strip_prefix('_')
+    parse(name, probe).map(|name| name.function)
 }
 
-/// Loads the programs `names` of `probe`.
+/// Whether a program of that name is wanted with `copies` of those that count data.
+fn is_wanted(name: Name<'_>, copies: u32, options: &Options) -> bool {
+    match name.part {
+        "begin" => options.latency,
+        part => part.parse::<u32>().map_or(true, |copy| copy <= copies),
+    }
+}
+
+/// Loads the programs `names` of `probe`. Those whose function the kernel does not have, and that can be done without,
+/// are taken out of `names`, with a finding for each such function.
 ///
 /// # Errors
 /// The first [`Refusal`].
 pub(super) fn load(
     ebpf: &mut Ebpf,
     probe: Probe,
-    names: &[String],
+    names: &mut Vec<String>,
     options: &Options,
     btf: &Btf,
-) -> Result<(), Refusal> {
-    for name in names {
-        let function = function_of(name, probe).map(|function| options.function(function));
-        let outcome = match (ebpf.program_mut(name), function) {
+) -> Result<Vec<Finding>, Refusal> {
+    let mut findings = Vec::new();
+    let mut loaded = Vec::new();
+    for name in names.drain(..) {
+        let named = function_of(&name, probe);
+        let function = named.map(|function| options.function(function));
+        let outcome = match (ebpf.program_mut(&name), function) {
             (Some(Program::KProbe(program)), _) => program.load(),
             (Some(Program::FEntry(program)), Some(function)) => program.load(function, btf),
             (Some(Program::FExit(program)), Some(function)) => program.load(function, btf),
+            (Some(Program::TracePoint(program)), _) => program.load(),
+            (Some(Program::RawTracePoint(program)), _) => program.load(),
             _ => Err(ProgramError::UnexpectedProgramType),
         };
-        outcome.map_err(|error| refuse(Step::Load, Some(name), &error))?;
+        match (outcome, function) {
+            (Err(ProgramError::Btf(_)), Some(function)) if !named.is_some_and(|named| REQUIRED.contains(&named)) => {
+                findings.push(not_counted(function, "the kernel has no type information on it"));
+            }
+            (outcome, _) => {
+                outcome.map_err(|error| refuse(Step::Load, Some(&name), &error))?;
+                loaded.push(name);
+            }
+        }
     }
-    Ok(())
+    *names = loaded;
+    Ok(findings)
 }
 
-/// Attaches the programs `names` of `probe`; all or none.
+/// What is attached.
+#[derive(Default)]
+pub(super) struct All {
+    pub(super) hooked: Vec<Hooked>,
+    /// Detaches when dropped.
+    pub(super) links: Vec<Keep>,
+    /// Functions that the kernel does not have, and that can be done without.
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Attaches the programs `names` of `probe`.
 ///
 /// # Errors
 /// The first [`Refusal`]; what was attached before is detached.
-pub(super) fn all(
-    ebpf: &mut Ebpf,
-    probe: Probe,
-    names: &[String],
-    options: &Options,
-) -> Result<(Vec<Hooked>, Vec<Keep>), Refusal> {
-    let (mut hooked, mut kept) = (Vec::new(), Vec::new());
+pub(super) fn all(ebpf: &mut Ebpf, probe: Probe, names: &[String], options: &Options) -> Result<All, Refusal> {
+    let mut all = All::default();
     for name in names {
         let refused = |error: ProgramError| refuse(Step::Attach, Some(name), &error);
         let (program, function) =
             ebpf.program_mut(name).zip(function_of(name, probe)).ok_or_else(|| refused(ProgramError::NotLoaded))?;
+        let is_required = REQUIRED.contains(&function);
         let function = options.function(function);
-        let Attached { kind, offset, link_fd, keep } = attach(program, function).map_err(refused)?;
-        let program_fd = program.fd().and_then(|fd| Ok(fd.as_fd().try_clone_to_owned()?)).map_err(refused)?;
-        kept.push(keep);
-        hooked.push(Hooked {
-            program: name.clone(),
-            function: function.to_owned(),
-            attached_to: if offset == 0 { function.to_owned() } else { format!("{function}+{offset:#x}") },
-            kind,
-            program_fd,
-            link_fd,
-        });
+        let attached = match attach(program, function) {
+            Err(error) if !is_required && is_missing(&error) => {
+                all.findings.push(not_counted(function, "the kernel has no such function, or it cannot be hooked"));
+                continue;
+            }
+            outcome => outcome.map_err(refused)?,
+        };
+        for Attached { place, kind, link_fd, keep } in attached {
+            let program_fd = program.fd().and_then(|fd| Ok(fd.as_fd().try_clone_to_owned()?)).map_err(refused)?;
+            all.links.push(keep);
+            all.hooked.push(Hooked {
+                program: name.clone(),
+                function: function.to_owned(),
+                attached_to: place,
+                kind,
+                program_fd,
+                link_fd,
+            });
+        }
     }
-    Ok((hooked, kept))
+    Ok(all)
 }
 
-fn attach(program: &mut Program, function: &str) -> Result<Attached, ProgramError> {
+fn attach(program: &mut Program, function: &str) -> Result<Vec<Attached>, ProgramError> {
+    let one = |kind, keep: Keep| vec![Attached { place: function.to_owned(), kind, link_fd: None, keep }];
     match program {
-        Program::KProbe(program) => kprobe(program, function),
+        Program::KProbe(program) => Ok(vec![kprobe(program, function)?]),
         Program::FEntry(program) => {
             let link = program.attach().and_then(|id| program.take_link(id))?;
-            Ok(Attached { kind: Kind::Trampoline, offset: 0, link_fd: None, keep: Box::new(link) })
+            Ok(one(Kind::Trampoline, Box::new(link)))
         }
         Program::FExit(program) => {
             let link = program.attach().and_then(|id| program.take_link(id))?;
-            Ok(Attached { kind: Kind::Trampoline, offset: 0, link_fd: None, keep: Box::new(link) })
+            Ok(one(Kind::Trampoline, Box::new(link)))
         }
+        Program::RawTracePoint(program) => {
+            let link = program.attach(function).and_then(|id| program.take_link(id))?;
+            Ok(one(Kind::RawTracepoint, Box::new(link)))
+        }
+        Program::TracePoint(program) => syscalls(program, function),
         _ => Err(ProgramError::UnexpectedProgramType),
     }
+}
+
+/// Attaches to the tracepoint of each system call, at the end that `end` names (`enter`, `exit`).
+fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<Attached>, ProgramError> {
+    let mut all = Vec::new();
+    for call in SYSCALLS {
+        let place = format!("sys_{end}_{call}");
+        let link = match program.attach("syscalls", &place) {
+            Ok(id) => program.take_link(id)?,
+            // Not every architecture has every call.
+            Err(ProgramError::TracePointError(TracePointError::FileError { io_error, .. }))
+                if io_error.kind() == io::ErrorKind::NotFound =>
+            {
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let (link_fd, keep): (_, Keep) = if ::aya::features().bpf_perf_link() {
+            let link = FdLink::try_from(link).map_err(link_failed)?;
+            (Some(kernel::link_by_id(link.info().map_err(link_failed)?.id())?), Box::new(link))
+        } else {
+            (None, Box::new(link))
+        };
+        all.push(Attached { place, kind: Kind::Tracepoint, link_fd, keep });
+    }
+    if all.is_empty() {
+        let message = format!("no tracepoint sys_{end}_* of system calls: CONFIG_FTRACE_SYSCALLS may be missing");
+        return Err(io::Error::other(message).into());
+    }
+    Ok(all)
 }
 
 /// Attaches at the entry, or behind the ftrace site where the entry is refused.
@@ -141,13 +237,18 @@ fn kprobe(program: &mut KProbe, function: &str) -> Result<Attached, ProgramError
     };
     let link = program.take_link(id)?;
     let kind = Kind::Kprobe(KprobeMode::Perf);
+    let place = match (program.kind(), offset) {
+        (ProbeKind::Return, _) => format!("{function} (return)"),
+        (ProbeKind::Entry, 0) => function.to_owned(),
+        (ProbeKind::Entry, offset) => format!("{function}+{offset:#x}"),
+    };
     // Without links for perf events (before 5.15) there is nothing to ask for misses.
     if !::aya::features().bpf_perf_link() {
-        return Ok(Attached { kind, offset, link_fd: None, keep: Box::new(link) });
+        return Ok(Attached { place, kind, link_fd: None, keep: Box::new(link) });
     }
     let link = FdLink::try_from(link).map_err(link_failed)?;
     let link_fd = Some(kernel::link_by_id(link.info().map_err(link_failed)?.id())?);
-    Ok(Attached { kind, offset, link_fd, keep: Box::new(link) })
+    Ok(Attached { place, kind, link_fd, keep: Box::new(link) })
 }
 
 fn link_failed(error: LinkError) -> ProgramError {
@@ -157,9 +258,22 @@ fn link_failed(error: LinkError) -> ProgramError {
     }
 }
 
+/// The kernel's error number.
+fn number(error: &ProgramError) -> Option<i32> {
+    match error {
+        ProgramError::SyscallError(error) => error.io_error.raw_os_error(),
+        _ => None,
+    }
+}
+
 /// Whether the kernel said EINVAL.
 fn is_invalid(error: &ProgramError) -> bool {
-    matches!(error, ProgramError::SyscallError(error) if error.io_error.raw_os_error() == Some(libc::EINVAL))
+    number(error) == Some(libc::EINVAL)
+}
+
+/// Whether the kernel has no such function, or several, or none that can be hooked.
+fn is_missing(error: &ProgramError) -> bool {
+    matches!(number(error), Some(libc::ENOENT | libc::EADDRNOTAVAIL))
 }
 
 #[cfg(test)]
@@ -168,8 +282,19 @@ mod tests {
 
     #[test]
     fn programs_are_known_by_their_names() {
-        assert_eq!(function_of("fexit_vfs_read", Probe::Fexit), Some("vfs_read"));
-        assert_eq!(function_of("fexit_vfs_read", Probe::Kprobe), None);
+        assert_eq!(parse("fexit__vfs_read", Probe::Fexit), Some(Name { function: "vfs_read", part: "" }));
+        assert_eq!(parse("fexit__vfs_read__2", Probe::Fexit), Some(Name { function: "vfs_read", part: "2" }));
+        assert_eq!(function_of("fexit__vfs_read", Probe::Kprobe), None);
         assert_eq!(function_of("kprobe", Probe::Kprobe), None);
+    }
+
+    #[test]
+    fn copies_and_clocks_are_loaded_where_they_are_of_use() {
+        let wanted = |part, copies, latency| {
+            is_wanted(Name { function: "vfs_read", part }, copies, &Options { latency, ..Options::default() })
+        };
+        assert!(wanted("", 1, false) && wanted("entry", 1, false));
+        assert!(!wanted("2", 1, false) && wanted("2", 2, false) && !wanted("3", 2, false));
+        assert!(!wanted("begin", 3, false) && wanted("begin", 1, true));
     }
 }

@@ -23,17 +23,20 @@ use ::aya::{
 use bpfassay_ledger::{Settings, map};
 use bpfassay_protocol::{
     ProbeConfiguration,
+    probe::Probe,
     tracer::{Attached, Refusal, Step},
 };
 
 use self::refusal::refuse;
 use crate::{
+    libbpf::prepare,
     pitfalls::{self, When},
     tracer::{Loaded, Options},
 };
 
 /// Names of the globals in the objects.
 const SETTINGS: &str = "SETTINGS";
+const PROTOTYPES: &str = "PROTOTYPES";
 const OFFSETS: &str = "OFFSETS";
 
 /// Loads the programs of `configuration` and attaches them.
@@ -61,30 +64,30 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
 fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Options) -> Result<Loaded, Refusal> {
     let start = Instant::now();
     let offsets = offsets::of_kernel().map_err(|error| refuse(Step::Open, None, &error))?;
-    let settings = Settings {
-        cgroup: options.cgroup,
-        mount: options.mount,
-        latency: u32::from(options.latency),
-        ..Settings::default()
-    }
-    .to_bytes();
+    // Elsewhere nothing is preempted inside a program.
+    let copies = if configuration.probe == Probe::Fexit { prepare::copies() } else { 1 };
+    let settings =
+        Settings { cgroup: options.cgroup, mount: options.mount, latency: u32::from(options.latency), copies }
+            .to_bytes();
+    let prototypes = prepare::name_prototypes(options).map_err(|failure| refuse(failure.step, None, &failure.error))?;
     let mut loader = EbpfLoader::new();
     // Maps that aya knows no way to read are read through their descriptors here.
     loader.allow_unsupported_maps();
     loader.override_global(OFFSETS, offsets.as_slice(), true).override_global(SETTINGS, settings.as_slice(), true);
-    if let Some(entries) = options.map_entries {
-        loader.map_max_entries(map::COUNTERS, entries);
-    }
+    loader.override_global(PROTOTYPES, prototypes.as_slice(), true);
+    size_maps(&mut loader, copies, options);
     let mut ebpf = loader.load(elf).map_err(|error| refuse(refusal::step_of(&error), None, &error))?;
     let btf = Btf::from_sys_fs().map_err(|error| refuse(Step::Open, None, &error))?;
-    let names = attach::programs_of(&ebpf, configuration.probe);
+    let mut names = attach::programs_of(&ebpf, configuration.probe, copies, options);
     if names.is_empty() {
         return Err(no_programs(configuration));
     }
-    attach::load(&mut ebpf, configuration.probe, &names, options, &btf)?;
+    let mut findings = attach::load(&mut ebpf, configuration.probe, &mut names, options, &btf)?;
     let load_time = start.elapsed();
     let start = Instant::now();
-    let (hooked, links) = attach::all(&mut ebpf, configuration.probe, &names, options)?;
+    let attach::All { hooked, links, findings: unhooked } =
+        attach::all(&mut ebpf, configuration.probe, &names, options)?;
+    findings.extend(unhooked);
     let attach_time = start.elapsed();
     let mut programs = Vec::new();
     for hooked in &hooked {
@@ -97,13 +100,36 @@ fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Opti
             load_ns: nanoseconds(load_time),
             attach_ns: nanoseconds(attach_time),
             programs,
-            findings: Vec::new(),
+            findings,
         },
         maps,
         hooked,
         // Detached before the programs are closed: elements are dropped in order.
         keep: Box::new((links, ebpf)),
     })
+}
+
+/// aya makes every map of an object: those that are of no use here get one entry.
+fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
+    let unused = [
+        (map::COUNTERS_2, copies < 2),
+        (map::COUNTERS_3, copies < 3),
+        ("turns", copies < 2),
+        ("starts", !options.latency),
+        (map::LATENCIES, !options.latency),
+    ];
+    for (name, _) in unused.iter().filter(|(_, is_unused)| *is_unused) {
+        loader.map_max_entries(name, 1);
+    }
+    if let Some(entries) = options.map_entries {
+        for name in [map::COUNTERS, map::COUNTERS_2, map::COUNTERS_3] {
+            if !unused.contains(&(name, true)) {
+                loader.map_max_entries(name, entries);
+            }
+        }
+        // aya makes whole pages of it, a power of two of them; each event has a header of eight bytes.
+        loader.map_max_entries(map::EVENTS, entries.saturating_mul(64).min(1 << 30));
+    }
 }
 
 fn no_programs(configuration: ProbeConfiguration) -> Refusal {

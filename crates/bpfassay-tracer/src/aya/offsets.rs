@@ -29,12 +29,32 @@ pub(super) fn of_kernel() -> Result<[u8; size_of::<Offsets>()], OffsetError> {
     all(&btf)
 }
 
+/// The offset of a member that this kernel does not have: see [`Offsets::UNKNOWN`].
+const UNKNOWN: u32 = u32::MAX;
+
 fn all(btf: &Btf<'_>) -> Result<[u8; size_of::<Offsets>()], OffsetError> {
     let mut values = [0; Offsets::MEMBERS.len()];
     for (value, &member) in values.iter_mut().zip(Offsets::MEMBERS) {
-        *value = find(btf, member)?;
+        *value = match member.strip_prefix('?') {
+            None => first(btf, member)?,
+            Some(optional) => first(btf, optional).unwrap_or(UNKNOWN),
+        };
     }
     Ok(Offsets::to_bytes(values))
+}
+
+/// The offset of the first of several members that the kernel has: `a|b+8`.
+fn first(btf: &Btf<'_>, members: &'static str) -> Result<u32, OffsetError> {
+    let mut outcome = Err(OffsetError::Missing { member: members });
+    for alternative in members.split('|') {
+        let (member, behind) = alternative.split_once('+').unwrap_or((alternative, "0"));
+        let behind: u32 = behind.parse().map_err(|_| OffsetError::Missing { member: alternative })?;
+        outcome = find(btf, member).map(|offset| offset + behind);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
 }
 
 /// The offset in bytes of `member`, which is written `structure.member.member`.

@@ -2,7 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod log;
-mod prepare;
+pub(crate) mod prepare;
 mod sys;
 
 use std::{
@@ -27,11 +27,11 @@ use crate::{
 
 /// A step that failed, before it is put into the words of a [`Refusal`].
 #[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) step: Step,
-    pub(super) program: Option<String>,
+pub(crate) struct Failure {
+    pub(crate) step: Step,
+    pub(crate) program: Option<String>,
     /// Carries the kernel's error number, if it was the kernel that refused.
-    pub(super) error: io::Error,
+    pub(crate) error: io::Error,
 }
 
 /// Loads `object` and attaches its programs.

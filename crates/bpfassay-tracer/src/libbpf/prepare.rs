@@ -56,15 +56,7 @@ pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Fi
     };
     write(open, SETTINGS, &settings.to_bytes())?;
     if open.maps().any(|map| map.name() == OsStr::new(PROTOTYPES)) {
-        let table = NAME_FUNCTIONS.iter().map(|&(function, operation)| {
-            (operation, found.get(options.function(function)).and_then(superblock).unwrap_or_default())
-        });
-        let mut bytes = vec![0; bpfassay_ledger::Operation::ALL.len() * size_of::<Prototype>()];
-        for (operation, prototype) in table {
-            bytes[operation as usize * size_of::<Prototype>()..][..size_of::<Prototype>()]
-                .copy_from_slice(&prototype.to_bytes());
-        }
-        write(open, PROTOTYPES, &bytes)?;
+        write(open, PROTOTYPES, &table(&found, options))?;
     }
 
     for mut program in open.progs_mut() {
@@ -116,8 +108,24 @@ pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Fi
     Ok(findings)
 }
 
+/// What the programs are told of the functions that change names: a [`Prototype`] for each operation, by number.
+pub(crate) fn name_prototypes(options: &Options) -> Result<Vec<u8>, Failure> {
+    let hooks = NAME_FUNCTIONS.map(|(function, _)| (Attachment::Kprobe, function));
+    Ok(table(&prototypes(&hooks, options)?, options))
+}
+
+fn table(found: &BTreeMap<String, btf::Prototype>, options: &Options) -> Vec<u8> {
+    let mut bytes = vec![0; bpfassay_ledger::Operation::ALL.len() * size_of::<Prototype>()];
+    for &(function, operation) in &NAME_FUNCTIONS {
+        let prototype = found.get(options.function(function)).and_then(superblock).unwrap_or_default();
+        bytes[operation as usize * size_of::<Prototype>()..][..size_of::<Prototype>()]
+            .copy_from_slice(&prototype.to_bytes());
+    }
+    bytes
+}
+
 /// That `function` is not hooked, and why.
-pub(super) fn not_counted(function: &str, why: &str) -> Finding {
+pub(crate) fn not_counted(function: &str, why: &str) -> Finding {
     Finding {
         pitfall: Pitfall::SymbolMissing,
         subject: function.to_owned(),
@@ -130,7 +138,7 @@ fn failure(message: String) -> Failure {
 }
 
 /// Copies of the exit-side trampoline programs: one, unless tasks can be preempted inside them.
-fn copies() -> u32 {
+pub(crate) fn copies() -> u32 {
     if preemption::is_preemptible() { COPIES } else { 1 }
 }
 

@@ -1,0 +1,25 @@
+//! An event per call, which the reader adds up.
+
+use aya_ebpf::{macros::map, maps::RingBuf};
+use bpfassay_ledger::{Event, RING_BYTES, tally as tallies};
+
+use crate::tracer::{Outcome, Subject, tally};
+
+/// Whether durations go with the counts.
+pub(crate) const HAS_DURATION: bool = true;
+
+#[map(name = "events")]
+static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
+
+/// Adds one call.
+#[inline(always)]
+pub(crate) fn add(_copy: u32, subject: &Subject, operation: u32, outcome: Outcome) {
+    let Some(mut event) = EVENTS.reserve::<Event>(0) else { return tally(tallies::RING_BUFFER_DROPS) };
+    event.write(Event {
+        key: subject.key(operation),
+        bytes: outcome.bytes,
+        errors: outcome.errors,
+        duration: outcome.duration,
+    });
+    event.submit(0);
+}

@@ -1,0 +1,85 @@
+//! Calls of user space by file descriptor, seen from outside the file system: what a call is about is looked up at its
+//! entry, as another thread may close the descriptor meanwhile, and kept per thread until its return.
+//!
+//! Calls by path (mkdir, unlink, rmdir, rename) are counted with errors and all, but neither mount nor device is known.
+
+use aya_ebpf::{helpers::generated::bpf_get_current_task, macros::map, maps::LruHashMap};
+use bpfassay_ledger::{NO_DURATION, Operation, tally as tallies};
+
+use super::{
+    count::{Outcome, Subject, clock, count_copy, tally, thread},
+    kernel::{Address, Place, offset, read},
+    opened::opened,
+};
+
+/// `EBADF`: what an open counts as whose file is gone already.
+const BAD_DESCRIPTOR: i64 = -9;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Call {
+    subject: Subject,
+    start: u64,
+    operation: u32,
+    /// Whether there is a call, and whether it is to be counted.
+    wanted: u32,
+}
+
+/// By thread; the threads that are gone make room.
+#[map(name = "pending_calls")]
+static PENDING: LruHashMap<u32, Call> = LruHashMap::with_max_entries(8192, 0);
+
+/// The `struct file *` behind a descriptor of the calling task; 0 for none.
+#[inline(always)]
+fn file_of(descriptor: u64) -> Address {
+    // SAFETY: takes no arguments.
+    let task: Address = unsafe { bpf_get_current_task() };
+    let table: Address = read(read::<Address>(task, offset!(task_files)), offset!(files_table));
+    let descriptor = descriptor as u32;
+    if descriptor >= read::<u32>(table, offset!(table_size)) {
+        return 0;
+    }
+    read(read::<Address>(table, offset!(table_files)), descriptor as usize * size_of::<Address>())
+}
+
+/// A call of `operation` begins, on `descriptor` if that is what it is about.
+#[inline(always)]
+pub(super) fn begins(operation: Operation, descriptor: Option<u64>) {
+    let file = descriptor.map_or(0, file_of);
+    let place = if file == 0 { Place::NOWHERE } else { Place::of_file(file) };
+    let subject = match Subject::new(place) {
+        Some(subject) => subject,
+        // Which mount is known afterwards.
+        None if operation as u32 == Operation::Open as u32 => Subject::NOBODY,
+        None => return,
+    };
+    let call = Call { subject, start: clock(), operation: operation as u32, wanted: 1 };
+    if PENDING.insert(thread(), call, 0).is_err() {
+        tally(tallies::UNMATCHED);
+    }
+}
+
+/// The calling thread's call returns `result`.
+#[inline(always)]
+pub(super) fn ends(result: i64) {
+    let Some(call) = PENDING.get_ptr_mut(thread()) else { return };
+    // SAFETY: a value of the map, which only this thread uses.
+    let Call { subject, start, operation, wanted } = unsafe { *call };
+    if wanted == 0 {
+        return;
+    }
+    // SAFETY: likewise.
+    unsafe { (*call).wanted = 0 };
+    if operation == Operation::Open as u32 {
+        let file = if result < 0 { result as u64 } else { file_of(result as u64) };
+        // Another thread can have closed it by now; counted without mount then, as one that failed.
+        opened(if file == 0 { BAD_DESCRIPTOR as u64 } else { file }, start);
+        return;
+    }
+    let outcome = if operation <= Operation::Writev as u32 {
+        Outcome::of_data(result)
+    } else {
+        Outcome { bytes: 0, errors: u64::from(result < 0), duration: NO_DURATION }
+    };
+    count_copy(0, &subject, operation, outcome, start);
+}

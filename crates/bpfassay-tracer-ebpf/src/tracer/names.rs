@@ -1,0 +1,79 @@
+//! Functions that change names in directories: `vfs_create`, `vfs_mkdir`, `vfs_unlink`, `vfs_rmdir`, `vfs_rename`.
+//!
+//! How they are told the superblock differs between kernels; the loader reads it from the kernel's BTF
+//! ([`bpfassay_ledger::Prototype`]). None of them is told the mount: the system calls take write access of it just
+//! before, in the same task, so `mnt_want_write` is hooked, too, and remembers it. It counts if it is of the same
+//! superblock; else the mount is 0, with the device right all the same. `names.h` on the C side says more.
+
+use aya_ebpf::{Global, macros::map, maps::LruHashMap};
+use bpfassay_ledger::{Operation, Prototype};
+
+use super::{
+    count::{Subject, thread},
+    kernel::{Address, Place, offset, read},
+};
+
+/// Set by the loader, one for each operation.
+#[unsafe(no_mangle)]
+static PROTOTYPES: Global<[Prototype; Operation::ALL.len()]> =
+    Global::new([Prototype { source: 0, argument: 0, arguments: 0, pointer: 0 }; Operation::ALL.len()]);
+
+/// What the loader found for `operation`.
+#[inline(always)]
+pub(super) fn prototype(operation: Operation) -> Prototype {
+    let table = (&raw const PROTOTYPES).cast::<Prototype>();
+    // SAFETY: inside the global; volatile, because the values in this file are not the values at run time.
+    unsafe {
+        let one = table.add(operation as usize).cast::<u8>();
+        Prototype {
+            source: one.read_volatile(),
+            argument: one.add(1).read_volatile(),
+            arguments: one.add(2).read_volatile(),
+            pointer: one.add(3).read_volatile(),
+        }
+    }
+}
+
+/// A mount that a thread has taken write access of.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Wanted {
+    mount: Address,
+    superblock: Address,
+}
+
+/// By thread. Opening a file for writing leaves an entry, so old ones make room.
+#[map]
+static WANTED_MOUNTS: LruHashMap<u32, Wanted> = LruHashMap::with_max_entries(4096, 0);
+
+/// The calling thread takes write access of this `struct vfsmount *`.
+#[inline(always)]
+pub(super) fn wants(mount: Address) {
+    let wanted = Wanted { mount, superblock: read(mount, offset!(mount_superblock)) };
+    let _ = WANTED_MOUNTS.insert(thread(), wanted, 0);
+}
+
+/// `argument` is the one that the prototype names.
+#[inline(always)]
+pub(super) fn subject(prototype: Prototype, argument: Address) -> Option<Subject> {
+    let superblock: Address = match prototype.source {
+        Prototype::INODE => read(argument, offset!(inode_superblock)),
+        Prototype::DENTRY => read(argument, offset!(dentry_superblock)),
+        Prototype::RENAME => {
+            read(read::<Address>(argument, offset!(renamedata_old_dentry)), offset!(dentry_superblock))
+        }
+        _ => return None,
+    };
+    let mount = match WANTED_MOUNTS.get_ptr(thread()) {
+        // SAFETY: a value of a map; nobody else writes this thread's.
+        Some(wanted) if unsafe { (*wanted).superblock } == superblock => unsafe { (*wanted).mount },
+        _ => 0,
+    };
+    Subject::new(Place { mount, device: read(superblock, offset!(superblock_device)) })
+}
+
+/// Whether what the function returned is an error: a pointer or an `int`.
+#[inline(always)]
+pub(super) fn failed(prototype: Prototype, returned: u64) -> bool {
+    if prototype.pointer != 0 { super::opened::is_error(returned) } else { (returned as i32) < 0 }
+}

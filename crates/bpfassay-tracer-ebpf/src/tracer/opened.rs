@@ -1,0 +1,41 @@
+//! What `do_filp_open` returned: every open of user space ends there, the failed ones too, which have no file, hence no
+//! mount and no device. Files that the call made are counted as created: `vfs_create` is not passed by open, and not at
+//! all by file systems that look up and make in one step, such as NFS.
+
+use bpfassay_ledger::Operation;
+
+use super::{
+    count::{Outcome, Subject, count},
+    kernel::{Address, Place, offset, read},
+};
+
+/// `FMODE_CREATED` (include/linux/fs.h): set in `f_mode` of a file that this very open made.
+const CREATED: u32 = 0x10_0000;
+
+/// `IS_ERR_VALUE` (include/linux/err.h): the last page of addresses holds error numbers.
+#[inline(always)]
+pub(super) fn is_error(pointer: u64) -> bool {
+    pointer >= -4095_i64 as u64
+}
+
+/// Whether the open that gave `file` made it.
+#[inline(always)]
+pub(super) fn is_created(file: Address) -> bool {
+    read::<u32>(file, offset!(file_mode)) & CREATED != 0
+}
+
+/// Counts an open that returned `file`, a `struct file *` or an error.
+#[inline(always)]
+pub(super) fn opened(file: Address, start: u64) {
+    if is_error(file) {
+        if let Some(subject) = Subject::new(Place::NOWHERE) {
+            count(&subject, Operation::Open, Outcome::of_status(true), start);
+        }
+        return;
+    }
+    let Some(subject) = Subject::new(Place::of_file(file)) else { return };
+    count(&subject, Operation::Open, Outcome::of_status(false), start);
+    if is_created(file) {
+        count(&subject, Operation::Create, Outcome::of_status(false), 0);
+    }
+}

@@ -1,0 +1,235 @@
+//! Pairs of programs at function entry and return (kprobe and kretprobe). Registers at return tell nothing of the
+//! arguments, so what a call is about is remembered at its entry, per thread, on a small stack: calls can be nested (a
+//! file system on top of another).
+//!
+//! A return can be missed (`maxactive` used up): what is left behind is found by the stack pointer at the next entry, as
+//! nested calls lie below those around them, and by the operation at the next return.
+
+#![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
+
+use aya_ebpf::{
+    Global,
+    bindings::BPF_NOEXIST,
+    macros::{kprobe, kretprobe, map},
+    maps::LruHashMap,
+    programs::{ProbeContext, RetProbeContext},
+};
+use bpfassay_ledger::{Operation, tally as tallies};
+
+use super::{
+    count::{Outcome, Subject, clock, count, tally, thread},
+    entry::{Arguments as _, argument_at},
+    kernel::Place,
+    names,
+    opened::opened,
+    registers::stack_pointer,
+};
+
+const DEPTH: usize = 4;
+
+/// A call that has begun.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Call {
+    subject: Subject,
+    start: u64,
+    frame: u64,
+    operation: u32,
+    wanted: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Calls {
+    depth: u64,
+    calls: [Call; DEPTH],
+}
+
+/// By thread; the threads that are gone make room.
+#[map]
+static PENDING: LruHashMap<u32, Calls> = LruHashMap::with_max_entries(8192, 0);
+
+/// What a new thread starts with; too large for the stack.
+#[unsafe(no_mangle)]
+static NO_CALLS: Global<[u64; size_of::<Calls>() / 8]> = Global::new([0; size_of::<Calls>() / 8]);
+
+/// Element `index` of the stack of calls.
+///
+/// # Safety
+/// `calls` must be a value of the map, and `index` below [`DEPTH`].
+#[inline(always)]
+unsafe fn call_at(calls: *mut Calls, index: usize) -> *mut Call {
+    // SAFETY: the caller's.
+    unsafe { (&raw mut (*calls).calls).cast::<Call>().add(index) }
+}
+
+#[inline(always)]
+fn push(context: &ProbeContext, operation: Operation) -> Option<*mut Call> {
+    let frame = stack_pointer(context);
+    let thread = thread();
+    let calls = PENDING.get_ptr_mut(thread).or_else(|| {
+        // SAFETY: zeros make a stack without calls, and nobody writes to them.
+        let none: &Calls = unsafe { &*(&raw const NO_CALLS).cast() };
+        let _ = PENDING.insert(thread, none, u64::from(BPF_NOEXIST));
+        PENDING.get_ptr_mut(thread)
+    });
+    let Some(calls) = calls else {
+        tally(tallies::UNMATCHED);
+        return None;
+    };
+    // SAFETY: a value of the map, which only this thread uses, and indexes below DEPTH.
+    unsafe {
+        let mut depth = (*calls).depth;
+        let mut index = DEPTH;
+        while index > 0 {
+            index -= 1;
+            if depth == index as u64 + 1 && (*call_at(calls, index)).frame <= frame {
+                depth = index as u64;
+            }
+        }
+        if depth >= DEPTH as u64 {
+            tally(tallies::UNMATCHED);
+            return None;
+        }
+        (*calls).depth = depth + 1;
+        let call = call_at(calls, depth as usize);
+        (*call).operation = operation as u32;
+        (*call).frame = frame;
+        (*call).wanted = 0;
+        (*call).start = clock();
+        Some(call)
+    }
+}
+
+#[inline(always)]
+fn pop(operation: Operation) -> Option<*const Call> {
+    let calls = PENDING.get_ptr_mut(thread())?;
+    let mut found = None;
+    // SAFETY: as above.
+    unsafe {
+        let mut index = DEPTH;
+        while index > 0 {
+            index -= 1;
+            if found.is_none() && (*calls).depth == index as u64 + 1 {
+                (*calls).depth = index as u64;
+                let call = call_at(calls, index);
+                if (*call).operation == operation as u32 {
+                    found = Some(call.cast_const());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Notes whose the call is.
+#[inline(always)]
+fn note(call: *mut Call, subject: Option<Subject>) {
+    if let Some(subject) = subject {
+        // SAFETY: from `push`.
+        unsafe {
+            (*call).subject = subject;
+            (*call).wanted = 1;
+        }
+    }
+}
+
+/// Counts the call that returns.
+#[inline(always)]
+fn finish(operation: Operation, outcome: Outcome) {
+    let Some(call) = pop(operation) else { return };
+    // SAFETY: from `pop`.
+    unsafe {
+        if (*call).wanted != 0 {
+            let subject = (*call).subject;
+            count(&subject, operation, outcome, (*call).start);
+        }
+    }
+}
+
+/// What the function returned.
+#[inline(always)]
+fn returned(context: &RetProbeContext) -> u64 {
+    context.ret()
+}
+
+#[inline(always)]
+fn file_entry(context: &ProbeContext, operation: Operation) {
+    if let Some(call) = push(context, operation) {
+        note(call, Subject::new(Place::of_file(context.argument(0))));
+    }
+}
+
+#[inline(always)]
+fn name_entry(context: &ProbeContext, operation: Operation) {
+    if let Some(call) = push(context, operation) {
+        let prototype = names::prototype(operation);
+        note(call, names::subject(prototype, argument_at(context, prototype.argument)));
+    }
+}
+
+#[inline(always)]
+fn name_return(context: &RetProbeContext, operation: Operation) {
+    let failed = names::failed(names::prototype(operation), returned(context));
+    finish(operation, Outcome::of_status(failed));
+}
+
+/// Both programs for a function.
+macro_rules! programs {
+    ($($function:literal, $entry:ident, $return:ident:
+        |$at_entry:ident| $on_entry:expr, |$at_return:ident| $on_return:expr;)+) => {
+        $(
+            #[kprobe(function = $function)]
+            fn $entry($at_entry: ProbeContext) -> u32 {
+                $on_entry;
+                0
+            }
+
+            #[kretprobe(function = $function)]
+            fn $return($at_return: RetProbeContext) -> u32 {
+                $on_return;
+                0
+            }
+        )+
+    };
+}
+
+programs! {
+    "vfs_read", kretprobe__vfs_read__entry, kretprobe__vfs_read:
+        |entry| file_entry(&entry, Operation::Read),
+        |exit| finish(Operation::Read, Outcome::of_data(returned(&exit) as i64));
+    "vfs_write", kretprobe__vfs_write__entry, kretprobe__vfs_write:
+        |entry| file_entry(&entry, Operation::Write),
+        |exit| finish(Operation::Write, Outcome::of_data(returned(&exit) as i64));
+    "vfs_readv", kretprobe__vfs_readv__entry, kretprobe__vfs_readv:
+        |entry| file_entry(&entry, Operation::Readv),
+        |exit| finish(Operation::Readv, Outcome::of_data(returned(&exit) as i64));
+    "vfs_writev", kretprobe__vfs_writev__entry, kretprobe__vfs_writev:
+        |entry| file_entry(&entry, Operation::Writev),
+        |exit| finish(Operation::Writev, Outcome::of_data(returned(&exit) as i64));
+    "vfs_fsync_range", kretprobe__vfs_fsync_range__entry, kretprobe__vfs_fsync_range:
+        |entry| file_entry(&entry, Operation::Fsync),
+        |exit| finish(Operation::Fsync, Outcome::of_status((returned(&exit) as i32) < 0));
+    "vfs_create", kretprobe__vfs_create__entry, kretprobe__vfs_create:
+        |entry| name_entry(&entry, Operation::Create), |exit| name_return(&exit, Operation::Create);
+    "vfs_mkdir", kretprobe__vfs_mkdir__entry, kretprobe__vfs_mkdir:
+        |entry| name_entry(&entry, Operation::Mkdir), |exit| name_return(&exit, Operation::Mkdir);
+    "vfs_unlink", kretprobe__vfs_unlink__entry, kretprobe__vfs_unlink:
+        |entry| name_entry(&entry, Operation::Unlink), |exit| name_return(&exit, Operation::Unlink);
+    "vfs_rmdir", kretprobe__vfs_rmdir__entry, kretprobe__vfs_rmdir:
+        |entry| name_entry(&entry, Operation::Rmdir), |exit| name_return(&exit, Operation::Rmdir);
+    "vfs_rename", kretprobe__vfs_rename__entry, kretprobe__vfs_rename:
+        |entry| name_entry(&entry, Operation::Rename), |exit| name_return(&exit, Operation::Rename);
+    "do_filp_open", kretprobe__do_filp_open__entry, kretprobe__do_filp_open:
+        |entry| push(&entry, Operation::Open),
+        |exit| if let Some(call) = pop(Operation::Open) {
+            // SAFETY: from `pop`.
+            opened(returned(&exit), unsafe { (*call).start });
+        };
+}
+
+#[kprobe(function = "mnt_want_write")]
+fn kretprobe__mnt_want_write__entry(context: ProbeContext) -> u32 {
+    names::wants(context.argument(0));
+    0
+}
