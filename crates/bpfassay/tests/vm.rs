@@ -179,3 +179,27 @@ fn interrupted_and_resumed_does_every_run_once() {
     after.dedup();
     assert_eq!((count, after.len()), (12, 12), "3 kernels, 3 probe configurations and the control, each once");
 }
+
+#[test]
+fn programs_in_rust_count_what_programs_in_c_count() {
+    if !guests_wanted() {
+        return;
+    }
+    let (_directory, results) = run("loaders.toml", 0);
+    let mut attached = BTreeMap::<String, Vec<String>>::new();
+    for cell in cells(&results) {
+        let (id, probe) = (cell["cell"].as_str().unwrap(), cell["probe"].as_str().unwrap());
+        assert_eq!(cell["runs"]["failed"], 0, "{id}: {cell:#}");
+        if probe == "none" || cell["attach"]["expected"] == true {
+            continue;
+        }
+        assert_eq!(cell["attach"]["outcome"], "attached", "{id}: {:#}", cell["attach"]);
+        for access in cell["accesses"].as_array().unwrap() {
+            assert_exact(id, access, "byte_error");
+        }
+        attached.entry(probe.to_owned()).or_default().push(cell["target"]["arch"].as_str().unwrap().to_owned());
+    }
+    for probe in ["kprobe@aya", "fexit@aya"] {
+        assert_eq!(attached.get(probe).map(Vec::len), Some(3), "{probe}: {attached:?}");
+    }
+}

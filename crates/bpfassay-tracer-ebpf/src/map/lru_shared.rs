@@ -23,8 +23,8 @@ const STEPS: usize = 12;
 #[map(name = "counters")]
 static COUNTERS: LruHashMap<PathKey, Value> = LruHashMap::with_max_entries(LRU_KEYS, 0);
 
-/// Adds one call.
-#[inline(always)]
+/// Adds one call. A function of its own: two copies of the key and the path are too much for a program's stack.
+#[inline(never)]
 pub(crate) fn add(_copy: u32, subject: &Subject, operation: u32, outcome: Outcome) {
     let mut key = PathKey { cgroup: subject.key(operation).cgroup, path: [0; PATH_BYTES], operation, zero: 0 };
     if subject.place.mount != 0 {

@@ -102,3 +102,47 @@ fn step<'btf>(btf: &'btf Btf<'btf>, place: Composite<'btf>, name: &str) -> Optio
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::probe::{MapLayout, Probe};
+
+    use super::*;
+    use crate::objects;
+
+    /// The type information of a C program, which declares just the members that it uses, in its own order.
+    fn with_btf(test: impl FnOnce(&Btf<'_>)) {
+        let elf = objects::find(Probe::Fexit, MapLayout::Percpu).unwrap().elf;
+        test(&Btf::from_raw("object", elf).unwrap().unwrap());
+    }
+
+    #[test]
+    fn members_are_found_by_their_way_through_structures() {
+        with_btf(|btf| {
+            // `struct file` of kernel.h: the mode, and behind it a `struct path` that begins with the mount.
+            assert_eq!(find(btf, "file.f_mode").unwrap(), 0);
+            assert_eq!(find(btf, "file.f_path.mnt").unwrap(), find(btf, "file.f_path").unwrap());
+            assert!(find(btf, "file.f_path.mnt").unwrap() > 0);
+        });
+    }
+
+    #[test]
+    fn a_member_that_is_not_there_is_named() {
+        with_btf(|btf| {
+            for member in ["file.f_none", "none.f_path", "file.f_mode.mnt"] {
+                let error = find(btf, member).unwrap_err().to_string();
+                assert!(error.contains(&format!("`{member}`")), "{error}");
+            }
+        });
+    }
+
+    #[test]
+    fn of_alternatives_the_first_that_is_there_counts() {
+        with_btf(|btf| {
+            let mode = find(btf, "file.f_mode").unwrap();
+            assert_eq!(first(btf, "file.f_none|file.f_mode+8").unwrap(), mode + 8);
+            assert_eq!(first(btf, "file.f_mode|file.f_path").unwrap(), mode);
+            assert!(matches!(first(btf, "file.f_none|none.x"), Err(OffsetError::Missing { .. })));
+        });
+    }
+}
