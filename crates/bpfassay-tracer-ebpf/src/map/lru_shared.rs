@@ -4,6 +4,8 @@
 //! The kernel throws keys out, with their counts, when it runs short of free entries: insertions are tallied, so that the
 //! reader can tell how many went.
 
+use core::mem::offset_of;
+
 use aya_ebpf::{bindings::BPF_NOEXIST, helpers::generated::bpf_probe_read_kernel_str, macros::map, maps::LruHashMap};
 use bpfassay_ledger::{LRU_KEYS, PATH_BYTES, PathKey, Value, tally as tallies};
 
@@ -26,11 +28,17 @@ static COUNTERS: LruHashMap<PathKey, Value> = LruHashMap::with_max_entries(LRU_K
 /// Adds one call. A function of its own: two copies of the key and the path are too much for a program's stack.
 #[inline(never)]
 pub(crate) fn add(_copy: u32, subject: &Subject, operation: u32, outcome: Outcome) {
-    let mut key = PathKey { cgroup: subject.key(operation).cgroup, path: [0; PATH_BYTES], operation, zero: 0 };
+    // The key, and behind it room for the path to run over: what does not fit is overwritten by what follows in the
+    // key, or lies behind it.
+    let mut words = [0u64; 1 + 2 * PATH_BYTES / 8];
+    words[0] = subject.key(operation).cgroup;
     if subject.place.mount != 0 {
-        write_path(&mut key.path, subject.place.mount);
+        write_path((&raw mut words).cast::<u8>().wrapping_add(offset_of!(PathKey, path)), subject.place.mount);
     }
-    let key = &key;
+    // The operation, and behind it zero.
+    words[offset_of!(PathKey, operation) / 8] = u64::from(operation);
+    // SAFETY: the words cover the key, which is made of integers.
+    let key = unsafe { &*(&raw const words).cast::<PathKey>() };
     let value = COUNTERS.get_ptr_mut(key).or_else(|| {
         // See the layout `percpu`.
         if COUNTERS.insert(key, Value::default(), u64::from(BPF_NOEXIST)).is_ok() {
@@ -47,12 +55,10 @@ pub(crate) fn add(_copy: u32, subject: &Subject, operation: u32, outcome: Outcom
     }
 }
 
-/// Writes where `vfsmount` is mounted, from the root of its namespace; what does not fit is cut off.
+/// Writes where `vfsmount` is mounted, from the root of its namespace, to `path`, which has twice PATH_BYTES: names are
+/// written from the root down, and any of them may reach up to a path's length beyond its beginning.
 #[inline(always)]
-fn write_path(path: &mut [u8; PATH_BYTES], vfsmount: Address) {
-    // Names are written from the root down: any of them may reach up to a path's length beyond its beginning.
-    let mut buffer = [0u64; 2 * PATH_BYTES / 8];
-    let bytes = buffer.as_mut_ptr().cast::<u8>();
+fn write_path(path: *mut u8, vfsmount: Address) {
     let mut names: [Address; STEPS] = [0; STEPS];
     let mut mount = mount_of(vfsmount);
     let mut dentry: Address = read(mount, offset!(mount_mountpoint));
@@ -74,26 +80,22 @@ fn write_path(path: &mut [u8; PATH_BYTES], vfsmount: Address) {
         if name == 0 || end >= PATH_BYTES - 1 {
             continue;
         }
-        // SAFETY: the place is below PATH_BYTES, and the buffer has as many bytes behind it.
+        // SAFETY: the place is below PATH_BYTES, and there are as many bytes behind it.
         unsafe {
-            *bytes.add(end & (PATH_BYTES - 1)) = b'/';
+            *path.add(end & (PATH_BYTES - 1)) = b'/';
             end += 1;
-            let place = bytes.add(end & (PATH_BYTES - 1));
+            let place = path.add(end & (PATH_BYTES - 1));
             let length = bpf_probe_read_kernel_str(place.cast(), PATH_BYTES as u32, name as *const _);
             if length > 0 {
                 end += length as usize - 1;
             }
         }
     }
-    // SAFETY: both have PATH_BYTES bytes, and the key aligns them to eight.
+    // SAFETY: inside the path.
     unsafe {
         if end == 0 {
-            *bytes = b'/';
+            *path = b'/';
         }
-        *bytes.add(PATH_BYTES - 1) = 0;
-        let target = path.as_mut_ptr().cast::<u64>();
-        for (index, word) in buffer.iter().take(PATH_BYTES / 8).enumerate() {
-            *target.add(index) = *word;
-        }
+        *path.add(PATH_BYTES - 1) = 0;
     }
 }
