@@ -28,9 +28,9 @@ rec {
       (root + "/deny.toml")
       (root + "/rustfmt.toml")
       (root + "/crates")
-      (root + "/kernels")
       (root + "/ior-configs")
       (root + "/results")
+      (lib.fileset.fileFilter (file: file.hasExt "toml") (root + "/kernels"))
       (lib.fileset.fileFilter (file: file.hasExt "toml") (root + "/vm-tests"))
     ];
   };
