@@ -21,6 +21,7 @@ mod run;
 mod shell;
 mod steps;
 mod system;
+mod tool;
 mod tracer;
 mod uevent;
 mod workload;

@@ -20,7 +20,7 @@ use crate::{
     phases::Phases,
     proc::{idle, mountinfo, mountstats},
     steps::monotonic_ns,
-    system,
+    system, tool,
     tracer::{self, Started, Tracer},
     workload::{self, Places, Running},
 };
@@ -87,13 +87,22 @@ fn attempt(
         }
         _ => Vec::new(),
     };
+    let tool = match &order.tool {
+        None => None,
+        Some(tool) => {
+            link.phase(Phase::Attach, Some(&order.id))?;
+            Some(tool::Running::start(tool, places.output("tool")?, children)?)
+        }
+    };
     let mut run = Run { mount, settle, link, children, tracer: started, phases: Phases::default() };
     let measured = run.measure(order, places);
     let Run { tracer, phases, children, .. } = run;
     link.phase(Phase::TearDown, Some(&order.id))?;
     // The tracer is ended whatever became of the workload, and both before the first error is reported.
     let remains = tracer.map(|tracer| tracer.stop(children)).transpose();
+    let stopped = tool.map(|tool| tool.stop(children)).transpose();
     let measured = measured?;
+    stopped?;
     let phases = phases.finish().map_err(misspoke)?;
     let (tracer, samples, ended) = match remains? {
         Some(remains) => {

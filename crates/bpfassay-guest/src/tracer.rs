@@ -100,6 +100,9 @@ fn arguments(order: &RunOrder) -> Vec<String> {
         ["--probe", probe.probe.name(), "--map", probe.map.name(), "--loader", probe.loader.name()]
             .map(str::to_owned)
             .into();
+    if order.bpf_stats {
+        arguments.push("--bpf-stats".to_owned());
+    }
     if let Some(interval) = order.sampling_interval_ms {
         arguments.extend(["--interval".to_owned(), format!("{interval}ms")]);
     }
@@ -324,6 +327,7 @@ mod tests {
             probe: probe.parse().unwrap(),
             sampling_interval_ms: interval,
             bpf_stats: false,
+            tool: None,
             tracer_arguments: Vec::new(),
             workload: Workload::Ior { engine: IorEngine::Embedded, ranks: 1, options: Vec::new(), neighbour: false },
         }

@@ -106,6 +106,9 @@ pub struct RunRecord {
     pub round: u32,
     /// Whether it is the second baseline run of its round (A/A control).
     pub control: bool,
+    /// Whether the kernel kept statistics of programs meanwhile: compared with no other run.
+    #[serde(default)]
+    pub statistics: bool,
     /// Which boot of the block it ran in, from 1.
     pub boot: u32,
     /// When it began, in milliseconds since 1970-01-01 UTC of the host.
@@ -135,6 +138,7 @@ impl RunRecord {
             replicate: block.replicate,
             round: run.round,
             control: run.control,
+            statistics: run.order.bpf_stats,
             boot,
             started_unix_ms,
             duration_ms,

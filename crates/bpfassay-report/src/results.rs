@@ -306,6 +306,9 @@ pub struct CellResult {
     pub file_system: String,
     /// The probe configuration.
     pub probe: ProbeConfiguration,
+    /// Name of the other tool under test; the probe configuration is the baseline then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// What the tracer's bytes mean; `None` for the baseline.
     pub counts: Option<ByteMeaning>,
     /// Whether the tracer attached.
@@ -314,6 +317,9 @@ pub struct CellResult {
     pub runs: RunCounts,
     /// Runs that failed, controls included.
     pub failures: Vec<CellFailure>,
+    /// What the kernel's statistics say of each program, from runs of their own (`design.bpf_stats`).
+    #[serde(default)]
+    pub run_times: Vec<RunTime>,
     /// The figures, per access.
     pub accesses: Vec<CellAccess>,
     /// Pitfalls that the tracer found, each once, over the runs that were measured or refused.
@@ -329,6 +335,34 @@ pub struct CellFinding {
     pub finding: Finding,
     /// The runs that have a finding of this kind on this subject.
     pub runs: Vec<String>,
+}
+
+/// Runs and run time of one program, in the whole guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunTime {
+    /// The program.
+    pub program: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// How long, in nanoseconds of the guest's clock; the readings of the clock partly included.
+    pub run_time_ns: u64,
+    /// The second / the first.
+    pub per_run_ns: Figure<f64>,
+}
+
+impl CellResult {
+    /// Whether nothing was under test.
+    #[must_use]
+    pub fn is_baseline(&self) -> bool {
+        self.probe.is_baseline() && self.tool.is_none()
+    }
+
+    /// The name of what was under test.
+    #[must_use]
+    pub fn under_test(&self) -> String {
+        self.tool.clone().unwrap_or_else(|| self.probe.to_string())
+    }
 }
 
 /// How many runs.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, IorEngine, RunOrder, Workload},
+    job::{FileSystem, IorEngine, RunOrder, Tool, Workload},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,8 +77,19 @@ pub struct Cell {
     pub interface: Option<Interface>,
     /// The file system under test.
     pub file_system: FileSystem,
-    /// The probe configuration.
+    /// The probe configuration; the baseline where another tool is under test.
     pub probe: ProbeConfiguration,
+    /// Name of the other tool under test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+}
+
+impl Cell {
+    /// Whether nothing is under test: what the others are compared with.
+    #[must_use]
+    pub fn is_baseline(&self) -> bool {
+        self.probe.is_baseline() && self.tool.is_none()
+    }
 }
 
 /// One boot: the runs of all probe configurations of one target, workload case and file system, for one replicate.
@@ -194,7 +205,8 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
             left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect::<Vec<_>>().join("; ");
         return Err(ExpandError::NothingLeft { study: study.name.clone(), reasons });
     }
-    let per_round = narrowed.probes.len().saturating_add(usize::from(study.design.control));
+    let per_round =
+        narrowed.probes.len().saturating_add(study.tools.len()).saturating_add(usize::from(study.design.control));
     let runs = [narrowed.replicates, study.design.rounds]
         .iter()
         .fold(configurations.saturating_mul(per_round), |runs, &factor| runs.saturating_mul(factor as usize));
@@ -219,7 +231,10 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     };
     for (target, case, file_system) in points() {
         for &probe in &narrowed.probes {
-            plan.cells.push(case.cell(target, file_system, probe));
+            plan.cells.push(case.cell(target, file_system, probe, None));
+        }
+        for tool in &study.tools {
+            plan.cells.push(case.cell(target, file_system, ProbeConfiguration::BASELINE, Some(tool)));
         }
     }
     for replicate in 1..=narrowed.replicates {
@@ -332,6 +347,11 @@ fn engine(spec: &IorSpec, interface: Interface, external: Option<&BTreeSet<Inter
     }
 }
 
+/// The name of what is under test.
+fn under_test(probe: ProbeConfiguration, tool: Option<&Tool>) -> String {
+    tool.map_or_else(|| probe.to_string(), |tool| tool.name.clone())
+}
+
 impl Case {
     fn ior(id: String, spec: &IorSpec, test: &IorTest, engine: IorEngine) -> Self {
         let IorSpec { ranks, neighbour, .. } = *spec;
@@ -347,15 +367,29 @@ impl Case {
         format!("{}_{}_{}", target.id(), self.id, file_system_id(file_system))
     }
 
-    fn cell(&self, target: &Target, file_system: &FileSystem, probe: ProbeConfiguration) -> Cell {
+    fn cell(&self, target: &Target, file_system: &FileSystem, probe: ProbeConfiguration, tool: Option<&Tool>) -> Cell {
         Cell {
-            id: format!("{}_{probe}", self.place(target, file_system)),
+            id: format!("{}_{}", self.place(target, file_system), under_test(probe, tool)),
             target: target.clone(),
             case: self.id.clone(),
             workload: self.workload.clone(),
             interface: self.interface,
             file_system: file_system.clone(),
             probe,
+            tool: tool.map(|tool| tool.name.clone()),
+        }
+    }
+
+    /// What the guest is told of a run, without its name.
+    fn order(&self, study: &Study, probe: ProbeConfiguration) -> RunOrder {
+        RunOrder {
+            id: String::new(),
+            probe,
+            bpf_stats: false,
+            tool: None,
+            tracer_arguments: if probe.is_baseline() { Vec::new() } else { study.tracer_arguments.clone() },
+            sampling_interval_ms: study.design.sampling_interval_ms.filter(|_| !probe.is_baseline()),
+            workload: self.workload.clone(),
         }
     }
 
@@ -372,30 +406,39 @@ impl Case {
         let mut runs = Vec::new();
         for round in 1..=study.design.rounds {
             // The whole study is shuffled and then narrowed, so that narrowing keeps the order of what is left.
-            let mut order: Vec<(ProbeConfiguration, bool)> = study.probes.iter().map(|&probe| (probe, false)).collect();
+            let mut order: Vec<(ProbeConfiguration, Option<&Tool>, bool)> =
+                study.probes.iter().map(|&probe| (probe, None, false)).collect();
             if study.design.control {
-                order.push((ProbeConfiguration::BASELINE, true));
+                order.push((ProbeConfiguration::BASELINE, None, true));
             }
+            order.extend(study.tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool), false)));
             shuffle(&mut order, study.design.seed, &id, round);
-            for (probe, control) in order.into_iter().filter(|(probe, _)| probes.contains(probe)) {
+            let kept =
+                |(probe, tool, _): &(ProbeConfiguration, Option<&Tool>, bool)| tool.is_some() || probes.contains(probe);
+            for (probe, tool, control) in order.into_iter().filter(kept) {
+                let name = under_test(probe, tool);
                 let suffix = if control { "-control" } else { "" };
                 runs.push(PlannedRun {
                     order: RunOrder {
-                        id: format!("{id}_r{round}_{probe}{suffix}"),
-                        probe,
-                        bpf_stats: false,
-                        tracer_arguments: match probe.is_baseline() {
-                            true => Vec::new(),
-                            false => study.tracer_arguments.clone(),
-                        },
-                        sampling_interval_ms: study.design.sampling_interval_ms.filter(|_| !probe.is_baseline()),
-                        workload: self.workload.clone(),
+                        id: format!("{id}_r{round}_{name}{suffix}"),
+                        tool: tool.cloned(),
+                        ..self.order(study, probe)
                     },
-                    cell: format!("{place}_{probe}"),
+                    cell: format!("{place}_{name}"),
                     round,
                     control,
                 });
             }
+        }
+        if study.design.bpf_stats {
+            // Last, so that it changes nothing for the others; a round of their own, so that they are compared with none.
+            let round = study.design.rounds.saturating_add(1);
+            runs.extend(probes.iter().filter(|probe| !probe.is_baseline()).map(|&probe| PlannedRun {
+                order: RunOrder { id: format!("{id}_{probe}-statistics"), bpf_stats: true, ..self.order(study, probe) },
+                cell: format!("{place}_{probe}"),
+                round,
+                control: false,
+            }));
         }
         Block { id, target: target.clone(), case: self.id.clone(), file_system: file_system.clone(), replicate, runs }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, Nfs, NfsVersion},
+    job::{FileSystem, Nfs, NfsVersion, Tool},
     message::Phase,
     tracer::Step,
 };
@@ -97,6 +97,7 @@ impl Study {
             "description",
             "targets",
             "probes",
+            "tools",
             "file_systems",
             "workloads",
             "tracer",
@@ -130,6 +131,7 @@ impl Study {
             name: short_name(&name)?,
             description: root.need("description")?.text()?.trim().to_owned(),
             targets: targets(&root.need("targets")?)?,
+            tools: tools(root.get("tools"), &probes)?,
             design: design(&root.need("design")?, &probes)?,
             probes,
             workloads,
@@ -146,6 +148,36 @@ impl Study {
 
 fn asks_for_features(workloads: &[WorkloadSpec]) -> bool {
     workloads.iter().any(|workload| workload.kind == WorkloadKind::Capabilities)
+}
+
+fn tools(field: Option<Field<'_, '_>>, probes: &[ProbeConfiguration]) -> Result<Vec<Tool>, StudyError> {
+    let mut found: Vec<Tool> = Vec::new();
+    let Some(field) = field else { return Ok(found) };
+    for element in field.list()? {
+        let section = element.table()?;
+        section.only(&["name", "command", "programs"])?;
+        let name = section.need("name")?;
+        let tool = Tool {
+            name: short_name(&name)?,
+            command: section
+                .need("command")?
+                .list()?
+                .iter()
+                .map(|word| word.text().map(str::to_owned))
+                .collect::<Result<_, _>>()?,
+            programs: section.get("programs").map_or(Ok(1), |programs| programs.number(1..=10_000))?,
+        };
+        if tool.command.is_empty() {
+            return Err(section.error("`command` is empty: give the program's path in the guest and its arguments"));
+        }
+        let is_taken = found.iter().any(|known| known.name == tool.name)
+            || probes.iter().any(|probe| probe.to_string() == tool.name);
+        if is_taken {
+            return Err(name.error("a tool or probe configuration of that name stands here already"));
+        }
+        found.push(tool);
+    }
+    Ok(found)
 }
 
 fn built_in_expectations() -> Result<Vec<Expectation>, StudyError> {
@@ -389,7 +421,7 @@ fn test_of_options(field: &Field<'_, '_>) -> Result<IorTest, StudyError> {
 
 fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design, StudyError> {
     let section = field.table()?;
-    section.only(&["replicates", "rounds", "seed", "control", "sampling_interval"])?;
+    section.only(&["replicates", "rounds", "seed", "control", "sampling_interval", "bpf_stats"])?;
     let has_baseline = probes.iter().any(|probe| probe.is_baseline());
     let control = match section.get("control") {
         None => has_baseline,
@@ -409,6 +441,7 @@ fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design
         // A TOML integer is at most 2^63 - 1.
         seed: section.need("seed")?.number(0..=i64::MAX as u64)?,
         control,
+        bpf_stats: section.get("bpf_stats").map_or(Ok(false), |wanted| wanted.boolean())?,
         sampling_interval_ms: section
             .get("sampling_interval")
             .map(|interval| interval.milliseconds(10..=DAY_MS))

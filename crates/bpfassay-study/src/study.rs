@@ -2,7 +2,11 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use bpfassay_protocol::{ProbeConfiguration, UnknownName, job::FileSystem, message::Phase};
+use bpfassay_protocol::{
+    ProbeConfiguration, UnknownName,
+    job::{FileSystem, Tool},
+    message::Phase,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -22,6 +26,9 @@ pub struct Study {
     pub targets: Vec<Target>,
     /// The probe configurations, each once, in the order of the file.
     pub probes: Vec<ProbeConfiguration>,
+    /// Other tools under test, each in runs of its own beside those of the probe configurations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Tool>,
     /// The file systems under test, each once, in the order of the file.
     pub file_systems: Vec<FileSystem>,
     /// The workloads.
@@ -208,6 +215,10 @@ pub struct Design {
     pub control: bool,
     /// How often the tracer samples by itself, in milliseconds; `None`: only at barriers.
     pub sampling_interval_ms: Option<u64>,
+    /// Whether each boot ends with one more run of each probe configuration for the kernel's own statistics of its
+    /// programs, which cost two readings of the clock per event: such runs are compared with no others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bpf_stats: bool,
 }
 
 /// The clock that time is measured with.

@@ -50,6 +50,8 @@ Options:
                              another name; may be given for several NAMEs
       --symbol-cache FILE    Keep in FILE what /proc/kallsyms says of the hooked functions, and read it from there when this
                              program is started again in the same boot: the list is long and slow to read
+      --bpf-stats            Have the kernel count runs and run time of every program while this one runs, and tell them at
+                             the end; costs two readings of the clock per event
       --merge                Count `readv` as `read` and `writev` as `write`
       --listen ADDRESS       Give the counters to Prometheus at http://ADDRESS/metrics, as OpenMetrics or in the text
                              format 0.0.4: IP:PORT (port 0: any free one, which standard error names), or the path of a
@@ -81,6 +83,7 @@ pub(crate) struct Args {
     map: Option<MapLayout>,
     loader: Option<Loader>,
     interval: Option<Duration>,
+    bpf_stats: bool,
     cgroup: Option<PathBuf>,
     mount: Option<PathBuf>,
     listen: Option<Address>,
@@ -99,6 +102,8 @@ pub(crate) struct Args {
 pub(crate) struct Order {
     pub(crate) configuration: ProbeConfiguration,
     pub(crate) interval: Option<Duration>,
+    /// Whether the kernel is to keep statistics of programs.
+    pub(crate) bpf_stats: bool,
     pub(crate) options: Options,
     /// Where to give the counters to Prometheus.
     pub(crate) listen: Option<Address>,
@@ -148,7 +153,7 @@ impl Request {
 
         let (mut probe, mut map, mut loader, mut interval) = (None, None, None, None);
         let (mut cgroup, mut mount, mut listen) = (None, None, None);
-        let (mut merge, mut stay, mut latency) = (None, None, None);
+        let (mut merge, mut stay, mut latency, mut bpf_stats) = (None, None, None, None);
         let (mut map_entries, mut maxactive, mut uprobe, mut symbol_cache) = (None, None, None, None);
         let mut functions = BTreeMap::new();
         let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
@@ -164,6 +169,7 @@ impl Request {
                 Long("cgroup") => set(&mut cgroup, "cgroup", parser.value()?.into())?,
                 Long("mount") => set(&mut mount, "mount", parser.value()?.into())?,
                 Long("listen") => set(&mut listen, "listen", parser.value()?.parse()?)?,
+                Long("bpf-stats") => set(&mut bpf_stats, "bpf-stats", ())?,
                 Long("merge") => set(&mut merge, "merge", ())?,
                 Long("stay") => set(&mut stay, "stay", ())?,
                 Long("latency") => set(&mut latency, "latency", ())?,
@@ -198,6 +204,7 @@ impl Request {
             map,
             loader,
             interval,
+            bpf_stats: bpf_stats.is_some(),
             cgroup,
             mount,
             listen,
@@ -247,6 +254,7 @@ impl Args {
         Ok(Order {
             configuration,
             interval: self.interval,
+            bpf_stats: self.bpf_stats,
             options,
             // A service is started without anybody at its standard input.
             stay: self.stay || self.listen.is_some(),
@@ -343,6 +351,7 @@ mod tests {
             "uprobe",
             "function",
             "symbol-cache",
+            "bpf-stats",
             "merge",
             "listen",
             "stay",

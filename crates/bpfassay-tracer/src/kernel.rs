@@ -15,6 +15,10 @@ pub(crate) struct ProgramInfo {
     pub(crate) instructions: u32,
     pub(crate) verified_instructions: Option<u32>,
     pub(crate) recursion_misses: Option<u64>,
+    /// `run_cnt`; stands still while statistics are off.
+    pub(crate) runs: u64,
+    /// `run_time_ns`, likewise.
+    pub(crate) run_time_ns: u64,
 }
 
 /// Asks the kernel about a program.
@@ -31,6 +35,8 @@ pub(crate) fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
         instructions: info.xlated_prog_len / 8,
         verified_instructions: has(offset_of!(bpf_prog_info, verified_insns), 4).then_some(info.verified_insns),
         recursion_misses: has(offset_of!(bpf_prog_info, recursion_misses), 8).then_some(info.recursion_misses),
+        runs: info.run_cnt,
+        run_time_ns: info.run_time_ns,
     })
 }
 

@@ -31,6 +31,7 @@ mod reading;
 mod ring;
 mod serve;
 mod signals;
+mod statistics;
 mod tracer;
 
 use std::{
@@ -78,11 +79,19 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "bpfassay-tracer: listening on {}", endpoint.address());
     }
     let service = Service { interval: order.interval, merge: order.merge, stay: order.stay, endpoint };
+    // On from before the first program until its figures are read.
+    let statistics = match order.bpf_stats.then(statistics::enable).transpose() {
+        Ok(statistics) => statistics,
+        Err(error) => {
+            let what =
+                "the kernel keeps no statistics of programs (BPF_ENABLE_STATS, Linux 5.8): leave out --bpf-stats";
+            return complain(&io::Error::other(format!("{what}: {error}")), 1);
+        }
+    };
     let mut output = Output::new(io::stdout());
     let outcome = match tracer::bring_up(order.configuration, &order.options) {
-        Ok(mut tracer) => {
-            serve::serve(&mut tracer, service, &mut output).and_then(|()| serve::end(tracer, &mut output))
-        }
+        Ok(mut tracer) => serve::serve(&mut tracer, service, &mut output)
+            .and_then(|()| serve::end(tracer, statistics.is_some(), &mut output)),
         Err(refusal) => match output.line(&TracerLine::Refused(refusal)) {
             Ok(()) => return REFUSED.into(),
             Err(error) => Err(error),

@@ -146,16 +146,17 @@ pub(crate) fn serve<W: Write>(
     }
 }
 
-/// Detaches and says so: the last line.
+/// Detaches and says so: the last line. `statistics`: whether the kernel kept some meanwhile.
 ///
 /// # Errors
 /// [`ServeError`].
-pub(crate) fn end<W: Write>(mut tracer: Tracer, output: &mut Output<W>) -> Result<(), ServeError> {
+pub(crate) fn end<W: Write>(mut tracer: Tracer, statistics: bool, output: &mut Output<W>) -> Result<(), ServeError> {
+    let statistics = if statistics { tracer.statistics()? } else { Vec::new() };
     let findings = tracer.findings()?;
     let start = Instant::now();
     drop(tracer);
     let detach_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    output.line(&TracerLine::Ended(Ended { findings, detach_ns, statistics: Vec::new() }))
+    output.line(&TracerLine::Ended(Ended { findings, detach_ns, statistics }))
 }
 
 /// What has something to read.

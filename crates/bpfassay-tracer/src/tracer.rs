@@ -15,14 +15,14 @@ use bpfassay_protocol::{
     ProbeConfiguration,
     finding::Finding,
     probe::Loader,
-    tracer::{Attached, CounterRow, Losses, Refusal, Step},
+    tracer::{Attached, CounterRow, Losses, ProgramStatistics, Refusal, Step},
 };
 
 use crate::{
     accounts::{self, Accounts},
     aya,
     hooked::{Hooked, Kind},
-    kernel::Map,
+    kernel::{self, Map},
     ledger::LedgerError,
     libbpf, misses,
     mounts::MountsError,
@@ -136,6 +136,20 @@ impl Tracer {
     /// [`ReadError`].
     pub(crate) fn losses(&mut self) -> Result<Losses, ReadError> {
         self.reader.losses(&self.hooked)
+    }
+
+    /// Runs and run time of each program while the kernel kept statistics.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn statistics(&self) -> Result<Vec<ProgramStatistics>, ReadError> {
+        let of = |hooked: &Hooked| {
+            let info = kernel::program_info(hooked.program_fd())
+                .map_err(|source| ReadError::Program { program: hooked.program.clone(), source })?;
+            let program = hooked.program.clone();
+            Ok(ProgramStatistics { program, runs: info.runs, run_time_ns: info.run_time_ns })
+        };
+        self.hooked.iter().map(of).collect()
     }
 
     /// Pitfalls that show in what was lost since attaching.

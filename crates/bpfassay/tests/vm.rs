@@ -10,7 +10,7 @@ use std::{
     process::Stdio,
 };
 
-use common::{bpfassay, guests_wanted, run, said, study};
+use common::{bpfassay, guests_wanted, results, run, said, study};
 use serde_json::Value;
 
 /// The cells of results.
@@ -95,6 +95,51 @@ fn every_file_system_counts_every_byte() {
         }
     }
     assert_eq!(seen, ["nfs3", "nfs4.1", "nfs4.2-nolocalio", "tmpfs"]);
+}
+
+/// The raw figures of every run, by its name.
+fn figures(results: &Value) -> BTreeMap<String, Value> {
+    let runs = results["runs"].as_array().unwrap().iter();
+    runs.map(|run| (run["record"]["run"].as_str().unwrap().to_owned(), run["record"]["outcome"].clone())).collect()
+}
+
+#[test]
+fn the_instruction_clock_gives_the_same_figures_twice() {
+    if !guests_wanted() {
+        return;
+    }
+    let once = |jobs: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let output = bpfassay(directory.path())
+            .arg("run")
+            .arg(study("smoke.toml"))
+            .args(["--clock", "instructions", "--jobs", jobs, "--yes", "--output", "out"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        results(&directory.path().join("out"))
+    };
+    let idle = once("2");
+    // Guests alone, on a host whose processors are all busy otherwise.
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let loaded = std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let loaded = std::panic::catch_unwind(|| once("1"));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        loaded.unwrap()
+    });
+    let (idle, loaded) = (figures(&idle), figures(&loaded));
+    assert_eq!(idle.len(), 9);
+    for (run, outcome) in &idle {
+        assert!(["measured", "refused"].contains(&outcome["type"].as_str().unwrap()), "{run}: {outcome:#}");
+        assert!(loaded[run] == *outcome, "{run} differs:\n{outcome:#}\n{:#}", loaded[run]);
+    }
 }
 
 #[test]

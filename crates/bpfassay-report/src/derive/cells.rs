@@ -11,7 +11,7 @@ use crate::{
     Figure, Outcome,
     results::{
         Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, Overhead, RunAccess, RunCounts,
-        RunResult, Unit,
+        RunResult, RunTime, Unit,
     },
 };
 
@@ -25,7 +25,7 @@ pub(super) fn derive(plan: &Plan, runs: &[RunResult]) -> Vec<CellResult> {
     plan.cells
         .iter()
         .map(|cell| {
-            let baseline = plan.cells.iter().find(|other| other.probe.is_baseline() && is_same_group(cell, other));
+            let baseline = plan.cells.iter().find(|other| other.is_baseline() && is_same_group(cell, other));
             derive_cell(plan, cell, runs_of(cell), baseline.map(runs_of))
         })
         .collect()
@@ -37,8 +37,10 @@ fn is_same_group(cell: &Cell, other: &Cell) -> bool {
 }
 
 fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[&RunResult]>) -> CellResult {
-    let runs: Vec<&RunResult> = all.iter().copied().filter(|run| !run.record.control).collect();
-    let planned = count(plan.runs().filter(|(_, run)| run.cell == cell.id && !run.control).count());
+    let runs: Vec<&RunResult> =
+        all.iter().copied().filter(|run| !run.record.control && !run.record.statistics).collect();
+    let planned =
+        count(plan.runs().filter(|(_, run)| run.cell == cell.id && !run.control && !run.order.bpf_stats).count());
     let mut counts = RunCounts { planned, ..RunCounts::default() };
     for run in &runs {
         match &run.record.outcome {
@@ -75,13 +77,37 @@ fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[
         case: cell.case.clone(),
         file_system: file_system_id(&cell.file_system),
         probe: cell.probe,
+        tool: cell.tool.clone(),
         counts: cell.probe.probe.counts(),
         attach,
         runs: counts,
         failures,
+        run_times: run_times(all),
         accesses,
         findings: super::findings::derive(&runs),
     }
+}
+
+/// Runs and run time of each program, summed over the runs for statistics.
+fn run_times(all: &[&RunResult]) -> Vec<RunTime> {
+    let mut times = BTreeMap::<String, RunTime>::new();
+    for run in all.iter().filter(|run| run.record.statistics) {
+        let Outcome::Measured(figures) = &run.record.outcome else { continue };
+        for program in figures.ended.iter().flat_map(|ended| &ended.statistics) {
+            let time = times.entry(program.program.clone()).or_insert_with(|| RunTime {
+                program: program.program.clone(),
+                runs: 0,
+                run_time_ns: 0,
+                per_run_ns: Figure::missing("the program never ran"),
+            });
+            time.runs = time.runs.saturating_add(program.runs);
+            time.run_time_ns = time.run_time_ns.saturating_add(program.run_time_ns);
+            if time.runs > 0 {
+                time.per_run_ns = Figure::Value(time.run_time_ns as f64 / time.runs as f64);
+            }
+        }
+    }
+    times.into_values().collect()
 }
 
 /// The accesses that the options of the workload ask for.
@@ -101,8 +127,14 @@ fn count(number: usize) -> u32 {
 }
 
 fn attach(plan: &Plan, cell: &Cell, runs: &[&RunResult]) -> Attach {
-    if cell.probe.is_baseline() {
+    if cell.is_baseline() {
         return Attach::Baseline;
+    }
+    if cell.tool.is_some() {
+        return match runs.iter().any(|run| matches!(run.record.outcome, Outcome::Measured(_))) {
+            true => Attach::Attached { functions: Vec::new(), in_spite_of: None },
+            false => Attach::Unknown { reason: why_not_attached(runs) },
+        };
     }
     let expectation = expectation::find(&plan.study.expectations, &cell.target, cell.probe).cloned();
     let mut attached = 0;
@@ -175,7 +207,7 @@ fn derive_access(
         None => (Figure::missing("the plan has no baseline"), Figure::missing("the plan has no baseline")),
         Some(base) => (overhead(base, others, access), cost::cost(plan, base, others, access)),
     };
-    let (overhead, cost) = if cell.probe.is_baseline() {
+    let (overhead, cost) = if cell.is_baseline() {
         (Figure::missing("this is the baseline"), Figure::missing("this is the baseline"))
     } else if runs.iter().all(|run| run.derived.is_none()) {
         (Figure::missing(why_none), Figure::missing(why_none))

@@ -1,4 +1,4 @@
-//! The table of costs: what each probe configuration adds to each call, in instructions.
+//! The tables of costs: what each probe configuration adds to each call, in instructions, and how long its programs run.
 
 use bpfassay_study::Clock;
 
@@ -26,13 +26,13 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let (mut rows, mut elapsed, mut of_rounds) = (Vec::new(), false, false);
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
         for (index, access) in cell.accesses.iter().enumerate() {
-            let is_baseline = cell.probe.is_baseline();
+            let is_baseline = cell.is_baseline();
             let figure = if is_baseline { &access.control_cost } else { &access.cost };
             let once = |text: &str| if index == 0 { text.to_owned() } else { String::new() };
             let mut row = vec![once(&cell.target.to_string())];
             row.extend(many_cases.then(|| once(&cell.case)));
             row.extend(many_file_systems.then(|| once(&cell.file_system)));
-            row.extend([once(&cell.probe.to_string()), access.access.to_string()]);
+            row.extend([once(&cell.under_test()), access.access.to_string()]);
             let Some(cost) = figure.value() else {
                 let reason = figure.reason().unwrap_or_default().to_owned();
                 row.extend([
@@ -80,5 +80,39 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         warnings: Vec::new(),
         remarks: remarks.0,
         legend,
+    })
+}
+
+/// The table of run times, where the kernel kept statistics.
+pub(super) fn run_times(results: &Results) -> Option<Table> {
+    let many_cases = differ(results, |cell| cell.case.as_str());
+    let many_file_systems = differ(results, |cell| cell.file_system.as_str());
+    let mut columns = vec!["target"];
+    columns.extend(many_cases.then_some("workload"));
+    columns.extend(many_file_systems.then_some("file system"));
+    columns.extend(["probe", "program", "runs", "ns per run"]);
+    let mut rows = Vec::new();
+    for cell in &results.cells {
+        for (index, time) in cell.run_times.iter().enumerate() {
+            let once = |text: &str| if index == 0 { text.to_owned() } else { String::new() };
+            let mut row = vec![once(&cell.target.to_string())];
+            row.extend(many_cases.then(|| once(&cell.case)));
+            row.extend(many_file_systems.then(|| once(&cell.file_system)));
+            let per_run = time.per_run_ns.value().map_or_else(|| NONE.to_owned(), |&value| words::number(value));
+            row.extend([once(&cell.under_test()), time.program.clone(), time.runs.to_string(), per_run]);
+            rows.push(row);
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        title: format!("run time of programs by the kernel's own statistics, clock {}", results.plan.study.clock),
+        columns: columns.into_iter().map(str::to_owned).collect(),
+        rows,
+        warnings: Vec::new(),
+        remarks: Vec::new(),
+        legend: vec![
+            "from runs of their own, which are compared with no others: the statistics cost two readings of the clock per event. \
+             Of the program alone, without the hook that leads to it, and of all events in the guest."
+                .to_owned(),
+        ],
     })
 }

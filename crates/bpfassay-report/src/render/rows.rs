@@ -67,7 +67,12 @@ fn workloads(results: &Results) -> Vec<Table> {
             }
             others
         }
-        _ => [table(results)].into_iter().chain(cost::table(results)).chain(others).collect(),
+        _ => [table(results)]
+            .into_iter()
+            .chain(cost::table(results))
+            .chain(cost::run_times(results))
+            .chain(others)
+            .collect(),
     }
 }
 
@@ -90,7 +95,7 @@ fn table(results: &Results) -> Table {
             let mut row = vec![once(&cell.target.to_string())];
             row.extend(many_cases.then(|| once(&cell.case)));
             row.extend(many_file_systems.then(|| once(&cell.file_system)));
-            row.extend([once(&cell.probe.to_string()), once(&attach), access.access.to_string()]);
+            row.extend([once(&cell.under_test()), once(&attach), access.access.to_string()]);
             row.extend(figures(cell, access, sampled, &mut remarks));
             rows.push(row);
         }
@@ -118,14 +123,15 @@ fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut 
         (None, Some(reason)) if !nothing => format!("{NONE} {}", remarks.mark(reason.to_owned())),
         (None, _) => NONE.to_owned(),
     };
-    let is_baseline = cell.probe.is_baseline();
+    let is_baseline = cell.is_baseline();
     let compared = if is_baseline { &access.control } else { &access.overhead };
     let prefix = if is_baseline { "A/A " } else { "" };
     let overhead = shown(words::overhead(compared).map(|text| format!("{prefix}{text}")), compared.reason());
     let n = compared.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string());
-    let not_of_the_baseline = |text: String| if is_baseline && !nothing { "-".to_owned() } else { text };
-    let mut byte_error =
-        shown(words::byte_error(&access.byte_error), access.byte_error.reason().filter(|_| !is_baseline));
+    // Other tools are not asked for figures either.
+    let untold = cell.probe.is_baseline();
+    let not_of_the_baseline = |text: String| if untold && !nothing { "-".to_owned() } else { text };
+    let mut byte_error = shown(words::byte_error(&access.byte_error), access.byte_error.reason().filter(|_| !untold));
     if let Some(calls) = words::byte_error(&access.call_error).filter(|calls| calls != "0") {
         byte_error.push_str(&format!(", calls {calls}"));
     }
@@ -139,13 +145,13 @@ fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut 
         not_of_the_baseline(byte_error),
         not_of_the_baseline(shown(
             words::relative_error(&access.relative_error_ior_interval),
-            access.relative_error_ior_interval.reason().filter(|_| !is_baseline),
+            access.relative_error_ior_interval.reason().filter(|_| !untold),
         )),
     ];
     if sampled {
         row.push(not_of_the_baseline(shown(
             words::relative_error(&access.relative_error_instantaneous),
-            access.relative_error_instantaneous.reason().filter(|_| !is_baseline),
+            access.relative_error_instantaneous.reason().filter(|_| !untold),
         )));
     }
     row
