@@ -5,7 +5,8 @@
 //! the loader (`bpfassay-tracer/src/aya`) loads those of one probe.
 //!
 //! Not here, and refused by the loader: `kprobe-multi`, which aya 0.14 cannot attach; the layout `lru-shared`, whose walk
-//! from a mount to the root the compiler makes a loop of that no verifier of 5.10 to 7.2 accepted; `uprobe`, whose loader side is not written; `task-io`.
+//! from a mount to the root the compiler makes a loop of that no verifier of 5.10 to 7.2 accepted; `uprobe`, whose loader
+//! side is not written; `task-io`.
 
 pub(crate) mod count;
 mod descriptor;
