@@ -33,6 +33,9 @@ names! {
         /// No hook on the path of a call: the kernel's own I/O accounting of each task, read by an iterator and at the exit of
         /// tasks. Counts the bytes that calls *returned*, for all mounts together.
         TaskIo = "task-io",
+        /// BPF trampolines and a tracepoint on every way that data take between programs and files, as far as the kernel
+        /// lets one see them; counts the bytes that each *returned*.
+        Complete = "complete",
     }
 }
 
@@ -73,7 +76,8 @@ impl Probe {
             | Self::Tracepoint
             | Self::RawTracepoint
             | Self::Uprobe
-            | Self::TaskIo => Some(ByteMeaning::Returned),
+            | Self::TaskIo
+            | Self::Complete => Some(ByteMeaning::Returned),
         }
     }
 
@@ -210,7 +214,7 @@ mod tests {
         let error = "fexti".parse::<ProbeConfiguration>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown probe `fexti`; known are none, kprobe, kretprobe, kprobe-multi, fentry, fexit, tracepoint, raw-tracepoint, uprobe, task-io"
+            "unknown probe `fexti`; known are none, kprobe, kretprobe, kprobe-multi, fentry, fexit, tracepoint, raw-tracepoint, uprobe, task-io, complete"
         );
         assert!("none+percpu".parse::<ProbeConfiguration>().is_err());
         assert!("kprobe@gobpf".parse::<ProbeConfiguration>().is_err());

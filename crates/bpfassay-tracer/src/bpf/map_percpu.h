@@ -46,7 +46,16 @@ static __always_inline void ledger_add(__u32 copy, const struct subject *subject
 			__sync_fetch_and_add(&value->errors, errors);
 		return;
 	}
+#ifdef LEDGER_SHARED_KEYS
+	/* Several programs count under one key, and one of them may have been interrupted or preempted here. */
+	__sync_fetch_and_add(&value->calls, 1);
+	if (bytes)
+		__sync_fetch_and_add(&value->bytes, bytes);
+	if (errors)
+		__sync_fetch_and_add(&value->errors, errors);
+#else
 	value->calls += 1;
 	value->bytes += bytes;
 	value->errors += errors;
+#endif
 }

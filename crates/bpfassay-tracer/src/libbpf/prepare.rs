@@ -25,6 +25,8 @@ use crate::{
 /// The sections of [`Settings`] and of [`Prototype`]s, which are maps of their own.
 const SETTINGS: &str = ".rodata.settings";
 const PROTOTYPES: &str = ".rodata.prototypes";
+/// The section of the size of a page, in objects that count pages.
+const PAGE_SIZE: &str = ".rodata.page_size";
 
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
@@ -55,6 +57,9 @@ pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Fi
         copies: if has_copies { copies() } else { 1 },
     };
     write(open, SETTINGS, &settings.to_bytes())?;
+    if open.maps().any(|map| map.name() == OsStr::new(PAGE_SIZE)) {
+        write(open, PAGE_SIZE, &(rustix::param::page_size() as u64).to_ne_bytes())?;
+    }
     if open.maps().any(|map| map.name() == OsStr::new(PROTOTYPES)) {
         write(open, PROTOTYPES, &table(&found, options))?;
     }
