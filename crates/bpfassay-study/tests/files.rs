@@ -164,7 +164,11 @@ fn every_value_is_checked_where_it_stands() {
         ("schema = 1", "schema = 2", "s.toml:1:10: `schema`: this program reads schema 1"),
         ("schema = 1", "", "s.toml:1:1: key `schema` is missing"),
         ("\"small\"", "\"Not Small\"", "s.toml:2:8: `name`: use at most 40 lower-case letters"),
-        ("\"fexit\"]", "\"fexti\"]", "s.toml:4:19: `probes[1]`: unknown probe `fexti`; known are none, kprobe, fexit"),
+        (
+            "\"fexit\"]",
+            "\"fexti\"]",
+            "s.toml:4:19: `probes[1]`: unknown probe `fexti`; known are none, kprobe, kretprobe,",
+        ),
         ("\"fexit\"]", "\"none\"]", "s.toml:4:19: `probes[1]`: this probe configuration stands here twice"),
         ("probes = [\"none\", \"fexit\"]", "probes = []", "s.toml:4:10: `probes`: the list is empty"),
         ("\"aarch64\"]", "\"arm64\"]", "unknown architecture `arm64`; known are x86_64, aarch64, riscv64"),
