@@ -248,3 +248,49 @@ fn programs_in_rust_count_what_programs_in_c_count() {
         assert_eq!(attached.get(probe).map(Vec::len), Some(3), "{probe}: {attached:?}");
     }
 }
+
+#[test]
+fn what_kernels_offer_is_as_expected() {
+    if !guests_wanted() {
+        return;
+    }
+    let (_directory, results) = run("capabilities.toml", 0);
+    let matrix = &results["capabilities"];
+    assert_eq!(matrix["targets"].as_array().unwrap().len(), 2);
+    for row in matrix["configurations"].as_array().unwrap() {
+        for cell in row["cells"].as_array().unwrap() {
+            assert_eq!(cell["verdict"], "works", "{row:#}");
+            let counted = &cell["counted"]["value"];
+            assert_eq!((&counted["call_error"], &counted["byte_error"]), (&0.into(), &0.into()), "{row:#}");
+            // 64 writes and 64 reads of 4 KiB.
+            assert!(counted["calls"].as_u64().unwrap() >= 128, "{counted:#}");
+            assert!(cell["programs"]["value"]["jited_bytes"].as_u64().unwrap() > 0, "{row:#}");
+        }
+    }
+    let features = matrix["features"].as_array().unwrap();
+    assert!(features.len() > 200, "{}", features.len());
+    // Neither x86_64 6.1 nor aarch64 6.12 has fprobe or the functions for strings; the latter has arenas.
+    let verdicts = |kind: &str, name: &str| {
+        let row = features.iter().find(|row| row["kind"] == kind && row["name"] == name).unwrap();
+        row["cells"].as_array().unwrap().iter().map(|cell| cell["verdict"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts("kfunc", "fexit/bpf_strcmp"), ["refused", "refused"]);
+    assert_eq!(verdicts("attach-type", "kprobe.multi"), ["refused", "refused"]);
+    assert_eq!(verdicts("construct", "arena"), ["refused", "works"]);
+    assert_eq!(verdicts("map-type", "ringbuf"), ["works", "works"]);
+}
+
+#[test]
+fn a_wrong_expectation_of_a_feature_fails_the_run_in_either_direction() {
+    if !guests_wanted() {
+        return;
+    }
+    let (_directory, results) = run("capabilities-wrong.toml", 4);
+    let features = results["capabilities"]["features"].as_array().unwrap();
+    let surprises: Vec<(&str, &str)> = features
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap(), row["cells"][0]["verdict"].as_str().unwrap()))
+        .filter(|(_, verdict)| verdict.starts_with("unexpected"))
+        .collect();
+    assert_eq!(surprises, [("ringbuf", "unexpected_success"), ("fexit/bpf_strcmp", "unexpected_refusal")]);
+}
