@@ -83,6 +83,13 @@ struct ledger_settings {
 
 const volatile struct ledger_settings settings SEC(".rodata.settings") = {};
 
+/*
+ * Adds without asking for the old value: the only atomic operation that kernels before 5.12 know. From LLVM 20 on,
+ * `__sync_fetch_and_add` asks for it even where nobody looks at it, because it also orders memory; a relaxed addition
+ * does not.
+ */
+#define LEDGER_ATOMIC_ADD(counter, amount) ((void)__atomic_fetch_add(counter, amount, __ATOMIC_RELAXED))
+
 /* Rare, and done by programs that may interrupt each other: atomically. */
 static __always_inline void ledger_tally(enum ledger_tally which)
 {
@@ -90,7 +97,7 @@ static __always_inline void ledger_tally(enum ledger_tally which)
 	__u64 *count = bpf_map_lookup_elem(&tallies, &index);
 
 	if (count)
-		__sync_fetch_and_add(count, 1);
+		LEDGER_ATOMIC_ADD(count, 1);
 }
 
 struct ledger_histogram {
@@ -191,7 +198,7 @@ static __always_inline void latency_add(const struct ledger_key *key, __u64 dura
 	if (slot >= LEDGER_LATENCY_SLOTS)
 		slot = LEDGER_LATENCY_SLOTS - 1;
 	/* Copies of a program may interrupt each other between two instructions. */
-	__sync_fetch_and_add(&histogram->slots[slot], 1);
+	LEDGER_ATOMIC_ADD(&histogram->slots[slot], 1);
 }
 
 /* Now, if durations are measured. */

@@ -26,10 +26,10 @@ static __always_inline void ledger_add(__u32 copy, const struct subject *subject
 			return;
 		}
 	}
-	__sync_fetch_and_add(&value->calls, 1);
+	LEDGER_ATOMIC_ADD(&value->calls, 1);
 	/* Adding a constant zero would become an atomic OR, which 5.10 does not know. */
 	if (bytes)
-		__sync_fetch_and_add(&value->bytes, bytes);
+		LEDGER_ATOMIC_ADD(&value->bytes, bytes);
 	if (errors)
-		__sync_fetch_and_add(&value->errors, errors);
+		LEDGER_ATOMIC_ADD(&value->errors, errors);
 }

@@ -41,18 +41,18 @@ static __always_inline void ledger_add(__u32 copy, const struct subject *subject
 	}
 	if (operation == OPERATION_CREATE) {
 		/* Counted by two programs, of which one may be preempted inside while the other runs. */
-		__sync_fetch_and_add(&value->calls, 1);
+		LEDGER_ATOMIC_ADD(&value->calls, 1);
 		if (errors)
-			__sync_fetch_and_add(&value->errors, errors);
+			LEDGER_ATOMIC_ADD(&value->errors, errors);
 		return;
 	}
 #ifdef LEDGER_SHARED_KEYS
 	/* Several programs count under one key, and one of them may have been interrupted or preempted here. */
-	__sync_fetch_and_add(&value->calls, 1);
+	LEDGER_ATOMIC_ADD(&value->calls, 1);
 	if (bytes)
-		__sync_fetch_and_add(&value->bytes, bytes);
+		LEDGER_ATOMIC_ADD(&value->bytes, bytes);
 	if (errors)
-		__sync_fetch_and_add(&value->errors, errors);
+		LEDGER_ATOMIC_ADD(&value->errors, errors);
 #else
 	value->calls += 1;
 	value->bytes += bytes;

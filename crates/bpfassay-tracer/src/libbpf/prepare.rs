@@ -142,9 +142,16 @@ fn failure(message: String) -> Failure {
     Failure { step: Step::Open, program: None, error: io::Error::other(message) }
 }
 
-/// Copies of the exit-side trampoline programs: one, unless tasks can be preempted inside them.
+/// Copies of the exit-side trampoline programs: one, unless tasks can be preempted inside them. What settles whose turn it
+/// is needs the JIT compiler on some kernels (riscv64 7.2: "program requires BPF JIT compiler"): without it there is one
+/// copy, and its misses are reported as what may be lost.
 pub(crate) fn copies() -> u32 {
-    if preemption::is_preemptible() { COPIES } else { 1 }
+    if preemption::is_preemptible() && has_jit() { COPIES } else { 1 }
+}
+
+/// Whether the kernel compiles programs. Where it does not say, it is one that always does.
+fn has_jit() -> bool {
+    fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").map_or(true, |text| text.trim() != "0")
 }
 
 /// The prototypes of the functions that are hooked, from the kernel's BTF. A name that several functions have is left
