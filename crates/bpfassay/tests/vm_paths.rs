@@ -24,17 +24,16 @@ fn a_neighbour_is_never_counted_for_the_workload() {
             }
         }
     }
-    // It was really there, in every phase: the tracer counted calls of another cgroup on the same device.
+    // It was really there: the tracer counted calls of another cgroup on the same device. Not in every phase: the shortest
+    // last a few milliseconds, in which the neighbour need not get its turn.
     for one in results["runs"].as_array().unwrap().iter().filter(|one| one["record"]["outcome"]["probe"] != "none") {
         let figures = &one["record"]["outcome"];
-        for phase in figures["phases"].as_array().unwrap() {
-            let others = |edge: &str| -> u64 {
-                let rows = phase[edge]["tracer"]["rows"].as_array().unwrap();
-                let foreign =
-                    |row: &&Value| row["cgroup"] != figures["cgroup"] && row["device"] == figures["mount"]["device"];
-                rows.iter().filter(foreign).map(|row| row["calls"].as_u64().unwrap()).sum()
-            };
-            assert!(others("after") > others("before"), "{}: {phase:#}", one["record"]["run"]);
-        }
+        let others = |edge: &str| -> u64 {
+            let rows = figures["whole"][edge]["tracer"]["rows"].as_array().unwrap();
+            let foreign =
+                |row: &&Value| row["cgroup"] != figures["cgroup"] && row["device"] == figures["mount"]["device"];
+            rows.iter().filter(foreign).map(|row| row["calls"].as_u64().unwrap()).sum()
+        };
+        assert!(others("after") > others("before"), "{}: {:#}", one["record"]["run"], figures["whole"]);
     }
 }
