@@ -15,6 +15,7 @@ pub mod frame;
 pub mod io_path;
 pub mod job;
 pub mod layout;
+pub mod mangle;
 pub mod message;
 pub mod operation;
 pub mod probe;

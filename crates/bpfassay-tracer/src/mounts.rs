@@ -6,7 +6,10 @@ use std::{
     io::{self, Read as _, Seek as _},
 };
 
-use bpfassay_protocol::tracer::{CounterRow, Device};
+use bpfassay_protocol::{
+    mangle::unescape,
+    tracer::{CounterRow, Device},
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const PATH: &str = "/proc/self/mountinfo";
@@ -138,23 +141,6 @@ fn parse_line(line: &[u8]) -> Option<(u64, Mount)> {
 
 fn number<N: std::str::FromStr>(digits: &[u8]) -> Option<N> {
     str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// Undoes the kernel's escapes (`show_path` and `mangle_path` with `" \t\n\\"`, fs/proc_namespace.c): `\ooo`.
-/// What is not UTF-8 is replaced, as a path has to fit into JSON and labels.
-fn unescape(word: &[u8]) -> String {
-    let mut bytes = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((&byte, tail)) = rest.split_first() {
-        if let (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) = (byte, tail) {
-            bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-            rest = tail;
-        } else {
-            bytes.push(byte);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use bpfassay_protocol::{message::MountFacts, tracer::Device};
+use bpfassay_protocol::{mangle::unescape, message::MountFacts, tracer::Device};
 
 use crate::error::{Error, Result};
 
@@ -30,22 +30,6 @@ fn parse_line(line: &str) -> Option<MountFacts> {
     let file_system = fields.next()?.to_owned();
     let options = fields.nth(1)?.to_owned();
     Some(MountFacts { id, device, path, file_system, options })
-}
-
-/// Undoes the kernel's `mangle`: blank, tab, newline, backslash and `#` are written as `\ooo`.
-pub(crate) fn unescape(word: &str) -> String {
-    let mut bytes = Vec::with_capacity(word.len());
-    let mut rest = word.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        if let (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) = (byte, tail) {
-            bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-            rest = tail;
-        } else {
-            bytes.push(byte);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
