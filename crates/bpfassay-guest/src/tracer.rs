@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::Write,
+    io::{self, Write},
     os::fd::{AsFd, BorrowedFd},
     process::{ChildStdin, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
@@ -110,19 +110,25 @@ fn arguments(order: &RunOrder) -> Vec<String> {
     arguments
 }
 
-/// What this kernel offers, as the tracer finds out by trying. What it prints to standard error goes to `stderr`.
-pub(crate) fn features(mut stderr: File, children: &mut Children) -> Result<Vec<Feature>> {
-    let spawn_error = |source| Error::Spawn { program: layout::TRACER.to_owned(), source };
-    let mut child = Command::new(layout::TRACER)
-        .arg("--features")
+/// The tracer, with its output to be read here and its standard error going to `stderr`.
+fn command(stderr: &File) -> Result<Command> {
+    let mut command = Command::new(layout::TRACER);
+    command
         .env_clear()
         .env("LC_ALL", "C")
         .current_dir("/")
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(stderr.try_clone().map_err(spawn_error)?)
-        .spawn()
-        .map_err(spawn_error)?;
+        .stderr(stderr.try_clone().map_err(not_started)?);
+    Ok(command)
+}
+
+fn not_started(source: io::Error) -> Error {
+    Error::Spawn { program: layout::TRACER.to_owned(), source }
+}
+
+/// What this kernel offers, as the tracer finds out by trying. What it prints to standard error goes to `stderr`.
+pub(crate) fn features(mut stderr: File, children: &mut Children) -> Result<Vec<Feature>> {
+    let mut child = command(&stderr)?.arg("--features").stdin(Stdio::null()).spawn().map_err(not_started)?;
     let pid = pid_of(&child)?;
     children.expect(pid);
     let Some(mut stdout) = child.stdout.take() else {
@@ -148,18 +154,12 @@ impl Tracer {
     /// Starts the tracer of `order` and waits until it counts or refuses. What it prints to standard error goes to
     /// `stderr`.
     pub(crate) fn start(order: &RunOrder, mut stderr: File, children: &mut Children) -> Result<Started> {
-        let spawn_error = |source| Error::Spawn { program: layout::TRACER.to_owned(), source };
-        let mut child = Command::new(layout::TRACER)
+        let mut child = command(&stderr)?
             .args(["--symbol-cache", SYMBOLS])
             .args(arguments(order))
-            .env_clear()
-            .env("LC_ALL", "C")
-            .current_dir("/")
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(stderr.try_clone().map_err(spawn_error)?)
             .spawn()
-            .map_err(spawn_error)?;
+            .map_err(not_started)?;
         let pid = pid_of(&child)?;
         children.expect(pid);
         let (Some(stdin), Some(mut stdout)) = (child.stdin.take(), child.stdout.take()) else {
