@@ -258,7 +258,7 @@ fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, 
         .mount(&vendor, "vendor", false)
         .mount(&target, "target", true);
     let building = Building { toolchain, root, target, variables: variables(), log };
-    ebpf::provide(cache, &building, workspace, archs)?;
+    ebpf::provide(cache, &building, stage, archs)?;
     build_programs(&building, archs)?;
     for &arch in archs {
         let take = |program: Program| {

@@ -59,8 +59,9 @@ struct Recorded {
 ///
 /// # Errors
 /// [`Error::Build`] for a build that fails, [`Error::Stage`], and those of the cache.
-pub(super) fn provide(cache: &Cache, building: &Building<'_>, workspace: &Path, archs: &[Arch]) -> Result<()> {
-    let source = Stage::read(workspace, &[PACKAGE])?;
+pub(super) fn provide(cache: &Cache, building: &Building<'_>, stage: &Stage, archs: &[Arch]) -> Result<()> {
+    // Of what is being built: the workspace may have changed since it was staged.
+    let source = stage.part(&[PACKAGE])?;
     for &arch in archs {
         let key = Digest::of_parts([RECIPE, LINKER, PROFILE, arch.name(), &source.digest().to_string()]);
         let directory = building.target.join(DIRECTORY).join(arch.name());

@@ -68,23 +68,63 @@ impl Stage {
     /// # Errors
     /// [`StageError`], [`Error::Io`].
     pub fn read(workspace: &Path, packages: &[&str]) -> Result<Self> {
-        let mut root = read_toml(&workspace.join("Cargo.toml"))?;
+        let root = read_toml(&workspace.join("Cargo.toml"))?;
+        let lock_path = workspace.join("Cargo.lock");
+        let lock = fs::read_to_string(&lock_path).map_err(Error::io("read", &lock_path))?;
+        Self::collect(root, lock, lock_path, packages, |package, files| stage_package(workspace, package, files))
+    }
+
+    /// What `packages` of this stage need: the same as [`Stage::read`] of them gave when this stage was read, whatever
+    /// became of the workspace since.
+    ///
+    /// # Errors
+    /// [`StageError`].
+    pub fn part(&self, packages: &[&str]) -> Result<Self> {
+        let root = self.staged_toml("Cargo.toml")?;
+        Self::collect(root, self.lock.clone(), "Cargo.lock".into(), packages, |package, files| {
+            let home = format!("crates/{package}/");
+            let manifest = format!("{home}Cargo.toml");
+            if !self.files.contains_key(&manifest) {
+                return Err(
+                    StageError::NoPackage { workspace: "of the stage".into(), package: package.to_owned() }.into()
+                );
+            }
+            let of_package = self.files.range(home.clone()..).take_while(|(path, _)| path.starts_with(&home));
+            files.extend(of_package.map(|(path, content)| (path.clone(), content.clone())));
+            self.staged_toml(&manifest)
+        })
+    }
+
+    /// Takes `packages` and those that they reach: `stage` puts the files of one in its place and returns its manifest.
+    fn collect(
+        mut root: Table,
+        lock: String,
+        lock_path: PathBuf,
+        packages: &[&str],
+        stage: impl Fn(&str, &mut BTreeMap<String, Vec<u8>>) -> Result<Table>,
+    ) -> Result<Self> {
         let shared = workspace_dependencies(&root);
         let mut files = BTreeMap::new();
         let mut pending: Vec<String> = packages.iter().map(|&name| name.to_owned()).collect();
         let mut taken = BTreeSet::new();
         while let Some(package) = pending.pop() {
             if taken.insert(package.clone()) {
-                pending.extend(stage_package(workspace, &package, &shared, &mut files)?);
+                let manifest = stage(&package, &mut files)?;
+                pending
+                    .extend(dependencies(&manifest).filter(|name| shared.get(*name) == Some(&true)).map(str::to_owned));
             }
         }
         strip_workspace(&mut root, &taken);
         put_toml(&mut files, "Cargo.toml", "the workspace", &root)?;
-        let lock_path = workspace.join("Cargo.lock");
-        let lock = fs::read_to_string(&lock_path).map_err(Error::io("read", &lock_path))?;
         let locked = locked(&lock, &taken).map_err(|source| StageError::Toml { path: lock_path, source })?;
         let digest = digest(&files, &locked);
         Ok(Self { files, lock, digest })
+    }
+
+    /// A manifest of the stage.
+    fn staged_toml(&self, path: &str) -> Result<Table> {
+        let content = self.files.get(path).map(Vec::as_slice).unwrap_or_default();
+        Ok(toml::from_slice(content).map_err(|source| StageError::Toml { path: path.into(), source })?)
     }
 
     /// Digest of everything that matters to the programs. Of the lock file that is the part that their packages reach.
@@ -134,13 +174,8 @@ fn digest(files: &BTreeMap<String, Vec<u8>>, locked: &BTreeSet<String>) -> Diges
     hasher.finish()
 }
 
-/// Stages one package and returns the packages of this workspace that it depends on.
-fn stage_package(
-    workspace: &Path,
-    package: &str,
-    shared: &BTreeMap<String, bool>,
-    files: &mut BTreeMap<String, Vec<u8>>,
-) -> Result<Vec<String>> {
+/// Stages one package and returns its manifest, as staged.
+fn stage_package(workspace: &Path, package: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<Table> {
     let home = format!("crates/{package}");
     let directory = workspace.join(&home);
     let path = directory.join("Cargo.toml");
@@ -151,7 +186,6 @@ fn stage_package(
     for table in LEFT_OUT {
         manifest.remove(table);
     }
-    let needed = dependencies(&manifest).filter(|name| shared.get(*name) == Some(&true)).map(str::to_owned).collect();
     put_toml(files, &format!("{home}/Cargo.toml"), package, &manifest)?;
     for part in PARTS {
         let path = directory.join(part);
@@ -159,7 +193,7 @@ fn stage_package(
             take(&path, &format!("{home}/{part}"), files)?;
         }
     }
-    Ok(needed)
+    Ok(manifest)
 }
 
 /// Names in `[workspace.dependencies]`, and whether they lie in this workspace.

@@ -179,16 +179,32 @@ fn two_checkouts_have_the_same_digest() {
 }
 
 #[test]
+fn a_part_of_a_stage_is_what_was_staged() {
+    let directory = workspace();
+    let whole = stage(&directory);
+    let read = Stage::read(directory.path(), &["common"]).unwrap();
+    assert_ne!(whole.digest(), read.digest());
+    fs::write(directory.path().join("crates/common/src/lib.rs"), "// changed since").unwrap();
+    fs::remove_file(directory.path().join("Cargo.lock")).unwrap();
+    assert_eq!(whole.part(&["common"]).unwrap(), read);
+    assert_eq!(whole.part(&["agent"]).unwrap(), whole);
+    let missing = whole.part(&["command"]);
+    assert!(matches!(missing, Err(Error::Stage(StageError::NoPackage { .. }))), "{missing:?}");
+}
+
+#[test]
 fn workspaces_that_are_none_say_so() {
     let directory = workspace();
     let read = || Stage::read(directory.path(), &["agent"]);
     assert!(matches!(Stage::read(directory.path(), &["gone"]), Err(Error::Stage(StageError::NoPackage { .. }))));
+    fs::write(directory.path().join("crates/agent/Cargo.toml"), "[package").unwrap();
+    assert!(matches!(read(), Err(Error::Stage(StageError::Toml { .. }))));
+    let directory = workspace();
+    let read = || Stage::read(directory.path(), &["agent"]);
     fs::write(directory.path().join("Cargo.lock"), "no = lock = file").unwrap();
     assert!(matches!(read(), Err(Error::Stage(StageError::Toml { .. }))));
     fs::remove_file(directory.path().join("Cargo.lock")).unwrap();
     assert!(matches!(read(), Err(Error::Io { .. })));
-    fs::write(directory.path().join("crates/agent/Cargo.toml"), "[package").unwrap();
-    assert!(matches!(read(), Err(Error::Stage(StageError::Toml { .. }))));
 }
 
 #[test]
