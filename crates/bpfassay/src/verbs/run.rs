@@ -8,15 +8,13 @@ use std::{
 use bpfassay_report::{
     Contents, Entry, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Results, render, results,
 };
-use bpfassay_runner::{Order, block::unix_ms, slots};
-use bpfassay_study::{Block, Clock, Plan};
-use tokio_util::sync::CancellationToken;
+use bpfassay_runner::block::unix_ms;
+use bpfassay_study::{Clock, Plan};
 
 use crate::{
+    bench::Bench,
     cli,
     exit::{Failure, INTERRUPTED, Outcome, SUCCESS, UNEXPECTED},
-    progress::Display,
-    provenance,
     setup::{self, Store},
 };
 
@@ -45,12 +43,8 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         Some(testbed) => testbed,
         None => setup::testbed(&store, &arguments.selection, &arguments.overlays, &plan, setup::Shell::Without)?,
     };
-    let manifest = testbed.manifest;
-    let rig = setup::rig(&store, testbed.images, &plan, arguments.accelerator, setup::Trial::Boot).await?;
-    let host = provenance::host();
-    let guest = &plan.study.guest;
-    let slots = slots::slots(host.room, guest.cpus, guest.memory_mib, arguments.jobs);
-    let provenance = provenance::collect(&rig, &manifest, &plan, host.facts(slots.get()))?;
+    let bench = Bench::set_up(&store, testbed, &plan, arguments.accelerator, arguments.jobs).await?;
+    let provenance = bench.provenance.clone();
 
     let (directory, journal, blocks) = match resumed {
         Some((mut journal, contents)) => {
@@ -76,19 +70,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
             (directory, journal, blocks)
         }
     };
-    let summary = {
-        let blocks: Vec<(Block, u32)> = blocks;
-        let runs = blocks.iter().map(|(block, _)| block.runs.len()).sum();
-        let display = Display::new(&plan, runs, |cell| {
-            plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe))
-        });
-        let cancel = CancellationToken::new();
-        stop_on_signals(&cancel);
-        let order = Order { study: &plan.study, blocks, rig: &rig, slots, directory: &directory };
-        let outcome = bpfassay_runner::carry_out(order, journal, &display, &cancel).await;
-        display.finish();
-        outcome.map_err(Failure::infrastructure)?
-    };
+    let summary = bench.carry_out(&plan, blocks, journal, &directory).await?;
 
     let results = conclude(&directory)?;
     if summary.cancelled {
@@ -126,25 +108,4 @@ fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
 
 fn terminal_width() -> Option<u16> {
     rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
-}
-
-/// The first Ctrl-C (or SIGTERM, or the end of the terminal) stops all guests and keeps what was measured; the second ends
-/// the program at once, which kills its guests. The journal is whole either way.
-pub(super) fn stop_on_signals(cancel: &CancellationToken) {
-    use tokio::signal::unix::{SignalKind, signal};
-    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
-        let cancel = cancel.clone();
-        match signal(kind) {
-            Ok(mut signal) => {
-                tokio::spawn(async move {
-                    signal.recv().await;
-                    cancel.cancel();
-                    tracing::warn!("stopping all guests; what was measured is kept (once more: end at once)");
-                    signal.recv().await;
-                    std::process::exit(INTERRUPTED.into());
-                });
-            }
-            Err(error) => tracing::warn!("cannot listen for signals ({error}): Ctrl-C will end bpfassay at once"),
-        }
-    }
 }

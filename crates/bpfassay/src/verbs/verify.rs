@@ -6,15 +6,13 @@ use bpfassay_report::{
     Contents, Entry, Header, JOURNAL_VERSION, Journal,
     fingerprint::{Difference, difference},
 };
-use bpfassay_runner::{Order, block::unix_ms, slots};
+use bpfassay_runner::block::unix_ms;
 use bpfassay_study::{Block, Clock, Plan};
-use tokio_util::sync::CancellationToken;
 
-use super::run::stop_on_signals;
 use crate::{
+    bench::Bench,
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
-    progress::Display,
     provenance,
     setup::{self, Store, Testbed},
 };
@@ -30,12 +28,9 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let provider = &contents.header.provenance.manifest["provider"]["name"];
     setup::host_packages(&plan, provider == "nix", global)?;
     let store = Store::open(global)?;
-    let Testbed { images, manifest } = same_testbed(&store, &contents, &arguments.directory, &plan)?;
-    let rig = setup::rig(&store, images, &plan, cli::AcceleratorChoice::Tcg, setup::Trial::Boot).await?;
-    let host = provenance::host();
-    let guest = &plan.study.guest;
-    let slots = slots::slots(host.room, guest.cpus, guest.memory_mib, arguments.jobs);
-    let provenance = provenance::collect(&rig, &manifest, &plan, host.facts(slots.get()))?;
+    let testbed = same_testbed(&store, &contents, &arguments.directory, &plan)?;
+    let bench = Bench::set_up(&store, testbed, &plan, cli::AcceleratorChoice::Tcg, arguments.jobs).await?;
+    let provenance = bench.provenance.clone();
 
     let again = tempfile::Builder::new().prefix("bpfassay-verify-").tempdir().map_err(|error| {
         failure(INFRASTRUCTURE, "free some space there", &format!("cannot make a temporary directory: {error}"))
@@ -43,14 +38,8 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let directory = again.path().join("results");
     let header = Header { journal: JOURNAL_VERSION, started_unix_ms: unix_ms(), plan: plan.clone(), provenance };
     let journal = Journal::create(&directory, &header)?;
-    let display = Display::new(&plan, runs, |_| true);
-    let cancel = CancellationToken::new();
-    stop_on_signals(&cancel);
     let todo = plan.blocks.iter().cloned().map(|block| (block, 0)).collect();
-    let order = Order { study: &plan.study, blocks: todo, rig: &rig, slots, directory: &directory };
-    let outcome = bpfassay_runner::carry_out(order, journal, &display, &cancel).await;
-    display.finish();
-    if outcome.map_err(Failure::infrastructure)?.cancelled {
+    if bench.carry_out(&plan, todo, journal, &directory).await?.cancelled {
         super::print("interrupted; nothing is said of the figures\n")?;
         return Ok(INTERRUPTED);
     }

@@ -1,0 +1,85 @@
+//! Carrying a plan out on this host, whatever is made of the figures: what boots the guests, how many side by side, what
+//! was used, and the stop on a signal.
+
+use std::{num::NonZeroU32, path::Path};
+
+use bpfassay_report::{Journal, Provenance};
+use bpfassay_runner::{Order, Rig, Summary, slots};
+use bpfassay_study::{Block, Plan};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli,
+    exit::{Failure, INTERRUPTED},
+    progress::Display,
+    provenance,
+    setup::{self, Store, Testbed, Trial},
+};
+
+/// A host that is ready to measure.
+pub(crate) struct Bench {
+    rig: Rig,
+    slots: NonZeroU32,
+    /// What it measures with.
+    pub(crate) provenance: Provenance,
+}
+
+impl Bench {
+    /// For the guests of `plan`, `jobs` of them side by side (`None`: as many as the host has room for).
+    pub(crate) async fn set_up(
+        store: &Store,
+        testbed: Testbed,
+        plan: &Plan,
+        accelerator: cli::AcceleratorChoice,
+        jobs: Option<u32>,
+    ) -> Result<Self, Failure> {
+        let rig = setup::rig(store, testbed.images, plan, accelerator, Trial::Boot).await?;
+        let host = provenance::host();
+        let guest = &plan.study.guest;
+        let slots = slots::slots(host.room, guest.cpus, guest.memory_mib, jobs);
+        let provenance = provenance::collect(&rig, &testbed.manifest, plan, host.facts(slots.get()))?;
+        Ok(Self { rig, slots, provenance })
+    }
+
+    /// Carries out `blocks` of `plan`, each with the number of boots that it had before, and shows how it goes on. Logs
+    /// go to `directory`, the journal's.
+    pub(crate) async fn carry_out(
+        &self,
+        plan: &Plan,
+        blocks: Vec<(Block, u32)>,
+        journal: Journal,
+        directory: &Path,
+    ) -> Result<Summary, Failure> {
+        let runs = blocks.iter().map(|(block, _)| block.runs.len()).sum();
+        let display = Display::new(plan, runs, |cell| {
+            plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe))
+        });
+        let cancel = CancellationToken::new();
+        stop_on_signals(&cancel);
+        let order = Order { study: &plan.study, blocks, rig: &self.rig, slots: self.slots, directory };
+        let outcome = bpfassay_runner::carry_out(order, journal, &display, &cancel).await;
+        display.finish();
+        outcome.map_err(Failure::infrastructure)
+    }
+}
+
+/// The first Ctrl-C (or SIGTERM, or the end of the terminal) stops all guests and keeps what was measured; the second ends
+/// the program at once, which kills its guests. The journal is whole either way.
+fn stop_on_signals(cancel: &CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        let cancel = cancel.clone();
+        match signal(kind) {
+            Ok(mut signal) => {
+                tokio::spawn(async move {
+                    signal.recv().await;
+                    cancel.cancel();
+                    tracing::warn!("stopping all guests; what was measured is kept (once more: end at once)");
+                    signal.recv().await;
+                    std::process::exit(INTERRUPTED.into());
+                });
+            }
+            Err(error) => tracing::warn!("cannot listen for signals ({error}): Ctrl-C will end bpfassay at once"),
+        }
+    }
+}
