@@ -6,6 +6,7 @@ mod cells;
 mod cost;
 mod coverage;
 mod findings;
+mod gates;
 mod runs;
 
 use crate::{
@@ -57,6 +58,7 @@ pub fn derive(contents: &Contents) -> Results {
         notes.push(format!("line {} of the journal is torn and was set aside: the run in flight is lost", torn.line));
     }
     let cells = cells::derive(plan, &runs);
+    let gates = gates::derive(plan, &provenance, &runs, &cells);
     let boots = boots(&contents.entries);
     let capabilities = capabilities::derive(plan, &boots, &runs, &cells);
     Results {
@@ -67,6 +69,7 @@ pub fn derive(contents: &Contents) -> Results {
         boots,
         runs,
         cells,
+        gates,
         capabilities,
         notes,
     }

@@ -16,6 +16,7 @@ pub mod record;
 pub mod render;
 pub mod results;
 pub mod schema;
+mod words;
 
 pub use derive::derive;
 pub use figure::Figure;

@@ -4,10 +4,12 @@ mod capabilities;
 mod cost;
 mod coverage;
 mod findings;
+mod gates;
 mod markdown;
 mod rows;
 mod text;
-mod words;
 
 pub use markdown::markdown;
 pub use text::{Style, text};
+
+use crate::words;

@@ -2,6 +2,7 @@
 
 mod capabilities;
 mod file;
+mod gates;
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use bpfassay_protocol::{
     probe::ByteMeaning,
     tracer::{Losses, Refusal},
 };
-use bpfassay_stats::{Estimate, Summary};
+use bpfassay_stats::{Effect, Estimate, Summary};
 use bpfassay_study::{Expectation, Plan, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ pub use self::{
         Capabilities, ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, ProgramFacts, Verdict,
     },
     file::{ResultsError, read, write},
+    gates::{Demand, GateResult},
 };
 use crate::{Figure, Provenance, RunFailure, RunRecord};
 
@@ -51,6 +53,9 @@ pub struct Results {
     pub runs: Vec<RunResult>,
     /// Every cell of the plan, in its order.
     pub cells: Vec<CellResult>,
+    /// The verdicts on the study's gates, a row per gate, demand, cell and access; gates first, then cells in the plan's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateResult>,
     /// What works, breaks and differs, where the study asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
@@ -476,6 +481,8 @@ pub struct CellAccess {
 pub struct Overhead {
     /// The estimate with its interval; its `n` counts `unit`s.
     pub estimate: Estimate,
+    /// The same on the log scale with its error: what tests start from.
+    pub effect: Effect,
     /// What counts as one independent observation.
     pub unit: Unit,
     /// Pairs of runs that went into it.

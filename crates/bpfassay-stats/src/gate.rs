@@ -71,6 +71,18 @@ impl GateEvidence {
         Ok(Self { limit, p_above, p_within })
     }
 
+    /// Holds `effect` against the band from 1 / `limit` to `limit`: a pass is an equivalence (two one-sided tests), a
+    /// regression lies beyond either end (twice the smaller one-sided p-value, for there are two ends).
+    ///
+    /// # Errors
+    /// [`StatsError::Margin`] for a limit that is not above 1.
+    pub fn band(effect: &Effect, limit: f64) -> Result<Self, StatsError> {
+        let p_above = Equivalence::test(effect, limit)?.p();
+        let bound = limit.ln();
+        let ends = effect.p_at_most(bound)?.zip(effect.p_at_least(-bound)?);
+        Ok(Self { limit, p_above, p_within: ends.map(|(above, below)| (2.0 * above.min(below)).min(1.0)) })
+    }
+
     /// The verdict on this gate alone at error rate `alpha` for each of the two errors.
     ///
     /// # Errors
@@ -211,6 +223,20 @@ mod tests {
         assert_eq!(verdict(&[0.0; 4], 1.0), Verdict::Pass);
         assert_eq!(verdict(&[1e-9; 4], 1.0), Verdict::Regression);
         assert_eq!(verdict(&[-1e-9; 4], 1.0), Verdict::Pass);
+    }
+
+    #[test]
+    fn a_band_has_two_ends() {
+        let verdict = |logs: &[f64]| GateEvidence::band(&effect(logs), 1.02).unwrap().verdict(0.05).unwrap();
+        let logs = [0.001, -0.002, 0.003, 0.0];
+        assert_eq!(verdict(&logs), Verdict::Pass);
+        assert_eq!(verdict(&logs.map(|log| log + 0.05)), Verdict::Regression);
+        assert_eq!(verdict(&logs.map(|log| log - 0.05)), Verdict::Regression);
+        assert_eq!(verdict(&logs.map(|log| log + 0.02)), Verdict::Inconclusive);
+        assert_eq!(verdict(&[0.0; 3]), Verdict::Pass);
+        assert_eq!(verdict(&[-0.03; 3]), Verdict::Regression);
+        assert_eq!(verdict(&[0.0]), Verdict::Inconclusive);
+        assert!(GateEvidence::band(&effect(&logs), 1.0).is_err());
     }
 
     #[test]

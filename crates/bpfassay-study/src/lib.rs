@@ -10,6 +10,7 @@ mod document;
 pub mod error;
 pub mod expectation;
 pub mod feature;
+pub mod gate;
 mod ior;
 mod narrow;
 mod order;
@@ -21,6 +22,7 @@ pub mod target;
 pub use error::{ExpandError, StudyError};
 pub use expectation::Expectation;
 pub use feature::{ExpectedFeature, FeatureExpectations, Series};
+pub use gate::{Certainty, Correction, Gate, Share};
 pub use plan::{Available, Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, expand};
 pub use read::load;
 pub use study::{

@@ -14,8 +14,8 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    Clock, Deadlines, Design, EngineChoice, Expectation, FeatureExpectations, GuestSize, IorSpec, IorTest,
-    STUDY_SCHEMA, Study, StudyError, Target, WorkloadKind, WorkloadSpec, bundled,
+    Certainty, Clock, Deadlines, Design, EngineChoice, Expectation, FeatureExpectations, Gate, GuestSize, IorSpec,
+    IorTest, STUDY_SCHEMA, Study, StudyError, Target, WorkloadKind, WorkloadSpec, bundled,
     document::{Document, Field, Section, nearest},
     expectation, ior,
     narrow::MAX_REPLICATES,
@@ -107,6 +107,7 @@ impl Study {
             "deadlines",
             "expected",
             "expected_features",
+            "gates",
         ])?;
         let schema = root.need("schema")?;
         if schema.number(1..=u32::MAX)? != STUDY_SCHEMA {
@@ -126,12 +127,14 @@ impl Study {
                 return Err(own.error("no workload of type `capabilities` asks for features that could be expected"));
             }
         };
+        let tools = tools(root.get("tools"), &probes)?;
         Ok(Self {
             schema: STUDY_SCHEMA,
             name: short_name(&name)?,
             description: root.need("description")?.text()?.trim().to_owned(),
             targets: targets(&root.need("targets")?)?,
-            tools: tools(root.get("tools"), &probes)?,
+            gates: gates(root.get("gates"), &probes, &tools, &workloads)?,
+            tools,
             design: design(&root.need("design")?, &probes)?,
             probes,
             workloads,
@@ -144,6 +147,28 @@ impl Study {
             features,
         })
     }
+}
+
+fn gates(
+    field: Option<Field<'_, '_>>,
+    probes: &[ProbeConfiguration],
+    tools: &[Tool],
+    workloads: &[WorkloadSpec],
+) -> Result<Vec<Gate>, StudyError> {
+    let Some(field) = field else { return Ok(Vec::new()) };
+    let under_test = probes.iter().filter(|probe| !probe.is_baseline()).map(ToString::to_string);
+    let known: Vec<String> = under_test.chain(tools.iter().map(|tool| tool.name.clone())).collect();
+    let workloads: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
+    let has_baseline = probes.iter().any(|probe| probe.is_baseline());
+    let read = |element: &Field<'_, '_>| {
+        let section = element.table()?;
+        let gate = Gate::read(&section, &known, &workloads)?;
+        if gate.overhead.is_some() && !has_baseline {
+            return Err(section.error("an overhead is held against the baseline: add `none` to `probes`"));
+        }
+        Ok(gate)
+    };
+    field.list()?.iter().map(read).collect()
 }
 
 fn asks_for_features(workloads: &[WorkloadSpec]) -> bool {
@@ -200,7 +225,7 @@ fn short_name(field: &Field<'_, '_>) -> Result<String, StudyError> {
 }
 
 /// The values of a list, each at most once.
-fn distinct<'d, 'i, T: PartialEq>(
+pub(crate) fn distinct<'d, 'i, T: PartialEq>(
     field: &Field<'d, 'i>,
     kind: &str,
     read: impl Fn(&Field<'d, 'i>) -> Result<T, StudyError>,
@@ -216,7 +241,7 @@ fn distinct<'d, 'i, T: PartialEq>(
     Ok(values)
 }
 
-fn kernel_name(field: &Field<'_, '_>) -> Result<String, StudyError> {
+pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, StudyError> {
     let name = field.text()?;
     check_kernel_name(name).map_err(|message| field.error(message))?;
     Ok(name.to_owned())
@@ -421,7 +446,17 @@ fn test_of_options(field: &Field<'_, '_>) -> Result<IorTest, StudyError> {
 
 fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design, StudyError> {
     let section = field.table()?;
-    section.only(&["replicates", "rounds", "seed", "control", "sampling_interval", "bpf_stats"])?;
+    section.only(&[
+        "replicates",
+        "rounds",
+        "seed",
+        "control",
+        "sampling_interval",
+        "bpf_stats",
+        "error_rate",
+        "correction",
+        "insist",
+    ])?;
     let has_baseline = probes.iter().any(|probe| probe.is_baseline());
     let control = match section.get("control") {
         None => has_baseline,
@@ -446,6 +481,7 @@ fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design
             .get("sampling_interval")
             .map(|interval| interval.milliseconds(10..=DAY_MS))
             .transpose()?,
+        certainty: Certainty::read(&section)?,
     })
 }
 

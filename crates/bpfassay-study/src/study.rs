@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Expectation, FeatureExpectations, Target};
+use crate::{Certainty, Expectation, FeatureExpectations, Gate, Target};
 
 /// A study: checked, with its IOR scripts read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +47,9 @@ pub struct Study {
     /// Outcomes of attaching that are known beforehand: those of the study file first, then the ones compiled in. The
     /// first that fits counts.
     pub expectations: Vec<Expectation>,
+    /// What is demanded of the results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<Gate>,
     /// What is expected of the kernels' features, where the study asks for them: as above, the study's own first.
     #[serde(default, skip_serializing_if = "FeatureExpectations::is_empty")]
     pub features: FeatureExpectations,
@@ -219,6 +222,9 @@ pub struct Design {
     /// programs, which cost two readings of the clock per event: such runs are compared with no others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bpf_stats: bool,
+    /// How sure verdicts are to be.
+    #[serde(default)]
+    pub certainty: Certainty,
 }
 
 /// The clock that time is measured with.

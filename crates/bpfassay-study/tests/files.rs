@@ -211,6 +211,39 @@ fn a_control_needs_a_baseline() {
 }
 
 #[test]
+fn gates_are_read_strictly() {
+    let with = |gate: &str| parse(&format!("{GOOD}\n[[gates]]\n{gate}\n"));
+    let error = |gate: &str| with(gate).map(|_| ()).unwrap_err().to_string();
+    let study = with("probes = \"fexit+percpu\"\nkernels = \"6.1\"\noverhead = \"2.5%\"\nbyte_error = 0").unwrap();
+    let gate = &study.gates[0];
+    assert_eq!((gate.probes.as_slice(), gate.byte_error), (&["fexit".to_owned()][..], Some(0)));
+    assert_eq!(gate.overhead.map(|share| share.ppm()), Some(25_000));
+    assert!(error("").contains("this gate demands nothing"));
+    assert!(error("overheat = \"5%\"").contains("did you mean `overhead`?"));
+    assert!(error("overhead = \"1.05\"").contains("such as 5% or 0.5%"));
+    assert!(error("relative_error = \"0%\"").contains("allow more than 0%"));
+    assert!(error("byte_error = -1").contains("is not from 0"));
+    assert!(error("attach = true\nprobes = \"none\"").contains("none of the study's probe configurations"));
+    assert!(error("attach = true\nworkloads = \"v\"").contains("no such workload: w"));
+    let without_baseline = GOOD.replace("[\"none\", \"fexit\"]", "[\"fexit\"]");
+    let gated = format!("{without_baseline}\n[[gates]]\noverhead = \"5%\"\n");
+    assert!(parse(&gated).unwrap_err().to_string().contains("add `none` to `probes`"));
+}
+
+#[test]
+fn certainty_has_defaults_and_limits() {
+    let certainty = parse(GOOD).unwrap().design.certainty;
+    assert_eq!((certainty.error_rate.ppm(), certainty.insist), (50_000, false));
+    let with = |line: &str| parse(&GOOD.replacen("seed = 7", &format!("seed = 7\n{line}"), 1));
+    assert_eq!(with("error_rate = \"1%\"").unwrap().design.certainty.error_rate.ppm(), 10_000);
+    for rate in ["0%", "50%"] {
+        let error = with(&format!("error_rate = \"{rate}\"")).unwrap_err().to_string();
+        assert!(error.contains("an error rate lies between"), "{error}");
+    }
+    assert!(with("correction = \"none\"").unwrap_err().to_string().contains("known are holm, benjamini-hochberg"));
+}
+
+#[test]
 fn scripts_are_named_not_pathed() {
     for script in ["../two.ior", "two", ".ior", "a/b.ior"] {
         let error = refused("options = \"-a POSIX -w -r -t 256k -b 4m\"", &format!("script = \"{script}\""));

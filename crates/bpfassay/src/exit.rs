@@ -17,6 +17,10 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const INFRASTRUCTURE: u8 = 3;
 /// At least one run ended otherwise than expected; the results are complete but for these.
 pub(crate) const UNEXPECTED: u8 = 4;
+/// A limit that the study's gates set is broken.
+pub(crate) const REGRESSION: u8 = 5;
+/// A gate could be judged neither way: too few or too scattered figures, or none.
+pub(crate) const INCONCLUSIVE: u8 = 6;
 /// `verify` found other raw figures than those recorded.
 pub(crate) const NOT_REPRODUCED: u8 = 7;
 /// Interrupted; what was measured is kept and `run --resume` goes on.
@@ -29,7 +33,9 @@ Exit codes:
     1  a fault of bpfassay itself
     2  the command line, a study file or another input is wrong
     3  the host, the network, the cache or a guest image could not be made ready
-    4  at least one run ended otherwise than expected
+    4  at least one run ended otherwise than expected (and no gate found a regression)
+    5  a gate found a regression
+    6  no gate found a regression, but at least one is inconclusive, which is no pass
     7  verify: carried out again, the raw figures are others
   130  interrupted; what was measured is kept, `run --resume DIR` goes on";
 
@@ -120,7 +126,17 @@ mod tests {
 
     #[test]
     fn help_lists_every_code() {
-        for code in [SUCCESS, INTERNAL, USAGE, INFRASTRUCTURE, UNEXPECTED, NOT_REPRODUCED, INTERRUPTED] {
+        for code in [
+            SUCCESS,
+            INTERNAL,
+            USAGE,
+            INFRASTRUCTURE,
+            UNEXPECTED,
+            REGRESSION,
+            INCONCLUSIVE,
+            NOT_REPRODUCED,
+            INTERRUPTED,
+        ] {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))), "{code}");
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bpfassay_protocol::Operation;
-use bpfassay_stats::{Summary, overhead::ratio_of_logs, summarise};
+use bpfassay_stats::{Effect, StatsError, Summary, summarise};
 use bpfassay_study::{Cell, Plan, expectation, plan::file_system_id};
 
 use super::{LEVEL, cost};
@@ -236,7 +236,7 @@ fn derive_access(
     }
 }
 
-fn figures_of(run: &RunResult, access: Access) -> Option<&RunAccess> {
+pub(super) fn figures_of(run: &RunResult, access: Access) -> Option<&RunAccess> {
     run.derived.as_ref()?.accesses.iter().find(|figures| figures.access == access)
 }
 
@@ -312,11 +312,20 @@ fn overhead(baseline: &[&RunResult], others: &[&RunResult], access: Access) -> F
     if pairs == 0 {
         return Figure::missing("no round has both a baseline run and a run of this cell with a bandwidth");
     }
-    let (unit, logs) = if by_block.len() > 1 {
-        let mean = |logs: &Vec<f64>| logs.iter().sum::<f64>() / logs.len() as f64;
+    let (unit, logs) = observations(by_block);
+    let estimate = || -> Result<Overhead, StatsError> {
+        let effect = Effect::paired(&logs)?;
+        Ok(Overhead { estimate: effect.estimate(LEVEL)?, effect, unit, pairs, pairs_across_boots })
+    };
+    estimate().into()
+}
+
+/// The independent observations: the mean of each block, or every figure of the only one.
+pub(super) fn observations(by_block: BTreeMap<String, Vec<f64>>) -> (Unit, Vec<f64>) {
+    if by_block.len() > 1 {
+        let mean = |figures: &Vec<f64>| figures.iter().sum::<f64>() / figures.len() as f64;
         (Unit::Boots, by_block.values().map(mean).collect())
     } else {
-        (Unit::Rounds, by_block.into_values().flatten().collect::<Vec<f64>>())
-    };
-    Figure::from(ratio_of_logs(&logs, LEVEL)).map(|estimate| Overhead { estimate, unit, pairs, pairs_across_boots })
+        (Unit::Rounds, by_block.into_values().flatten().collect())
+    }
 }

@@ -39,7 +39,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
 }
 
 /// Where a cell belongs, with workload and file system where there are several.
-fn place(results: &Results, cell: &CellResult) -> String {
+pub(super) fn place(results: &Results, cell: &CellResult) -> String {
     let mut place = cell.target.to_string();
     if results.cells.iter().any(|other| other.case != cell.case) {
         place = format!("{place} {}", cell.case);

@@ -17,8 +17,11 @@ pub fn markdown(results: &Results) -> String {
 fn one(content: &Table) -> String {
     let mut text = format!("{}\n\n", escape(&content.title));
     let mut line = |cells: Vec<String>| text.push_str(&format!("| {} |\n", cells.join(" | ")));
-    line(content.columns.iter().map(|column| escape(column)).collect());
-    line(content.columns.iter().map(|_| "---".to_owned()).collect());
+    // A head without rows would say nothing that the title does not.
+    if !content.rows.is_empty() {
+        line(content.columns.iter().map(|column| escape(column)).collect());
+        line(content.columns.iter().map(|_| "---".to_owned()).collect());
+    }
     for row in &content.rows {
         line(row.iter().map(|cell| escape(cell)).collect());
     }

@@ -7,7 +7,7 @@ use bpfassay_stats::Bounds;
 use bpfassay_study::{Clock, Interface};
 
 use super::{
-    cost, coverage, findings,
+    cost, coverage, findings, gates,
     words::{self, NONE},
 };
 use crate::{
@@ -46,9 +46,9 @@ impl Remarks {
     }
 }
 
-/// Everything there is to show: the tables of workloads, and that of pitfalls.
+/// Everything there is to show: verdicts first, the tables of workloads, and that of pitfalls.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
-    workloads(results).into_iter().chain(findings::table(results)).collect()
+    gates::table(results).into_iter().chain(workloads(results)).chain(findings::table(results)).collect()
 }
 
 /// The table of cells with bandwidths, what they cost, and those of other workloads.

@@ -54,9 +54,12 @@ fn one(content: &Table, style: Style) -> String {
         }
     }
     let mut text = format!("{}\n", content.title);
-    for line in table.lines() {
-        text.push_str(line.trim_end());
-        text.push('\n');
+    // A head without rows would say nothing that the title does not.
+    if !content.rows.is_empty() {
+        for line in table.lines() {
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
     }
     for warning in &content.warnings {
         push_wrapped(&mut text, &format!("! {}", plain(warning)), width);

@@ -9,12 +9,13 @@ use bpfassay_report::{
     Contents, Entry, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Results, render, results,
 };
 use bpfassay_runner::block::unix_ms;
+use bpfassay_stats::Verdict;
 use bpfassay_study::{Clock, Plan};
 
 use crate::{
     bench::Bench,
     cli,
-    exit::{Failure, INTERRUPTED, Outcome, SUCCESS, UNEXPECTED},
+    exit::{Failure, INCONCLUSIVE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
     setup::{self, Store},
 };
 
@@ -77,7 +78,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         super::print(&format!("interrupted; go on with: bpfassay run --resume {}\n", directory.display()))?;
         return Ok(INTERRUPTED);
     }
-    Ok(if as_expected(&results) { SUCCESS } else { UNEXPECTED })
+    Ok(verdict(&results))
 }
 
 /// Derives the results from the journal, writes `results.json`, prints the table and the path.
@@ -93,6 +94,20 @@ fn conclude(directory: &Path) -> Result<Results, Failure> {
     }
     super::print(&format!("results: {}\n", directory.join(results::FILE_NAME).display()))?;
     Ok(results)
+}
+
+/// What the results come to: what is known to be broken first, then what went wrong, then what is not known.
+fn verdict(results: &Results) -> u8 {
+    let any = |verdict: Verdict| results.gates.iter().any(|gate| gate.verdict == verdict);
+    if any(Verdict::Regression) {
+        REGRESSION
+    } else if !as_expected(results) {
+        UNEXPECTED
+    } else if any(Verdict::Inconclusive) {
+        INCONCLUSIVE
+    } else {
+        SUCCESS
+    }
 }
 
 /// Whether every planned run was measured, or was refused as the study expects, and every feature came out as expected.

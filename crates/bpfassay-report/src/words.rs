@@ -9,10 +9,10 @@ use crate::{
 };
 
 /// What stands in a table for a figure that there is not; the notes tell why.
-pub(super) const NONE: &str = "not measured";
+pub(crate) const NONE: &str = "not measured";
 
 /// A number with four significant digits, at most three of them after the point.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 1000.0 => 0,
         size if size >= 100.0 => 1,
@@ -22,33 +22,36 @@ pub(super) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-pub(super) fn bandwidth(figure: &Figure<Summary>) -> Option<String> {
+pub(crate) fn bandwidth(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| number(summary.geometric_mean.unwrap_or(summary.mean)))
 }
 
+pub(crate) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
+    figure.value().map(|overhead| ratio(&overhead.estimate))
+}
+
 /// `1.049 [1.048, 1.051]`, without interval `1.049`.
-pub(super) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
-    let estimate = figure.value()?.estimate;
-    Some(match estimate.bounds.interval() {
+pub(crate) fn ratio(estimate: &Estimate) -> String {
+    match estimate.bounds.interval() {
         Some(interval) => format!("{:.3} [{:.3}, {:.3}]", estimate.value, interval.lower, interval.upper),
         None => format!("{:.3}", estimate.value),
-    })
+    }
 }
 
 /// `548.5 [547.9, 549.1]`, without interval `548.5`; instructions with one digit after the point.
-pub(super) fn instructions(estimate: &Estimate) -> String {
+pub(crate) fn instructions(estimate: &Estimate) -> String {
     match estimate.bounds.interval() {
         Some(interval) => format!("{:.1} [{:.1}, {:.1}]", estimate.value, interval.lower, interval.upper),
         None => format!("{:.1}", estimate.value),
     }
 }
 
-pub(super) fn relative_error(figure: &Figure<Summary>) -> Option<String> {
+pub(crate) fn relative_error(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| format!("{:.4}", summary.geometric_mean.unwrap_or(summary.mean)))
 }
 
 /// `0`, `+4096`, `-8..+16`; what was exact only in part says so.
-pub(super) fn byte_error(figure: &Figure<ByteErrors>) -> Option<String> {
+pub(crate) fn byte_error(figure: &Figure<ByteErrors>) -> Option<String> {
     let errors = figure.value()?;
     let range = if errors.min == errors.max {
         signed(errors.min)
@@ -66,7 +69,7 @@ fn signed(value: i64) -> String {
 }
 
 /// `3 recursion misses, 1 missed probe hits`; nothing where nothing is known to be lost.
-pub(super) fn losses(losses: &Losses) -> Option<String> {
+pub(crate) fn losses(losses: &Losses) -> Option<String> {
     let lost: Vec<String> = [
         (losses.missed_probes, "missed probe hits"),
         (losses.recursion_misses, "recursion misses"),
@@ -79,7 +82,7 @@ pub(super) fn losses(losses: &Losses) -> Option<String> {
 }
 
 /// `attach: errno 524`.
-pub(super) fn refusal(refusal: &Refusal) -> String {
+pub(crate) fn refusal(refusal: &Refusal) -> String {
     let step = match refusal.step {
         Step::Open => "open",
         Step::Load => "load",

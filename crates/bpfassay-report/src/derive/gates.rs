@@ -1,0 +1,212 @@
+//! Verdicts on the study's gates.
+
+use std::collections::BTreeMap;
+
+use bpfassay_stats::{
+    Adjustment, Effect, Estimate, StatsError, Verdict,
+    gate::{GateEvidence, verdicts},
+};
+use bpfassay_study::{Clock, Correction, Gate, Plan, Share};
+
+use super::{LEVEL, cells};
+use crate::{
+    Figure, Provenance,
+    results::{Attach, CellAccess, CellResult, Demand, GateResult, RunResult},
+    words,
+};
+
+/// The verdict of every gate on every cell that it speaks of. Demands on figures leave out cells whose refusal was expected:
+/// they cannot have any. The statistical verdicts of all gates are one family.
+pub(super) fn derive(
+    plan: &Plan,
+    provenance: &[Provenance],
+    runs: &[RunResult],
+    cells: &[CellResult],
+) -> Vec<GateResult> {
+    let mut results = Vec::new();
+    for (index, gate) in plan.study.gates.iter().enumerate() {
+        let covered = plan
+            .cells
+            .iter()
+            .filter(|cell| gate.covers(&plan.study, cell))
+            .filter_map(|cell| cells.iter().find(|result| result.cell == cell.id));
+        for cell in covered {
+            let found = judge(plan, provenance, runs, gate, cell);
+            results.extend(found.into_iter().map(|(demand, access, judged)| GateResult {
+                gate: u32::try_from(index).unwrap_or(u32::MAX),
+                demand,
+                cell: cell.cell.clone(),
+                access,
+                verdict: judged.verdict,
+                found: judged.found,
+                evidence: judged.evidence,
+            }));
+        }
+    }
+    correct(plan, &mut results);
+    results
+}
+
+/// A verdict before it is known which others belong to its family.
+struct Judged {
+    verdict: Verdict,
+    found: String,
+    evidence: Option<GateEvidence>,
+}
+
+impl Judged {
+    fn new(verdict: Verdict, found: impl Into<String>) -> Self {
+        Self { verdict, found: found.into(), evidence: None }
+    }
+
+    /// Decided by what `evidence` says; where there is none, inconclusive with the reason.
+    fn by(found: String, evidence: Result<GateEvidence, StatsError>) -> Self {
+        match evidence {
+            // The verdict follows when all of the family are known.
+            Ok(evidence) => Self { verdict: Verdict::Inconclusive, found, evidence: Some(evidence) },
+            Err(error) => Self::new(Verdict::Inconclusive, format!("{found}: {error}")),
+        }
+    }
+}
+
+type Row = (Demand, Option<crate::results::Access>, Judged);
+
+fn judge(plan: &Plan, provenance: &[Provenance], runs: &[RunResult], gate: &Gate, cell: &CellResult) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if gate.attach {
+        rows.push((Demand::Attach, None, attach(cell)));
+    }
+    if matches!(cell.attach, Attach::Refused { expected: true, .. }) {
+        return rows;
+    }
+    for access in &cell.accesses {
+        if let Some(limit) = gate.overhead {
+            let judged = overhead(plan, provenance, cell, access, limit);
+            rows.push((Demand::Overhead { limit }, Some(access.access), judged));
+        }
+        if let Some(limit) = gate.relative_error {
+            let judged = relative_error(runs, cell, access, limit);
+            rows.push((Demand::RelativeError { limit }, Some(access.access), judged));
+        }
+        if let Some(limit) = gate.byte_error {
+            rows.push((Demand::ByteError { limit }, Some(access.access), byte_error(cell, access, limit)));
+        }
+    }
+    rows
+}
+
+fn attach(cell: &CellResult) -> Judged {
+    match &cell.attach {
+        Attach::Baseline => Judged::new(Verdict::Inconclusive, "nothing to attach"),
+        Attach::Attached { in_spite_of: None, .. } => Judged::new(Verdict::Pass, "attached"),
+        Attach::Attached { in_spite_of: Some(expected), .. } => {
+            Judged::new(Verdict::Regression, format!("attached, though a refusal was expected: {}", expected.reason))
+        }
+        Attach::Refused { refusal, expected: true, .. } => {
+            Judged::new(Verdict::Pass, format!("refused, as expected: {}", words::refusal(refusal)))
+        }
+        Attach::Refused { refusal, .. } => {
+            Judged::new(Verdict::Regression, format!("refused: {}", words::refusal(refusal)))
+        }
+        Attach::Unsteady { attached, refused, .. } => {
+            Judged::new(Verdict::Regression, format!("attached in {attached} runs and refused in {refused}"))
+        }
+        Attach::Unknown { reason } => Judged::new(Verdict::Inconclusive, format!("not known: {reason}")),
+    }
+}
+
+fn overhead(plan: &Plan, provenance: &[Provenance], cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
+    let overhead = match &access.overhead {
+        Figure::Value(overhead) => overhead,
+        Figure::NotMeasured(reason) => return Judged::new(Verdict::Inconclusive, format!("not measured: {reason}")),
+    };
+    let found = ratio(&overhead.estimate);
+    let emulated = provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
+    if plan.study.clock == Clock::Wall && emulated && !plan.study.design.certainty.insist {
+        return Judged::new(
+            Verdict::Inconclusive,
+            format!("{found} by the wall clock without KVM, which is not judged unless the study insists"),
+        );
+    }
+    // The baseline against itself has no overhead. Where it shows one that the gate would not let pass, this is the
+    // experiment's fault and not the tool's.
+    if let Figure::Value(control) = &access.control
+        && let Ok(Some(p)) = control.effect.p_at_most(limit.ratio().ln())
+        && p < plan.study.design.certainty.error_rate.value()
+    {
+        return Judged::new(
+            Verdict::Inconclusive,
+            format!("{found}, but the baseline differs from itself by {}", ratio(&control.estimate)),
+        );
+    }
+    Judged::by(found, GateEvidence::new(&overhead.effect, limit.ratio()))
+}
+
+fn relative_error(runs: &[RunResult], cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
+    if let Figure::NotMeasured(reason) = &access.relative_error_ior_interval {
+        return Judged::new(Verdict::Inconclusive, format!("not measured: {reason}"));
+    }
+    let mut by_block = BTreeMap::<String, Vec<f64>>::new();
+    let of_cell = |run: &&RunResult| run.record.cell == cell.cell && !run.record.control && !run.record.statistics;
+    for run in runs.iter().filter(of_cell) {
+        let figure = cells::figures_of(run, access.access).and_then(|found| found.relative_error_ior_interval.value());
+        if let Some(figure) = figure {
+            by_block.entry(run.record.block.clone()).or_default().push(figure.ln());
+        }
+    }
+    let judged = || -> Result<(String, GateEvidence), StatsError> {
+        let effect = Effect::paired(&cells::observations(by_block).1)?;
+        Ok((ratio(&effect.estimate(LEVEL)?), GateEvidence::band(&effect, limit.ratio())?))
+    };
+    match judged() {
+        Ok((found, evidence)) => Judged::by(found, Ok(evidence)),
+        Err(error) => Judged::new(Verdict::Inconclusive, format!("not estimated: {error}")),
+    }
+}
+
+fn byte_error(cell: &CellResult, access: &CellAccess, limit: u64) -> Judged {
+    let errors = match &access.byte_error {
+        Figure::Value(errors) => errors,
+        Figure::NotMeasured(reason) => return Judged::new(Verdict::Inconclusive, format!("not measured: {reason}")),
+    };
+    let worst = errors.min.unsigned_abs().max(errors.max.unsigned_abs());
+    let found = words::byte_error(&access.byte_error).unwrap_or_default();
+    if worst > limit {
+        return Judged::new(Verdict::Regression, format!("{found} bytes"));
+    }
+    let missing = cell.runs.planned.saturating_sub(cell.runs.measured);
+    if errors.not_measured > 0 || missing > 0 {
+        return Judged::new(
+            Verdict::Inconclusive,
+            format!("{found} bytes, but {missing} of {} runs have no figure", cell.runs.planned),
+        );
+    }
+    Judged::new(Verdict::Pass, format!("{found} bytes in {} intervals", errors.intervals))
+}
+
+/// `1.049 [1.048, 1.051], n 3`.
+fn ratio(estimate: &Estimate) -> String {
+    format!("{}, n {}", words::ratio(estimate), estimate.n)
+}
+
+/// Gives the statistical ones their verdicts, as one family.
+fn correct(plan: &Plan, results: &mut [GateResult]) {
+    let certainty = plan.study.design.certainty;
+    let adjustment = match certainty.correction {
+        Correction::Holm => Adjustment::Holm,
+        Correction::BenjaminiHochberg => Adjustment::BenjaminiHochberg,
+    };
+    let family: Vec<GateEvidence> = results.iter().filter_map(|result| result.evidence).collect();
+    match verdicts(&family, certainty.error_rate.value(), adjustment) {
+        Ok(verdicts) => {
+            for (result, verdict) in results.iter_mut().filter(|result| result.evidence.is_some()).zip(verdicts) {
+                result.verdict = verdict;
+            }
+        }
+        Err(error) => {
+            for result in results.iter_mut().filter(|result| result.evidence.is_some()) {
+                result.found.push_str(&format!(": {error}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The verdicts on a study's gates: those that are no pass one by one, the others counted.
+
+use bpfassay_stats::Verdict;
+
+use super::{findings::place, rows::Table};
+use crate::{Results, results::GateResult};
+
+/// The table, where the study has gates.
+pub(super) fn table(results: &Results) -> Option<Table> {
+    if results.plan.study.gates.is_empty() {
+        return None;
+    }
+    let of = |verdict: Verdict| results.gates.iter().filter(move |gate| gate.verdict == verdict);
+    let counts = [Verdict::Regression, Verdict::Inconclusive, Verdict::Pass]
+        .map(|verdict| format!("{} {}", of(verdict).count(), name(verdict)));
+    let rows = of(Verdict::Regression).chain(of(Verdict::Inconclusive)).map(|gate| row(results, gate)).collect();
+    let certainty = results.plan.study.design.certainty;
+    Some(Table {
+        title: format!("verdicts on the gates of {}: {}", results.plan.study.name, counts.join(", ")),
+        columns: ["verdict", "target", "probe", "access", "demanded", "found"].map(str::to_owned).into(),
+        rows,
+        warnings: match results.gates.is_empty() {
+            true => vec!["no cell of the plan is one that a gate speaks of".to_owned()],
+            false => Vec::new(),
+        },
+        remarks: Vec::new(),
+        legend: vec![format!(
+            "error rate {} for either error, kept over all gates; inconclusive is no pass.",
+            certainty.error_rate
+        )],
+    })
+}
+
+fn row(results: &Results, gate: &GateResult) -> Vec<String> {
+    let cell = results.cells.iter().find(|cell| cell.cell == gate.cell);
+    vec![
+        name(gate.verdict).to_owned(),
+        cell.map_or_else(|| gate.cell.clone(), |cell| place(results, cell)),
+        cell.map_or_else(String::new, |cell| cell.under_test()),
+        gate.access.map_or_else(String::new, |access| access.to_string()),
+        gate.demand.to_string(),
+        gate.found.clone(),
+    ]
+}
+
+const fn name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Inconclusive => "inconclusive",
+        Verdict::Regression => "regression",
+    }
+}

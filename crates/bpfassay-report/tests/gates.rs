@@ -1,0 +1,172 @@
+//! Verdicts on the gates of a study.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+mod common;
+
+use bpfassay_protocol::probe::Probe;
+use bpfassay_report::{
+    Outcome, Results, derive,
+    render::{Style, text},
+    results::{Access, Demand, GateResult},
+};
+use bpfassay_stats::Verdict;
+use bpfassay_study::{Clock, Gate, Share, Study};
+use common::{contents, outcome, study};
+
+fn share(percent: &str) -> Share {
+    percent.parse().unwrap()
+}
+
+fn gated(gates: Vec<Gate>, clock: Clock) -> Study {
+    Study { gates, clock, ..study(None, 3, 1) }
+}
+
+fn of(probe: &str) -> Gate {
+    Gate { probes: vec![probe.to_owned()], ..Gate::default() }
+}
+
+fn judged(gate: Gate) -> Results {
+    derive(&contents(&gated(vec![gate], Clock::Instructions), outcome))
+}
+
+fn verdicts<'a>(results: &'a Results, cell: &'a str) -> Vec<(Demand, Option<Access>, Verdict)> {
+    let found = |gate: &&GateResult| gate.cell == cell;
+    results.gates.iter().filter(found).map(|gate| (gate.demand, gate.access, gate.verdict)).collect()
+}
+
+const FEXIT: &str = "x86_64_6.1_w_nfs4.2_fexit";
+
+/// The made-up fexit costs 1.049 [1.048, 1.051].
+#[test]
+fn overheads_are_held_against_the_limit() {
+    let verdict = |limit: &str| {
+        let results = judged(Gate { overhead: Some(share(limit)), ..of("fexit") });
+        let found = verdicts(&results, FEXIT);
+        assert_eq!(found.len(), 2, "write and read");
+        assert_eq!(found[0].0, Demand::Overhead { limit: share(limit) });
+        (found[0].2, found[1].2)
+    };
+    assert_eq!(verdict("6%"), (Verdict::Pass, Verdict::Pass));
+    assert_eq!(verdict("3%"), (Verdict::Regression, Verdict::Regression));
+    assert_eq!(verdict("4.95%"), (Verdict::Inconclusive, Verdict::Inconclusive));
+}
+
+#[test]
+fn what_was_refused_as_expected_passes_as_attached_and_has_no_figures_to_judge() {
+    let results = judged(Gate { overhead: Some(share("9%")), attach: true, byte_error: Some(0), ..of("fexit") });
+    assert_eq!(verdicts(&results, "aarch64_6.1_w_nfs4.2_fexit"), [(Demand::Attach, None, Verdict::Pass)]);
+    // All runs of riscv64 ended in a panic: nothing is known, and that is no pass.
+    let panicked = verdicts(&results, "riscv64_6.12_w_nfs4.2_fexit");
+    assert_eq!(panicked.len(), 5);
+    assert!(panicked.iter().all(|(_, _, verdict)| *verdict == Verdict::Inconclusive), "{panicked:?}");
+}
+
+#[test]
+fn bytes_are_judged_run_by_run() {
+    let with = |missing: u64, limit: u64| {
+        let study = gated(vec![Gate { byte_error: Some(limit), ..of("fexit") }], Clock::Instructions);
+        let results = derive(&contents(&study, |block, run| match outcome(block, run) {
+            Outcome::Measured(mut figures) if run.order.probe.probe == Probe::Fexit && run.round == 2 => {
+                let rows = &mut figures.phases[0].interval.after.tracer.as_mut().unwrap().rows;
+                rows[2].totals.bytes -= missing;
+                Outcome::Measured(figures)
+            }
+            other => other,
+        }));
+        verdicts(&results, FEXIT)[0].2
+    };
+    assert_eq!(with(0, 0), Verdict::Pass);
+    assert_eq!(with(1, 0), Verdict::Regression);
+    assert_eq!(with(1, 1), Verdict::Pass);
+}
+
+#[test]
+fn a_byte_error_that_is_not_known_of_every_run_is_no_pass() {
+    let study = gated(vec![Gate { byte_error: Some(0), ..of("fexit") }], Clock::Instructions);
+    let results = derive(&contents(&study, |block, run| match (run.order.probe.probe, run.round) {
+        (Probe::Fexit, 3) => Outcome::Failed(common::panic_of_guest()),
+        _ => outcome(block, run),
+    }));
+    assert_eq!(verdicts(&results, FEXIT)[0].2, Verdict::Inconclusive);
+}
+
+#[test]
+fn relative_errors_are_shown_to_be_small_or_they_do_not_pass() {
+    let verdict = |limit: &str| {
+        let results = judged(Gate { relative_error: Some(share(limit)), ..of("fexit") });
+        verdicts(&results, FEXIT)[0].2
+    };
+    assert_eq!(verdict("0.1%"), Verdict::Pass);
+    let study = gated(vec![Gate { relative_error: Some(share("1%")), ..of("fexit") }], Clock::Instructions);
+    let short = derive(&contents(&study, |block, run| match outcome(block, run) {
+        Outcome::Measured(mut figures) if run.order.probe.probe == Probe::Fexit => {
+            let rows = &mut figures.phases[0].interval.after.tracer.as_mut().unwrap().rows;
+            rows[2].totals.bytes -= common::MOVED / 20;
+            Outcome::Measured(figures)
+        }
+        other => other,
+    }));
+    assert_eq!(verdicts(&short, FEXIT)[0].2, Verdict::Regression);
+}
+
+#[test]
+fn the_wall_clock_of_an_emulator_is_judged_on_demand_only() {
+    let gate = Gate { overhead: Some(share("3%")), ..of("fexit") };
+    let verdict = |study: &Study| {
+        let results = derive(&contents(study, outcome));
+        let gate = results.gates.iter().find(|gate| gate.cell == FEXIT).unwrap();
+        (gate.verdict, gate.found.clone())
+    };
+    let mut study = gated(vec![gate], Clock::Wall);
+    let (found, why) = verdict(&study);
+    assert_eq!(found, Verdict::Inconclusive);
+    assert!(why.contains("without KVM"), "{why}");
+    study.design.certainty.insist = true;
+    assert_eq!(verdict(&study).0, Verdict::Regression);
+}
+
+#[test]
+fn a_baseline_that_differs_from_itself_convicts_nobody() {
+    let study = gated(vec![Gate { overhead: Some(share("3%")), ..of("fexit") }], Clock::Instructions);
+    let results = derive(&contents(&study, |block, run| match outcome(block, run) {
+        Outcome::Measured(_) if run.control => {
+            let wobble = 1.0 + 0.001 * f64::from(run.round);
+            Outcome::Measured(Box::new(common::figures(run.order.probe, 150.0 * wobble, 300.0 * wobble)))
+        }
+        other => other,
+    }));
+    let gate = results.gates.iter().find(|gate| gate.cell == FEXIT).unwrap();
+    assert_eq!(gate.verdict, Verdict::Inconclusive);
+    assert!(gate.found.contains("the baseline differs from itself by 1.0"), "{}", gate.found);
+}
+
+#[test]
+fn gates_speak_of_what_they_name() {
+    let cells = |gate: Gate| {
+        let results = judged(Gate { attach: true, ..gate });
+        results.gates.iter().map(|gate| gate.cell.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(cells(Gate::default()).len(), 6, "every cell but the baselines");
+    assert_eq!(cells(of("kprobe")).len(), 3);
+    assert_eq!(cells(Gate { kernels: vec!["6.12".to_owned()], ..of("kprobe") }), ["riscv64_6.12_w_nfs4.2_kprobe"]);
+    assert_eq!(cells(Gate { workloads: vec!["w".to_owned()], ..Gate::default() }).len(), 6);
+}
+
+#[test]
+fn verdicts_as_they_look() {
+    let gates = vec![
+        Gate { byte_error: Some(0), attach: true, ..of("fexit") },
+        Gate { overhead: Some(share("6%")), ..Gate::default() },
+    ];
+    let shown = text(&derive(&contents(&gated(gates, Clock::Instructions), outcome)), Style::default());
+    let table: Vec<&str> = shown.lines().take_while(|line| !line.starts_with("study")).collect();
+    insta::assert_snapshot!(table.join("\n"));
+    let gates = vec![Gate { overhead: Some(share("20%")), ..of("kprobe") }];
+    let shown = text(&derive(&contents(&gated(gates, Clock::Instructions), outcome)), Style::default());
+    insta::assert_snapshot!(shown.lines().take(3).collect::<Vec<_>>().join("\n"));
+}

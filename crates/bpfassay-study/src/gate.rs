@@ -1,0 +1,294 @@
+//! Gates: what a study demands of its results, and how sure it wants to be.
+
+use std::{fmt, str::FromStr};
+
+use bpfassay_protocol::{Arch, ProbeConfiguration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Cell, Study, StudyError, document::Section, expectation::is_of_series, read};
+
+/// A limit on figures of the cells that it speaks of. Lists that are empty stand for all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// Architectures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub archs: Vec<Arch>,
+    /// Kernel names; each stands for its builds too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<String>,
+    /// Names of probe configurations and tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<String>,
+    /// Names of workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<String>,
+    /// The relative overhead may be 1 + this at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<Share>,
+    /// The relative error over IOR's own interval may be 1 + this at most, either way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative_error: Option<Share>,
+    /// The byte error may have this absolute value at most, in every phase of every run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub byte_error: Option<u64>,
+    /// Whether everything must attach but what is expected to be refused, and what is expected to be refused must be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attach: bool,
+}
+
+impl Gate {
+    /// Whether this, a gate of `study`, speaks of `cell`; never of a baseline.
+    #[must_use]
+    pub fn covers(&self, study: &Study, cell: &Cell) -> bool {
+        let under_test = cell.tool.clone().unwrap_or_else(|| cell.probe.to_string());
+        let is_of = |names: &[String], matches: &dyn Fn(&str) -> bool| {
+            names.is_empty() || names.iter().any(|name| matches(name))
+        };
+        !cell.is_baseline()
+            && (self.archs.is_empty() || self.archs.contains(&cell.target.arch))
+            && is_of(&self.kernels, &|name| is_of_series(&cell.target.kernel, name))
+            && is_of(&self.probes, &|name| name == under_test)
+            && is_of(&self.workloads, &|name| workload_of(study, &cell.case) == Some(name))
+    }
+
+    /// Reads one table; `known` are the names that `probes` may hold, `workloads` those of the study.
+    pub(crate) fn read(section: &Section<'_, '_>, known: &[String], workloads: &[&str]) -> Result<Self, StudyError> {
+        section.only(&[
+            "arch",
+            "kernels",
+            "probes",
+            "workloads",
+            "overhead",
+            "relative_error",
+            "byte_error",
+            "attach",
+        ])?;
+        let gate = Self {
+            archs: match section.get("arch") {
+                Some(archs) => read::distinct(&archs, "architecture", |field| field.name::<Arch>())?,
+                None => Vec::new(),
+            },
+            kernels: match section.get("kernels") {
+                Some(kernels) => read::distinct(&kernels, "kernel", read::kernel_name)?,
+                None => Vec::new(),
+            },
+            probes: match section.get("probes") {
+                Some(probes) => read::distinct(&probes, "probe configuration", |field| {
+                    let text = field.text()?;
+                    // `fexit+percpu` is another name of `fexit`.
+                    let name = text.parse::<ProbeConfiguration>().map_or(text.to_owned(), |probe| probe.to_string());
+                    match known.contains(&name) {
+                        true => Ok(name),
+                        false => Err(field.error(format!(
+                            "`{}` is none of the study's probe configurations and tools that a gate can speak of: {}",
+                            text.chars().take(64).collect::<String>(),
+                            known.join(", ")
+                        ))),
+                    }
+                })?,
+                None => Vec::new(),
+            },
+            workloads: match section.get("workloads") {
+                Some(names) => read::distinct(&names, "workload", |field| {
+                    let name = field.text()?;
+                    match workloads.contains(&name) {
+                        true => Ok(name.to_owned()),
+                        false => Err(field.error(format!("the study has no such workload: {}", workloads.join(", ")))),
+                    }
+                })?,
+                None => Vec::new(),
+            },
+            overhead: section.get("overhead").map(|field| field.name()).transpose()?,
+            relative_error: match section.get("relative_error") {
+                None => None,
+                Some(field) => match field.name::<Share>()? {
+                    Share { ppm: 0 } => {
+                        return Err(field.error("nothing can be shown to have no error at all: allow more than 0%"));
+                    }
+                    share => Some(share),
+                },
+            },
+            byte_error: section.get("byte_error").map(|field| field.number(0..=i64::MAX as u64)).transpose()?,
+            attach: section.get("attach").map_or(Ok(false), |field| field.boolean())?,
+        };
+        let demands = gate.overhead.is_some() || gate.relative_error.is_some() || gate.byte_error.is_some();
+        if demands || gate.attach {
+            return Ok(gate);
+        }
+        Err(section
+            .error("this gate demands nothing: give `overhead`, `relative_error`, `byte_error` or `attach = true`"))
+    }
+}
+
+/// The workload that the case is of: one of several tests gives its cases names that go on after its own.
+fn workload_of<'a>(study: &'a Study, case: &str) -> Option<&'a str> {
+    let goes_on = |name: &&str| case.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    study.workloads.iter().map(|workload| workload.name.as_str()).filter(goes_on).max_by_key(|name| name.len())
+}
+
+/// How sure a study wants to be of its verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Certainty {
+    /// Probability of each of the two errors of a verdict (a pass above the limit, a regression below it).
+    pub error_rate: Share,
+    /// How that rate is kept over the whole matrix.
+    pub correction: Correction,
+    /// Whether overheads by the wall clock are judged without KVM too.
+    pub insist: bool,
+}
+
+impl Default for Certainty {
+    fn default() -> Self {
+        Self { error_rate: Share::from_ppm(50_000), correction: Correction::Holm, insist: false }
+    }
+}
+
+impl Certainty {
+    pub(crate) fn read(section: &Section<'_, '_>) -> Result<Self, StudyError> {
+        let default = Self::default();
+        let error_rate = match section.get("error_rate") {
+            None => default.error_rate,
+            Some(field) => {
+                let rate = field.name::<Share>()?;
+                if !(1..500_000).contains(&rate.ppm()) {
+                    return Err(field.error("an error rate lies between 0.0001% and 49.9999%"));
+                }
+                rate
+            }
+        };
+        Ok(Self {
+            error_rate,
+            correction: section
+                .get("correction")
+                .map_or(Ok(default.correction), |field| field.word(Correction::WORDS))?,
+            insist: section.get("insist").map_or(Ok(default.insist), |field| field.boolean())?,
+        })
+    }
+}
+
+/// How an error rate is kept over many verdicts (see bpfassay-stats, `multiplicity`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Correction {
+    /// The probability of one or more false claims in the whole matrix (Holm).
+    Holm,
+    /// The share of false ones among the claims, on average (Benjamini-Hochberg).
+    BenjaminiHochberg,
+}
+
+impl Correction {
+    /// The words of study files.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("holm", Self::Holm), ("benjamini-hochberg", Self::BenjaminiHochberg)];
+}
+
+/// A share, exact to one millionth; written in per cent: `5%`, `0.5%`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct Share {
+    ppm: u32,
+}
+
+/// Largest share: the ratio 1 + share is then 100 at most.
+const MAX_PPM: u32 = 99_000_000;
+
+impl Share {
+    /// `ppm` millionths; 9900 % at most.
+    #[must_use]
+    pub const fn from_ppm(ppm: u32) -> Self {
+        Self { ppm: if ppm > MAX_PPM { MAX_PPM } else { ppm } }
+    }
+
+    /// In millionths.
+    #[must_use]
+    pub const fn ppm(self) -> u32 {
+        self.ppm
+    }
+
+    /// As a number: 0.05 for 5 %.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        f64::from(self.ppm) / 1e6
+    }
+
+    /// The ratio 1 + share.
+    #[must_use]
+    pub fn ratio(self) -> f64 {
+        f64::from(self.ppm + 1_000_000) / 1e6
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            let shown: String = text.chars().take(64).collect();
+            format!("`{shown}` is not a share from 0% to 9900% with four decimals at most, such as 5% or 0.5%")
+        };
+        let number = text.strip_suffix('%').ok_or_else(wrong)?.trim_end();
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(whole) || !digits(fraction) || fraction.len() > 4 {
+            return Err(wrong());
+        }
+        let ppm = format!("{whole}{fraction:0<4}").parse::<u32>().ok().filter(|&ppm| ppm <= MAX_PPM);
+        ppm.map(Self::from_ppm).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:04}", self.ppm / 10_000, self.ppm % 10_000);
+        write!(f, "{}%", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+impl TryFrom<String> for Share {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Share> for String {
+    fn from(share: Share) -> Self {
+        share.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn shares_are_written_in_per_cent() {
+        for (text, ppm) in [("5%", 50_000), ("0.5%", 5000), ("0%", 0), ("100 %", 1_000_000), ("0.0001%", 1)] {
+            assert_eq!(text.parse::<Share>().map(Share::ppm), Ok(ppm), "{text}");
+        }
+        for text in ["", "%", "5", "-1%", "0.00001%", ".5%", "5.%", "9900.0001%", "1e3%", "99999999999%", "+5%"] {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
+        assert_eq!(Share::from_ppm(5000).ratio(), 1.005);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_survive_writing(ppm in 0..=MAX_PPM) {
+            let share = Share::from_ppm(ppm);
+            prop_assert_eq!(share.to_string().parse::<Share>(), Ok(share));
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_of_shares_panic(text: String) {
+            let _ = text.parse::<Share>();
+        }
+    }
+}
