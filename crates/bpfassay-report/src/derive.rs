@@ -2,7 +2,7 @@
 
 mod bytes;
 mod capabilities;
-mod cells;
+pub(crate) mod cells;
 mod cost;
 mod coverage;
 mod findings;

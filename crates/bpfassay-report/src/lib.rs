@@ -2,9 +2,10 @@
 //! (`results.json` and its JSON schema), and the tables that show them.
 //!
 //! Here: [`journal`] (the only part with input and output, besides [`results::read`] and [`results::write`]), [`record`] and [`outcome`]
-//! (what is journalled), [`mod@fingerprint`] (whether two runs have the same raw figures), [`derive`] (from records to results), [`results`] (the schema), [`render`] (tables; pure).
+//! (what is journalled), [`mod@fingerprint`] (whether two runs have the same raw figures), [`derive`] (from records to results), [`results`] (the schema), [`mod@compare`] (two results), [`render`] (tables; pure).
 //! Not here: estimators (bpfassay-stats), running anything (bpfassay-runner), what a study is (bpfassay-study).
 
+pub mod compare;
 pub mod derive;
 pub mod figure;
 pub mod fingerprint;

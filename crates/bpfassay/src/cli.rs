@@ -1,11 +1,14 @@
 //! The command line: what can be said, nothing of what is done.
 
+mod compare;
+
 use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_study::Clock;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::compare::{Compare, FailOn, Format};
 use crate::exit;
 
 /// Finds out whether eBPF tools load, count right, and what they cost: on any kernel, on x86_64, aarch64 and riscv64.
@@ -67,6 +70,8 @@ pub(crate) enum Verb {
     Shell(Shell),
     /// Carry out part of a run again and demand the same raw figures (instruction clock)
     Verify(Verify),
+    /// Say what changed between two results: new, gone, broken, slower, counting wrongly
+    Compare(Compare),
     /// Print the JSON schema of a file that bpfassay writes
     Schema(Schema),
     /// Make, check or pack testbeds by hand: for other builders, such as Nix, and for hosts without a network

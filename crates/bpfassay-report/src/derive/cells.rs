@@ -236,7 +236,7 @@ fn derive_access(
     }
 }
 
-pub(super) fn figures_of(run: &RunResult, access: Access) -> Option<&RunAccess> {
+pub(crate) fn figures_of(run: &RunResult, access: Access) -> Option<&RunAccess> {
     run.derived.as_ref()?.accesses.iter().find(|figures| figures.access == access)
 }
 
@@ -321,7 +321,7 @@ fn overhead(baseline: &[&RunResult], others: &[&RunResult], access: Access) -> F
 }
 
 /// The independent observations: the mean of each block, or every figure of the only one.
-pub(super) fn observations(by_block: BTreeMap<String, Vec<f64>>) -> (Unit, Vec<f64>) {
+pub(crate) fn observations(by_block: BTreeMap<String, Vec<f64>>) -> (Unit, Vec<f64>) {
     if by_block.len() > 1 {
         let mean = |figures: &Vec<f64>| figures.iter().sum::<f64>() / figures.len() as f64;
         (Unit::Boots, by_block.values().map(mean).collect())

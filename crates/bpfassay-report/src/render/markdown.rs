@@ -14,7 +14,7 @@ pub fn markdown(results: &Results) -> String {
 }
 
 /// One table with what stands above and below it.
-fn one(content: &Table) -> String {
+pub(super) fn one(content: &Table) -> String {
     let mut text = format!("{}\n\n", escape(&content.title));
     let mut line = |cells: Vec<String>| text.push_str(&format!("| {} |\n", cells.join(" | ")));
     // A head without rows would say nothing that the title does not.

@@ -28,7 +28,7 @@ pub fn text(results: &Results, style: Style) -> String {
 }
 
 /// One table with what stands above and below it.
-fn one(content: &Table, style: Style) -> String {
+pub(super) fn one(content: &Table, style: Style) -> String {
     let rows: Vec<Vec<String>> = content.rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
     let words = longest_words(content.columns.iter().map(String::as_str), &rows);
     let fit = style.width.and_then(|width| fit(width, &words));

@@ -1,5 +1,6 @@
 //! The verbs, one module each.
 
+mod compare;
 mod doctor;
 mod fetch;
 mod kernels;
@@ -28,6 +29,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Verb::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
         Verb::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
         Verb::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
+        Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Schema(arguments) => schema::schema(&arguments),
         Verb::Testbed(arguments) => testbed::testbed(&arguments, &global),
     }
@@ -36,6 +38,11 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
 fn with_runtime(work: impl Future<Output = Outcome>) -> Outcome {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::new(INTERNAL, error))?;
     runtime.block_on(work)
+}
+
+/// Columns of the terminal, if it tells.
+fn terminal_width() -> Option<u16> {
+    rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
 }
 
 /// Writes `text` to standard output; a reader that has gone away is no fault.

@@ -86,7 +86,7 @@ fn conclude(directory: &Path) -> Result<Results, Failure> {
     let contents = Contents::read(directory)?;
     let results = bpfassay_report::derive(&contents);
     results::write(directory, &results).map_err(Failure::infrastructure)?;
-    let width = std::io::stdout().is_terminal().then(terminal_width).flatten();
+    let width = std::io::stdout().is_terminal().then(super::terminal_width).flatten();
     super::print(&render::text(&results, render::Style { width }))?;
     if results.plan.study.clock == Clock::Instructions {
         let fingerprint = bpfassay_report::fingerprint(results.runs.iter().map(|run| &run.record));
@@ -119,8 +119,4 @@ fn as_expected(results: &Results) -> bool {
 
 fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
     Path::new("bpfassay-results").join(format!("{}-{}", plan.study.name, unix_ms / 1000))
-}
-
-fn terminal_width() -> Option<u16> {
-    rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
 }

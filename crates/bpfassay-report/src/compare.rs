@@ -1,0 +1,265 @@
+//! Two results side by side: what is new, gone, broken, slower. Pure.
+
+mod cells;
+mod comparable;
+
+use std::fmt;
+
+use bpfassay_protocol::Arch;
+use bpfassay_stats::{
+    Adjustment, Effect, Estimate, StatsError,
+    gate::{Change, ChangeEvidence, changes},
+};
+use bpfassay_study::{Clock, Correction, Share};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use self::comparable::NotComparable;
+use crate::{
+    Figure, Results,
+    results::{Access, ByteErrors},
+};
+
+/// Version of the JSON form of a comparison.
+pub const COMPARISON_VERSION: u32 = 1;
+
+/// How two results are to be compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// Changes up to this do not matter.
+    pub margin: Share,
+    /// Probability of each kind of error.
+    pub error_rate: Share,
+    /// How that rate is kept over all cells.
+    pub correction: Correction,
+    /// Kernels that are compared though their names differ: name in the base, name in the new results. Where an
+    /// architecture has one kernel in either, these are.
+    pub kernels: Vec<(String, String)>,
+}
+
+impl Default for Question {
+    fn default() -> Self {
+        Self {
+            margin: Share::from_ppm(1000),
+            error_rate: Share::from_ppm(10_000),
+            correction: Correction::BenjaminiHochberg,
+            kernels: Vec::new(),
+        }
+    }
+}
+
+/// What comparing two results comes to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// Version of this form.
+    pub version: u32,
+    /// Name of the base's study, and of the new one's.
+    pub studies: [String; 2],
+    /// When each of them began, in milliseconds since 1970-01-01 UTC.
+    pub started_unix_ms: [u64; 2],
+    /// The clock of both.
+    pub clock: Clock,
+    /// Changes up to this do not matter.
+    pub margin: Share,
+    /// Probability of each kind of error.
+    pub error_rate: Share,
+    /// How that rate is kept over all cells.
+    pub correction: Correction,
+    /// Cells in the order of the new plan, then those that are gone.
+    pub cells: Vec<CellComparison>,
+    /// What a reader must know besides: other versions of QEMU, other hosts.
+    pub notes: Vec<String>,
+}
+
+impl Comparison {
+    /// Whether something got worse: broken, slower or dearer beyond the margin, or counting wrongly where it was exact.
+    #[must_use]
+    pub fn is_regression(&self) -> bool {
+        self.cells.iter().any(CellComparison::is_regression)
+    }
+
+    /// Whether for some figure neither a change nor its absence is shown.
+    #[must_use]
+    pub fn is_inconclusive(&self) -> bool {
+        self.cells.iter().flat_map(|cell| &cell.accesses).any(|access| access.change == Change::Inconclusive)
+    }
+}
+
+/// One cell in both results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellComparison {
+    /// The architecture.
+    pub arch: Arch,
+    /// The kernel in the base and in the new results; `None` where the cell is not there.
+    pub kernels: [Option<String>; 2],
+    /// The workload case.
+    pub case: String,
+    /// Identifier of the file system.
+    pub file_system: String,
+    /// The probe configuration or tool; `none`: the baseline.
+    pub under_test: String,
+    /// What became of it.
+    pub fate: Fate,
+    /// Its figures, where both have some.
+    pub accesses: Vec<AccessComparison>,
+    /// Pitfalls that only the new results have: kind and subject.
+    pub findings_new: Vec<String>,
+    /// Pitfalls that only the base has.
+    pub findings_gone: Vec<String>,
+}
+
+impl CellComparison {
+    /// See [`Comparison::is_regression`].
+    #[must_use]
+    pub fn is_regression(&self) -> bool {
+        matches!(self.fate, Fate::Broken { .. }) || self.accesses.iter().any(AccessComparison::is_regression)
+    }
+
+    /// `x86_64 6.12`, `x86_64 6.12 → 7.2`.
+    #[must_use]
+    pub fn target(&self) -> String {
+        match &self.kernels {
+            [Some(base), Some(new)] if base != new => format!("{} {base} → {new}", self.arch),
+            [Some(kernel), _] | [None, Some(kernel)] => format!("{} {kernel}", self.arch),
+            [None, None] => self.arch.to_string(),
+        }
+    }
+}
+
+/// What became of a cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "fate", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Fate {
+    /// Measured in both.
+    Compared,
+    /// Only the new results have it.
+    New,
+    /// Only the base has it.
+    Gone,
+    /// Measured in the base, and not in the new results.
+    Broken {
+        /// Why not.
+        reason: String,
+    },
+    /// Not measured in the base, measured in the new results.
+    Mended {
+        /// Why not in the base.
+        reason: String,
+    },
+    /// Measured in neither.
+    Neither {
+        /// Why not, in the new results.
+        reason: String,
+    },
+}
+
+/// One access of a cell in both results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AccessComparison {
+    /// Direction.
+    pub access: Access,
+    /// What the ratio is of.
+    pub measure: Measure,
+    /// New / base: above 1 means slower.
+    pub ratio: Figure<Ratio>,
+    /// What is to be said of it, all cells considered.
+    pub change: Change,
+    /// Extra instructions per call in the base and in the new results, for a cell with a tool under the instruction clock.
+    pub instructions_per_call: [Option<f64>; 2],
+    /// Byte errors in the base and in the new results.
+    pub byte_error: [Figure<ByteErrors>; 2],
+}
+
+impl AccessComparison {
+    /// Whether it was exact and is not any more.
+    #[must_use]
+    pub fn miscounts(&self) -> bool {
+        let is_exact = |figure: &Figure<ByteErrors>| figure.value().map(|errors| errors.min == 0 && errors.max == 0);
+        let [base, new] = &self.byte_error;
+        is_exact(base) == Some(true) && is_exact(new) == Some(false)
+    }
+
+    /// See [`Comparison::is_regression`].
+    #[must_use]
+    pub fn is_regression(&self) -> bool {
+        self.change == Change::Increase || self.miscounts()
+    }
+}
+
+/// What a ratio of two results is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Of the baseline: time for the same bytes.
+    Time,
+    /// Of a tool: its relative overhead, each over the baseline of its own results.
+    Overhead,
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Time => "time",
+            Self::Overhead => "overhead",
+        })
+    }
+}
+
+/// A ratio new / base.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ratio {
+    /// With its interval, for this cell alone.
+    pub estimate: Estimate,
+    /// The same on the log scale.
+    pub effect: Effect,
+    /// The evidence for a change and against one, before its correction over all cells.
+    pub evidence: ChangeEvidence,
+    /// Whether runs were compared in pairs of the same replicate and round: under the instruction clock with the same seed they
+    /// differ in nothing else. Otherwise the two results are independent samples.
+    pub paired: bool,
+}
+
+impl Ratio {
+    fn new(effect: Effect, paired: bool, question: &Question) -> Result<Self, StatsError> {
+        let estimate = effect.estimate(1.0 - question.error_rate.value())?;
+        Ok(Self { estimate, effect, evidence: ChangeEvidence::new(&effect, question.margin.ratio())?, paired })
+    }
+}
+
+/// Compares `new` with `base`.
+///
+/// # Errors
+/// [`NotComparable`] where figures of the two mean different things.
+pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Comparison, NotComparable> {
+    let pairs = cells::pair(base, new, question);
+    let notes = comparable::check(base, new, &pairs)?;
+    let mut cells: Vec<CellComparison> = pairs.iter().map(|pair| cells::compare(base, new, pair, question)).collect();
+    let mut family: Vec<&mut AccessComparison> = cells.iter_mut().flat_map(|cell| &mut cell.accesses).collect();
+    let evidence: Vec<ChangeEvidence> =
+        family.iter().filter_map(|access| access.ratio.value().map(|ratio| ratio.evidence)).collect();
+    let adjustment = match question.correction {
+        Correction::Holm => Adjustment::Holm,
+        Correction::BenjaminiHochberg => Adjustment::BenjaminiHochberg,
+    };
+    let found = changes(&evidence, question.error_rate.value(), adjustment)
+        .map_err(|error| NotComparable::Question { reason: error.to_string() })?;
+    let measured = family.iter_mut().filter(|access| access.ratio.value().is_some());
+    for (access, change) in measured.zip(found) {
+        access.change = change;
+    }
+    Ok(Comparison {
+        version: COMPARISON_VERSION,
+        studies: [base, new].map(|results| results.plan.study.name.clone()),
+        started_unix_ms: [base, new].map(|results| results.started_unix_ms),
+        clock: new.plan.study.clock,
+        margin: question.margin,
+        error_rate: question.error_rate,
+        correction: question.correction,
+        cells,
+        notes,
+    })
+}

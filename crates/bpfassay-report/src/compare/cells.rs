@@ -1,0 +1,210 @@
+//! Which cells belong together, and what became of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_protocol::Arch;
+use bpfassay_stats::{Effect, StatsError, gate::Change};
+use bpfassay_study::Clock;
+
+use super::{AccessComparison, CellComparison, Fate, Measure, Question, Ratio};
+use crate::{
+    Figure, Results,
+    derive::cells::{figures_of, observations},
+    results::{Access, Attach, CellAccess, CellResult, RunResult},
+    words,
+};
+
+/// The same cell in both results.
+#[derive(Clone, Copy)]
+pub(super) struct Pair<'a> {
+    pub(super) base: Option<&'a CellResult>,
+    pub(super) new: Option<&'a CellResult>,
+}
+
+/// Every cell of either, in the order of the new results, then those that are gone.
+pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question) -> Vec<Pair<'a>> {
+    let names = kernel_names(base, new, question);
+    let is_same = |was: &CellResult, is: &CellResult| {
+        was.target.arch == is.target.arch
+            && names.get(&(is.target.arch, is.target.kernel.as_str())).copied().unwrap_or(&is.target.kernel)
+                == was.target.kernel
+            && was.case == is.case
+            && was.file_system == is.file_system
+            && was.under_test() == is.under_test()
+    };
+    let known = new.cells.iter().map(|is| Pair { base: base.cells.iter().find(|was| is_same(was, is)), new: Some(is) });
+    let gone = base
+        .cells
+        .iter()
+        .filter(|was| !new.cells.iter().any(|is| is_same(was, is)))
+        .map(|was| Pair { base: Some(was), new: None });
+    known.chain(gone).collect()
+}
+
+/// For kernels of the new results that have another name in the base: that name.
+fn kernel_names<'a>(base: &'a Results, new: &'a Results, question: &'a Question) -> BTreeMap<(Arch, &'a str), &'a str> {
+    let kernels = |results: &'a Results| {
+        let mut kernels = BTreeMap::<Arch, BTreeSet<&'a str>>::new();
+        for cell in &results.cells {
+            kernels.entry(cell.target.arch).or_default().insert(&cell.target.kernel);
+        }
+        kernels
+    };
+    let (was, is) = (kernels(base), kernels(new));
+    let mut names = BTreeMap::new();
+    for (arch, new) in &is {
+        let Some(base) = was.get(arch) else { continue };
+        if let (1, 1, Some(base), Some(new)) = (base.len(), new.len(), base.first(), new.first()) {
+            names.insert((*arch, *new), *base);
+        }
+        for (base, new) in &question.kernels {
+            names.insert((*arch, new.as_str()), base.as_str());
+        }
+    }
+    names
+}
+
+/// What became of the cell.
+pub(super) fn compare(base: &Results, new: &Results, pair: &Pair<'_>, question: &Question) -> CellComparison {
+    let fate = match (pair.base, pair.new) {
+        (Some(was), Some(is)) => match (why_not(was), why_not(is)) {
+            (None, None) => Fate::Compared,
+            (None, Some(reason)) => Fate::Broken { reason },
+            (Some(reason), None) => Fate::Mended { reason },
+            (Some(_), Some(reason)) => Fate::Neither { reason },
+        },
+        (None, _) => Fate::New,
+        (Some(_), None) => Fate::Gone,
+    };
+    let accesses = match (&fate, pair.base, pair.new) {
+        (Fate::Compared, Some(was), Some(is)) => is
+            .accesses
+            .iter()
+            .filter_map(|access| Some((was.accesses.iter().find(|other| other.access == access.access)?, access)))
+            .map(|(before, after)| access(base, new, (was, before), (is, after), question))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let findings = |cell: Option<&CellResult>| -> BTreeSet<String> {
+        let found = cell.map(|cell| cell.findings.as_slice()).unwrap_or_default();
+        found.iter().map(|found| format!("{} {}", found.finding.pitfall, found.finding.subject)).collect()
+    };
+    let (was, is) = (findings(pair.base), findings(pair.new));
+    let (findings_new, findings_gone) = match (pair.base, pair.new) {
+        (Some(_), Some(_)) => (is.difference(&was).cloned().collect(), was.difference(&is).cloned().collect()),
+        _ => (Vec::new(), Vec::new()),
+    };
+    // One of the two is there: a pair of nothing is never made.
+    let kernel = |cell: Option<&CellResult>| cell.map(|cell| cell.target.kernel.clone());
+    let any = pair.new.or(pair.base);
+    CellComparison {
+        arch: any.map_or(Arch::X86_64, |cell| cell.target.arch),
+        kernels: [kernel(pair.base), kernel(pair.new)],
+        case: any.map(|cell| cell.case.clone()).unwrap_or_default(),
+        file_system: any.map(|cell| cell.file_system.clone()).unwrap_or_default(),
+        under_test: any.map(CellResult::under_test).unwrap_or_default(),
+        fate,
+        accesses,
+        findings_new,
+        findings_gone,
+    }
+}
+
+/// Why the cell has no figures; `None` where it was measured.
+fn why_not(cell: &CellResult) -> Option<String> {
+    if cell.runs.measured > 0 {
+        return None;
+    }
+    Some(match (&cell.attach, cell.failures.first()) {
+        (Attach::Refused { refusal, .. } | Attach::Unsteady { refusal, .. }, _) => {
+            format!("refused: {}", words::refusal(refusal))
+        }
+        (_, Some(failure)) => failure.failure.to_string(),
+        (Attach::Unknown { reason }, None) => reason.clone(),
+        _ => "not run".to_owned(),
+    })
+}
+
+fn access(
+    base: &Results,
+    new: &Results,
+    was: (&CellResult, &CellAccess),
+    is: (&CellResult, &CellAccess),
+    question: &Question,
+) -> AccessComparison {
+    let measure = if is.0.is_baseline() { Measure::Time } else { Measure::Overhead };
+    let logs = [logs(base, was.0, is.1.access), logs(new, is.0, is.1.access)];
+    let paired = is_paired(base, new);
+    let effect = || -> Result<Ratio, StatsError> {
+        let effect = match paired {
+            true => {
+                let mut by_block = BTreeMap::<String, Vec<f64>>::new();
+                for (place, after) in &logs[1] {
+                    if let Some(before) = logs[0].get(place) {
+                        by_block.entry(place.0.to_string()).or_default().push(after - before);
+                    }
+                }
+                Effect::paired(&observations(by_block).1)?
+            }
+            false => {
+                let [before, after] = logs.map(|logs| {
+                    let mut by_block = BTreeMap::<String, Vec<f64>>::new();
+                    for ((replicate, _), log) in logs {
+                        by_block.entry(replicate.to_string()).or_default().push(log);
+                    }
+                    observations(by_block).1
+                });
+                // The estimator's first argument is what the other is taken from.
+                Effect::independent(&after, &before)?
+            }
+        };
+        Ratio::new(effect, paired, question)
+    };
+    let per_call = |access: &CellAccess| access.cost.value().map(|cost| cost.per_call.value);
+    AccessComparison {
+        access: is.1.access,
+        measure,
+        ratio: match (&was.1.bandwidth_mib_s, &is.1.bandwidth_mib_s) {
+            (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
+            _ => effect().into(),
+        },
+        change: Change::Inconclusive,
+        instructions_per_call: [per_call(was.1), per_call(is.1)],
+        byte_error: [was.1.byte_error.clone(), is.1.byte_error.clone()],
+    }
+}
+
+/// Whether runs of the same replicate and round differ in nothing but what the two results differ in.
+fn is_paired(base: &Results, new: &Results) -> bool {
+    let [was, is] = [base, new].map(|results| &results.plan.study);
+    is.clock == Clock::Instructions && was.design.seed == is.design.seed && was.design.rounds == is.design.rounds
+}
+
+/// Log of the time per byte, for a tool over that of the baseline of the same block and round; by replicate and round.
+fn logs(results: &Results, cell: &CellResult, access: Access) -> BTreeMap<(u32, u32), f64> {
+    let baseline = results.cells.iter().find(|other| {
+        other.is_baseline()
+            && other.target == cell.target
+            && other.case == cell.case
+            && other.file_system == cell.file_system
+    });
+    let of = |cell: &CellResult| -> BTreeMap<(String, u32), f64> {
+        let is_counted =
+            |run: &&RunResult| run.record.cell == cell.cell && !run.record.control && !run.record.statistics;
+        let log = |run: &RunResult| Some(figures_of(run, access)?.bandwidth_mib_s.value()?.ln());
+        let place = |run: &RunResult| (run.record.block.clone(), run.record.round);
+        results.runs.iter().filter(is_counted).filter_map(|run| Some((place(run), log(run)?))).collect()
+    };
+    let own = of(cell);
+    let base = if cell.is_baseline() { None } else { baseline.map(of) };
+    own.into_iter()
+        .filter_map(|((block, round), log)| {
+            let replicate = results.plan.blocks.iter().find(|known| known.id == block)?.replicate;
+            let over = match &base {
+                Some(base) => *base.get(&(block, round))?,
+                None => 0.0,
+            };
+            Some(((replicate, round), over - log))
+        })
+        .collect()
+}

@@ -1,0 +1,169 @@
+//! Whether two results can be compared at all.
+
+use std::collections::BTreeSet;
+
+use bpfassay_protocol::job::Workload;
+use bpfassay_study::Clock;
+
+use super::cells::Pair;
+use crate::{Outcome, Results};
+
+/// Why two results cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotComparable {
+    /// Other clocks.
+    #[error(
+        "the base was measured by the clock `{base}`, the new results by `{new}`: run one of them again with --clock {new}"
+    )]
+    Clock {
+        /// Of the base.
+        base: Clock,
+        /// Of the new results.
+        new: Clock,
+    },
+    /// No cell in common.
+    #[error("the two have no cell in common: {hint}")]
+    NothingInCommon {
+        /// What there is in each.
+        hint: String,
+    },
+    /// The same name for different work.
+    #[error("workload `{case}` on {file_system} is not the same in both ({difference}): run one study for both")]
+    Workload {
+        /// The case.
+        case: String,
+        /// The file system.
+        file_system: String,
+        /// How they differ.
+        difference: String,
+    },
+    /// Other programs did the work.
+    #[error(
+        "the workload was done by {base} in the base and by {new} in the new results: give both the same --ior, or none"
+    )]
+    Engine {
+        /// In the base.
+        base: String,
+        /// In the new results.
+        new: String,
+    },
+    /// Other machines.
+    #[error("{arch} guests had {base} in the base and {new} in the new results: make them alike and run again")]
+    Machine {
+        /// The architecture.
+        arch: String,
+        /// In the base.
+        base: String,
+        /// In the new results.
+        new: String,
+    },
+    /// The question itself.
+    #[error("the question cannot be answered: {reason}")]
+    Question {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Notes on what differs without making the figures mean something else.
+///
+/// # Errors
+/// [`NotComparable`]
+pub(super) fn check(base: &Results, new: &Results, pairs: &[Pair<'_>]) -> Result<Vec<String>, NotComparable> {
+    let clocks = [base.plan.study.clock, new.plan.study.clock];
+    if clocks[0] != clocks[1] {
+        return Err(NotComparable::Clock { base: clocks[0], new: clocks[1] });
+    }
+    let common: Vec<_> = pairs.iter().filter_map(|pair| pair.base.zip(pair.new)).collect();
+    if common.is_empty() {
+        return Err(NotComparable::NothingInCommon { hint: in_each(base, new) });
+    }
+    for (in_base, in_new) in &common {
+        let of = |results: &Results, id: &str| {
+            results.plan.cell(id).map(|cell| (cell.workload.clone(), cell.file_system.clone()))
+        };
+        if let (Some(was), Some(is)) = (of(base, &in_base.cell), of(new, &in_new.cell))
+            && was != is
+        {
+            return Err(NotComparable::Workload {
+                case: in_new.case.clone(),
+                file_system: in_new.file_system.clone(),
+                difference: difference(&was.0, &is.0),
+            });
+        }
+    }
+    let engines = [base, new].map(engines);
+    if engines[0] != engines[1] && engines.iter().all(|engines| !engines.is_empty()) {
+        let [base, new] = engines.map(|engines| engines.into_iter().collect::<Vec<_>>().join(" and "));
+        return Err(NotComparable::Engine { base, new });
+    }
+    let guests = [base, new].map(|results| {
+        let guest = &results.plan.study.guest;
+        format!(
+            "{} CPUs, {} MiB, kernel parameters `{}`",
+            guest.cpus,
+            guest.memory_mib,
+            guest.kernel_parameters.join(" ")
+        )
+    });
+    if guests[0] != guests[1] {
+        let [base, new] = guests;
+        return Err(NotComparable::Machine { arch: "all".to_owned(), base, new });
+    }
+    machines(base, new, clocks[1])
+}
+
+/// Machines that count or time something else are refused; other versions of the same are noted.
+fn machines(base: &Results, new: &Results, clock: Clock) -> Result<Vec<String>, NotComparable> {
+    let mut notes = Vec::new();
+    let last = |results: &Results| results.provenance.last().cloned();
+    let (Some(was), Some(is)) = (last(base), last(new)) else { return Ok(notes) };
+    for (arch, new) in &is.qemu {
+        let Some(base) = was.qemu.get(arch) else { continue };
+        let kind = |facts: &crate::provenance::QemuFacts| {
+            format!("{} {} -cpu {}", facts.accelerator, facts.machine, facts.cpu)
+        };
+        if kind(base) != kind(new) {
+            return Err(NotComparable::Machine { arch: arch.to_string(), base: kind(base), new: kind(new) });
+        }
+        if base.program != new.program {
+            let names = [base, new].map(|facts| format!("{} {}", facts.program.name, facts.program.version));
+            notes.push(format!("{arch}: {} in the base, {} in the new results", names[0], names[1]));
+        }
+    }
+    let hosts = [&was, &is].map(|made| format!("{} ({} CPUs)", made.host.cpu_model, made.host.cpus));
+    if clock == Clock::Wall && hosts[0] != hosts[1] {
+        notes.push(format!("measured by the wall clock on {} and on {}: the hosts differ", hosts[0], hosts[1]));
+    }
+    Ok(notes)
+}
+
+/// The engines that did the work of IOR.
+fn engines(results: &Results) -> BTreeSet<String> {
+    let engine = |outcome: &Outcome| match outcome {
+        Outcome::Measured(figures) => figures.engine.map(|engine| format!("{engine:?}").to_lowercase()),
+        Outcome::Refused(_) | Outcome::Failed(_) => None,
+    };
+    results.runs.iter().filter_map(|run| engine(&run.record.outcome)).collect()
+}
+
+fn difference(base: &Workload, new: &Workload) -> String {
+    let words = |workload: &Workload| match workload {
+        Workload::Ior { options, ranks, neighbour, .. } => {
+            let neighbour = if *neighbour { ", neighbour" } else { "" };
+            format!("`{}`, ranks {ranks}{neighbour}", options.join(" "))
+        }
+        other => format!("{other:?}"),
+    };
+    let [base, new] = [base, new].map(words);
+    if base == new { "the file system".to_owned() } else { format!("{base} against {new}") }
+}
+
+fn in_each(base: &Results, new: &Results) -> String {
+    let [base, new] = [base, new].map(|results| {
+        let targets = results.plan.targets().into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let cases: BTreeSet<&str> = results.cells.iter().map(|cell| cell.case.as_str()).collect();
+        format!("{targets} with {}", cases.into_iter().collect::<Vec<_>>().join(", "))
+    });
+    format!("the base has {base}; the new results have {new} (kernels of other names: --kernel BASE=NEW)")
+}

@@ -1,0 +1,193 @@
+//! A comparison of two results as a table: what changed one by one, what did not counted.
+
+use bpfassay_stats::{Estimate, gate::Change};
+use bpfassay_study::Clock;
+
+use super::{
+    Style, markdown,
+    rows::{Remarks, Table},
+    text,
+};
+use crate::{
+    compare::{AccessComparison, CellComparison, Comparison, Fate},
+    words,
+};
+
+/// `comparison` as text; `whole`: with what did not change.
+#[must_use]
+pub fn comparison_text(comparison: &Comparison, style: Style, whole: bool) -> String {
+    text::one(&table(comparison, whole), style)
+}
+
+/// `comparison` as Markdown; `whole`: with what did not change.
+#[must_use]
+pub fn comparison_markdown(comparison: &Comparison, whole: bool) -> String {
+    markdown::one(&table(comparison, whole))
+}
+
+fn table(comparison: &Comparison, whole: bool) -> Table {
+    let mut remarks = Remarks::default();
+    let many_cases = comparison.cells.iter().any(|cell| cell.case != comparison.cells[0].case);
+    let many_file_systems = comparison.cells.iter().any(|cell| cell.file_system != comparison.cells[0].file_system);
+    let place = |cell: &CellComparison| {
+        let mut place = cell.target();
+        if many_cases {
+            place = format!("{place} {}", cell.case);
+        }
+        if many_file_systems {
+            place = format!("{place} {}", cell.file_system);
+        }
+        place
+    };
+    let mut rows = Vec::new();
+    let mut counts = Counts::default();
+    for cell in &comparison.cells {
+        let mut row = |change: &str, access: &str, ratio: String, cost: String, bytes: String| {
+            rows.push((
+                cell.is_regression(),
+                vec![change.to_owned(), place(cell), cell.under_test.clone(), access.to_owned(), ratio, cost, bytes],
+            ));
+        };
+        let none = String::new;
+        match &cell.fate {
+            Fate::New => row("new", "", none(), none(), none()),
+            Fate::Gone => row("gone", "", none(), none(), none()),
+            Fate::Broken { reason } => {
+                counts.broken += 1;
+                row("BROKEN", "", remarks.mark(reason.clone()), none(), none());
+            }
+            Fate::Mended { reason } => row("mended", "", remarks.mark(format!("before: {reason}")), none(), none()),
+            Fate::Neither { .. } => counts.neither += 1,
+            Fate::Compared => {
+                for access in &cell.accesses {
+                    counts.add(access);
+                    let shown = whole || access.is_regression() || !matches!(access.change, Change::Equivalent);
+                    if shown {
+                        let ratio = match access.ratio.value() {
+                            Some(ratio) => format!("{} {}", access.measure, fine(&ratio.estimate)),
+                            None => remarks.mark(access.ratio.reason().unwrap_or(words::NONE).to_owned()),
+                        };
+                        row(change(access), access.access.name(), ratio, cost(access), bytes(access));
+                    }
+                }
+            }
+        }
+        for (what, findings) in [("new pitfall", &cell.findings_new), ("pitfall gone", &cell.findings_gone)] {
+            for finding in findings {
+                row(what, "", finding.clone(), String::new(), String::new());
+            }
+        }
+    }
+    // What got worse first; otherwise the order of the cells.
+    rows.sort_by_key(|(is_regression, _)| !is_regression);
+    Table {
+        title: format!(
+            "{} against {}, clock {}: {}",
+            comparison.studies[1], comparison.studies[0], comparison.clock, counts
+        ),
+        columns: ["change", "target", "probe", "access", "new / base", "instructions/call", "byte error"]
+            .map(str::to_owned)
+            .into(),
+        rows: rows.into_iter().map(|(_, row)| row).collect(),
+        warnings: comparison.notes.clone(),
+        remarks: remarks.0,
+        legend: legend(comparison),
+    }
+}
+
+fn legend(comparison: &Comparison) -> Vec<String> {
+    let mut legend = vec![
+        "new / base: above 1 is slower; time: of the baseline for the same bytes; overhead: of the tool over the baseline of its own results.".to_owned(),
+        format!(
+            "slower, faster: beyond {} either way is shown, at error rate {} kept over all cells; alike: shown to be within; inconclusive: neither.",
+            comparison.margin, comparison.error_rate
+        ),
+    ];
+    let paired = comparison.cells.iter().flat_map(|cell| &cell.accesses).filter_map(|access| access.ratio.value());
+    if paired.into_iter().any(|ratio| ratio.paired) {
+        legend.push("runs of the same seed, replicate and round were compared with each other.".to_owned());
+    }
+    if comparison.clock == Clock::Instructions {
+        legend.push("the clock counts instructions, not cycles: cache misses and traps are not priced.".to_owned());
+    }
+    legend
+}
+
+fn change(access: &AccessComparison) -> &'static str {
+    match access.change {
+        _ if access.miscounts() => "MISCOUNTS",
+        Change::Increase => "SLOWER",
+        Change::Decrease => "faster",
+        Change::Equivalent => "alike",
+        Change::Inconclusive => "inconclusive",
+    }
+}
+
+/// `548.5 → 561.0`.
+fn cost(access: &AccessComparison) -> String {
+    match access.instructions_per_call {
+        [Some(base), Some(new)] => format!("{base:.1} → {new:.1}"),
+        _ => String::new(),
+    }
+}
+
+fn bytes(access: &AccessComparison) -> String {
+    let [base, new] = access.byte_error.each_ref().map(words::byte_error);
+    match (base, new) {
+        (Some(base), Some(new)) if base == new => base,
+        (Some(base), Some(new)) => format!("{base} → {new}"),
+        _ => String::new(),
+    }
+}
+
+/// `1.0051 [1.0050, 1.0052]`: changes are smaller than overheads.
+fn fine(estimate: &Estimate) -> String {
+    match estimate.bounds.interval() {
+        Some(interval) => format!("{:.4} [{:.4}, {:.4}]", estimate.value, interval.lower, interval.upper),
+        None => format!("{:.4}", estimate.value),
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    broken: u32,
+    slower: u32,
+    faster: u32,
+    alike: u32,
+    inconclusive: u32,
+    miscounts: u32,
+    neither: u32,
+}
+
+impl Counts {
+    fn add(&mut self, access: &AccessComparison) {
+        self.miscounts += u32::from(access.miscounts());
+        let count = match access.change {
+            Change::Increase => &mut self.slower,
+            Change::Decrease => &mut self.faster,
+            Change::Equivalent => &mut self.alike,
+            Change::Inconclusive => &mut self.inconclusive,
+        };
+        *count += 1;
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} slower, {} faster, {} alike, {} inconclusive",
+            self.slower, self.faster, self.alike, self.inconclusive
+        )?;
+        if self.broken > 0 {
+            write!(f, ", {} broken", self.broken)?;
+        }
+        if self.miscounts > 0 {
+            write!(f, ", {} miscount", self.miscounts)?;
+        }
+        if self.neither > 0 {
+            write!(f, ", {} cells measured in neither", self.neither)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! Two results side by side.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+mod common;
+
+use bpfassay_protocol::{
+    finding::{Finding, Pitfall},
+    probe::Probe,
+};
+use bpfassay_report::{
+    Outcome, Results,
+    compare::{CellComparison, Comparison, Fate, NotComparable, Question, compare},
+    derive,
+    render::{Style, comparison_markdown, comparison_text},
+};
+use bpfassay_stats::gate::Change;
+use bpfassay_study::{Block, Clock, PlannedRun, Study};
+use common::{contents, figures, not_supported, outcome, study, study_of};
+
+fn instructions() -> Study {
+    Study { clock: Clock::Instructions, ..study(None, 3, 1) }
+}
+
+/// Bandwidths that wobble a little from round to round, in the same way each time; fexit as much slower as `slower` says.
+fn steady(slower: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
+    move |_, run| {
+        let probe = run.order.probe;
+        let wobble = 1.0 + 0.001 * f64::from(run.round);
+        let cost = match probe.probe {
+            Probe::None => 1.0,
+            Probe::Kprobe => 1.10,
+            // The extra work is not quite the same in each round.
+            _ => 1.05 * (1.0 + slower * (1.0 + 0.01 * f64::from(run.round))),
+        };
+        Outcome::Measured(Box::new(figures(probe, 160.0 / cost * wobble, 320.0 / cost * wobble)))
+    }
+}
+
+fn results(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> Results {
+    derive(&contents(study, outcome))
+}
+
+fn compared(base: &Results, new: &Results) -> Comparison {
+    compare(base, new, &Question::default()).unwrap()
+}
+
+fn cell<'a>(comparison: &'a Comparison, target: &str, under_test: &str) -> &'a CellComparison {
+    let is_it = |cell: &&CellComparison| cell.target() == target && cell.under_test == under_test;
+    comparison.cells.iter().find(is_it).unwrap()
+}
+
+fn changes(comparison: &Comparison, under_test: &str) -> Vec<Change> {
+    let of = |cell: &&CellComparison| cell.under_test == under_test;
+    comparison.cells.iter().filter(of).flat_map(|cell| &cell.accesses).map(|access| access.change).collect()
+}
+
+#[test]
+fn results_are_alike_with_themselves() {
+    let one = results(&instructions(), steady(0.0));
+    let comparison = compared(&one, &one);
+    assert!(!comparison.is_regression() && !comparison.is_inconclusive());
+    assert!(comparison.cells.iter().all(|cell| cell.fate == Fate::Compared));
+    assert_eq!(changes(&comparison, "fexit"), [Change::Equivalent; 6]);
+}
+
+#[test]
+fn half_a_per_cent_more_is_a_regression_of_that_cell_alone() {
+    let base = results(&instructions(), steady(0.0));
+    let new = results(&instructions(), steady(0.005));
+    let comparison = compared(&base, &new);
+    assert!(comparison.is_regression());
+    assert_eq!(changes(&comparison, "fexit"), [Change::Increase; 6]);
+    assert_eq!(changes(&comparison, "kprobe"), [Change::Equivalent; 6]);
+    let ratio = cell(&comparison, "x86_64 6.1", "fexit").accesses[0].ratio.value().unwrap().estimate.value;
+    assert!((ratio - 1.0051).abs() < 1e-6, "{ratio}");
+    let back = compared(&new, &base);
+    assert!(!back.is_regression());
+    assert_eq!(changes(&back, "fexit"), [Change::Decrease; 6]);
+}
+
+#[test]
+fn other_seeds_are_independent_samples() {
+    let mut other = instructions();
+    other.design.seed = 2;
+    let (base, new) = (results(&instructions(), steady(0.0)), results(&other, steady(0.0)));
+    let comparison = compared(&base, &new);
+    let ratio = cell(&comparison, "x86_64 6.1", "none").accesses[0].ratio.value().unwrap();
+    assert!(!ratio.paired);
+    // Standard deviation 0.001 in either, three rounds: the difference of two means is not shown to be within 0.1 %.
+    assert_eq!(changes(&comparison, "none"), [Change::Inconclusive; 6]);
+    assert!(comparison.is_inconclusive() && !comparison.is_regression());
+}
+
+#[test]
+fn what_does_not_attach_any_more_is_broken() {
+    let refused = |block: &Block, run: &PlannedRun| match run.order.probe.probe {
+        Probe::Fexit => Outcome::Refused(not_supported()),
+        _ => steady(0.0)(block, run),
+    };
+    let base = results(&instructions(), steady(0.0));
+    let new = results(&instructions(), refused);
+    let comparison = compared(&base, &new);
+    assert!(
+        matches!(&cell(&comparison, "x86_64 6.1", "fexit").fate, Fate::Broken { reason } if reason == "refused: attach: errno 524")
+    );
+    assert!(comparison.is_regression());
+    assert!(matches!(cell(&compared(&new, &base), "x86_64 6.1", "fexit").fate, Fate::Mended { .. }));
+    assert!(matches!(cell(&compared(&new, &new), "x86_64 6.1", "fexit").fate, Fate::Neither { .. }));
+}
+
+#[test]
+fn a_tool_that_miscounts_now_is_a_regression_whatever_its_cost() {
+    let short = |block: &Block, run: &PlannedRun| match steady(0.0)(block, run) {
+        Outcome::Measured(mut figures) if run.order.probe.probe == Probe::Fexit => {
+            figures.phases[0].interval.after.tracer.as_mut().unwrap().rows[2].totals.bytes -= 4096;
+            Outcome::Measured(figures)
+        }
+        other => other,
+    };
+    let base = results(&instructions(), steady(0.0));
+    let comparison = compared(&base, &results(&instructions(), short));
+    let [write, read] = cell(&comparison, "x86_64 6.1", "fexit").accesses.as_slice() else { panic!("two accesses") };
+    assert!(write.miscounts() && write.is_regression() && !read.is_regression());
+}
+
+#[test]
+fn cells_and_pitfalls_come_and_go() {
+    let base = results(&instructions(), steady(0.0));
+    let mut fewer = instructions();
+    fewer.probes.retain(|probe| probe.probe != Probe::Kprobe);
+    let found = |block: &Block, run: &PlannedRun| match steady(0.0)(block, run) {
+        Outcome::Measured(mut figures) => {
+            if let Some(tracer) = &mut figures.tracer {
+                tracer.findings.push(Finding {
+                    pitfall: Pitfall::SymbolMissing,
+                    subject: "vfs_fsync_range".to_owned(),
+                    detail: "gone".to_owned(),
+                });
+            }
+            Outcome::Measured(figures)
+        }
+        other => other,
+    };
+    let comparison = compared(&base, &results(&fewer, found));
+    assert_eq!(cell(&comparison, "x86_64 6.1", "kprobe").fate, Fate::Gone);
+    assert_eq!(cell(&comparison, "x86_64 6.1", "fexit").findings_new.len(), 1);
+    assert_eq!(cell(&compared(&results(&fewer, found), &base), "x86_64 6.1", "kprobe").fate, Fate::New);
+}
+
+#[test]
+fn another_kernel_is_compared_by_its_place_or_by_what_the_user_says() {
+    let mut other = instructions();
+    for target in &mut other.targets {
+        target.kernel = "7.2".to_owned();
+    }
+    let base = results(&instructions(), steady(0.0));
+    let comparison = compared(&base, &results(&other, steady(0.0)));
+    assert_eq!(cell(&comparison, "x86_64 6.1 → 7.2", "fexit").fate, Fate::Compared);
+    other.targets[0].kernel = "6.12".to_owned();
+    let mut more = other.targets[0].clone();
+    more.kernel = "6.18".to_owned();
+    other.targets.push(more);
+    let new = results(&other, steady(0.0));
+    assert_eq!(cell(&compared(&base, &new), "x86_64 6.12", "fexit").fate, Fate::New);
+    let question = Question { kernels: vec![("6.1".to_owned(), "6.18".to_owned())], ..Question::default() };
+    let comparison = compare(&base, &new, &question).unwrap();
+    assert_eq!(cell(&comparison, "x86_64 6.1 → 6.18", "fexit").fate, Fate::Compared);
+}
+
+#[test]
+fn what_is_not_comparable_is_refused_with_the_reason() {
+    let base = results(&instructions(), steady(0.0));
+    let refused = |new: &Results| compare(&base, new, &Question::default()).unwrap_err();
+    let wall = results(&study(None, 3, 1), steady(0.0));
+    assert_eq!(refused(&wall), NotComparable::Clock { base: Clock::Instructions, new: Clock::Wall });
+    let larger = Study { clock: Clock::Instructions, ..study_of("-a POSIX -w -r -t 1m -b 8m", None, 3, 1) };
+    let error = refused(&results(&larger, steady(0.0))).to_string();
+    assert!(error.contains("-t 256k") && error.contains("-t 1m"), "{error}");
+    let mut two = instructions();
+    two.guest.cpus = 2;
+    assert!(refused(&results(&two, steady(0.0))).to_string().contains("2 CPUs"));
+    let mut renamed = instructions();
+    renamed.workloads[0].name = "v".to_owned();
+    assert!(refused(&results(&renamed, steady(0.0))).to_string().contains("no cell in common"));
+    let mut kvm = base.clone();
+    for qemu in kvm.provenance[0].qemu.values_mut() {
+        qemu.accelerator = "kvm".to_owned();
+    }
+    assert!(refused(&kvm).to_string().contains("kvm q35"));
+    let external = |block: &Block, run: &PlannedRun| match steady(0.0)(block, run) {
+        Outcome::Measured(mut figures) => {
+            figures.engine = Some(bpfassay_protocol::job::IorEngine::External);
+            Outcome::Measured(figures)
+        }
+        other => other,
+    };
+    assert!(refused(&results(&instructions(), external)).to_string().contains("done by embedded in the base"));
+}
+
+#[test]
+fn comparisons_as_they_look() {
+    let base = results(&instructions(), steady(0.0));
+    let new = results(&instructions(), |block, run| match (block.target.kernel.as_str(), run.order.probe.probe) {
+        ("6.12", Probe::Fexit) => outcome(block, run),
+        _ => steady(0.005)(block, run),
+    });
+    let comparison = compared(&base, &new);
+    insta::assert_snapshot!(comparison_text(&comparison, Style::default(), false));
+    insta::assert_snapshot!(comparison_markdown(&comparison, true));
+    insta::assert_snapshot!(comparison_text(&compared(&base, &base), Style::default(), false));
+}

@@ -1,0 +1,108 @@
+//! What can be said to `bpfassay compare`.
+
+use std::path::PathBuf;
+
+use bpfassay_study::{Correction, Share};
+use clap::{Args, ValueEnum};
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// Results to compare with: a results directory or a results.json
+    #[arg(value_name = "BASE")]
+    pub(crate) base: PathBuf,
+
+    /// New results, of another kernel, tool version or day
+    #[arg(value_name = "NEW")]
+    pub(crate) new: PathBuf,
+
+    /// Changes up to this do not matter
+    #[arg(long, value_name = "SHARE", default_value = "0.1%")]
+    pub(crate) margin: Share,
+
+    /// Probability of each kind of error, over all cells; below 50%
+    #[arg(long, value_name = "SHARE", default_value = "1%")]
+    pub(crate) error_rate: Share,
+
+    /// How that rate is kept over all cells
+    #[arg(long, value_name = "METHOD", value_enum, default_value_t)]
+    pub(crate) correction: CorrectionChoice,
+
+    /// Compare kernel NEW of the new results with kernel BASE of the base [default: the same names, or the only one of each]
+    #[arg(long, value_name = "BASE=NEW")]
+    pub(crate) kernel: Vec<KernelPair>,
+
+    /// How to write it
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+
+    /// Show what did not change, too
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Exit with 5 on a regression, with 6 where something is inconclusive [default: never]
+    #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
+    pub(crate) fail_on: Vec<FailOn>,
+}
+
+/// A kernel of the base and one of the new results.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KernelPair {
+    /// Name in the base.
+    pub(crate) base: String,
+    /// Name in the new results.
+    pub(crate) new: String,
+}
+
+impl std::str::FromStr for KernelPair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((base, new)) if !base.is_empty() && !new.is_empty() => {
+                Ok(Self { base: base.to_owned(), new: new.to_owned() })
+            }
+            _ => Err("give the names of two kernels, such as 6.12=7.2".to_owned()),
+        }
+    }
+}
+
+/// How an error rate is kept over many cells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CorrectionChoice {
+    /// The probability of one or more false claims among all cells (Holm)
+    Holm,
+    /// The share of false ones among the claims, on average (Benjamini-Hochberg)
+    #[default]
+    BenjaminiHochberg,
+}
+
+impl From<CorrectionChoice> for Correction {
+    fn from(choice: CorrectionChoice) -> Self {
+        match choice {
+            CorrectionChoice::Holm => Self::Holm,
+            CorrectionChoice::BenjaminiHochberg => Self::BenjaminiHochberg,
+        }
+    }
+}
+
+/// How to write what is to be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table for terminals
+    #[default]
+    Text,
+    /// A table for pull requests and job summaries
+    Markdown,
+    /// Everything, for programs
+    Json,
+}
+
+/// What makes `compare` fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Something is broken, slower, or counts wrongly where it was exact
+    Regression,
+    /// Of some figure neither a change nor its absence is shown
+    Inconclusive,
+}

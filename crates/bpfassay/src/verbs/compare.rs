@@ -1,0 +1,45 @@
+//! `bpfassay compare`: two results side by side.
+
+use std::io::IsTerminal;
+
+use bpfassay_report::{
+    compare::{Question, compare as compare_results},
+    render::{Style, comparison_markdown, comparison_text},
+    results,
+};
+
+use crate::{
+    cli::{self, FailOn, Format},
+    exit::{Failure, INCONCLUSIVE, INTERNAL, Outcome, REGRESSION, SUCCESS},
+};
+
+pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
+    let base = results::read(&arguments.base).map_err(Failure::usage)?;
+    let new = results::read(&arguments.new).map_err(Failure::usage)?;
+    let question = Question {
+        margin: arguments.margin,
+        error_rate: arguments.error_rate,
+        correction: arguments.correction.into(),
+        kernels: arguments.kernel.iter().map(|pair| (pair.base.clone(), pair.new.clone())).collect(),
+    };
+    let comparison = compare_results(&base, &new, &question).map_err(Failure::usage)?;
+    let text = match arguments.format {
+        Format::Text => {
+            let width = std::io::stdout().is_terminal().then(super::terminal_width).flatten();
+            comparison_text(&comparison, Style { width }, arguments.all)
+        }
+        Format::Markdown => comparison_markdown(&comparison, arguments.all),
+        Format::Json => {
+            serde_json::to_string_pretty(&comparison).map_err(|error| Failure::new(INTERNAL, error))? + "\n"
+        }
+    };
+    super::print(&text)?;
+    let fails_on = |what: FailOn| arguments.fail_on.contains(&what);
+    Ok(if fails_on(FailOn::Regression) && comparison.is_regression() {
+        REGRESSION
+    } else if fails_on(FailOn::Inconclusive) && comparison.is_inconclusive() {
+        INCONCLUSIVE
+    } else {
+        SUCCESS
+    })
+}
