@@ -9,9 +9,11 @@ mod gates;
 mod markdown;
 mod rows;
 mod text;
+mod trend;
 
 pub use compare::{comparison_markdown, comparison_text};
 pub use markdown::markdown;
 pub use text::{Style, text};
+pub use trend::{trend_markdown, trend_text};
 
 use crate::words;

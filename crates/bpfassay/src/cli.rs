@@ -8,7 +8,7 @@ use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_study::Clock;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use self::compare::{Compare, FailOn, Format};
+pub(crate) use self::compare::{Compare, FailOn, Format, Trend};
 use crate::exit;
 
 /// Finds out whether eBPF tools load, count right, and what they cost: on any kernel, on x86_64, aarch64 and riscv64.
@@ -72,6 +72,8 @@ pub(crate) enum Verb {
     Verify(Verify),
     /// Say what changed between two results: new, gone, broken, slower, counting wrongly
     Compare(Compare),
+    /// Show figures along a series of kernels or results, and where they change level
+    Trend(Trend),
     /// Print the JSON schema of a file that bpfassay writes
     Schema(Schema),
     /// Make, check or pack testbeds by hand: for other builders, such as Nix, and for hosts without a network

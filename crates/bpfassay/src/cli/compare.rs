@@ -1,4 +1,4 @@
-//! What can be said to `bpfassay compare`.
+//! What can be said to `bpfassay compare` and `bpfassay trend`.
 
 use std::path::PathBuf;
 
@@ -43,6 +43,18 @@ pub(crate) struct Compare {
     /// Exit with 5 on a regression, with 6 where something is inconclusive [default: never]
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
     pub(crate) fail_on: Vec<FailOn>,
+}
+
+/// Arguments of `trend`.
+#[derive(Debug, Args)]
+pub(crate) struct Trend {
+    /// Results in their order: results directories or results.json files; within each, kernels by version
+    #[arg(value_name = "DIR", required = true)]
+    pub(crate) directories: Vec<PathBuf>,
+
+    /// How to write it
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
 }
 
 /// A kernel of the base and one of the new results.

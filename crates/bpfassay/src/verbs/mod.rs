@@ -9,6 +9,7 @@ mod run;
 mod schema;
 mod shell;
 mod testbed;
+mod trend;
 mod verify;
 
 use std::io::{ErrorKind, Write};
@@ -30,6 +31,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Verb::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
         Verb::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
         Verb::Compare(arguments) => compare::compare(&arguments),
+        Verb::Trend(arguments) => trend::trend(&arguments),
         Verb::Schema(arguments) => schema::schema(&arguments),
         Verb::Testbed(arguments) => testbed::testbed(&arguments, &global),
     }

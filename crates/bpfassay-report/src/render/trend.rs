@@ -1,0 +1,98 @@
+//! A trend as tables: a row per point, a column per probe configuration and access, changes marked and told.
+
+use bpfassay_stats::change_points::ChangePoint;
+
+use super::{
+    Style, markdown,
+    rows::{Remarks, Table},
+    text, words,
+};
+use crate::trend::{Quantity, Series, Trend};
+
+/// `trend` as text.
+#[must_use]
+pub fn trend_text(trend: &Trend, style: Style) -> String {
+    tables(trend).iter().map(|table| text::one(table, style)).collect::<Vec<_>>().join("\n")
+}
+
+/// `trend` as Markdown.
+#[must_use]
+pub fn trend_markdown(trend: &Trend) -> String {
+    tables(trend).iter().map(markdown::one).collect::<Vec<_>>().join("\n")
+}
+
+fn tables(trend: &Trend) -> Vec<Table> {
+    let groups = trend.groups();
+    groups
+        .into_iter()
+        .map(|(arch, case, file_system)| {
+            let series: Vec<&Series> = trend
+                .series
+                .iter()
+                .filter(|series| series.arch == arch && series.case == case && series.file_system == file_system)
+                .collect();
+            table(trend, format!("{arch}, {case}, {file_system}, clock {}", trend.clock), &series)
+        })
+        .collect()
+}
+
+fn table(trend: &Trend, title: String, series: &[&Series]) -> Table {
+    let mut remarks = Remarks::default();
+    let mut columns = vec!["kernel".to_owned()];
+    columns.extend(series.iter().map(|series| format!("{} {}, {}", series.under_test, series.access, series.quantity)));
+    let points = series.iter().map(|series| series.points.len()).max().unwrap_or(0);
+    let rows = (0..points)
+        .map(|index| {
+            let label = series.iter().find_map(|series| series.points.get(index)).map(|point| point.label.clone());
+            let mut row = vec![label.unwrap_or_default()];
+            row.extend(series.iter().map(|series| cell(series, index, &mut remarks)));
+            row
+        })
+        .collect();
+    let mut legend = vec![format!(
+        "[n]: from here on another level (circular binary segmentation, permutation test at {}); a change at the last point alone cannot be seen.",
+        trend.error_rate
+    )];
+    if series.iter().any(|series| series.quantity == Quantity::InstructionsPerCall) {
+        legend.push("instructions, not cycles: cache misses and traps are not priced.".to_owned());
+    }
+    Table { title, columns, rows, warnings: Vec::new(), remarks: remarks.0, legend }
+}
+
+fn cell(series: &Series, index: usize, remarks: &mut Remarks) -> String {
+    let Some(point) = series.points.get(index) else { return String::new() };
+    let shown = match point.value.value() {
+        Some(&value) => number(series.quantity, value),
+        None => return words::NONE.to_owned(),
+    };
+    let changes = series.segmentation.value().map(|found| found.changes.as_slice()).unwrap_or_default();
+    match changes.iter().find(|change| change.first_after == index) {
+        Some(change) => format!("{shown} {}", remarks.mark(told(series, change))),
+        None => shown,
+    }
+}
+
+fn number(quantity: Quantity, value: f64) -> String {
+    match quantity {
+        Quantity::InstructionsPerCall => format!("{value:.1}"),
+        Quantity::Overhead => format!("{value:.4}"),
+        Quantity::Bandwidth => words::number(value),
+    }
+}
+
+fn told(series: &Series, change: &ChangePoint) -> String {
+    let label = |index: usize| series.points.get(index).map(|point| point.label.as_str()).unwrap_or_default();
+    let ratio = words::ratio(&change.ratio);
+    let place = match change.earliest == change.latest {
+        true => String::new(),
+        false => format!(" (the first of them may be any from {} to {})", label(change.earliest), label(change.latest)),
+    };
+    format!(
+        "{} {}: {} from {} to {}: {ratio} times as much{place}",
+        series.under_test,
+        series.access,
+        series.quantity,
+        label(change.last_before),
+        label(change.first_after),
+    )
+}

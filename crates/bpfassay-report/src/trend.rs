@@ -1,0 +1,253 @@
+//! A series of kernels, tool versions or days: how figures went along it, and where they changed level. Pure.
+
+use std::{cmp::Ordering, collections::BTreeSet, fmt};
+
+use bpfassay_protocol::Arch;
+use bpfassay_stats::{
+    Spread, StatsError,
+    change_points::{Point, Search, Segmentation},
+};
+use bpfassay_study::{Clock, Target};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Figure, Results,
+    compare::NotComparable,
+    results::{Access, CellAccess, CellResult},
+};
+
+/// Version of the JSON form of a trend.
+pub const TREND_VERSION: u32 = 1;
+
+/// Seed of the permutations: the same results give the same answer.
+const SEED: u64 = 1;
+
+/// How figures went along a series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Trend {
+    /// Version of this form.
+    pub version: u32,
+    /// The clock of all.
+    pub clock: Clock,
+    /// Error rate of the search for changes: of false alarms in a series without change.
+    pub error_rate: f64,
+    /// One per architecture, workload case, file system, probe configuration or tool, and access.
+    pub series: Vec<Series>,
+}
+
+/// One figure along the series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    /// The architecture.
+    pub arch: Arch,
+    /// The workload case.
+    pub case: String,
+    /// Identifier of the file system.
+    pub file_system: String,
+    /// The probe configuration or tool.
+    pub under_test: String,
+    /// Direction.
+    pub access: Access,
+    /// What the figures are.
+    pub quantity: Quantity,
+    /// The points in their order.
+    pub points: Vec<SeriesPoint>,
+    /// Where the level changes; indices are those of `points`.
+    pub segmentation: Figure<Segmentation>,
+}
+
+/// One point of a series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SeriesPoint {
+    /// The kernel; with several results also the name of those.
+    pub label: String,
+    /// The figure, in the unit of the quantity.
+    pub value: Figure<f64>,
+}
+
+/// What the figures of a series are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Extra instructions per call.
+    InstructionsPerCall,
+    /// Relative overhead, a ratio.
+    Overhead,
+    /// Bandwidth of the baseline in MiB/s.
+    Bandwidth,
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::InstructionsPerCall => "instructions/call",
+            Self::Overhead => "overhead",
+            Self::Bandwidth => "MiB/s",
+        })
+    }
+}
+
+/// The trend over `results`, each with a name, in the order given; within each the kernels in the order of their versions.
+///
+/// # Errors
+/// [`NotComparable`] where they were measured by different clocks, or there is nothing.
+pub fn trend(results: &[(String, Results)]) -> Result<Trend, NotComparable> {
+    let Some((_, first)) = results.first() else {
+        return Err(NotComparable::NothingInCommon { hint: "no results were given".to_owned() });
+    };
+    let clock = first.plan.study.clock;
+    if let Some((_, other)) = results.iter().find(|(_, other)| other.plan.study.clock != clock) {
+        return Err(NotComparable::Clock { base: clock, new: other.plan.study.clock });
+    }
+    let search = Search::new(SEED);
+    let mut series: Vec<Series> = Vec::new();
+    for (_, result) in results {
+        for cell in &result.cells {
+            for access in &cell.accesses {
+                let is_known = |known: &Series| known.is_of(cell) && known.access == access.access;
+                if !series.iter().any(is_known) {
+                    series.push(one(results, cell, access.access, &search));
+                }
+            }
+        }
+    }
+    Ok(Trend { version: TREND_VERSION, clock, error_rate: search.alpha, series })
+}
+
+impl Series {
+    fn is_of(&self, cell: &CellResult) -> bool {
+        self.arch == cell.target.arch
+            && self.case == cell.case
+            && self.file_system == cell.file_system
+            && self.under_test == cell.under_test()
+    }
+}
+
+/// The series that `model` is of.
+fn one(results: &[(String, Results)], model: &CellResult, access: Access, search: &Search) -> Series {
+    let quantity = quantity(results, model, access);
+    let mut series = Series {
+        arch: model.target.arch,
+        case: model.case.clone(),
+        file_system: model.file_system.clone(),
+        under_test: model.under_test(),
+        access,
+        quantity,
+        points: Vec::new(),
+        segmentation: Figure::missing("no point was measured"),
+    };
+    let mut points = Vec::new();
+    for (name, result) in results {
+        let mut kernels: Vec<&Target> = result.plan.targets();
+        kernels.retain(|target| target.arch == model.target.arch);
+        kernels.sort_by(|a, b| by_version(&a.kernel, &b.kernel));
+        for target in kernels {
+            let label = if results.len() > 1 { format!("{} {name}", target.kernel) } else { target.kernel.clone() };
+            let cell = result.cells.iter().find(|cell| cell.target == *target && series.is_of(cell));
+            let figures = cell.and_then(|cell| cell.accesses.iter().find(|found| found.access == access));
+            let (value, point) = match figures {
+                Some(figures) => value(figures, quantity),
+                None => (Figure::missing("not in the plan"), None),
+            };
+            series.points.push(SeriesPoint { label, value });
+            points.push(point);
+        }
+    }
+    if points.iter().any(Option::is_some) {
+        let found: Result<Segmentation, StatsError> = search.changes(&points);
+        series.segmentation = found.into();
+    }
+    series
+}
+
+/// Instructions per call where every point that was measured has a positive number of them, for only then is there a ratio
+/// of two.
+fn quantity(results: &[(String, Results)], model: &CellResult, access: Access) -> Quantity {
+    if model.is_baseline() {
+        return Quantity::Bandwidth;
+    }
+    let mut measured = results
+        .iter()
+        .flat_map(|(_, result)| &result.cells)
+        .filter(|cell| cell.target.arch == model.target.arch && cell.under_test() == model.under_test())
+        .flat_map(|cell| &cell.accesses)
+        .filter(|figures| figures.access == access && figures.overhead.value().is_some());
+    let is_positive = |figures: &CellAccess| figures.cost.value().is_some_and(|cost| cost.per_call.value > 0.0);
+    if measured.all(is_positive) { Quantity::InstructionsPerCall } else { Quantity::Overhead }
+}
+
+/// The figure, and on the log scale with its variance. Counted instructions weigh alike: their spread within a boot says
+/// nothing of that between kernels.
+fn value(figures: &CellAccess, quantity: Quantity) -> (Figure<f64>, Option<Point>) {
+    let alike = |value: f64| Some(Point { log_ratio: value.ln(), variance: 0.0 });
+    match quantity {
+        Quantity::InstructionsPerCall => {
+            let value = figures.cost.clone().map(|cost| cost.per_call.value);
+            let point = value.value().and_then(|&value| alike(value));
+            (value, point)
+        }
+        Quantity::Overhead => {
+            let point = figures.overhead.value().map(|overhead| Point {
+                log_ratio: overhead.effect.log_ratio,
+                variance: match overhead.effect.spread {
+                    Spread::Student { standard_error, .. } => standard_error.powi(2),
+                    Spread::NoSpread | Spread::OneObservation => 0.0,
+                },
+            });
+            (figures.overhead.clone().map(|overhead| overhead.estimate.value), point)
+        }
+        Quantity::Bandwidth => {
+            let value = figures.bandwidth_mib_s.clone().map(|summary| summary.geometric_mean.unwrap_or(summary.mean));
+            let point = value.value().and_then(|&value| alike(value));
+            (value, point)
+        }
+    }
+}
+
+/// The order of kernels: numbers by value, a release candidate before its release (7.3-rc before 7.3).
+#[must_use]
+pub fn by_version(a: &str, b: &str) -> Ordering {
+    let parts = |name: &str| -> Vec<(u8, u64, String)> {
+        let mut parts = Vec::new();
+        for part in name.split(['.', '-', '+', '~']) {
+            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            let (number, rest) = part.split_at(digits);
+            match number.parse() {
+                Ok(number) => parts.push((2, number, rest.to_owned())),
+                Err(_) if part.starts_with("rc") => {
+                    parts.push((0, rest.trim_start_matches("rc").parse().unwrap_or(0), String::new()));
+                }
+                Err(_) => parts.push((3, 0, part.to_owned())),
+            }
+        }
+        // The end of a name stands after a release candidate and before anything else.
+        parts.push((1, 0, String::new()));
+        parts
+    };
+    parts(a).cmp(&parts(b)).then_with(|| a.cmp(b))
+}
+
+impl Trend {
+    /// The series with a change, each with it.
+    pub fn changes(&self) -> impl Iterator<Item = (&Series, &bpfassay_stats::change_points::ChangePoint)> {
+        self.series.iter().flat_map(|series| {
+            let found = series.segmentation.value();
+            found.into_iter().flat_map(|found| &found.changes).map(move |change| (series, change))
+        })
+    }
+
+    /// Everything that a series is told by but its probe configuration and access, each once.
+    pub(crate) fn groups(&self) -> Vec<(Arch, &str, &str)> {
+        let mut seen = BTreeSet::new();
+        let group = |series: &'_ Series| (series.arch, series.case.clone(), series.file_system.clone());
+        self.series
+            .iter()
+            .filter(|series| seen.insert(group(series)))
+            .map(|series| (series.arch, series.case.as_str(), series.file_system.as_str()))
+            .collect()
+    }
+}

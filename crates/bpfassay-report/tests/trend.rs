@@ -1,0 +1,103 @@
+//! Figures along a series of kernels.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+mod common;
+
+use std::cmp::Ordering;
+
+use bpfassay_protocol::{Arch, probe::Probe};
+use bpfassay_report::{
+    Outcome, Results, derive,
+    render::{Style, trend_markdown, trend_text},
+    trend::{Quantity, by_version, trend},
+};
+use bpfassay_study::{Clock, Study, Target};
+use common::{contents, figures, not_supported, study};
+
+/// Calls of each phase.
+const CALLS: u64 = 32;
+
+/// Twenty-four kernels, under which fexit needs 500 instructions per call, from the thirteenth on 550; a few more each. (Of
+/// twelve points, more than one in a hundred orders would show such a change by chance.)
+fn series(clock: Clock) -> Results {
+    let mut study = Study { clock, ..study(None, 2, 1) };
+    // Not in order: the trend puts them so.
+    let kernels = (1..=24).map(|patch| patch * 7 % 25);
+    let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
+    study.targets = kernels.map(target).collect();
+    derive(&contents(&study, |block, run| {
+        let patch: u64 = block.target.kernel.trim_start_matches("6.18.").parse().unwrap();
+        let traced = run.order.probe.probe == Probe::Fexit;
+        if traced && patch == 4 {
+            return Outcome::Refused(not_supported());
+        }
+        let extra = if traced { if patch >= 13 { 550 + patch % 3 } else { 500 + patch % 3 } } else { 0 };
+        let mut figures = figures(run.order.probe, 100.0 / (1.0 + extra as f64 / 1e4), 200.0);
+        for phase in &mut figures.phases {
+            phase.interval.after.monotonic_ns += extra * CALLS;
+        }
+        Outcome::Measured(Box::new(figures))
+    }))
+}
+
+#[test]
+fn the_kernel_that_made_it_dearer_is_found() {
+    let trend = trend(&[("one".to_owned(), series(Clock::Instructions))]).unwrap();
+    let is_fexit = |series: &&bpfassay_report::trend::Series| series.under_test == "fexit";
+    let found = trend.series.iter().find(is_fexit).unwrap();
+    assert_eq!(found.quantity, Quantity::InstructionsPerCall);
+    let labels: Vec<&str> = found.points.iter().map(|point| point.label.as_str()).collect();
+    assert_eq!((labels[0], labels[3], labels[23]), ("6.18.1", "6.18.4", "6.18.24"));
+    assert!(found.points[3].value.value().is_none(), "what was refused is not measured");
+    let segmentation = found.segmentation.value().unwrap();
+    let [change] = segmentation.changes.as_slice() else { panic!("{segmentation:?}") };
+    assert_eq!((labels[change.last_before], labels[change.first_after]), ("6.18.12", "6.18.13"));
+    assert!((change.ratio.value - 1.1).abs() < 0.005, "{change:?}");
+    assert!(trend.changes().all(|(series, _)| series.under_test == "fexit"), "the others do not change");
+}
+
+#[test]
+fn without_counted_instructions_there_are_overheads() {
+    let trend = trend(&[("one".to_owned(), series(Clock::Wall))]).unwrap();
+    let quantities: Vec<Quantity> = trend.series.iter().map(|series| series.quantity).collect();
+    assert!(quantities.contains(&Quantity::Overhead) && !quantities.contains(&Quantity::InstructionsPerCall));
+}
+
+#[test]
+fn several_results_follow_one_another() {
+    let one = series(Clock::Instructions);
+    let trend_of_two = trend(&[("may".to_owned(), one.clone()), ("june".to_owned(), one.clone())]).unwrap();
+    let points = &trend_of_two.series[0].points;
+    assert_eq!((points.len(), points[0].label.as_str(), points[24].label.as_str()), (48, "6.18.1 may", "6.18.1 june"));
+    assert!(trend(&[]).is_err());
+    assert!(trend(&[("a".to_owned(), one), ("b".to_owned(), series(Clock::Wall))]).is_err());
+}
+
+#[test]
+fn kernels_are_ordered_by_version() {
+    for (before, after) in [
+        ("5.10", "6.1"),
+        ("6.1", "6.12"),
+        ("6.9", "6.12"),
+        ("6.12", "6.12.3"),
+        ("7.3-rc", "7.3"),
+        ("7.3-rc2", "7.3-rc10"),
+        ("7.2", "7.3-rc"),
+    ] {
+        assert_eq!(by_version(before, after), Ordering::Less, "{before} {after}");
+        assert_eq!(by_version(after, before), Ordering::Greater, "{after} {before}");
+    }
+    assert_eq!(by_version("6.1", "6.1"), Ordering::Equal);
+}
+
+#[test]
+fn trends_as_they_look() {
+    let trend = trend(&[("one".to_owned(), series(Clock::Instructions))]).unwrap();
+    insta::assert_snapshot!(trend_text(&trend, Style::default()));
+    insta::assert_snapshot!(trend_markdown(&trend));
+}
