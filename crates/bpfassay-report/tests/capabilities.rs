@@ -29,6 +29,7 @@ fn study(expected: &str) -> Study {
 schema = 1
 name = "matrix"
 description = "For tests."
+clock = "wall"
 probes = ["none", "kprobe", "fexit"]
 [[targets]]
 arch = ["x86_64", "aarch64"]

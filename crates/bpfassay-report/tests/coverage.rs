@@ -33,6 +33,7 @@ fn study() -> Study {
 schema = 1
 name = "paths"
 description = "For tests."
+clock = "wall"
 probes = ["none", "kprobe", "fexit"]
 [[targets]]
 arch = ["x86_64", "aarch64", "riscv64"]

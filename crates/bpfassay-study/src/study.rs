@@ -40,6 +40,10 @@ pub struct Study {
     pub design: Design,
     /// The clock that time is measured with.
     pub clock: Clock,
+    /// Whether the study leaves the clock to the host: `instructions`, and in its place `wall` where KVM works for all of its
+    /// architectures.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clock_of_host: bool,
     /// The size of each guest.
     pub guest: GuestSize,
     /// How long each phase of a guest may take.

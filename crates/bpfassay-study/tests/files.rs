@@ -11,7 +11,7 @@ use bpfassay_protocol::{
     job::{FileSystem, NfsVersion},
     message::Phase,
 };
-use bpfassay_study::{EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load};
+use bpfassay_study::{Clock, EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load};
 
 const GOOD: &str = r#"schema = 1
 name = "small"
@@ -228,6 +228,16 @@ fn gates_are_read_strictly() {
     let without_baseline = GOOD.replace("[\"none\", \"fexit\"]", "[\"fexit\"]");
     let gated = format!("{without_baseline}\n[[gates]]\noverhead = \"5%\"\n");
     assert!(parse(&gated).unwrap_err().to_string().contains("add `none` to `probes`"));
+}
+
+#[test]
+fn the_clock_is_the_hosts_choice_unless_the_study_names_one() {
+    let study = parse(GOOD).unwrap();
+    assert_eq!((study.clock, study.clock_of_host), (Clock::Instructions, true));
+    for (word, clock) in [("wall", Clock::Wall), ("instructions", Clock::Instructions)] {
+        let study = parse(&GOOD.replacen("probes =", &format!("clock = \"{word}\"\nprobes ="), 1)).unwrap();
+        assert_eq!((study.clock, study.clock_of_host), (clock, false));
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn study(replicates: u32, rounds: u32, seed: u64, engine: &str) -> Study {
 schema = 1
 name = "small"
 description = ""
+clock = "wall"
 probes = ["none", "kprobe", "fexit"]
 [[targets]]
 arch = ["x86_64", "aarch64"]

@@ -41,6 +41,11 @@ impl Bench {
         Ok(Self { rig, slots, provenance })
     }
 
+    /// Whether KVM works for every architecture.
+    pub(crate) fn has_kvm(&self) -> bool {
+        self.rig.qemu.keys().all(|&arch| !self.rig.is_emulated(arch))
+    }
+
     /// Carries out `blocks` of `plan`, each with the number of boots that it had before, and shows how it goes on. Logs
     /// go to `directory`, the journal's.
     pub(crate) async fn carry_out(

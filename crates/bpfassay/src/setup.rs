@@ -11,7 +11,7 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_report::Provenance;
 use bpfassay_runner::Rig;
-use bpfassay_study::{Available, Interface, Narrowing, Plan, Study, Target};
+use bpfassay_study::{Available, Clock, Interface, Narrowing, Plan, Study, Target};
 use bpfassay_testbed::{
     Error,
     apt::{self, Apt},
@@ -81,8 +81,12 @@ impl Store {
     }
 }
 
-/// Reads the study and expands what the arguments keep of it.
-pub(crate) fn expand(selection: &cli::Selection, overlays: &cli::Overlays) -> Result<Plan, Failure> {
+/// Reads the study and expands what the arguments keep of it. `clock` comes in place of the study's own.
+pub(crate) fn expand(
+    selection: &cli::Selection,
+    overlays: &cli::Overlays,
+    clock: Option<Clock>,
+) -> Result<Plan, Failure> {
     let mut study = bpfassay_study::load(&selection.study).map_err(Failure::usage)?;
     let mut narrowing = Narrowing {
         archs: selection.arch.clone(),
@@ -101,8 +105,9 @@ pub(crate) fn expand(selection: &cli::Selection, overlays: &cli::Overlays) -> Re
         narrowing.archs.clear();
         narrowing.kernels.clear();
     }
-    if let Some(clock) = selection.clock {
+    if let Some(clock) = clock {
         study.clock = clock;
+        study.clock_of_host = false;
     }
     let mut available = Available { targets: targets_of_manifest(overlays)?, ..Available::default() };
     for (arch, tree) in &overlays.ior {

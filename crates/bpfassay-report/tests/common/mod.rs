@@ -41,6 +41,7 @@ pub(crate) fn study_of(options: &str, sampling: Option<&str>, rounds: u32, repli
 schema = 1
 name = "made-up"
 description = "For tests."
+clock = "wall"
 probes = ["none", "kprobe", "fexit"]
 [[targets]]
 arch = ["x86_64", "aarch64"]

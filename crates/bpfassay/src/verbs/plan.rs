@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome {
-    let plan = setup::expand(&arguments.selection, &arguments.overlays)?;
+    let plan = setup::expand(&arguments.selection, &arguments.overlays, arguments.selection.clock)?;
     if arguments.json {
         let text = serde_json::to_string_pretty(&plan).map_err(|error| Failure::new(INTERNAL, error))?;
         super::print(&(text + "\n"))?;
@@ -44,11 +44,12 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
 fn as_text(plan: &Plan) -> String {
     let runs: usize = plan.blocks.iter().map(|block| block.runs.len()).sum();
     let mut text = format!(
-        "study {}: {} cells, {} boots, {runs} runs; clock {}; digest {}\n",
+        "study {}: {} cells, {} boots, {runs} runs; clock {}{}; digest {}\n",
         plan.study.name,
         plan.cells.len(),
         plan.blocks.len(),
         plan.study.clock,
+        if plan.study.clock_of_host { " (wall where KVM works)" } else { "" },
         &plan.digest
     );
     for line in plan.study.description.trim().lines() {

@@ -24,9 +24,9 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         Some(directory) => Some(Journal::resume(directory)?),
         None => None,
     };
-    let plan = match &resumed {
+    let mut plan = match &resumed {
         Some((_, contents)) => contents.header.plan.clone(),
-        None => setup::expand(&arguments.selection, &arguments.overlays)?,
+        None => setup::expand(&arguments.selection, &arguments.overlays, arguments.selection.clock)?,
     };
     if let Some(directory) = &arguments.output {
         // Before the minutes that setting up may take.
@@ -45,6 +45,9 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         None => setup::testbed(&store, &arguments.selection, &arguments.overlays, &plan, setup::Shell::Without)?,
     };
     let bench = Bench::set_up(&store, testbed, &plan, arguments.accelerator, arguments.jobs).await?;
+    if resumed.is_none() && plan.study.clock_of_host && bench.has_kvm() {
+        plan = setup::expand(&arguments.selection, &arguments.overlays, Some(Clock::Wall))?;
+    }
     let provenance = bench.provenance.clone();
 
     let (directory, journal, blocks) = match resumed {

@@ -101,7 +101,7 @@ async fn told_to_end() {
 /// A plan for any kernel of the catalogue, or an image of the user's, whether or not `quick` names it.
 fn plan(selection: &cli::Selection, arguments: &cli::Shell) -> Result<Plan, Failure> {
     if setup::is_image(&arguments.kernel) || arguments.modules.is_some() {
-        return setup::expand(selection, &arguments.overlays);
+        return setup::expand(selection, &arguments.overlays, selection.clock);
     }
     let study = bpfassay_study::load("quick").map_err(Failure::usage)?;
     let target =
