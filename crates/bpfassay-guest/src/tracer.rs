@@ -12,6 +12,7 @@ use bpfassay_protocol::{
     feature::Feature,
     job::RunOrder,
     layout,
+    probe::Probe,
     tracer::{Attached, Ended, MAX_LINE, Refusal, Sample, TracerLine},
 };
 use rustix::{
@@ -24,6 +25,7 @@ use crate::{
     error::{Error, Result},
     lines::{Lines, Taken},
     link::wait_readable,
+    workload,
 };
 
 /// How long loading and attaching may take before this run is given up (the host may be less patient).
@@ -105,6 +107,10 @@ fn arguments(order: &RunOrder) -> Vec<String> {
     }
     if let Some(interval) = order.sampling_interval_ms {
         arguments.extend(["--interval".to_owned(), format!("{interval}ms")]);
+    }
+    // The workload's own functions: a static program has its C library in itself.
+    if probe.probe == Probe::Uprobe && !order.tracer_arguments.iter().any(|word| word.starts_with("--uprobe")) {
+        arguments.extend(["--uprobe".to_owned(), workload::program(&order.workload).to_owned()]);
     }
     arguments.extend_from_slice(&order.tracer_arguments);
     arguments
@@ -337,6 +343,9 @@ mod tests {
     fn arguments_name_probe_map_and_loader() {
         assert_eq!(arguments(&order("fexit", None)), ["--probe", "fexit", "--map", "percpu", "--loader", "libbpf"]);
         assert_eq!(arguments(&order("kprobe", Some(2000)))[6..], ["--interval", "2000ms"]);
+        assert_eq!(arguments(&order("uprobe", None))[6..], ["--uprobe", "/bpfassay/ior"]);
+        let own = RunOrder { tracer_arguments: vec!["--uprobe=/lib/libx.so".to_owned()], ..order("uprobe", None) };
+        assert_eq!(arguments(&own)[6..], ["--uprobe=/lib/libx.so"]);
         let more = RunOrder { tracer_arguments: vec!["--merge".to_owned()], ..order("fexit", None) };
         assert_eq!(arguments(&more)[6..], ["--merge"]);
     }

@@ -138,6 +138,16 @@ fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) ->
     Ok(CommandLine { program, arguments, environment })
 }
 
+/// The program that does the reading and writing of `workload`.
+pub(crate) fn program(workload: &Workload) -> &'static str {
+    match workload {
+        Workload::Ior { engine: IorEngine::External, .. } => layout::EXTERNAL_IOR,
+        Workload::Ior { engine: IorEngine::Embedded, .. } | Workload::IoPaths { .. } | Workload::Capabilities => {
+            layout::IOR
+        }
+    }
+}
+
 /// Whether the workload can be held between its phases.
 fn has_control(workload: &Workload) -> bool {
     match workload {

@@ -8,6 +8,7 @@
 //! Not here: where the programs are hooked, and how anything is read or summed up.
 #![no_std]
 
+pub mod functions;
 mod offsets;
 
 use core::mem::offset_of;
@@ -96,11 +97,17 @@ pub enum Operation {
     MapRead,
     /// Pages of a mapping made writable.
     MapWrite,
+    /// `MPI_File_open`.
+    MpiOpen,
+    /// `MPI_File_read` and its relatives.
+    MpiRead,
+    /// `MPI_File_write` and its relatives.
+    MpiWrite,
 }
 
 impl Operation {
     /// Every operation, by number.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Read,
         Self::Write,
         Self::Readv,
@@ -114,6 +121,9 @@ impl Operation {
         Self::Fsync,
         Self::MapRead,
         Self::MapWrite,
+        Self::MpiOpen,
+        Self::MpiRead,
+        Self::MpiWrite,
     ];
 }
 

@@ -183,7 +183,9 @@ mod tests {
 
     #[test]
     fn every_operation_that_moves_data_or_names_is_exercised() {
-        for &operation in Operation::ALL {
+        // Those of MPI-IO are not the kernel's: data take one of the paths below them.
+        let of_mpi = [Operation::MpiOpen, Operation::MpiRead, Operation::MpiWrite];
+        for &operation in Operation::ALL.iter().filter(|operation| !of_mpi.contains(operation)) {
             let by: Vec<_> =
                 IoPath::ALL.iter().filter(|path| path.owed().iter().any(|owed| owed.operation == operation)).collect();
             assert!(!by.is_empty(), "{operation}");

@@ -32,6 +32,15 @@ names! {
         MapRead = "map-read",
         /// Pages of a mapped file made writable by a page fault; likewise.
         MapWrite = "map-write",
+        /// `MPI_File_open`. Which file and mount it was is not known, as for the other calls of MPI-IO; what the library does
+        /// below them is counted by itself, as the operations above.
+        MpiOpen = "mpi-open",
+        /// `MPI_File_read` and its relatives with `_at`, `_all`, `_shared` and `_ordered`. Bytes asked for, where the
+        /// datatype is one of those that MPICH and its relatives predefine, whose handles tell their size; else 0: then only
+        /// the calls are known.
+        MpiRead = "mpi-read",
+        /// `MPI_File_write` and its relatives; likewise.
+        MpiWrite = "mpi-write",
     }
 }
 
@@ -42,7 +51,16 @@ impl Operation {
         match self {
             Self::Read | Self::Readv | Self::MapRead => Some(Direction::In),
             Self::Write | Self::Writev | Self::MapWrite => Some(Direction::Out),
-            Self::Open | Self::Create | Self::Mkdir | Self::Unlink | Self::Rmdir | Self::Rename | Self::Fsync => None,
+            Self::Open
+            | Self::Create
+            | Self::Mkdir
+            | Self::Unlink
+            | Self::Rmdir
+            | Self::Rename
+            | Self::Fsync
+            | Self::MpiOpen
+            | Self::MpiRead
+            | Self::MpiWrite => None,
         }
     }
 }

@@ -28,7 +28,7 @@ names! {
         Tracepoint = "tracepoint",
         /// Raw tracepoints of all system calls (`sys_enter`, `sys_exit`); returned bytes.
         RawTracepoint = "raw-tracepoint",
-        /// uprobes on the C library's functions, or on those of a static program; returned bytes.
+        /// uprobes on the functions of the C library and of MPI-IO, in libraries or in a static program; returned bytes.
         Uprobe = "uprobe",
         /// No hook on the path of a call: the kernel's own I/O accounting of each task, read by an iterator and at the exit of
         /// tasks. Counts the bytes that calls *returned*, for all mounts together.

@@ -45,7 +45,9 @@ Options:
       --map-entries N        Room for so many keys in the counters' map (for `ringbuf`: events, of 64 bytes each) in place
                              of the layout's own number; keys and events beyond are counted as lost
       --maxactive N          Let a kretprobe watch so many calls at once in place of the kernel's own number
-      --uprobe FILE          The program or library whose functions the probe `uprobe` hooks; default: the C library
+      --uprobe FILE          A program or library whose functions the probe `uprobe` hooks; of a dynamic program also the
+                             libraries with the C library's and MPI-IO's functions, as its dynamic linker lists them; may
+                             be given several times; default: the C library
       --function NAME=OTHER  Hook the kernel's function OTHER where the programs name NAME, for kernels that have it under
                              another name; may be given for several NAMEs
       --symbol-cache FILE    Keep in FILE what /proc/kallsyms says of the hooked functions, and read it from there when this
@@ -92,7 +94,7 @@ pub(crate) struct Args {
     latency: bool,
     map_entries: Option<u32>,
     maxactive: Option<u32>,
-    uprobe: Option<PathBuf>,
+    uprobe: Vec<PathBuf>,
     functions: BTreeMap<String, String>,
     symbol_cache: Option<PathBuf>,
 }
@@ -154,8 +156,8 @@ impl Request {
         let (mut probe, mut map, mut loader, mut interval) = (None, None, None, None);
         let (mut cgroup, mut mount, mut listen) = (None, None, None);
         let (mut merge, mut stay, mut latency, mut bpf_stats) = (None, None, None, None);
-        let (mut map_entries, mut maxactive, mut uprobe, mut symbol_cache) = (None, None, None, None);
-        let mut functions = BTreeMap::new();
+        let (mut map_entries, mut maxactive, mut symbol_cache) = (None, None, None);
+        let (mut functions, mut uprobe) = (BTreeMap::new(), Vec::new());
         let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
         while let Some(option) = parser.next()? {
             match option {
@@ -187,7 +189,7 @@ impl Request {
                         parser.value()?.parse_with(|text| parse_count(text, MAX_MAXACTIVE))?,
                     )?;
                 }
-                Long("uprobe") => set(&mut uprobe, "uprobe", parser.value()?.into())?,
+                Long("uprobe") => uprobe.push(parser.value()?.into()),
                 Long("symbol-cache") => set(&mut symbol_cache, "symbol-cache", parser.value()?.into())?,
                 Long("function") => {
                     let (name, other) = parser.value()?.parse_with(parse_function)?;
@@ -429,7 +431,7 @@ mod tests {
             latency: true,
             map_entries: Some(1),
             maxactive: Some(4),
-            uprobe: Some("/lib/x".into()),
+            uprobe: vec!["/lib/x".into()],
             symbol_cache: Some("/s".into()),
             functions: functions.map(|(name, other)| (name.to_owned(), other.to_owned())).into(),
             ..Options::default()

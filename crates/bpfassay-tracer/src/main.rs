@@ -33,6 +33,7 @@ mod serve;
 mod signals;
 mod statistics;
 mod tracer;
+mod uprobes;
 
 use std::{
     env,

@@ -22,7 +22,7 @@ pub(crate) enum Attachment {
     RawTracepoint,
     /// Iterator: made and dropped at each reading.
     Iterator,
-    /// uprobe on those functions of a file that [`FUNCTIONS`] lists under the target.
+    /// uprobe on those functions of a file that [`bpfassay_ledger::functions`] lists under the target.
     Uprobe,
     /// uretprobe on those that return what the target says.
     Uretprobe,
@@ -86,53 +86,6 @@ pub(crate) const SYSCALLS: [&str; 26] = [
     "fdatasync",
 ];
 
-/// What a function of the C library returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Returns {
-    /// Bytes (`ssize_t`), or -1.
-    Bytes,
-    /// An `int`.
-    Status,
-}
-
-impl Returns {
-    /// The target of the programs for such functions.
-    pub(crate) const fn target(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::Status => "status",
-        }
-    }
-}
-
-/// Functions of the C library: the target of the program at their entry, their names, of which the first that the file
-/// has is hooked (others are other names of the same code, as glibc or musl have them), and what they return.
-pub(crate) const FUNCTIONS: &[(&str, &[&str], Returns)] = &[
-    ("read", &["read"], Returns::Bytes),
-    ("read", &["pread64", "pread"], Returns::Bytes),
-    ("write", &["write"], Returns::Bytes),
-    ("write", &["pwrite64", "pwrite"], Returns::Bytes),
-    ("readv", &["readv"], Returns::Bytes),
-    ("readv", &["preadv64", "preadv"], Returns::Bytes),
-    ("readv", &["preadv64v2", "preadv2"], Returns::Bytes),
-    ("writev", &["writev"], Returns::Bytes),
-    ("writev", &["pwritev64", "pwritev"], Returns::Bytes),
-    ("writev", &["pwritev64v2", "pwritev2"], Returns::Bytes),
-    ("open", &["open64", "open"], Returns::Status),
-    ("open", &["openat64", "openat"], Returns::Status),
-    ("open", &["creat64", "creat"], Returns::Status),
-    ("fsync", &["fsync"], Returns::Status),
-    ("fsync", &["fdatasync"], Returns::Status),
-    ("mkdir", &["mkdir"], Returns::Status),
-    ("mkdir", &["mkdirat"], Returns::Status),
-    ("unlink", &["unlink"], Returns::Status),
-    ("unlinkat", &["unlinkat"], Returns::Status),
-    ("rmdir", &["rmdir"], Returns::Status),
-    ("rename", &["rename"], Returns::Status),
-    ("rename", &["renameat"], Returns::Status),
-    ("rename", &["renameat2"], Returns::Status),
-];
-
 /// How the program in `section` is attached, and to what.
 pub(crate) fn attachment(section: &str) -> Option<(Attachment, &str)> {
     let (kind, target) = section.split_once('/').filter(|(_, target)| !target.is_empty())?;
@@ -156,6 +109,7 @@ pub(crate) fn attachment(section: &str) -> Option<(Attachment, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_ledger::functions;
     use object::{Object as _, ObjectSection as _};
 
     use super::*;
@@ -175,7 +129,8 @@ mod tests {
                     }
                     let (attachment, target) = attachment(name).unwrap_or_else(|| panic!("{probe}+{map}: {name}"));
                     if attachment == Attachment::Uprobe {
-                        assert!(FUNCTIONS.iter().any(|(program, ..)| *program == target), "{name}");
+                        let mut functions = functions::C_LIBRARY.iter().chain(functions::MPI_IO);
+                        assert!(functions.any(|function| function.entry == target), "{name}");
                     }
                     programs += 1;
                 }

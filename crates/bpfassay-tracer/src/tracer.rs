@@ -44,8 +44,8 @@ pub(crate) struct Options {
     pub(crate) map_entries: Option<u32>,
     /// Calls that a kretprobe watches at once; `None`: as the kernel has it.
     pub(crate) maxactive: Option<u32>,
-    /// The program or library whose functions uprobes are put on; `None`: the libc that the dynamic linker would take.
-    pub(crate) uprobe: Option<PathBuf>,
+    /// The programs and libraries whose functions uprobes are put on; none: the libc that the dynamic linker would take.
+    pub(crate) uprobe: Vec<PathBuf>,
     /// Kernel functions to hook in place of those that the programs name.
     pub(crate) functions: BTreeMap<String, String>,
     /// A file to keep what the symbol table said of functions in, between tracers of one boot.

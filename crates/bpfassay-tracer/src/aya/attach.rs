@@ -11,9 +11,11 @@ use ::aya::{
     Btf, Ebpf,
     programs::{
         KProbe, ProbeKind, Program, ProgramError, TracePoint,
+        kprobe::KProbeError,
         links::{FdLink, LinkError},
         trace_point::TracePointError,
     },
+    util::KernelVersion,
 };
 use bpfassay_protocol::{
     finding::Finding,
@@ -242,13 +244,19 @@ fn kprobe(program: &mut KProbe, function: &str) -> Result<Attached, ProgramError
         (ProbeKind::Entry, 0) => function.to_owned(),
         (ProbeKind::Entry, offset) => format!("{function}+{offset:#x}"),
     };
-    // Without links for perf events (before 5.15) there is nothing to ask for misses.
-    if !::aya::features().bpf_perf_link() {
+    if !has_kprobe_links() {
         return Ok(Attached { place, kind, link_fd: None, keep: Box::new(link) });
     }
     let link = FdLink::try_from(link).map_err(link_failed)?;
     let link_fd = Some(kernel::link_by_id(link.info().map_err(link_failed)?.id())?);
     Ok(Attached { place, kind, link_fd, keep: Box::new(link) })
+}
+
+/// Whether aya attaches kprobes by links, which can be asked for misses: not before 5.15, and not where it makes nothing of
+/// the kernel's version and makes kprobes through tracefs, as it does before 4.17. It wants three numbers (aya 0.14,
+/// `KernelVersion::parse_kernel_version_string`), and Debian's `7.3~rc7-1` has two.
+fn has_kprobe_links() -> bool {
+    ::aya::features().bpf_perf_link() && KernelVersion::current().is_ok()
 }
 
 fn link_failed(error: LinkError) -> ProgramError {
@@ -262,6 +270,7 @@ fn link_failed(error: LinkError) -> ProgramError {
 fn number(error: &ProgramError) -> Option<i32> {
     match error {
         ProgramError::SyscallError(error) => error.io_error.raw_os_error(),
+        ProgramError::KProbeError(KProbeError::FileError { io_error, .. }) => io_error.raw_os_error(),
         _ => None,
     }
 }
@@ -273,7 +282,10 @@ fn is_invalid(error: &ProgramError) -> bool {
 
 /// Whether the kernel has no such function, or several, or none that can be hooked.
 fn is_missing(error: &ProgramError) -> bool {
-    matches!(number(error), Some(libc::ENOENT | libc::EADDRNOTAVAIL))
+    let number = number(error);
+    // What tracefs says of a function that is not there when it shall watch its returns (seen on 7.3-rc7).
+    let by_tracefs = matches!(error, ProgramError::KProbeError(_)) && number == Some(libc::EINVAL);
+    by_tracefs || matches!(number, Some(libc::ENOENT | libc::EADDRNOTAVAIL))
 }
 
 #[cfg(test)]

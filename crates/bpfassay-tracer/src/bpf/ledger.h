@@ -40,9 +40,12 @@ enum ledger_operation {
 	OPERATION_FSYNC,
 	OPERATION_MAP_READ,
 	OPERATION_MAP_WRITE,
+	OPERATION_MPI_OPEN,
+	OPERATION_MPI_READ,
+	OPERATION_MPI_WRITE,
 };
 
-#define OPERATION_COUNT (OPERATION_MAP_WRITE + 1)
+#define OPERATION_COUNT (OPERATION_MPI_WRITE + 1)
 
 /* No implicit padding: the map compares keys byte by byte. */
 struct ledger_key {

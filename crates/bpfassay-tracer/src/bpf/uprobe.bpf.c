@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * uprobes on the C library's functions, or on those of a static program: counts what was returned. The loader attaches
- * each program to the functions that are in the file.
+ * uprobes on the functions of the C library and of MPI-IO, in their libraries or in a static program. The loader attaches
+ * each program to the functions that are in the file (`functions` in the crate bpfassay-ledger).
+ *
+ * Of the C library's calls what was returned is counted. Of those of MPI-IO the calls, and the bytes that were asked for
+ * as far as they can be known: a file handle tells no file to a kernel, nor a datatype its size, but for the predefined
+ * datatypes of MPICH and its relatives, which have it in their handles.
  */
 #include "descriptor.h"
 #include <bpf/bpf_tracing.h>
@@ -34,6 +38,92 @@ SEC("uprobe/unlinkat")
 int unlinkat_entry(struct pt_regs *ctx)
 {
 	call_begins(PT_REGS_PARM3(ctx) & AT_REMOVEDIR ? OPERATION_RMDIR : OPERATION_UNLINK, false, 0);
+	return 0;
+}
+
+struct pending_mpi {
+	__u64 bytes;
+	__u64 start;
+	enum ledger_operation operation;
+	/* Whether there is a call. */
+	__u32 wanted;
+};
+
+/* By thread, beside `pending`: the C library is called below. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct pending_mpi);
+} pending_mpi SEC(".maps");
+
+/*
+ * Bytes of `count` elements; 0 where the size is not known. MPICH's handle of a predefined datatype is 0x4c00SSNN, SS the
+ * size (MPICH 4.3, src/include/mpir_objects.h and src/mpi/datatype/typerep: MPIR_Datatype_get_basic_size). Open MPI's is a
+ * pointer, which is above 32 bits in its libraries.
+ */
+static __always_inline __u64 mpi_bytes(unsigned long count, unsigned long datatype)
+{
+	__u64 size = datatype >> 8 & 0xff;
+
+	return datatype >> 24 == 0x4c && (__s32)count > 0 ? (__u32)count * size : 0;
+}
+
+static __always_inline void mpi_begins(enum ledger_operation operation, __u64 bytes)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	const struct pending_mpi call = {
+		.bytes = bytes, .start = ledger_clock(), .operation = operation, .wanted = true,
+	};
+
+	if (bpf_map_update_elem(&pending_mpi, &thread, &call, BPF_ANY))
+		ledger_tally(TALLY_UNMATCHED);
+}
+
+SEC("uprobe/mpi_open")
+int mpi_open_entry(struct pt_regs *ctx)
+{
+	mpi_begins(OPERATION_MPI_OPEN, 0);
+	return 0;
+}
+
+/* (file, buffer, count, datatype, status) */
+#define MPI_BEGINS(name, operation)                                                                                \
+	SEC("uprobe/" #name)                                                                                       \
+	int name##_entry(struct pt_regs *ctx)                                                                      \
+	{                                                                                                          \
+		mpi_begins(operation, mpi_bytes(PT_REGS_PARM3(ctx), PT_REGS_PARM4(ctx)));                          \
+		return 0;                                                                                          \
+	}
+
+/* (file, offset, buffer, count, datatype, status) */
+#define MPI_BEGINS_AT(name, operation)                                                                             \
+	SEC("uprobe/" #name)                                                                                       \
+	int name##_entry(struct pt_regs *ctx)                                                                      \
+	{                                                                                                          \
+		mpi_begins(operation, mpi_bytes(PT_REGS_PARM4(ctx), PT_REGS_PARM5(ctx)));                          \
+		return 0;                                                                                          \
+	}
+
+MPI_BEGINS(mpi_read, OPERATION_MPI_READ)
+MPI_BEGINS_AT(mpi_read_at, OPERATION_MPI_READ)
+MPI_BEGINS(mpi_write, OPERATION_MPI_WRITE)
+MPI_BEGINS_AT(mpi_write_at, OPERATION_MPI_WRITE)
+
+/* Functions that return 0, or the number of an error. */
+SEC("uretprobe/mpi")
+int mpi_return(struct pt_regs *ctx)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	struct pending_mpi *call = bpf_map_lookup_elem(&pending_mpi, &thread);
+	bool failed = (int)PT_REGS_RC(ctx) != 0;
+	struct subject subject;
+
+	if (!call || !call->wanted)
+		return 0;
+	call->wanted = false;
+	if (subject_of(&subject, NULL, 0))
+		ledger_count(&subject, call->operation, failed ? 0 : call->bytes, failed, call->start);
 	return 0;
 }
 

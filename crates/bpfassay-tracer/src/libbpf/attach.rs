@@ -1,7 +1,13 @@
 //! Attaching the programs of a loaded object.
 
-use std::{ffi::CString, io, os::fd::AsFd as _, path::Path};
+use std::{
+    ffi::CString,
+    io,
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+};
 
+use bpfassay_ledger::functions::{self, Function};
 use bpfassay_protocol::{finding::Finding, tracer::Step};
 use libbpf_rs::{Link, Object, ProgramMut};
 
@@ -9,8 +15,9 @@ use super::{Failure, prepare::not_counted, sys};
 use crate::{
     hooked::{Hooked, Kind, KprobeMode},
     kernel, misses,
-    probes::{self, Attachment, End, FUNCTIONS, REQUIRED, SYSCALLS},
+    probes::{self, Attachment, End, REQUIRED, SYSCALLS},
     tracer::Options,
+    uprobes,
 };
 
 /// Where a kprobe can be put when the entry of a function is refused, in bytes.
@@ -23,9 +30,6 @@ pub(crate) const BEHIND_FTRACE_SITE: Option<usize> = if cfg!(target_arch = "risc
 
 /// Where tracefs tells which system calls have tracepoints, in the order in which libbpf looks for it.
 const SYSCALL_EVENTS: [&str; 2] = ["/sys/kernel/debug/tracing/events/syscalls", "/sys/kernel/tracing/events/syscalls"];
-
-/// The file whose functions uprobes are put on by default: libbpf looks for it where the dynamic linker would.
-const LIBC: &str = "libc.so.6";
 
 /// Everything that was attached.
 #[derive(Debug, Default)]
@@ -74,6 +78,8 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<Attached, Failur
     let mut attached = Attached::default();
     // Where the kernel tells of misses only for kprobes made through tracefs, the first program finds out.
     let mut mode = KprobeMode::Perf;
+    // Only uprobes need them.
+    let mut files = Vec::new();
     for program in object.progs_mut().filter(|program| program.autoload()) {
         let name = program.name().to_string_lossy().into_owned();
         let failed = |error| Failure { step: Step::Attach, program: Some(name.clone()), error };
@@ -84,7 +90,10 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<Attached, Failur
         match attachment {
             Attachment::Syscalls(end) => syscalls(&program, end, &mut attached).map_err(failed)?,
             Attachment::Uprobe | Attachment::Uretprobe => {
-                functions(&program, attachment, target, options, &mut attached).map_err(failed)?;
+                if files.is_empty() {
+                    files = uprobes::files(&options.uprobe).map_err(failed)?;
+                }
+                functions(&program, attachment, target, &files, &mut attached).map_err(failed)?;
             }
             // An iterator misses nothing; neither kind counts misses of links.
             Attachment::RawTracepoint | Attachment::Iterator => {
@@ -184,42 +193,58 @@ fn syscalls(program: &ProgramMut<'_>, end: End, attached: &mut Attached) -> io::
     Ok(())
 }
 
-/// Attaches to those functions of a library or program that belong to `target`.
+/// Attaches to those functions of programs and libraries that belong to `target`.
 fn functions(
     program: &ProgramMut<'_>,
     attachment: Attachment,
     target: &str,
-    options: &Options,
+    files: &[PathBuf],
     attached: &mut Attached,
 ) -> io::Result<()> {
-    let file = options.uprobe.as_deref().unwrap_or(Path::new(LIBC));
-    let path = CString::new(file.as_os_str().as_encoded_bytes())?;
     let back = attachment == Attachment::Uretprobe;
-    for (entry, names, returns) in FUNCTIONS {
-        if target != (if back { returns.target() } else { *entry }) {
-            continue;
+    let is_wanted = |function: &&Function| target == if back { function.returns.target() } else { function.entry };
+    for function in functions::C_LIBRARY.iter().filter(is_wanted) {
+        let found = in_files(program, function, back, files, attached)?;
+        let name = function.names[0];
+        // Of the two that nothing works without. Any other that is in none of the files is one that they cannot call.
+        if !found && (name == "read" || name == "write") {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("no function `{name}` in {}", names(files))));
         }
-        let mut failure = None;
-        for name in *names {
+    }
+    // A program without MPI lacks nothing.
+    for function in functions::MPI_IO.iter().filter(is_wanted) {
+        in_files(program, function, back, files, attached)?;
+    }
+    Ok(())
+}
+
+/// Attaches to `function` in each of `files` that has it; whether any has.
+fn in_files(
+    program: &ProgramMut<'_>,
+    function: &Function,
+    back: bool,
+    files: &[PathBuf],
+    attached: &mut Attached,
+) -> io::Result<bool> {
+    let mut found = false;
+    for file in files {
+        let path = CString::new(file.as_os_str().as_encoded_bytes())?;
+        for name in function.names {
             match sys::attach_uprobe(program, &path, &CString::new(*name)?, back) {
                 Ok(link) => {
                     let place = format!("{name} in {}{}", file.display(), if back { " (return)" } else { "" });
                     attached.add(program, link, At { place, ..At::new(name, Kind::Uprobe) })?;
-                    failure = None;
+                    found = true;
                     break;
                 }
-                Err(error) => failure = Some(error),
+                Err(error) if is_missing(&error) => {}
+                Err(error) => return Err(error),
             }
-        }
-        match failure {
-            None => {}
-            // Either end of the two that nothing works without.
-            Some(error) if names[0] == "read" || names[0] == "write" => return Err(error),
-            Some(error) if is_missing(&error) => {
-                attached.findings.push(not_counted(names[0], &format!("{} has no such function", file.display())));
-            }
-            Some(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(found)
+}
+
+fn names(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
 }

@@ -1,0 +1,85 @@
+//! Functions of user space that the probe `uprobe` hooks: those of the C library, and those of MPI-IO.
+
+/// What a function returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Returns {
+    /// Bytes (`ssize_t`), or -1.
+    Bytes,
+    /// An `int`, negative for an error.
+    Status,
+    /// `MPI_SUCCESS`, which is 0, or the number of an error.
+    Mpi,
+}
+
+impl Returns {
+    /// The target of the program at the return of such functions.
+    #[must_use]
+    pub const fn target(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Status => "status",
+            Self::Mpi => "mpi",
+        }
+    }
+}
+
+/// A function of user space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function {
+    /// The target of the program at its entry.
+    pub entry: &'static str,
+    /// Its names, of which the first that a file has is hooked: the others are other names of the same code, as glibc or
+    /// musl have them.
+    pub names: &'static [&'static str],
+    /// What it returns.
+    pub returns: Returns,
+}
+
+const fn function(entry: &'static str, names: &'static [&'static str], returns: Returns) -> Function {
+    Function { entry, names, returns }
+}
+
+/// Those of the C library.
+pub const C_LIBRARY: &[Function] = &[
+    function("read", &["read"], Returns::Bytes),
+    function("read", &["pread64", "pread"], Returns::Bytes),
+    function("write", &["write"], Returns::Bytes),
+    function("write", &["pwrite64", "pwrite"], Returns::Bytes),
+    function("readv", &["readv"], Returns::Bytes),
+    function("readv", &["preadv64", "preadv"], Returns::Bytes),
+    function("readv", &["preadv64v2", "preadv2"], Returns::Bytes),
+    function("writev", &["writev"], Returns::Bytes),
+    function("writev", &["pwritev64", "pwritev"], Returns::Bytes),
+    function("writev", &["pwritev64v2", "pwritev2"], Returns::Bytes),
+    function("open", &["open64", "open"], Returns::Status),
+    function("open", &["openat64", "openat"], Returns::Status),
+    function("open", &["creat64", "creat"], Returns::Status),
+    function("fsync", &["fsync"], Returns::Status),
+    function("fsync", &["fdatasync"], Returns::Status),
+    function("mkdir", &["mkdir"], Returns::Status),
+    function("mkdir", &["mkdirat"], Returns::Status),
+    function("unlink", &["unlink"], Returns::Status),
+    function("unlinkat", &["unlinkat"], Returns::Status),
+    function("rmdir", &["rmdir"], Returns::Status),
+    function("rename", &["rename"], Returns::Status),
+    function("rename", &["renameat"], Returns::Status),
+    function("rename", &["renameat2"], Returns::Status),
+];
+
+/// Those of MPI-IO (MPI 4.1, chapter 14) that return when the data are moved. The entries whose names end in `_at` are of
+/// functions with an offset before the buffer.
+pub const MPI_IO: &[Function] = &[
+    function("mpi_open", &["MPI_File_open"], Returns::Mpi),
+    function("mpi_read", &["MPI_File_read"], Returns::Mpi),
+    function("mpi_read", &["MPI_File_read_all"], Returns::Mpi),
+    function("mpi_read", &["MPI_File_read_shared"], Returns::Mpi),
+    function("mpi_read", &["MPI_File_read_ordered"], Returns::Mpi),
+    function("mpi_read_at", &["MPI_File_read_at"], Returns::Mpi),
+    function("mpi_read_at", &["MPI_File_read_at_all"], Returns::Mpi),
+    function("mpi_write", &["MPI_File_write"], Returns::Mpi),
+    function("mpi_write", &["MPI_File_write_all"], Returns::Mpi),
+    function("mpi_write", &["MPI_File_write_shared"], Returns::Mpi),
+    function("mpi_write", &["MPI_File_write_ordered"], Returns::Mpi),
+    function("mpi_write_at", &["MPI_File_write_at"], Returns::Mpi),
+    function("mpi_write_at", &["MPI_File_write_at_all"], Returns::Mpi),
+];
