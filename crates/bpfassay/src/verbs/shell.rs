@@ -7,7 +7,7 @@ use bpfassay_protocol::{
     job::{FileSystem, Job, Task},
     message::GuestMessage,
 };
-use bpfassay_study::{Plan, Study};
+use bpfassay_study::{Clock, Plan, Study};
 use bpfassay_vm::{BootOptions, EndReason, Event, Guest, Machine};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -98,15 +98,18 @@ async fn told_to_end() {
     }
 }
 
+/// Guests under the other clock take no input.
+const WALL: Clock = Clock::Wall;
+
 /// A plan for any kernel of the catalogue, or an image of the user's, whether or not `quick` names it.
 fn plan(selection: &cli::Selection, arguments: &cli::Shell) -> Result<Plan, Failure> {
     if setup::is_image(&arguments.kernel) || arguments.modules.is_some() {
-        return setup::expand(selection, &arguments.overlays, selection.clock);
+        return setup::expand(selection, &arguments.overlays, Some(WALL));
     }
     let study = bpfassay_study::load("quick").map_err(Failure::usage)?;
     let target =
         bpfassay_study::Target { arch: arguments.arch.unwrap_or(Arch::X86_64), kernel: arguments.kernel.clone() };
-    let study = Study { targets: vec![target], ..study };
+    let study = Study { targets: vec![target], clock: WALL, clock_of_host: false, ..study };
     let available = bpfassay_study::Available::default();
     bpfassay_study::expand(&study, &bpfassay_study::Narrowing { replicates: Some(1), ..Default::default() }, &available)
         .map_err(Failure::usage)
