@@ -75,6 +75,12 @@ pub enum ExpandError {
         /// The targets of the study, comma-separated.
         available: String,
     },
+    /// A pattern that stands for nothing.
+    #[error("no kernel build is known that {pattern} stands for: `bpfassay kernels` lists them")]
+    NoBuild {
+        /// The pattern.
+        pattern: String,
+    },
     /// A number is out of range.
     #[error("{replicates} replicates: give a number from 1 to {limit}")]
     Replicates {

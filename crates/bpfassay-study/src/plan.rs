@@ -186,6 +186,10 @@ pub fn file_system_id(file_system: &FileSystem) -> String {
 /// # Errors
 /// [`ExpandError`], when `narrowing` names what the study does not have, when nothing is left, or when far too much is.
 pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Result<Plan, ExpandError> {
+    // Whoever knows of builds should have put them in place of their patterns.
+    if let Some(pattern) = study.targets.iter().find(|target| target.is_pattern()) {
+        return Err(ExpandError::NoBuild { pattern: pattern.to_string() });
+    }
     let mut narrowed = narrow(study, narrowing)?;
     let mut left_out = std::mem::take(&mut narrowed.left_out);
     if let Some(at_hand) = &available.targets {

@@ -20,7 +20,7 @@ use crate::{
     expectation, ior,
     narrow::MAX_REPLICATES,
     plan::{DEFAULT_SIZE_MIB, DEFAULT_THREADS, file_system_id},
-    target::check_kernel_name,
+    target::{check_kernel_name, check_kernel_pattern},
 };
 
 /// Largest study file or IOR script, in bytes.
@@ -254,7 +254,11 @@ fn targets(field: &Field<'_, '_>) -> Result<Vec<Target>, StudyError> {
         let section = element.table()?;
         section.only(&["arch", "kernels"])?;
         let archs = distinct(&section.need("arch")?, "architecture", Field::name::<Arch>)?;
-        let kernels = distinct(&section.need("kernels")?, "kernel", kernel_name)?;
+        let kernels = distinct(&section.need("kernels")?, "kernel", |field| {
+            let name = field.text()?;
+            check_kernel_pattern(name).map_err(|message| field.error(message))?;
+            Ok(name.to_owned())
+        })?;
         for arch in archs {
             for kernel in &kernels {
                 let target = Target { arch, kernel: kernel.clone() };

@@ -6,12 +6,15 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{ExpandError, Study};
+
 /// An (architecture, kernel) pair.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// The architecture.
     pub arch: Arch,
-    /// The kernel's name in the catalogue (`6.1`, `7.2`), not a release string.
+    /// The kernel's name in the catalogue (`6.1`, `7.2`, the build `6.12.43`), not a release string. In a study as it was read
+    /// also a pattern: `6.12.*` for every build of 6.12, `*` for every build of all series.
     pub kernel: String,
 }
 
@@ -21,12 +24,70 @@ impl Target {
     pub fn id(&self) -> String {
         format!("{}_{}", self.arch, self.kernel)
     }
+
+    /// Whether the kernel is a pattern.
+    #[must_use]
+    pub fn is_pattern(&self) -> bool {
+        self.kernel.ends_with('*')
+    }
+
+    /// Whether this pattern stands for the kernel `name`.
+    #[must_use]
+    pub fn stands_for(&self, name: &str) -> bool {
+        // The point stays: 6.1.* is not 6.12.43.
+        self.kernel.strip_suffix('*').is_some_and(|beginning| name.starts_with(beginning))
+    }
+}
+
+impl Study {
+    /// Puts in place of each pattern among the targets the builds that it stands for, of those that `builds` knows of an
+    /// architecture, in their order.
+    ///
+    /// # Errors
+    /// What `builds` returns; [`ExpandError::NoBuild`] where a pattern stands for none.
+    pub fn resolve_patterns<E: From<ExpandError>>(
+        &mut self,
+        builds: impl Fn(Arch) -> Result<Vec<String>, E>,
+    ) -> Result<(), E> {
+        let mut targets: Vec<Target> = Vec::new();
+        for target in &self.targets {
+            let mut found = match target.is_pattern() {
+                false => vec![target.clone()],
+                true => builds(target.arch)?
+                    .into_iter()
+                    .filter(|name| target.stands_for(name))
+                    .map(|kernel| Target { arch: target.arch, kernel })
+                    .collect(),
+            };
+            if found.is_empty() {
+                return Err(ExpandError::NoBuild { pattern: target.to_string() }.into());
+            }
+            // A build may be named and be one of a series, too.
+            found.retain(|target| !targets.contains(target));
+            targets.append(&mut found);
+        }
+        self.targets = targets;
+        Ok(())
+    }
 }
 
 impl fmt::Display for Target {
     /// `x86_64 6.1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{} {}", self.arch, self.kernel))
+    }
+}
+
+/// The same for a study's targets, which may be patterns.
+pub(crate) fn check_kernel_pattern(name: &str) -> Result<(), String> {
+    match name.strip_suffix('*') {
+        Some("") => Ok(()),
+        Some(series) if series.ends_with('.') => check_kernel_name(series),
+        Some(_) => Err(format!(
+            "`{}` is no pattern: `6.12.*` stands for every build of 6.12, `*` for all",
+            name.chars().take(64).collect::<String>()
+        )),
+        None => check_kernel_name(name),
     }
 }
 
@@ -42,4 +103,21 @@ pub(crate) fn check_kernel_name(name: &str) -> Result<(), String> {
         "`{}` cannot be a kernel name: use letters, digits, `.`, `+`, `~` and `-`, at most 64, a letter or digit first",
         name.chars().take(64).collect::<String>()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stand_for_builds_of_their_series() {
+        let pattern = |kernel: &str| Target { arch: Arch::X86_64, kernel: kernel.to_owned() };
+        assert!(pattern("6.1.*").stands_for("6.1.170") && !pattern("6.1.*").stands_for("6.12.43"));
+        assert!(pattern("*").stands_for("7.3.4") && !pattern("6.1").stands_for("6.1"));
+        for (name, is_good) in
+            [("*", true), ("6.12.*", true), ("6.12", true), ("6.1*", false), ("6.*.1", false), (".*", false)]
+        {
+            assert_eq!(check_kernel_pattern(name).is_ok(), is_good, "{name}");
+        }
+    }
 }

@@ -54,6 +54,28 @@ fn plan(study: &Study, narrowing: &Narrowing) -> Result<Plan, ExpandError> {
 }
 
 #[test]
+fn patterns_become_the_builds_that_they_stand_for() {
+    let builds = |arch: Arch| -> Result<Vec<String>, ExpandError> {
+        let all = ["6.1.170", "6.12.43", "6.12.57", "7.2.6"];
+        // riscv64 has but one of them.
+        Ok(all.iter().skip(if arch == Arch::Riscv64 { 3 } else { 0 }).map(|&name| name.to_owned()).collect())
+    };
+    let target = |arch, kernel: &str| Target { arch, kernel: kernel.to_owned() };
+    let resolved = |targets: Vec<Target>| {
+        let mut study = Study { targets, ..study(1, 1, 1, "auto") };
+        study.resolve_patterns(builds).map(|()| study.targets.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let named = target(Arch::X86_64, "6.12.57");
+    let found = resolved(vec![named, target(Arch::X86_64, "6.12.*"), target(Arch::Riscv64, "*")]);
+    assert_eq!(found.unwrap(), ["x86_64 6.12.57", "x86_64 6.12.43", "riscv64 7.2.6"]);
+    let error = resolved(vec![target(Arch::Riscv64, "6.12.*")]).unwrap_err().to_string();
+    assert!(error.contains("riscv64 6.12.*"), "{error}");
+    // Nobody asked.
+    let left = Study { targets: vec![target(Arch::X86_64, "*")], ..study(1, 1, 1, "auto") };
+    assert!(matches!(plan(&left, &Narrowing::default()), Err(ExpandError::NoBuild { .. })));
+}
+
+#[test]
 fn cells_and_blocks_cover_the_matrix() {
     let plan = plan(&study(2, 3, 1, "auto"), &Narrowing::default()).unwrap();
     // 5 targets, 2 of 3 tests (MPIIO needs a real IOR), 2 file systems, 3 probes.

@@ -78,6 +78,12 @@ impl From<bpfassay_testbed::Error> for Failure {
     }
 }
 
+impl From<bpfassay_study::ExpandError> for Failure {
+    fn from(error: bpfassay_study::ExpandError) -> Self {
+        Self::usage(error)
+    }
+}
+
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
         let code = match &error {

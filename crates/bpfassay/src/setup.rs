@@ -20,6 +20,7 @@ use bpfassay_testbed::{
     debian,
     image::GuestImage,
     initramfs::tree::Overlay,
+    kernel::{Build, Kernels, Update, compare_versions},
     local,
     manifest::{Check, Manifest},
 };
@@ -86,6 +87,7 @@ pub(crate) fn expand(
     selection: &cli::Selection,
     overlays: &cli::Overlays,
     clock: Option<Clock>,
+    global: &cli::Global,
 ) -> Result<Plan, Failure> {
     let mut study = bpfassay_study::load(&selection.study).map_err(Failure::usage)?;
     let mut narrowing = Narrowing {
@@ -109,11 +111,42 @@ pub(crate) fn expand(
         study.clock = clock;
         study.clock_of_host = false;
     }
+    if study.targets.iter().any(Target::is_pattern) {
+        study.resolve_patterns(|arch| builds(arch, overlays, global))?;
+    }
     let mut available = Available { targets: targets_of_manifest(overlays)?, ..Available::default() };
     for (arch, tree) in &overlays.ior {
         available.external_ior.insert(*arch, interfaces(*arch, tree)?);
     }
     bpfassay_study::expand(&study, &narrowing, &available).map_err(Failure::usage)
+}
+
+/// The builds known of `arch`, oldest first: those of the testbed manifest, or else those of the catalogue that packages
+/// provide whole.
+fn builds(arch: Arch, overlays: &cli::Overlays, global: &cli::Global) -> Result<Vec<String>, Failure> {
+    if let Some(path) = &overlays.manifest {
+        let manifest = Manifest::load(path, Check::Size).map_err(of_manifest)?;
+        return Ok(manifest.targets.into_iter().filter(|made| made.arch == arch).map(|made| made.name).collect());
+    }
+    let store = Store::open(global)?;
+    let apt = store.apt();
+    let update = if global.offline { Update::Never } else { Update::WhereOld };
+    let mut names: Vec<String> = Vec::new();
+    for listing in Kernels::new(&apt, &store.catalogue).list(arch, update)? {
+        if let Some(problem) = listing.problem {
+            tracing::warn!("{problem}");
+        }
+        let whole = listing.builds.unwrap_or_default().into_iter().filter(|(_, build)| build.missing.is_none());
+        let mut found: Vec<_> = whole.map(|(_, build)| build).collect();
+        found.sort_by(|a, b| compare_versions(&a.version, &b.version));
+        for name in found.iter().map(Build::name) {
+            // Several suites may hold one build.
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    Ok(names)
 }
 
 /// The targets of the testbed manifest, where only these are wanted.

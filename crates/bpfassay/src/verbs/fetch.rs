@@ -8,7 +8,7 @@ use crate::{
 
 pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
     let overlays = cli::Overlays { ior: Vec::new(), manifest: None, available: false };
-    let plan = setup::expand(&arguments.selection, &overlays, arguments.selection.clock)?;
+    let plan = setup::expand(&arguments.selection, &overlays, arguments.selection.clock, global)?;
     setup::host_packages(&plan, false, global)?;
     let store = Store::open(global)?;
     if arguments.verify {

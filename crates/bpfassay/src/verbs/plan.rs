@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome {
-    let plan = setup::expand(&arguments.selection, &arguments.overlays, arguments.selection.clock)?;
+    let plan = setup::expand(&arguments.selection, &arguments.overlays, arguments.selection.clock, global)?;
     if arguments.json {
         let text = serde_json::to_string_pretty(&plan).map_err(|error| Failure::new(INTERNAL, error))?;
         super::print(&(text + "\n"))?;

@@ -26,7 +26,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     };
     let mut plan = match &resumed {
         Some((_, contents)) => contents.header.plan.clone(),
-        None => setup::expand(&arguments.selection, &arguments.overlays, arguments.selection.clock)?,
+        None => setup::expand(&arguments.selection, &arguments.overlays, arguments.selection.clock, global)?,
     };
     if let Some(directory) = &arguments.output {
         // Before the minutes that setting up may take.
@@ -46,7 +46,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     };
     let bench = Bench::set_up(&store, testbed, &plan, arguments.accelerator, arguments.jobs).await?;
     if resumed.is_none() && plan.study.clock_of_host && bench.has_kvm() {
-        plan = setup::expand(&arguments.selection, &arguments.overlays, Some(Clock::Wall))?;
+        plan = setup::expand(&arguments.selection, &arguments.overlays, Some(Clock::Wall), global)?;
     }
     let provenance = bench.provenance.clone();
 

@@ -33,7 +33,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         let report = miette::miette!(help = help, "a shell needs a terminal, and standard input is none");
         return Err(Failure { code: USAGE, report });
     }
-    let plan = plan(&selection, &arguments)?;
+    let plan = plan(&selection, &arguments, global)?;
     let target = plan
         .targets()
         .first()
@@ -102,9 +102,9 @@ async fn told_to_end() {
 const WALL: Clock = Clock::Wall;
 
 /// A plan for any kernel of the catalogue, or an image of the user's, whether or not `quick` names it.
-fn plan(selection: &cli::Selection, arguments: &cli::Shell) -> Result<Plan, Failure> {
+fn plan(selection: &cli::Selection, arguments: &cli::Shell, global: &cli::Global) -> Result<Plan, Failure> {
     if setup::is_image(&arguments.kernel) || arguments.modules.is_some() {
-        return setup::expand(selection, &arguments.overlays, Some(WALL));
+        return setup::expand(selection, &arguments.overlays, Some(WALL), global);
     }
     let study = bpfassay_study::load("quick").map_err(Failure::usage)?;
     let target =
