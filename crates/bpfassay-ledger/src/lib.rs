@@ -27,6 +27,9 @@ pub const PATH_BYTES: usize = 64;
 /// Size of the ring buffer in bytes: a power of two and a multiple of every page size. An [`Event`] takes 64.
 pub const RING_BYTES: u32 = 8 << 20;
 
+/// Slots of each operation that moves data, on every CPU: see [`Slot`].
+pub const SLOTS: usize = 256;
+
 /// Most keys with a latency histogram. Each takes [`LATENCY_SLOTS`] counters on every CPU.
 pub const LATENCY_KEYS: u32 = 1024;
 
@@ -45,6 +48,9 @@ pub mod map {
     pub const COUNTERS_2: &str = "counters_2";
     /// The same, by the third copy of a program.
     pub const COUNTERS_3: &str = "counters_3";
+    /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s, in programs in C: element
+    /// `copy * Operation::DATA + operation`.
+    pub const SLOTS: &str = "slots";
     /// Per-CPU array of `u64`: [`tally`](crate::tally).
     pub const TALLIES: &str = "tallies";
     /// The ring buffer of [`Event`](crate::Event)s.
@@ -106,6 +112,9 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// How many operations move data by a call of their own: the first ones.
+    pub const DATA: u32 = Self::Writev as u32 + 1;
+
     /// Every operation, by number.
     pub const ALL: [Self; 16] = [
         Self::Read,
@@ -166,6 +175,17 @@ pub struct Value {
     pub bytes: u64,
     /// Calls that returned an error.
     pub errors: u64,
+}
+
+/// Counts of one key on one CPU, beside those under the key in the hash map, which the slot spares most calls of that
+/// key. Not in use while it counts no calls; then its key has no meaning.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Whose. The operation is told by the place of the slot.
+    pub key: Key,
+    /// What.
+    pub value: Value,
 }
 
 /// One call, as it goes through the ring buffer. [`NO_DURATION`] where durations are not measured.

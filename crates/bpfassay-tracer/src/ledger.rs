@@ -5,7 +5,7 @@ use std::{
     mem::{offset_of, size_of},
 };
 
-use bpfassay_ledger::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, PathKey, Value};
+use bpfassay_ledger::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, PathKey, SLOTS, Slot, Value};
 use bpfassay_protocol::{
     Operation,
     operation::Totals,
@@ -69,6 +69,25 @@ pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result
         sum.errors = sum.errors.wrapping_add(u64_at(value, offset_of!(Value, errors)));
     }
     Ok(sum)
+}
+
+/// What the slots of one operation hold that are in use, on any CPU.
+///
+/// # Errors
+/// [`LedgerError::Size`].
+pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Value)>, LedgerError> {
+    let mut found = Vec::new();
+    for slots in values {
+        size_is("array of slots", slots, SLOTS * size_of::<Slot>())?;
+        for slot in slots.chunks_exact(size_of::<Slot>()) {
+            let value = sum([&slot[offset_of!(Slot, value)..][..size_of::<Value>()]])?;
+            if value.calls > 0 {
+                let key = key(&slot[offset_of!(Slot, key)..][..size_of::<Key>()])?;
+                found.push((Key { operation, ..key }, value));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// The sum of the histograms that each CPU holds.
@@ -232,6 +251,11 @@ mod tests {
                     assert_same_layout!(&btf, "ledger_value", Value { calls, bytes, errors });
                     assert_same_layout!(&btf, "ledger_histogram", Histogram { slots });
                 }
+                if map == MapLayout::Percpu {
+                    assert_same_layout!(&btf, "ledger_slot", Slot { key, value });
+                    let slots = btf.type_by_name::<Struct<'_>>("ledger_slots").unwrap();
+                    assert_eq!(slots.size(), SLOTS * size_of::<Slot>());
+                }
                 if map == MapLayout::LruShared {
                     assert_same_layout!(&btf, "ledger_path_key", PathKey { cgroup, path, operation, zero });
                 }
@@ -270,6 +294,27 @@ mod tests {
         assert_eq!(row.operation, Operation::Write);
         assert_eq!(row.totals, Totals { calls: 3, bytes: 4106, errors: 1 });
         assert_eq!(total([1u64.to_ne_bytes(), 41u64.to_ne_bytes()]), Ok(42));
+    }
+
+    #[test]
+    fn slots_in_use_are_counted_for_their_operation() {
+        let mut cpus = vec![vec![0; SLOTS * size_of::<Slot>()]; 2];
+        let mut put = |cpu: usize, slot: usize, key: Vec<u8>, value: Vec<u8>| {
+            let bytes = [key, value].concat();
+            cpus[cpu][slot * size_of::<Slot>()..][..bytes.len()].copy_from_slice(&bytes);
+        };
+        put(0, 3, key(7, 8, 21, 0), value(2, 4096, 1));
+        put(1, 255, key(9, 8, 22, 0), value(1, 10, 0));
+        // Taken, but nothing is counted in it yet.
+        put(1, 4, key(7, 8, 21, 0), value(0, 0, 0));
+        let of = |cgroup, mount| Key { cgroup, mount, device: 8, operation: 1 };
+        let expected = [
+            (of(7, 21), Value { calls: 2, bytes: 4096, errors: 1 }),
+            (of(9, 22), Value { calls: 1, bytes: 10, errors: 0 }),
+        ];
+        assert_eq!(slots(1, &cpus).unwrap(), expected);
+        cpus[1].pop();
+        assert!(matches!(slots(1, &cpus), Err(LedgerError::Size { .. })));
     }
 
     #[test]

@@ -24,9 +24,46 @@ pub(crate) fn find(probe: Probe, map: MapLayout) -> Option<&'static Object> {
     OBJECTS.iter().find(|object| object.probe == probe.name() && object.map == map.name())
 }
 
+/// The kfunc that programs read the kernel's structures with, where the kernel has it (bpf/ledger.h).
+const CAST: &[u8] = b"\0bpf_rdonly_cast\0";
+/// A name of the same length that no kernel has.
+const NO_CAST: &[u8] = b"\0bpf_rdonly_none\0";
+
+/// The object with nothing in it that calls a kfunc: the programs then do as on kernels that have none. `None` if it calls
+/// none anyway.
+///
+/// A program takes a kfunc that it declares weak for missing if the kernel has none of that name, so the name is changed:
+/// in the table of symbols' names and in that of the type information.
+pub(crate) fn without_casts(elf: &[u8]) -> Option<Vec<u8>> {
+    let mut other = elf.to_vec();
+    let mut at = 0;
+    while let Some(found) = other[at..].windows(CAST.len()).position(|window| window == CAST) {
+        at += found;
+        other[at..at + CAST.len()].copy_from_slice(NO_CAST);
+    }
+    (at > 0).then_some(other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_can_do_without_kfuncs() {
+        assert_eq!((CAST.len(), without_casts(b"\x7fELF")), (NO_CAST.len(), None));
+        let count = |elf: &[u8], name: &[u8]| elf.windows(name.len()).filter(|window| *window == name).count();
+        for object in OBJECTS {
+            let calls = count(object.elf, CAST);
+            let Some(other) = without_casts(object.elf) else {
+                assert_eq!(calls, 0, "{}+{}", object.probe, object.map);
+                continue;
+            };
+            // In the names of symbols, in those of types, and in those for debuggers.
+            assert!(calls >= 2, "{}+{}: {calls}", object.probe, object.map);
+            assert_eq!((count(&other, CAST), count(&other, NO_CAST)), (0, calls));
+            assert_eq!(other.len(), object.elf.len());
+        }
+    }
 
     #[test]
     fn every_object_has_a_probe_and_a_map_layout_and_every_pair_an_object() {

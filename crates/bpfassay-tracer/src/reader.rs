@@ -5,7 +5,7 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-use bpfassay_ledger::{Key, PathKey, map, tally};
+use bpfassay_ledger::{COPIES, Key, Operation, PathKey, map, tally};
 use bpfassay_protocol::tracer::{CounterRow, Losses};
 
 use crate::{hooked::Hooked, kernel::Map, ledger, misses, mounts::Mounts, ring::Ring, tracer::ReadError};
@@ -84,6 +84,20 @@ impl Reader {
                 let key = key.map_err(failed)?;
                 let value = ledger::sum(entry.values).map_err(failed)?;
                 ledger::add(&mut rows, key, value).map_err(failed)?;
+            }
+        }
+        if let Some(map) = self.maps.get(map::SLOTS) {
+            let failed = |source| ReadError::Ledger { map: map::SLOTS.to_owned(), source };
+            for element in 0..COPIES * Operation::DATA {
+                let found = map.lookup(&element.to_ne_bytes());
+                // As many elements as copies need.
+                let Some(values) = found.map_err(|source| ReadError::Map { map: map::SLOTS.to_owned(), source })?
+                else {
+                    break;
+                };
+                for (key, value) in ledger::slots(element % Operation::DATA, &values).map_err(failed)? {
+                    ledger::add(&mut rows, key, value).map_err(failed)?;
+                }
             }
         }
         if let Some(map) = self.maps.get(map::LATENCIES) {

@@ -21,6 +21,7 @@
 #define LEDGER_LRU_KEYS 16384
 #define LEDGER_PATH_BYTES 64
 #define LEDGER_RING_BYTES (8 << 20)
+#define LEDGER_SLOTS 256
 #define LEDGER_LATENCY_KEYS 1024
 #define LEDGER_LATENCY_SLOTS 40
 #define LEDGER_NO_DURATION (~0ULL)
@@ -46,6 +47,8 @@ enum ledger_operation {
 };
 
 #define OPERATION_COUNT (OPERATION_MPI_WRITE + 1)
+/* Those that move data by a call of their own: the first ones. */
+#define OPERATION_DATA_COUNT (OPERATION_WRITEV + 1)
 
 /* No implicit padding: the map compares keys byte by byte. */
 struct ledger_key {
@@ -59,6 +62,12 @@ struct ledger_value {
 	__u64 calls;
 	__u64 bytes;
 	__u64 errors;
+};
+
+/* See map_percpu.h. */
+struct ledger_slot {
+	struct ledger_key key;
+	struct ledger_value value;
 };
 
 enum ledger_tally {
@@ -92,6 +101,17 @@ const volatile struct ledger_settings settings SEC(".rodata.settings") = {};
  * does not.
  */
 #define LEDGER_ATOMIC_ADD(counter, amount) ((void)__atomic_fetch_add(counter, amount, __ATOMIC_RELAXED))
+
+/* Adds one call to a value that several programs, CPUs or tasks may write to at once. */
+static __always_inline void value_add(struct ledger_value *value, __u64 bytes, __u64 errors)
+{
+	LEDGER_ATOMIC_ADD(&value->calls, 1);
+	/* Adding a constant zero would become an atomic OR, which 5.10 does not know. */
+	if (bytes)
+		LEDGER_ATOMIC_ADD(&value->bytes, bytes);
+	if (errors)
+		LEDGER_ATOMIC_ADD(&value->errors, errors);
+}
 
 /* Rare, and done by programs that may interrupt each other: atomically. */
 static __always_inline void ledger_tally(enum ledger_tally which)
@@ -144,6 +164,17 @@ static __always_inline const struct mount *mount_of(const struct vfsmount *mnt)
 	return (const void *)mnt - bpf_core_field_offset(struct mount, mnt);
 }
 
+/*
+ * The id of a mount, as in /proc/PID/mountinfo. Where the kernel has bpf_rdonly_cast (6.2 and later: a35b9af4ec2c), by a plain
+ * load, which the verifier lets a program do behind a pointer of a known type; else by a helper call.
+ */
+static __always_inline __u32 mount_id(const struct vfsmount *mnt)
+{
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_core_cast(mount_of(mnt), struct mount)->mnt_id;
+	return BPF_CORE_READ(mount_of(mnt), mnt_id);
+}
+
 #include MAP_LAYOUT
 
 /*
@@ -156,15 +187,20 @@ static __always_inline bool subject_of(struct subject *subject, const struct vfs
 	if (settings.cgroup && subject->cgroup != settings.cgroup)
 		return false;
 	if (mnt)
-		subject->mount = (__u32)BPF_CORE_READ(mount_of(mnt), mnt_id);
+		subject->mount = mount_id(mnt);
 	return !settings.mount || subject->mount == settings.mount;
 }
 
 /* The same for an open file, for programs that may not follow pointers by themselves. */
 static __always_inline bool subject_of_file(struct subject *subject, const struct file *file)
 {
-	const struct vfsmount *mnt = BPF_CORE_READ(file, f_path.mnt);
+	const struct vfsmount *mnt;
 
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		mnt = bpf_core_cast(file, struct file)->f_path.mnt;
+		return subject_of(subject, mnt, mnt->mnt_sb->s_dev);
+	}
+	mnt = BPF_CORE_READ(file, f_path.mnt);
 	return subject_of(subject, mnt, BPF_CORE_READ(mnt, mnt_sb, s_dev));
 }
 

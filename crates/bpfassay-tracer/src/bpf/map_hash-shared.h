@@ -26,10 +26,5 @@ static __always_inline void ledger_add(__u32 copy, const struct subject *subject
 			return;
 		}
 	}
-	LEDGER_ATOMIC_ADD(&value->calls, 1);
-	/* Adding a constant zero would become an atomic OR, which 5.10 does not know. */
-	if (bytes)
-		LEDGER_ATOMIC_ADD(&value->bytes, bytes);
-	if (errors)
-		LEDGER_ATOMIC_ADD(&value->errors, errors);
+	value_add(value, bytes, errors);
 }

@@ -25,6 +25,11 @@ use crate::{
     tracer::{Loaded, Options},
 };
 
+/// What the kernel answers to programs that call kfuncs where no JIT compiler takes such calls (`add_kfunc_call`,
+/// kernel/bpf/verifier.c of 5.13 and later), even where the verifier would remove the call. From include/linux/errno.h, which
+/// is no part of the interface.
+const ENOTSUPP: i32 = 524;
+
 /// A step that failed, before it is put into the words of a [`Refusal`].
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -43,19 +48,23 @@ pub(crate) fn bring_up(
     object: &objects::Object,
     options: &Options,
 ) -> Result<Loaded, Refusal> {
-    let log = log::capture();
-    load_and_attach(configuration, object, options).map_err(|failure| log.refusal(failure))
+    let mut log = log::capture();
+    let mut outcome = load_and_attach(configuration, object.elf, options);
+    if let Err(Failure { step: Step::Load, error, .. }) = &outcome
+        && error.raw_os_error() == Some(ENOTSUPP)
+        && let Some(elf) = objects::without_casts(object.elf)
+    {
+        log = log::capture();
+        outcome = load_and_attach(configuration, &elf, options);
+    }
+    outcome.map_err(|failure| log.refusal(failure))
 }
 
-fn load_and_attach(
-    configuration: ProbeConfiguration,
-    object: &objects::Object,
-    options: &Options,
-) -> Result<Loaded, Failure> {
+fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Options) -> Result<Loaded, Failure> {
     let start = monotonic();
     let mut open = ObjectBuilder::default()
         .name("bpfassay")
-        .and_then(|builder| builder.open_memory(object.elf))
+        .and_then(|builder| builder.open_memory(elf))
         .map_err(|error| Failure { step: Step::Open, program: None, error: io::Error::other(format!("{error:#}")) })?;
     let mut findings = prepare::prepare(&mut open, options)?;
     set_functions(&mut open, options)?;

@@ -95,6 +95,9 @@ pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Fi
             _ => true,
         };
         let failed = |error: libbpf_rs::Error| failure(format!("the map `{name}` cannot be set up: {error:#}"));
+        if name == map::SLOTS {
+            one.set_max_entries(settings.copies * bpfassay_ledger::Operation::DATA).map_err(failed)?;
+        }
         if !wanted {
             one.set_autocreate(false).map_err(failed)?;
         } else if let Some(entries) = options.map_entries {
