@@ -134,6 +134,7 @@ mod tests {
             },
             tracer: None,
             ended: None,
+            tool_statistics: Vec::new(),
             samples: vec![sample(rows); samples],
         }))
     }

@@ -17,6 +17,7 @@ mod nfs;
 mod phases;
 mod power;
 mod proc;
+mod programs;
 mod run;
 mod shell;
 mod steps;

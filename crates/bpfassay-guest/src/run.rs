@@ -91,7 +91,7 @@ fn attempt(
         None => None,
         Some(tool) => {
             link.phase(Phase::Attach, Some(&order.id))?;
-            Some(tool::Running::start(tool, places.output("tool")?, children)?)
+            Some(tool::Running::start(tool, order.bpf_stats, places.output("tool")?, children)?)
         }
     };
     let mut run = Run { mount, settle, link, children, tracer: started, phases: Phases::default() };
@@ -102,7 +102,7 @@ fn attempt(
     let remains = tracer.map(|tracer| tracer.stop(children)).transpose();
     let stopped = tool.map(|tool| tool.stop(children)).transpose();
     let measured = measured?;
-    stopped?;
+    let tool_statistics = stopped?.unwrap_or_default();
     let phases = phases.finish().map_err(misspoke)?;
     let (tracer, samples, ended) = match remains? {
         Some(remains) => {
@@ -128,6 +128,7 @@ fn attempt(
         whole: measured.whole,
         tracer,
         ended,
+        tool_statistics,
         samples,
     })))
 }

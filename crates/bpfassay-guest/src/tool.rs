@@ -1,14 +1,15 @@
 //! Another tool under test as a child process: starting it, waiting until its programs are loaded, ending it.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
-    io,
+    os::fd::OwnedFd,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use bpfassay_protocol::job::Tool;
+use bpfassay_protocol::{job::Tool, tracer::ProgramStatistics};
 use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process},
@@ -17,6 +18,7 @@ use rustix::{
 use crate::{
     children::{Children, ended_how, last_words, pid_of},
     error::{Error, Result},
+    programs,
     workload::PATH,
 };
 
@@ -32,22 +34,25 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// How long it may take to detach before it is killed.
 const DETACHING: Duration = Duration::from_secs(30);
 
-/// `BPF_PROG_GET_NEXT_ID` (include/uapi/linux/bpf.h).
-const PROG_GET_NEXT_ID: libc::c_long = 11;
-
 /// A running tool.
 pub(crate) struct Running {
     pid: Pid,
     name: String,
     output: File,
+    /// Ids of the programs that there were before.
+    before: BTreeSet<u32>,
+    /// Open for as long as the kernel is to keep statistics.
+    statistics: Option<OwnedFd>,
 }
 
 impl Running {
     /// Starts `tool` and waits until it has loaded as many programs as it must. What it prints goes to `output`.
-    pub(crate) fn start(tool: &Tool, output: File, children: &mut Children) -> Result<Self> {
+    /// `statistics`: whether the kernel is to keep statistics of programs meanwhile.
+    pub(crate) fn start(tool: &Tool, statistics: bool, output: File, children: &mut Children) -> Result<Self> {
         let program = tool.command.first().ok_or_else(|| Error::Order("a tool without a command".to_owned()))?;
         let spawn_error = |source| Error::Spawn { program: program.clone(), source };
-        let before = loaded_programs()?;
+        let before = programs::loaded()?;
+        let statistics = statistics.then(programs::enable_statistics).transpose()?;
         let child = Command::new(program)
             .args(tool.command.iter().skip(1))
             .env_clear()
@@ -62,41 +67,49 @@ impl Running {
             .map_err(spawn_error)?;
         let pid = pid_of(&child)?;
         children.expect(pid);
-        let mut running = Self { pid, name: tool.name.clone(), output };
-        let wanted = before.saturating_add(tool.programs);
+        let mut running = Self { pid, name: tool.name.clone(), output, before, statistics };
         let deadline = Instant::now() + LOADING;
-        let (mut last, mut since) = (before, Instant::now());
+        let (mut last, mut since) = (0, Instant::now());
         loop {
             thread::sleep(PERIOD);
             children.reap()?;
             if let Some(status) = children.end_of(pid) {
                 return Err(running.failure(format!("{} before its programs were loaded", ended_how(status))));
             }
-            let now = loaded_programs()?;
+            let now = running.own_programs()?.len();
             if now != last {
                 (last, since) = (now, Instant::now());
             }
-            if now >= wanted && since.elapsed() >= QUIET {
+            if now >= tool.programs as usize && since.elapsed() >= QUIET {
                 return Ok(running);
             }
             if Instant::now() >= deadline {
                 children.kill(pid, DETACHING)?;
-                let loaded = now.saturating_sub(before);
-                return Err(running.failure(format!("loaded {loaded} programs in time, not {}", tool.programs)));
+                return Err(running.failure(format!("loaded {now} programs in time, not {}", tool.programs)));
             }
         }
+    }
+
+    /// Ids of the programs that came since it was started.
+    fn own_programs(&self) -> Result<Vec<u32>> {
+        Ok(programs::loaded()?.difference(&self.before).copied().collect())
     }
 
     fn failure(&mut self, problem: String) -> Error {
         Error::Program { program: self.name.clone(), problem, output: last_words(&mut self.output) }
     }
 
-    /// Interrupts it, as Ctrl-C does, and waits for its end. An error where it had ended before it was told to.
-    pub(crate) fn stop(mut self, children: &mut Children) -> Result<()> {
+    /// Interrupts it, as Ctrl-C does, and waits for its end; returns the statistics of its programs, if there are to be
+    /// any. An error where it had ended before it was told to.
+    pub(crate) fn stop(mut self, children: &mut Children) -> Result<Vec<ProgramStatistics>> {
         children.reap()?;
         if let Some(status) = children.end_of(self.pid) {
             return Err(self.failure(format!("{} while it should count", ended_how(status))));
         }
+        let statistics = match self.statistics {
+            Some(_) => programs::statistics(self.own_programs()?)?,
+            None => Vec::new(),
+        };
         match kill_process(self.pid, Signal::INT) {
             Ok(()) | Err(Errno::SRCH) => {}
             Err(error) => return Err(Error::system("interrupt a tool")(error)),
@@ -104,32 +117,6 @@ impl Running {
         if children.wait_for(self.pid, DETACHING)?.is_none() {
             children.kill(self.pid, DETACHING)?;
         }
-        Ok(())
-    }
-}
-
-/// How many BPF programs the kernel holds.
-fn loaded_programs() -> Result<u32> {
-    /// The part of `union bpf_attr` for walking over ids.
-    #[repr(C)]
-    struct Walk {
-        start_id: u32,
-        next_id: u32,
-        open_flags: u32,
-    }
-    let mut walk = Walk { start_id: 0, next_id: 0, open_flags: 0 };
-    let mut count = 0;
-    loop {
-        // SAFETY: the kernel reads and writes within the structure, whose size goes with it.
-        let status = unsafe { libc::syscall(libc::SYS_bpf, PROG_GET_NEXT_ID, &raw mut walk, size_of::<Walk>()) };
-        if status < 0 {
-            let error = io::Error::last_os_error();
-            return match error.raw_os_error() {
-                Some(libc::ENOENT) => Ok(count),
-                _ => Err(Error::system("count BPF programs")(error)),
-            };
-        }
-        count += 1;
-        walk.start_id = walk.next_id;
+        Ok(statistics)
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     job::IorEngine,
     names,
     operation::Totals,
-    tracer::{Attached, Device, Ended, Refusal, Sample},
+    tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample},
 };
 
 /// What a guest tells the host.
@@ -183,6 +183,9 @@ pub struct RunFigures {
     /// What the tracer said at its end; `None` for the baseline and for one that did not end by itself.
     #[serde(default)]
     pub ended: Option<Ended>,
+    /// What the kernel's statistics say of each program of another tool under test, where they were asked for.
+    #[serde(default)]
+    pub tool_statistics: Vec<ProgramStatistics>,
     /// Periodic samples, in order.
     pub samples: Vec<Sample>,
 }

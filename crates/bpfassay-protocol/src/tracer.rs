@@ -60,13 +60,16 @@ pub struct Ended {
     pub detach_ns: u64,
     /// What the kernel's statistics say of each program, where they were switched on (`--bpf-stats`).
     pub statistics: Vec<ProgramStatistics>,
+    /// Calls counted since attaching, of all keys together, read next to the statistics; `None` without statistics.
+    #[serde(default)]
+    pub events: Option<u64>,
 }
 
 /// Run count and run time of one program (`kernel.bpf_stats_enabled`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramStatistics {
-    /// [`Program::name`].
+    /// [`Program::name`]; of another tool's programs the name that the kernel knows, 15 bytes at most.
     pub program: String,
     /// Times that it ran (`run_cnt`).
     pub runs: u64,

@@ -325,6 +325,9 @@ pub struct CellResult {
     /// What the kernel's statistics say of each program, from runs of their own (`design.bpf_stats`).
     #[serde(default)]
     pub run_times: Vec<RunTime>,
+    /// The same for all programs together, per call that the tracer counted; `None` without such runs, and for tools.
+    #[serde(default)]
+    pub event_time: Option<EventTime>,
     /// The figures, per access.
     pub accesses: Vec<CellAccess>,
     /// Pitfalls that the tracer found, each once, over the runs that were measured or refused.
@@ -354,6 +357,18 @@ pub struct RunTime {
     pub run_time_ns: u64,
     /// The second / the first.
     pub per_run_ns: Figure<f64>,
+}
+
+/// What the programs of a probe configuration take together for each call that it counts, in the whole guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EventTime {
+    /// Calls counted.
+    pub events: u64,
+    /// How long all programs ran, in nanoseconds of the guest's clock.
+    pub run_time_ns: u64,
+    /// The second / the first.
+    pub per_event_ns: Figure<f64>,
 }
 
 impl CellResult {

@@ -8,7 +8,7 @@
 
 mod common;
 
-use bpfassay_protocol::{ProbeConfiguration, probe::Probe};
+use bpfassay_protocol::{ProbeConfiguration, job::Tool, probe::Probe, tracer::ProgramStatistics};
 use bpfassay_report::{
     Figure, Outcome, Results, derive,
     render::{Style, markdown, text},
@@ -87,4 +87,52 @@ fn the_table_of_costs() {
     insta::assert_snapshot!(table);
     assert!(shown.contains("instructions, 1 ns each, not cycles"), "{shown}");
     assert!(markdown(&results).contains("| instructions per call \\[95 %\\] |"));
+}
+
+#[test]
+fn run_times_are_told_for_each_program_and_for_each_call_counted() {
+    let mut study = Study { clock: Clock::Instructions, ..study(None, 1, 1) };
+    study.design.bpf_stats = true;
+    let time = |program: &str, runs, run_time_ns| ProgramStatistics { program: program.to_owned(), runs, run_time_ns };
+    let results = derive(&contents(&study, |_, run| {
+        let mut figures = figures(run.order.probe, 100.0, 200.0);
+        if run.order.bpf_stats {
+            let ended = figures.ended.as_mut().unwrap();
+            ended.statistics = vec![time("read_exit", 40, 4_000), time("write_exit", 20, 1_000), time("unused", 0, 0)];
+            ended.events = Some(50);
+        }
+        Outcome::Measured(Box::new(figures))
+    }));
+    let of = |probe| results.cells.iter().find(|cell| cell.probe == ProbeConfiguration::with_defaults(probe)).unwrap();
+    assert_eq!((of(Probe::None).run_times.len(), &of(Probe::None).event_time), (0, &None));
+    let fexit = of(Probe::Fexit);
+    assert_eq!(fexit.run_times.len(), 3);
+    let event = fexit.event_time.as_ref().unwrap();
+    assert_eq!((event.events, event.run_time_ns, &event.per_event_ns), (50, 5_000, &Figure::Value(100.0)));
+    // Compared with no other run: one round, one run.
+    assert_eq!((fexit.runs.planned, fexit.runs.measured), (1, 1));
+    let shown = text(&results, Style::default());
+    let (_, table) = shown.split_once("run time of programs").unwrap();
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn run_times_of_other_tools_are_told_by_the_kernels_names() {
+    let mut study = study(None, 1, 1);
+    study.design.bpf_stats = true;
+    study.tools = vec![Tool { name: "vfsstat".to_owned(), command: vec!["/usr/sbin/vfsstat".to_owned()], programs: 1 }];
+    let results = derive(&contents(&study, |_, run| {
+        let mut figures = figures(run.order.probe, 100.0, 200.0);
+        if run.order.bpf_stats && run.order.tool.is_some() {
+            figures.tool_statistics =
+                vec![ProgramStatistics { program: "fentry_vfs_read".to_owned(), runs: 8, run_time_ns: 800 }];
+        }
+        Outcome::Measured(Box::new(figures))
+    }));
+    let cell = results.cells.iter().find(|cell| cell.tool.is_some()).unwrap();
+    assert_eq!(cell.run_times.len(), 1);
+    assert_eq!((cell.run_times[0].runs, &cell.run_times[0].per_run_ns), (8, &Figure::Value(100.0)));
+    assert_eq!(cell.event_time, None);
+    let shown = text(&results, Style::default());
+    assert!(shown.contains("fentry_vfs_read") && shown.contains("time of the emulator"), "{shown}");
 }

@@ -437,11 +437,21 @@ impl Case {
         if study.design.bpf_stats {
             // Last, so that it changes nothing for the others; a round of their own, so that they are compared with none.
             let round = study.design.rounds.saturating_add(1);
-            runs.extend(probes.iter().filter(|probe| !probe.is_baseline()).map(|&probe| PlannedRun {
-                order: RunOrder { id: format!("{id}_{probe}-statistics"), bpf_stats: true, ..self.order(study, probe) },
-                cell: format!("{place}_{probe}"),
-                round,
-                control: false,
+            let of_probes = probes.iter().filter(|probe| !probe.is_baseline()).map(|&probe| (probe, None));
+            let of_tools = study.tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool)));
+            runs.extend(of_probes.chain(of_tools).map(|(probe, tool)| {
+                let name = under_test(probe, tool);
+                PlannedRun {
+                    order: RunOrder {
+                        id: format!("{id}_{name}-statistics"),
+                        bpf_stats: true,
+                        tool: tool.cloned(),
+                        ..self.order(study, probe)
+                    },
+                    cell: format!("{place}_{name}"),
+                    round,
+                    control: false,
+                }
             }));
         }
         Block { id, target: target.clone(), case: self.id.clone(), file_system: file_system.clone(), replicate, runs }

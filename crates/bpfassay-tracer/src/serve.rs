@@ -151,12 +151,13 @@ pub(crate) fn serve<W: Write>(
 /// # Errors
 /// [`ServeError`].
 pub(crate) fn end<W: Write>(mut tracer: Tracer, statistics: bool, output: &mut Output<W>) -> Result<(), ServeError> {
-    let statistics = if statistics { tracer.statistics()? } else { Vec::new() };
+    let (statistics, events) =
+        if statistics { (tracer.statistics()?, Some(tracer.events()?)) } else { (Vec::new(), None) };
     let findings = tracer.findings()?;
     let start = Instant::now();
     drop(tracer);
     let detach_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    output.line(&TracerLine::Ended(Ended { findings, detach_ns, statistics }))
+    output.line(&TracerLine::Ended(Ended { findings, detach_ns, statistics, events }))
 }
 
 /// What has something to read.

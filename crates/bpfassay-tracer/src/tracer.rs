@@ -152,6 +152,14 @@ impl Tracer {
         self.hooked.iter().map(of).collect()
     }
 
+    /// Calls counted since attaching, of all keys together.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn events(&mut self) -> Result<u64, ReadError> {
+        Ok(self.rows()?.iter().fold(0, |sum, row| sum.wrapping_add(row.totals.calls)))
+    }
+
     /// Pitfalls that show in what was lost since attaching.
     ///
     /// # Errors

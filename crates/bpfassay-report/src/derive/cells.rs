@@ -10,8 +10,8 @@ use super::{LEVEL, cost};
 use crate::{
     Figure, Outcome,
     results::{
-        Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, Overhead, RunAccess, RunCounts,
-        RunResult, RunTime, Unit,
+        Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, EventTime, Overhead, RunAccess,
+        RunCounts, RunResult, RunTime, Unit,
     },
 };
 
@@ -83,6 +83,7 @@ fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[
         runs: counts,
         failures,
         run_times: run_times(all),
+        event_time: event_time(all),
         accesses,
         findings: super::findings::derive(&runs),
     }
@@ -93,7 +94,8 @@ fn run_times(all: &[&RunResult]) -> Vec<RunTime> {
     let mut times = BTreeMap::<String, RunTime>::new();
     for run in all.iter().filter(|run| run.record.statistics) {
         let Outcome::Measured(figures) = &run.record.outcome else { continue };
-        for program in figures.ended.iter().flat_map(|ended| &ended.statistics) {
+        let of_tracer = figures.ended.iter().flat_map(|ended| &ended.statistics);
+        for program in of_tracer.chain(&figures.tool_statistics) {
             let time = times.entry(program.program.clone()).or_insert_with(|| RunTime {
                 program: program.program.clone(),
                 runs: 0,
@@ -108,6 +110,28 @@ fn run_times(all: &[&RunResult]) -> Vec<RunTime> {
         }
     }
     times.into_values().collect()
+}
+
+/// The run time of all programs together for each call counted, over the runs for statistics.
+fn event_time(all: &[&RunResult]) -> Option<EventTime> {
+    let mut sum: Option<(u64, u64)> = None;
+    for run in all.iter().filter(|run| run.record.statistics) {
+        let Outcome::Measured(figures) = &run.record.outcome else { continue };
+        let Some((ended, events)) = figures.ended.as_ref().and_then(|ended| Some((ended, ended.events?))) else {
+            continue;
+        };
+        let (all_events, all_time) = sum.get_or_insert((0, 0));
+        *all_events = all_events.saturating_add(events);
+        *all_time = ended.statistics.iter().fold(*all_time, |sum, program| sum.saturating_add(program.run_time_ns));
+    }
+    sum.map(|(events, run_time_ns)| EventTime {
+        events,
+        run_time_ns,
+        per_event_ns: match events {
+            0 => Figure::missing("no call was counted"),
+            _ => Figure::Value(run_time_ns as f64 / events as f64),
+        },
+    })
 }
 
 /// The accesses that the options of the workload ask for.

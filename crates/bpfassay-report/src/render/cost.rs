@@ -7,7 +7,7 @@ use super::{
     words::{self, NONE},
 };
 use crate::{
-    Results,
+    Figure, Results,
     results::{Basis, Unit},
 };
 
@@ -83,23 +83,38 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     })
 }
 
-/// The table of run times, where the kernel kept statistics.
+/// The table of run times, where the kernel kept statistics: a row for each program that ran, and one for all of them.
 pub(super) fn run_times(results: &Results) -> Option<Table> {
     let many_cases = differ(results, |cell| cell.case.as_str());
     let many_file_systems = differ(results, |cell| cell.file_system.as_str());
     let mut columns = vec!["target"];
     columns.extend(many_cases.then_some("workload"));
     columns.extend(many_file_systems.then_some("file system"));
-    columns.extend(["probe", "program", "runs", "ns per run"]);
+    columns.extend(["probe", "program", "runs", "ns per run", "calls counted", "ns per call"]);
+    let mut remarks = Remarks::default();
     let mut rows = Vec::new();
     for cell in &results.cells {
-        for (index, time) in cell.run_times.iter().enumerate() {
+        let mut figures: Vec<[String; 5]> = Vec::new();
+        for time in cell.run_times.iter().filter(|time| time.runs > 0) {
+            let per_run = time.per_run_ns.value().map_or_else(|| NONE.to_owned(), |&value| words::number(value));
+            figures.push([time.program.clone(), time.runs.to_string(), per_run, "-".to_owned(), "-".to_owned()]);
+        }
+        if let Some(all) = &cell.event_time {
+            let runs = cell.run_times.iter().fold(0u64, |sum, time| sum.saturating_add(time.runs));
+            let per_event = match &all.per_event_ns {
+                Figure::Value(value) => words::number(*value),
+                Figure::NotMeasured(reason) => format!("{NONE} {}", remarks.mark(reason.clone())),
+            };
+            let [all_programs, none] = ["all".to_owned(), "-".to_owned()];
+            figures.push([all_programs, runs.to_string(), none, all.events.to_string(), per_event]);
+        }
+        for (index, figures) in figures.into_iter().enumerate() {
             let once = |text: &str| if index == 0 { text.to_owned() } else { String::new() };
             let mut row = vec![once(&cell.target.to_string())];
             row.extend(many_cases.then(|| once(&cell.case)));
             row.extend(many_file_systems.then(|| once(&cell.file_system)));
-            let per_run = time.per_run_ns.value().map_or_else(|| NONE.to_owned(), |&value| words::number(value));
-            row.extend([once(&cell.under_test()), time.program.clone(), time.runs.to_string(), per_run]);
+            row.push(once(&cell.under_test()));
+            row.extend(figures);
             rows.push(row);
         }
     }
@@ -108,11 +123,29 @@ pub(super) fn run_times(results: &Results) -> Option<Table> {
         columns: columns.into_iter().map(str::to_owned).collect(),
         rows,
         warnings: Vec::new(),
-        remarks: Vec::new(),
+        remarks: remarks.0,
         legend: vec![
-            "from runs of their own, which are compared with no others: the statistics cost two readings of the clock per event. \
-             Of the program alone, without the hook that leads to it, and of all events in the guest."
+            whose_time(results),
+            "from runs of their own, which are compared with no others: the statistics cost two readings of the clock per event, \
+             partly within the time. Of the programs alone, without the hooks that lead to them, and of all calls in the guest; \
+             programs that never ran are left out."
                 .to_owned(),
+            "ns per call: of all programs together, those for other system calls included, / calls counted.".to_owned(),
         ],
     })
+}
+
+/// What a nanosecond of the guest's clock is worth.
+fn whose_time(results: &Results) -> String {
+    if results.plan.study.clock == Clock::Instructions {
+        return "ns: of the instruction clock, 1 ns each: instructions of the guest, not time of any processor."
+            .to_owned();
+    }
+    let emulated =
+        results.cells.iter().any(|cell| results.provenance.iter().any(|of| of.is_emulated(cell.target.arch)));
+    if !emulated {
+        "ns: of the guest's clock, under KVM.".to_owned()
+    } else {
+        "ns: of the guest's clock, under TCG: time of the emulator, not of the processor that it stands for.".to_owned()
+    }
 }

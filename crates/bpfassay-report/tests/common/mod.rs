@@ -237,6 +237,7 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
             findings: Vec::new(),
         }),
         ended: (!probe.is_baseline()).then(Ended::default),
+        tool_statistics: Vec::new(),
         samples: Vec::new(),
     }
 }
