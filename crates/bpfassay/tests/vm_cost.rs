@@ -18,7 +18,9 @@ fn name(cell: &Value) -> &str {
 /// Runs and nanoseconds of a program in the statistics of a cell.
 fn time(cell: &Value, program: &str) -> (u64, f64) {
     let times = cell["run_times"].as_array().unwrap();
-    let found = times.iter().find(|time| time["program"] == program).unwrap_or_else(|| panic!("{program}: {cell:#}"));
+    let found = times.iter().find(|time| time["program"] == program);
+    assert!(found.is_some(), "{program}: {cell:#}");
+    let found = found.unwrap();
     (found["runs"].as_u64().unwrap(), found["per_run_ns"]["value"].as_f64().unwrap_or(0.0))
 }
 
