@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::Target;
 
-/// One expected refusal.
+/// A refusal that is expected of some probe configurations on some targets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Expectation {
-    /// The architecture.
-    pub arch: Arch,
+    /// The architectures.
+    pub archs: Vec<Arch>,
     /// Kernel names. A name stands for itself and for its builds: `6.1` for `6.1`, `6.1.9` and `6.1-rt`, not `6.12`.
     pub kernels: Vec<String>,
-    /// The probe configuration.
-    pub probe: ProbeConfiguration,
+    /// The probe configurations.
+    pub probes: Vec<ProbeConfiguration>,
     /// The step that the kernel refuses.
     pub step: Step,
     /// The kernel's error number, as a positive value.
@@ -33,8 +33,8 @@ impl Expectation {
     /// Whether this speaks of `probe` on `target`.
     #[must_use]
     pub fn covers(&self, target: &Target, probe: ProbeConfiguration) -> bool {
-        self.arch == target.arch
-            && self.probe == probe
+        self.archs.contains(&target.arch)
+            && self.probes.contains(&probe)
             && self.kernels.iter().any(|name| is_of_series(&target.kernel, name))
     }
 
@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn only_the_same_error_at_the_same_step_meets_an_expectation() {
         let expectation = Expectation {
-            arch: Arch::Aarch64,
+            archs: vec![Arch::Aarch64],
             kernels: vec!["6.1".to_owned()],
-            probe: ProbeConfiguration::with_defaults(bpfassay_protocol::probe::Probe::Fexit),
+            probes: vec![ProbeConfiguration::with_defaults(bpfassay_protocol::probe::Probe::Fexit)],
             step: Step::Attach,
             errno: 524,
             reason: String::new(),

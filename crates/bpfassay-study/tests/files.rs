@@ -274,9 +274,9 @@ fn expectations_of_the_study_come_before_those_compiled_in() {
     assert!(error.contains("the baseline attaches nothing"), "{error}");
     let compiled_in = parse(GOOD).unwrap().expectations;
     assert!(
-        compiled_in
-            .iter()
-            .any(|one| one.arch == Arch::Aarch64 && one.errno == 524 && one.kernels.contains(&"6.1".to_owned()))
+        compiled_in.iter().any(|one| one.archs.contains(&Arch::Aarch64)
+            && one.errno == 524
+            && one.kernels.contains(&"6.1".to_owned()))
     );
 }
 
