@@ -32,6 +32,11 @@ offsets! {
     superblock_device = "super_block.s_dev",
     mount_embedded = "mount.mnt",
     mount_id = "mount.mnt_id",
+    mount_parent = "mount.mnt_parent",
+    mount_point = "mount.mnt_mountpoint",
+    mount_root = "mount.mnt.mnt_root",
+    dentry_parent = "dentry.d_parent",
+    dentry_name = "dentry.d_name.name",
     inode_superblock = "inode.i_sb",
     dentry_superblock = "dentry.d_sb",
     /// The argument of `vfs_rename` from 5.12 on.

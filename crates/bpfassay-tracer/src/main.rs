@@ -28,11 +28,13 @@ mod preemption;
 mod probes;
 mod reader;
 mod reading;
+mod return_probe;
 mod ring;
 mod serve;
 mod signals;
 mod statistics;
 mod tracer;
+mod undisturbed;
 mod uprobes;
 
 use std::{

@@ -4,7 +4,7 @@ use std::{fs, io, os::fd::AsFd as _, path::Path};
 
 use crate::{
     hooked::{Hooked, Kind, KprobeMode},
-    kernel,
+    kernel, return_probe,
     tracer::ReadError,
 };
 
@@ -70,7 +70,8 @@ pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
         Kind::Kprobe(KprobeMode::Tracefs) => {
             let path = profile().unwrap_or(PROFILES[1]);
             let text = fs::read_to_string(path).map_err(|source| ReadError::Profile { path, source })?;
-            let missed = missed_in_profile(&text, std::process::id(), &hooked.function)
+            let prefix = if hooked.attached_to.ends_with(" (return)") { return_probe::PREFIX } else { "libbpf" };
+            let missed = missed_in_profile(&text, prefix, std::process::id(), &hooked.function)
                 .map_err(|source| ReadError::Profile { path, source })?;
             let probes = missed.ok_or_else(|| ReadError::Unlisted { path, function: hooked.function.clone() })?;
             Ok(Misses { probes: Some(probes), recursion: None })
@@ -78,11 +79,12 @@ pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
     }
 }
 
-/// Misses of the kprobes that libbpf made for process `pid` on `function`; `None` if none is listed.
+/// Misses of the kprobes that `prefix` made for process `pid` on `function`; `None` if none is listed.
 ///
-/// Lines are `NAME HITS MISSES`; libbpf names its events `libbpf_PID_INDEX_FUNCTION_0xOFFSET`.
-fn missed_in_profile(text: &str, pid: u32, function: &str) -> io::Result<Option<u64>> {
-    let ours = format!("libbpf_{pid}_");
+/// Lines are `NAME HITS MISSES`; libbpf names its events `libbpf_PID_INDEX_FUNCTION_0xOFFSET`, and kretprobes are named
+/// likewise ([`return_probe`]).
+fn missed_in_profile(text: &str, prefix: &str, pid: u32, function: &str) -> io::Result<Option<u64>> {
+    let ours = format!("{prefix}_{pid}_");
     let mut sum = None;
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
@@ -113,21 +115,23 @@ mod tests {
   libbpf_77_2_vfs_readv_0x0                                    5             100
   libbpf_770_0_vfs_read_0x0                                    5             100
   libbpf_7_7_0_vfs_read_0x0                                    5             100
+  bpfassay_77_0_vfs_read_0x0                                   5               7
   vfs_read                                                     5             100
 ";
 
     #[test]
     fn only_our_own_events_on_that_function_count() {
-        assert_eq!(missed_in_profile(PROFILE, 77, "vfs_read").unwrap(), Some(3));
-        assert_eq!(missed_in_profile(PROFILE, 77, "vfs_write").unwrap(), Some(0));
-        assert_eq!(missed_in_profile(PROFILE, 78, "vfs_read").unwrap(), None);
-        assert_eq!(missed_in_profile("", 77, "vfs_read").unwrap(), None);
+        assert_eq!(missed_in_profile(PROFILE, "libbpf", 77, "vfs_read").unwrap(), Some(3));
+        assert_eq!(missed_in_profile(PROFILE, "bpfassay", 77, "vfs_read").unwrap(), Some(7));
+        assert_eq!(missed_in_profile(PROFILE, "libbpf", 77, "vfs_write").unwrap(), Some(0));
+        assert_eq!(missed_in_profile(PROFILE, "libbpf", 78, "vfs_read").unwrap(), None);
+        assert_eq!(missed_in_profile("", "libbpf", 77, "vfs_read").unwrap(), None);
     }
 
     #[test]
     fn a_listed_event_without_count_is_an_error_not_a_zero() {
-        assert!(missed_in_profile("libbpf_77_0_vfs_read_0x0 12", 77, "vfs_read").is_err());
-        assert!(missed_in_profile("libbpf_77_0_vfs_read_0x0 12 -", 77, "vfs_read").is_err());
+        assert!(missed_in_profile("libbpf_77_0_vfs_read_0x0 12", "libbpf", 77, "vfs_read").is_err());
+        assert!(missed_in_profile("libbpf_77_0_vfs_read_0x0 12 -", "libbpf", 77, "vfs_read").is_err());
     }
 
     #[test]
@@ -140,7 +144,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text: String) {
-            let _ = missed_in_profile(&text, 1, "vfs_read");
+            let _ = missed_in_profile(&text, "libbpf", 1, "vfs_read");
         }
     }
 }

@@ -86,6 +86,13 @@ pub(crate) const SYSCALLS: [&str; 26] = [
     "fdatasync",
 ];
 
+/// The program that `program` is a copy of, and which copy it is, from 2; `None` for the first. Copies are called
+/// `NAME_2` and so on, or `NAME__2` by the loader aya, which attach to the same function for the calls that the first misses.
+pub(crate) fn copy_of(program: &str) -> Option<(&str, u32)> {
+    let (name, number) = program.rsplit_once('_')?;
+    Some((name.trim_end_matches('_'), number.parse().ok()?))
+}
+
 /// How the program in `section` is attached, and to what.
 pub(crate) fn attachment(section: &str) -> Option<(Attachment, &str)> {
     let (kind, target) = section.split_once('/').filter(|(_, target)| !target.is_empty())?;
@@ -114,6 +121,14 @@ mod tests {
 
     use super::*;
     use crate::objects;
+
+    #[test]
+    fn copies_are_known_by_their_names() {
+        assert_eq!(copy_of("read_exit"), None);
+        assert_eq!(copy_of("read_exit_2"), Some(("read_exit", 2)));
+        assert_eq!(copy_of("fexit__vfs_read__3"), Some(("fexit__vfs_read", 3)));
+        assert_eq!(copy_of("fexit__do_filp_open__mark_3"), Some(("fexit__do_filp_open__mark", 3)));
+    }
 
     #[test]
     fn every_program_of_every_object_can_be_attached() {

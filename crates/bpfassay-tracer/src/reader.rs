@@ -61,7 +61,7 @@ impl Reader {
         let mut rows = BTreeMap::<Key, CounterRow>::new();
         if let Some(ring) = &mut self.ring {
             let failed = |source| ReadError::Map { map: map::EVENTS.to_owned(), source };
-            let sums = ring.drain().map_err(failed)?;
+            let sums = ring.drain_all().map_err(failed)?;
             if sums.malformed > 0 {
                 return Err(failed(std::io::ErrorKind::InvalidData.into()));
             }

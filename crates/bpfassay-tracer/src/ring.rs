@@ -6,7 +6,8 @@ use std::{
     io,
     os::fd::{AsRawFd as _, BorrowedFd},
     ptr::NonNull,
-    slice,
+    slice, thread,
+    time::{Duration, Instant},
 };
 
 use bpfassay_ledger::{Event, Key, LATENCY_SLOTS, NO_DURATION, Value};
@@ -48,6 +49,36 @@ impl Ring {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring is valid, and its descriptor lives as long as it does.
         unsafe { BorrowedFd::borrow_raw(libbpf_sys::ring_buffer__epoll_fd(self.ring.as_ptr())) }
+    }
+
+    /// Takes every event that any program had begun to write when this was called. A task that was preempted while it was
+    /// writing one holds up those behind it until it goes on.
+    ///
+    /// # Errors
+    /// The kernel's error; `TimedOut` where a task does not go on.
+    pub(crate) fn drain_all(&mut self) -> io::Result<&Sums> {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        const PAUSE: Duration = Duration::from_micros(200);
+        // SAFETY: the ring is valid, and has one buffer.
+        let (written, ring) = unsafe {
+            let ring = libbpf_sys::ring_buffer__ring(self.ring.as_ptr(), 0);
+            (libbpf_sys::ring__producer_pos(ring), ring)
+        };
+        let start = Instant::now();
+        loop {
+            self.drain()?;
+            // SAFETY: likewise.
+            let taken = unsafe { libbpf_sys::ring__consumer_pos(ring) };
+            // Positions only grow, modulo the size of a word; the buffer is far smaller than that.
+            if (written.wrapping_sub(taken) as isize) <= 0 {
+                return Ok(&self.sums);
+            }
+            if start.elapsed() > PATIENCE {
+                let message = "a task that was writing an event has not gone on for 10 s";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            thread::sleep(PAUSE);
+        }
     }
 
     /// Takes every event that is there.

@@ -29,6 +29,7 @@ use crate::{
     objects,
     pitfalls::{self, ProgramMisses, When},
     reader::Reader,
+    undisturbed::Undisturbed,
 };
 
 /// What to count and how, beside the probe configuration.
@@ -111,6 +112,7 @@ impl Tracer {
     /// # Errors
     /// [`ReadError`].
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
+        let _undisturbed = Undisturbed::begin();
         match &mut self.accounts {
             Some(accounts) => accounts.rows(),
             None => self.reader.rows(),
@@ -135,6 +137,7 @@ impl Tracer {
     /// # Errors
     /// [`ReadError`].
     pub(crate) fn losses(&mut self) -> Result<Losses, ReadError> {
+        let _undisturbed = Undisturbed::begin();
         self.reader.losses(&self.hooked)
     }
 

@@ -42,9 +42,17 @@ fn file_of(descriptor: u64) -> Address {
     read(read::<Address>(table, offset!(table_files)), descriptor as usize * size_of::<Address>())
 }
 
-/// A call of `operation` begins, on `descriptor` if that is what it is about.
+/// A call of `operation` begins, on `descriptor` if that is what it is about. Another copy of the program may have run for
+/// this very call before.
 #[inline(always)]
-pub(super) fn begins(operation: Operation, descriptor: Option<u64>) {
+pub(super) fn begins(copy: u32, operation: Operation, descriptor: Option<u64>) {
+    if copy > 0
+        && let Some(known) = PENDING.get_ptr(thread())
+        // SAFETY: a value of the map, which only this thread uses.
+        && unsafe { (*known).wanted } != 0
+    {
+        return;
+    }
     let file = descriptor.map_or(0, file_of);
     let place = if file == 0 { Place::NOWHERE } else { Place::of_file(file) };
     let subject = match Subject::new(place) {
@@ -59,9 +67,9 @@ pub(super) fn begins(operation: Operation, descriptor: Option<u64>) {
     }
 }
 
-/// The calling thread's call returns `result`.
+/// The calling thread's call returns `result`; the first copy to see that counts it.
 #[inline(always)]
-pub(super) fn ends(result: i64) {
+pub(super) fn ends(copy: u32, result: i64) {
     let Some(call) = PENDING.get_ptr_mut(thread()) else { return };
     // SAFETY: a value of the map, which only this thread uses.
     let Call { subject, start, operation, wanted } = unsafe { *call };
@@ -73,7 +81,7 @@ pub(super) fn ends(result: i64) {
     if operation == Operation::Open as u32 {
         let file = if result < 0 { result as u64 } else { file_of(result as u64) };
         // Another thread can have closed it by now; counted without mount then, as one that failed.
-        opened(if file == 0 { BAD_DESCRIPTOR as u64 } else { file }, start);
+        opened(copy, if file == 0 { BAD_DESCRIPTOR as u64 } else { file }, start);
         return;
     }
     let outcome = if operation <= Operation::Writev as u32 {
@@ -81,5 +89,5 @@ pub(super) fn ends(result: i64) {
     } else {
         Outcome { bytes: 0, errors: u64::from(result < 0), duration: NO_DURATION }
     };
-    count_copy(0, &subject, operation, outcome, start);
+    count_copy(copy, &subject, operation, outcome, start);
 }

@@ -2,9 +2,11 @@
 //!
 //! A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
 //! inside the program, and until it runs again the calls of every other task on that CPU are skipped. So there, the
-//! loader attaches up to three copies of the programs that count data; whichever is first for a call counts it and says
-//! so under the number of the call. `fexit.bpf.c` on the C side says more. It keeps the turns in task storage, which
-//! wants the map's types in BTF; here they lie in a hash by thread.
+//! loader attaches three copies of the programs; whichever is first for a call counts it and says so under the number of
+//! the call. `fexit.bpf.c` on the C side says more. It keeps the turns in task storage, which wants the map's types in
+//! BTF; here they lie in a hash by thread, where the least recently used make room. That loses no count: a turn that is
+//! gone makes the next copy the first one, and to be gone between two copies of one call it takes [`TURNS`] other threads
+//! that call for the first time meanwhile.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -15,10 +17,10 @@ use aya_ebpf::{
     maps::LruHashMap,
     programs::{FEntryContext, FExitContext},
 };
-use bpfassay_ledger::{Operation, tally as tallies};
+use bpfassay_ledger::Operation;
 
 use super::{
-    count::{Outcome, Subject, clock, copies, count, count_copy, is_timed, tally, thread},
+    count::{Outcome, Subject, clock, copies, count, count_copy, is_timed, thread},
     entry::Arguments,
     kernel::{Address, Place, offset, read},
     names,
@@ -37,7 +39,8 @@ impl Arguments for FExitContext {
     }
 }
 
-/// Which copies ran for the last call of a thread.
+/// Which copies ran for the last call of a thread. Of operations that move no data, `call` is 0, and nothing ran yet when
+/// a call begins ([`mark`]).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Turn {
@@ -48,29 +51,42 @@ struct Turn {
 
 /// By thread and operation; the threads that are gone make room. As small as can be where there is one copy only.
 #[map(name = "turns")]
-static TURNS: LruHashMap<u64, Turn> = LruHashMap::with_max_entries(32768, 0);
+static TURNS: LruHashMap<u64, Turn> = LruHashMap::with_max_entries(65536, 0);
 
 #[inline(always)]
 fn thread_and(operation: Operation) -> u64 {
     u64::from(thread()) << 32 | operation as u64
 }
 
+/// A call of `operation`, which moves no data, begins: no copy has run for it.
+#[inline(always)]
+fn mark(operation: Operation) {
+    if let Some(turn) = TURNS.get_ptr_mut(thread_and(operation)) {
+        // SAFETY: a value of the map, which only this thread uses.
+        unsafe { (*turn).ran = 0 };
+    }
+}
+
 /// Whether this copy is the first to run for this call.
 #[inline(always)]
 fn is_first(copy: u32, operation: Operation) -> bool {
-    // SAFETY: takes no arguments.
-    let task: Address = unsafe { bpf_get_current_task() };
-    let call = read::<u64>(task, offset!(task_reads)).wrapping_add(read::<u64>(task, offset!(task_writes)));
+    if copies() == 1 {
+        return true;
+    }
+    let call = if operation as u32 <= Operation::Writev as u32 {
+        // SAFETY: takes no arguments.
+        let task: Address = unsafe { bpf_get_current_task() };
+        read::<u64>(task, offset!(task_reads)).wrapping_add(read::<u64>(task, offset!(task_writes)))
+    } else {
+        0
+    };
     let key = thread_and(operation);
     let turn = TURNS.get_ptr_mut(key).or_else(|| {
         let _ = TURNS.insert(key, Turn { call: 0, ran: 0 }, u64::from(BPF_NOEXIST));
         TURNS.get_ptr_mut(key)
     });
-    let Some(turn) = turn else {
-        // Neither this copy nor another may count what the others cannot see.
-        tally(tallies::UNMATCHED);
-        return false;
-    };
+    // No copy before this one found room either. The one that was attached first runs last: it counts for all.
+    let Some(turn) = turn else { return copy == 0 };
     let me = 1u64 << copy;
     // SAFETY: a value of the map, which only this thread uses.
     unsafe {
@@ -109,11 +125,18 @@ fn began(operation: Operation) -> u64 {
 
 #[inline(always)]
 fn count_data(copy: u32, context: &FExitContext, returned: u64, operation: Operation) {
-    if copies() > 1 && !is_first(copy, operation) {
+    if !is_first(copy, operation) {
         return;
     }
     if let Some(subject) = Subject::new(context.place()) {
         count_copy(copy, &subject, operation as u32, Outcome::of_data(returned as i64), began(operation));
+    }
+}
+
+#[inline(always)]
+fn count_open(copy: u32, file: Address) {
+    if is_first(copy, Operation::Open) {
+        opened(copy, file, began(Operation::Open));
     }
 }
 
@@ -184,7 +207,9 @@ programs! {
             count(&subject, Operation::Fsync, Outcome::of_status(failed), began(Operation::Fsync));
         };
     "do_filp_open", Open, fexit__do_filp_open__begin,
-        fexit__do_filp_open: |context| opened(context.arg(3), began(Operation::Open));
+        fexit__do_filp_open: |context| count_open(0, context.arg(3)),
+        fexit__do_filp_open__2: |context| count_open(1, context.arg(3)),
+        fexit__do_filp_open__3: |context| count_open(2, context.arg(3));
     "vfs_create", Create, fexit__vfs_create__begin,
         fexit__vfs_create: |context| count_name(&context, Operation::Create);
     "vfs_mkdir", Mkdir, fexit__vfs_mkdir__begin,
@@ -201,4 +226,21 @@ programs! {
 fn fexit__mnt_want_write__entry(context: FEntryContext) -> i32 {
     names::wants(context.arg(0));
     0
+}
+
+/// Programs at the beginning of calls that nothing else tells apart.
+macro_rules! marks {
+    ($($function:literal, $operation:ident: $($mark:ident),+;)+) => {
+        $($(
+            #[fentry(function = $function)]
+            fn $mark(_: FEntryContext) -> i32 {
+                mark(Operation::$operation);
+                0
+            }
+        )+)+
+    };
+}
+
+marks! {
+    "do_filp_open", Open: fexit__do_filp_open__mark, fexit__do_filp_open__mark_2, fexit__do_filp_open__mark_3;
 }

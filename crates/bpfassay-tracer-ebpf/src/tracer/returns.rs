@@ -224,7 +224,7 @@ programs! {
         |entry| push(&entry, Operation::Open),
         |exit| if let Some(call) = pop(Operation::Open) {
             // SAFETY: from `pop`.
-            opened(returned(&exit), unsafe { (*call).start });
+            opened(0, returned(&exit), unsafe { (*call).start });
         };
 }
 

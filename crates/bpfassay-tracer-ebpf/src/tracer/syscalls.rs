@@ -1,6 +1,9 @@
 //! System calls by their number, through the raw tracepoints `sys_enter` and `sys_exit`, which every call passes, or
 //! through the tracepoints of single calls, to each of which the loader attaches the two programs. Both count what was
 //! returned.
+//!
+//! Where tasks are preempted inside the kernel there are three copies of these programs: `raw-tracepoint.bpf.c` and
+//! `tracepoint.bpf.c` on the C side say why.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -77,7 +80,7 @@ fn is_regular(mode: u64) -> bool {
 
 /// At the entry of a system call; the arguments are only asked for where they matter.
 #[inline(always)]
-fn syscall_begins(number: i64, argument: impl Fn(usize) -> u64) {
+fn syscall_begins(copy: u32, number: i64, argument: impl Fn(usize) -> u64) {
     let (operation, by_descriptor) = if is_one(number, number::READ) {
         (Operation::Read, true)
     } else if is_one(number, number::WRITE) {
@@ -107,7 +110,7 @@ fn syscall_begins(number: i64, argument: impl Fn(usize) -> u64) {
     } else {
         return;
     };
-    begins(operation, if by_descriptor { Some(argument(0)) } else { None });
+    begins(copy, operation, if by_descriptor { Some(argument(0)) } else { None });
 }
 
 /// Whether the calling task is in a call for 32 bits, which has other numbers.
@@ -129,41 +132,68 @@ fn is_compat() -> bool {
     }
 }
 
-#[raw_tracepoint(tracepoint = "sys_enter")]
-fn raw_tracepoint__sys_enter(context: RawTracePointContext) -> i32 {
-    if is_compat() {
-        return 0;
-    }
-    let registers: Address = context.arg(0);
-    syscall_begins(context.arg(1), |index| match index {
-        0 => read(registers, offset!(syscall_argument_0)),
-        1 => read(registers, offset!(syscall_argument_1)),
-        _ => read(registers, offset!(syscall_argument_2)),
-    });
-    0
+/// Both programs of a copy.
+macro_rules! raw_tracepoints {
+    ($($copy:literal: $enter:ident, $exit:ident;)+) => {
+        $(
+            #[raw_tracepoint(tracepoint = "sys_enter")]
+            fn $enter(context: RawTracePointContext) -> i32 {
+                if is_compat() {
+                    return 0;
+                }
+                let registers: Address = context.arg(0);
+                syscall_begins($copy, context.arg(1), |index| match index {
+                    0 => read(registers, offset!(syscall_argument_0)),
+                    1 => read(registers, offset!(syscall_argument_1)),
+                    _ => read(registers, offset!(syscall_argument_2)),
+                });
+                0
+            }
+
+            #[raw_tracepoint(tracepoint = "sys_exit")]
+            fn $exit(context: RawTracePointContext) -> i32 {
+                ends($copy, context.arg(1));
+                0
+            }
+        )+
+    };
 }
 
-#[raw_tracepoint(tracepoint = "sys_exit")]
-fn raw_tracepoint__sys_exit(context: RawTracePointContext) -> i32 {
-    ends(context.arg(1));
-    0
+raw_tracepoints! {
+    0: raw_tracepoint__sys_enter, raw_tracepoint__sys_exit;
+    1: raw_tracepoint__sys_enter__2, raw_tracepoint__sys_exit__2;
+    2: raw_tracepoint__sys_enter__3, raw_tracepoint__sys_exit__3;
 }
 
-#[tracepoint]
-fn tracepoint__enter(context: TracePointContext) -> u32 {
-    // SAFETY: the helper checks the address.
-    unsafe {
-        let Ok(number) = context.read_at(offset!(enter_number)) else { return 0 };
-        syscall_begins(number, |index| context.read_at(offset!(enter_arguments) + 8 * index).unwrap_or(0));
-    }
-    0
+/// Both programs of a copy.
+macro_rules! tracepoints {
+    ($($copy:literal: $enter:ident, $exit:ident;)+) => {
+        $(
+            #[tracepoint]
+            fn $enter(context: TracePointContext) -> u32 {
+                // SAFETY: the helper checks the address.
+                unsafe {
+                    let Ok(number) = context.read_at(offset!(enter_number)) else { return 0 };
+                    let argument = |index| context.read_at(offset!(enter_arguments) + 8 * index).unwrap_or(0);
+                    syscall_begins($copy, number, argument);
+                }
+                0
+            }
+
+            #[tracepoint]
+            fn $exit(context: TracePointContext) -> u32 {
+                // SAFETY: the helper checks the address.
+                if let Ok(result) = unsafe { context.read_at(offset!(exit_result)) } {
+                    ends($copy, result);
+                }
+                0
+            }
+        )+
+    };
 }
 
-#[tracepoint]
-fn tracepoint__exit(context: TracePointContext) -> u32 {
-    // SAFETY: the helper checks the address.
-    if let Ok(result) = unsafe { context.read_at(offset!(exit_result)) } {
-        ends(result);
-    }
-    0
+tracepoints! {
+    0: tracepoint__enter, tracepoint__exit;
+    1: tracepoint__enter__2, tracepoint__exit__2;
+    2: tracepoint__enter__3, tracepoint__exit__3;
 }

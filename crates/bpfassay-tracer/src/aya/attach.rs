@@ -30,6 +30,7 @@ use crate::{
     kernel,
     libbpf::{attach::BEHIND_FTRACE_SITE, prepare::not_counted},
     probes::{REQUIRED, SYSCALLS},
+    return_probe::ReturnProbe,
     tracer::Options,
 };
 
@@ -70,7 +71,7 @@ pub(super) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Name<'a> {
     function: &'a str,
-    /// `entry`, `begin`, or the number of a copy; empty for the program that counts.
+    /// `entry`, `begin` or `mark`, and the number of a copy from the second on; empty for the program that counts.
     part: &'a str,
 }
 
@@ -86,11 +87,12 @@ fn function_of(name: &str, probe: Probe) -> Option<&str> {
     parse(name, probe).map(|name| name.function)
 }
 
-/// Whether a program of that name is wanted with `copies` of those that count data.
+/// Whether a program of that name is wanted with `copies` of those that may be preempted.
 fn is_wanted(name: Name<'_>, copies: u32, options: &Options) -> bool {
     match name.part {
         "begin" => options.latency,
-        part => part.parse::<u32>().map_or(true, |copy| copy <= copies),
+        "mark" => copies > 1,
+        part => part.rsplit('_').next().and_then(|copy| copy.parse::<u32>().ok()).is_none_or(|copy| copy <= copies),
     }
 }
 
@@ -155,7 +157,7 @@ pub(super) fn all(ebpf: &mut Ebpf, probe: Probe, names: &[String], options: &Opt
             ebpf.program_mut(name).zip(function_of(name, probe)).ok_or_else(|| refused(ProgramError::NotLoaded))?;
         let is_required = REQUIRED.contains(&function);
         let function = options.function(function);
-        let attached = match attach(program, function) {
+        let attached = match attach(program, function, options) {
             Err(error) if !is_required && is_missing(&error) => {
                 all.findings.push(not_counted(function, "the kernel has no such function, or it cannot be hooked"));
                 continue;
@@ -178,10 +180,13 @@ pub(super) fn all(ebpf: &mut Ebpf, probe: Probe, names: &[String], options: &Opt
     Ok(all)
 }
 
-fn attach(program: &mut Program, function: &str) -> Result<Vec<Attached>, ProgramError> {
+fn attach(program: &mut Program, function: &str, options: &Options) -> Result<Vec<Attached>, ProgramError> {
     let one = |kind, keep: Keep| vec![Attached { place: function.to_owned(), kind, link_fd: None, keep }];
     match program {
-        Program::KProbe(program) => Ok(vec![kprobe(program, function)?]),
+        Program::KProbe(program) => Ok(vec![match program.kind() {
+            ProbeKind::Entry => kprobe(program, function)?,
+            ProbeKind::Return => return_probe(program, function, options)?,
+        }]),
         Program::FEntry(program) => {
             let link = program.attach().and_then(|id| program.take_link(id))?;
             Ok(one(Kind::Trampoline, Box::new(link)))
@@ -232,18 +237,12 @@ fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<Attached>, Progra
 /// Attaches at the entry, or behind the ftrace site where the entry is refused.
 fn kprobe(program: &mut KProbe, function: &str) -> Result<Attached, ProgramError> {
     let (id, offset) = match (program.attach(function, 0), BEHIND_FTRACE_SITE) {
-        (Err(error), Some(offset)) if matches!(program.kind(), ProbeKind::Entry) && is_invalid(&error) => {
-            (program.attach(function, offset as u64)?, offset as u64)
-        }
+        (Err(error), Some(offset)) if is_invalid(&error) => (program.attach(function, offset as u64)?, offset as u64),
         (outcome, _) => (outcome?, 0),
     };
     let link = program.take_link(id)?;
     let kind = Kind::Kprobe(KprobeMode::Perf);
-    let place = match (program.kind(), offset) {
-        (ProbeKind::Return, _) => format!("{function} (return)"),
-        (ProbeKind::Entry, 0) => function.to_owned(),
-        (ProbeKind::Entry, offset) => format!("{function}+{offset:#x}"),
-    };
+    let place = if offset == 0 { function.to_owned() } else { format!("{function}+{offset:#x}") };
     if !has_kprobe_links() {
         return Ok(Attached { place, kind, link_fd: None, keep: Box::new(link) });
     }
@@ -259,6 +258,13 @@ fn has_kprobe_links() -> bool {
     ::aya::features().bpf_perf_link() && KernelVersion::current().is_ok()
 }
 
+/// Attaches at the return: aya cannot say how many calls are to be watched at once.
+fn return_probe(program: &KProbe, function: &str, options: &Options) -> Result<Attached, ProgramError> {
+    let probe = ReturnProbe::attach(program.fd()?.as_fd(), function, options.maxactive)?;
+    let place = format!("{function} (return)");
+    Ok(Attached { place, kind: probe.kind(), link_fd: probe.link()?, keep: Box::new(probe) })
+}
+
 fn link_failed(error: LinkError) -> ProgramError {
     match error {
         LinkError::SyscallError(error) => ProgramError::SyscallError(error),
@@ -271,6 +277,7 @@ fn number(error: &ProgramError) -> Option<i32> {
     match error {
         ProgramError::SyscallError(error) => error.io_error.raw_os_error(),
         ProgramError::KProbeError(KProbeError::FileError { io_error, .. }) => io_error.raw_os_error(),
+        ProgramError::IOError(error) => error.raw_os_error(),
         _ => None,
     }
 }
@@ -308,5 +315,7 @@ mod tests {
         assert!(wanted("", 1, false) && wanted("entry", 1, false));
         assert!(!wanted("2", 1, false) && wanted("2", 2, false) && !wanted("3", 2, false));
         assert!(!wanted("begin", 3, false) && wanted("begin", 1, true));
+        assert!(!wanted("mark", 1, false) && wanted("mark", 3, false));
+        assert!(!wanted("mark_2", 1, false) && wanted("mark_2", 3, false));
     }
 }

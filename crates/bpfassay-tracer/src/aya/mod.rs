@@ -65,7 +65,10 @@ fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Opti
     let start = Instant::now();
     let offsets = offsets::of_kernel().map_err(|error| refuse(Step::Open, None, &error))?;
     // Elsewhere nothing is preempted inside a program.
-    let copies = if configuration.probe == Probe::Fexit { prepare::copies() } else { 1 };
+    let copies = match configuration.probe {
+        Probe::Fexit | Probe::RawTracepoint | Probe::Tracepoint => prepare::copies(),
+        _ => 1,
+    };
     let settings =
         Settings { cgroup: options.cgroup, mount: options.mount, latency: u32::from(options.latency), copies }
             .to_bytes();
@@ -133,11 +136,15 @@ fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
 }
 
 fn no_programs(configuration: ProbeConfiguration) -> Refusal {
+    let why = match configuration.probe {
+        Probe::KprobeMulti => ": the library aya cannot attach to fprobe (kprobe.multi), use the loader libbpf",
+        _ => "",
+    };
     Refusal {
         step: Step::Open,
         program: None,
         errno: None,
-        message: format!("this build of the tracer has no programs for `{configuration}`"),
+        message: format!("this build of the tracer has no programs for `{configuration}`{why}"),
         verifier: None,
         findings: Vec::new(),
     }

@@ -37,12 +37,20 @@ static __always_inline const struct file *file_of(long descriptor)
 	return file;
 }
 
-static __always_inline void call_begins(enum ledger_operation operation, bool by_descriptor, long descriptor)
+/* Another copy of the program may have run for this very call before: see raw-tracepoint.bpf.c. */
+static __always_inline void call_begins(__u32 copy, enum ledger_operation operation, bool by_descriptor, long descriptor)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
 	struct pending_call call = { .operation = operation, .start = ledger_clock() };
-	const struct file *file = by_descriptor ? file_of(descriptor) : NULL;
+	const struct file *file;
 
+	if (copy > 0) {
+		const struct pending_call *known = bpf_map_lookup_elem(&pending, &thread);
+
+		if (known && known->wanted)
+			return;
+	}
+	file = by_descriptor ? file_of(descriptor) : NULL;
 	if (file)
 		call.wanted = subject_of_file(&call.subject, file);
 	else if (operation == OPERATION_OPEN)
@@ -56,7 +64,7 @@ static __always_inline void call_begins(enum ledger_operation operation, bool by
 		ledger_tally(TALLY_UNMATCHED);
 }
 
-static __always_inline void call_ends(long ret)
+static __always_inline void call_ends(__u32 copy, long ret)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
 	struct pending_call *call = bpf_map_lookup_elem(&pending, &thread);
@@ -70,15 +78,15 @@ static __always_inline void call_ends(long ret)
 	case OPERATION_WRITE:
 	case OPERATION_READV:
 	case OPERATION_WRITEV:
-		ledger_count_returned(&call->subject, call->operation, ret, call->start);
+		ledger_count_copy(copy, &call->subject, call->operation, ret < 0 ? 0 : ret, ret < 0, call->start);
 		return;
 	case OPERATION_OPEN:
 		file = ret < 0 ? (void *)ret : file_of(ret);
 		/* Another thread can have closed it by now; counted without mount then, as one that failed but for the error. */
-		count_opened(file ? file : (void *)-9L, call->start);
+		count_opened_copy(copy, file ? file : (void *)-9L, call->start);
 		return;
 	default:
-		ledger_count(&call->subject, call->operation, 0, ret < 0, call->start);
+		ledger_count_copy(copy, &call->subject, call->operation, 0, ret < 0, call->start);
 	}
 }
 

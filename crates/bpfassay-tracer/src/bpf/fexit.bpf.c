@@ -4,10 +4,13 @@
  *
  * A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
  * inside the program, and until it runs again the calls of every other task on that CPU are skipped (the kernel counts
- * them: recursion_misses, 5.12 and later). So there, the loader attaches up to three copies of the programs that count
- * data. Each copy that runs says so in the task's storage, under the number of the call; whichever is first for a call
- * counts it. A call is lost only if every copy has a task preempted inside it on the same CPU at the same time, which
- * the misses bound: at most the smallest of the copies' misses.
+ * them: recursion_misses, 5.12 and later). So there, the loader attaches three copies of the programs. Each copy that
+ * runs says so in the task's storage; whichever is first for a call counts it. A call is lost only if every copy has a
+ * task preempted inside it on the same CPU at the same time, which the misses bound: at most the smallest of the
+ * copies' misses.
+ *
+ * How a copy tells one call of a task from the next: calls that move data by the task's own count of them, all others
+ * by programs at the beginning of the call (`mark`), which may run as often as they like.
  */
 #include "names.h"
 #include "opened.h"
@@ -15,7 +18,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Which copies ran for the last call of a task, per operation that moves data. */
+/* Which copies ran for the last call of a task. */
 struct turn {
 	/* The task's own count of calls (task_io_accounting): it grows with each call that gets as far as the file. */
 	__u64 call;
@@ -23,7 +26,10 @@ struct turn {
 };
 
 struct turns {
-	struct turn turns[OPERATION_WRITEV + 1];
+	/* Of operations that move data. */
+	struct turn data[OPERATION_WRITEV + 1];
+	/* Of the others, since their beginning was seen: a bit for each copy (ran_bit). */
+	__u64 others;
 };
 
 /* Linux 5.11 and later; not made where there is one copy only. */
@@ -34,21 +40,60 @@ struct {
 	__type(value, struct turns);
 } turns SEC(".maps");
 
+#define RAN_COPIES 3
+#define RAN_ALL(operation) (((1ULL << RAN_COPIES) - 1) << RAN_COPIES * (operation))
+
+static __always_inline __u64 ran_bit(__u32 copy, enum ledger_operation operation)
+{
+	return 1ULL << (RAN_COPIES * operation + copy);
+}
+
+static __always_inline struct turns *turns_of(struct task_struct *task)
+{
+	return bpf_task_storage_get(&turns, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+/* Calls of the operations in `others` begin: no copy has run for them. */
+static __always_inline void mark(__u64 others)
+{
+	struct turns *all = turns_of(bpf_get_current_task_btf());
+
+	if (all)
+		all->others &= ~others;
+}
+
 /* Whether this copy is the first to run for this call. */
 static __always_inline bool is_first(__u32 copy, enum ledger_operation operation)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct turns *all = bpf_task_storage_get(&turns, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u64 call = task->ioac.syscr + task->ioac.syscw;
+	struct task_struct *task;
+	struct turns *all;
 	struct turn *turn;
+	__u64 call, bit;
 
-	if (!all) {
-		/* Neither this copy nor another may count what the others cannot see. */
-		ledger_tally(TALLY_UNMATCHED);
-		return false;
+	if (settings.copies == 1)
+		return true;
+	task = bpf_get_current_task_btf();
+	all = turns_of(task);
+	/*
+	 * Storage cannot be made while another task is preempted making some (6.12: __bpf_task_storage_get). What was made
+	 * once is always found, so no copy before this one had any. The one that was attached first runs last
+	 * (hlist_add_head in bpf_trampoline_link_prog, kernel/bpf/trampoline.c, 5.10 to 7.2): it counts for all.
+	 */
+	if (!all)
+		return copy == 0;
+	if (operation > OPERATION_WRITEV) {
+		bit = ran_bit(copy, operation);
+		/* A copy that ran already sees the next call, whose beginning was not seen (a call inside a call). */
+		if (all->others & RAN_ALL(operation) && !(all->others & bit)) {
+			all->others |= bit;
+			return false;
+		}
+		all->others = (all->others & ~RAN_ALL(operation)) | bit;
+		return true;
 	}
-	turn = &all->turns[operation];
-	/* A copy that ran already for this number sees the next call: calls that fail early do not count up. */
+	turn = &all->data[operation];
+	call = task->ioac.syscr + task->ioac.syscw;
+	/* Likewise: calls that fail early do not count up. */
 	if (turn->call == call && turn->ran && !(turn->ran & (1 << copy))) {
 		turn->ran |= 1 << copy;
 		return false;
@@ -98,9 +143,7 @@ static __always_inline int count_data(__u32 copy, const struct file *file, long 
 {
 	struct subject subject;
 
-	if (settings.copies > 1 && !is_first(copy, operation))
-		return 0;
-	if (subject_of_argument(&subject, file))
+	if (is_first(copy, operation) && subject_of_argument(&subject, file))
 		ledger_count_copy(copy, &subject, operation, ret < 0 ? 0 : ret, ret < 0, began(operation));
 	return 0;
 }
@@ -147,12 +190,31 @@ int fsync_exit(context *ctx)
 }
 BEGIN(fsync, "vfs_fsync_range", OPERATION_FSYNC)
 
-SEC("fexit/do_filp_open")
-int open_exit(context *ctx)
-{
-	count_opened((void *)ctx[3], began(OPERATION_OPEN));
-	return 0;
-}
+/* At the beginning of calls that nothing else tells apart. */
+#define MARK(name, function, operation)                                                                            \
+	SEC("fentry/" function)                                                                                    \
+	int name(context *ctx)                                                                                     \
+	{                                                                                                          \
+		mark(RAN_ALL(operation));                                                                          \
+		return 0;                                                                                          \
+	}
+
+MARK(open_mark, "do_filp_open", OPERATION_OPEN)
+MARK(open_mark_2, "do_filp_open", OPERATION_OPEN)
+MARK(open_mark_3, "do_filp_open", OPERATION_OPEN)
+
+#define OPEN(name, copy)                                                                                           \
+	SEC("fexit/do_filp_open")                                                                                  \
+	int name(context *ctx)                                                                                     \
+	{                                                                                                          \
+		if (is_first(copy, OPERATION_OPEN))                                                                \
+			count_opened_copy(copy, (void *)ctx[3], began(OPERATION_OPEN));                            \
+		return 0;                                                                                          \
+	}
+
+OPEN(open_exit, 0)
+OPEN(open_exit_2, 1)
+OPEN(open_exit_3, 2)
 BEGIN(open, "do_filp_open", OPERATION_OPEN)
 
 SEC("fentry/mnt_want_write")

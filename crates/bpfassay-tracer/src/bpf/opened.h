@@ -9,20 +9,25 @@
 
 #include "ledger.h"
 
-static __always_inline void count_opened(const struct file *file, __u64 start)
+static __always_inline void count_opened_copy(__u32 copy, const struct file *file, __u64 start)
 {
 	struct subject subject;
 
 	if (IS_ERR_VALUE(file)) {
 		if (subject_of(&subject, NULL, 0))
-			ledger_count(&subject, OPERATION_OPEN, 0, 1, start);
+			ledger_count_copy(copy, &subject, OPERATION_OPEN, 0, 1, start);
 		return;
 	}
 	if (!subject_of_file(&subject, file))
 		return;
-	ledger_count(&subject, OPERATION_OPEN, 0, 0, start);
+	ledger_count_copy(copy, &subject, OPERATION_OPEN, 0, 0, start);
 	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
-		ledger_count(&subject, OPERATION_CREATE, 0, 0, 0);
+		ledger_count_copy(copy, &subject, OPERATION_CREATE, 0, 0, 0);
+}
+
+static __always_inline void count_opened(const struct file *file, __u64 start)
+{
+	count_opened_copy(0, file, start);
 }
 
 #endif

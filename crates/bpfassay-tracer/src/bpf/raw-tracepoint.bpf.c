@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
  * Raw tracepoints sys_enter and sys_exit, which every system call passes: counts what was returned.
+ *
+ * The kernel skips a program that is already running on the CPU (__bpf_trace_run). From Linux 7.0 on a task can be
+ * preempted inside it (f7d327654b88, "bpf: Have __bpf_trace_run() use rcu_read_lock_dont_migrate()"), and until it runs
+ * again the calls of every other task on that CPU are skipped. So where tasks are preempted the loader attaches three
+ * copies of both programs: at entry any of them may note the call, and the first at exit counts what was noted.
  */
 #include "syscalls.h"
 #include <bpf/bpf_tracing.h>
@@ -29,21 +34,30 @@ static __always_inline bool is_compat(void)
 #endif
 }
 
-SEC("raw_tracepoint/sys_enter")
-int syscall_enter(struct bpf_raw_tracepoint_args *ctx)
+static __always_inline int enter(__u32 copy, struct bpf_raw_tracepoint_args *ctx)
 {
 	struct pt_regs *regs = (void *)ctx->args[0];
 
 	if (is_compat())
 		return 0;
-	syscall_begins(ctx->args[1], PT_REGS_PARM1_CORE_SYSCALL(regs), PT_REGS_PARM2_CORE_SYSCALL(regs),
+	syscall_begins(copy, ctx->args[1], PT_REGS_PARM1_CORE_SYSCALL(regs), PT_REGS_PARM2_CORE_SYSCALL(regs),
 		       PT_REGS_PARM3_CORE_SYSCALL(regs));
 	return 0;
 }
 
-SEC("raw_tracepoint/sys_exit")
-int syscall_exit(struct bpf_raw_tracepoint_args *ctx)
-{
-	call_ends(ctx->args[1]);
-	return 0;
-}
+#define COPY(suffix, copy)                                                                                         \
+	SEC("raw_tracepoint/sys_enter")                                                                            \
+	int syscall_enter##suffix(struct bpf_raw_tracepoint_args *ctx)                                             \
+	{                                                                                                          \
+		return enter(copy, ctx);                                                                           \
+	}                                                                                                          \
+	SEC("raw_tracepoint/sys_exit")                                                                             \
+	int syscall_exit##suffix(struct bpf_raw_tracepoint_args *ctx)                                              \
+	{                                                                                                          \
+		call_ends(copy, ctx->args[1]);                                                                     \
+		return 0;                                                                                          \
+	}
+
+COPY(, 0)
+COPY(_2, 1)
+COPY(_3, 2)

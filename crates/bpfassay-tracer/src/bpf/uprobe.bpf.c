@@ -7,6 +7,8 @@
  * as far as they can be known: a file handle tells no file to a kernel, nor a datatype its size, but for the predefined
  * datatypes of MPICH and its relatives, which have it in their handles.
  */
+/* A task can be preempted inside these programs, and another one runs them meanwhile: nothing keeps it from that. */
+#define LEDGER_SHARED_KEYS
 #include "descriptor.h"
 #include <bpf/bpf_tracing.h>
 
@@ -16,7 +18,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 	SEC("uprobe/" #name)                                                                                       \
 	int name##_entry(struct pt_regs *ctx)                                                                      \
 	{                                                                                                          \
-		call_begins(operation, by_descriptor, PT_REGS_PARM1(ctx));                                         \
+		call_begins(0, operation, by_descriptor, PT_REGS_PARM1(ctx));                                         \
 		return 0;                                                                                          \
 	}
 
@@ -37,7 +39,7 @@ BEGINS(rename, OPERATION_RENAME, false)
 SEC("uprobe/unlinkat")
 int unlinkat_entry(struct pt_regs *ctx)
 {
-	call_begins(PT_REGS_PARM3(ctx) & AT_REMOVEDIR ? OPERATION_RMDIR : OPERATION_UNLINK, false, 0);
+	call_begins(0, PT_REGS_PARM3(ctx) & AT_REMOVEDIR ? OPERATION_RMDIR : OPERATION_UNLINK, false, 0);
 	return 0;
 }
 
@@ -131,7 +133,7 @@ int mpi_return(struct pt_regs *ctx)
 SEC("uretprobe/bytes")
 int bytes_return(struct pt_regs *ctx)
 {
-	call_ends(PT_REGS_RC(ctx));
+	call_ends(0, PT_REGS_RC(ctx));
 	return 0;
 }
 
@@ -139,6 +141,6 @@ int bytes_return(struct pt_regs *ctx)
 SEC("uretprobe/status")
 int status_return(struct pt_regs *ctx)
 {
-	call_ends((int)PT_REGS_RC(ctx));
+	call_ends(0, (int)PT_REGS_RC(ctx));
 	return 0;
 }

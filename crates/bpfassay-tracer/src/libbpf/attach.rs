@@ -1,9 +1,10 @@
 //! Attaching the programs of a loaded object.
 
 use std::{
+    any::Any,
     ffi::CString,
     io,
-    os::fd::AsFd as _,
+    os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -16,6 +17,7 @@ use crate::{
     hooked::{Hooked, Kind, KprobeMode},
     kernel, misses,
     probes::{self, Attachment, End, REQUIRED, SYSCALLS},
+    return_probe::ReturnProbe,
     tracer::Options,
     uprobes,
 };
@@ -36,22 +38,33 @@ const SYSCALL_EVENTS: [&str; 2] = ["/sys/kernel/debug/tracing/events/syscalls", 
 pub(super) struct Attached {
     pub(super) hooked: Vec<Hooked>,
     /// Detaches when dropped.
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<Box<dyn Any>>,
     /// What could not be hooked and is not counted.
     pub(super) findings: Vec<Finding>,
 }
 
 impl Attached {
     fn add(&mut self, program: &ProgramMut<'_>, link: Link, at: At) -> io::Result<()> {
+        let link_fd = link.as_fd().try_clone_to_owned()?;
+        self.add_kept(program, Some(link_fd), Box::new(link), at)
+    }
+
+    fn add_kept(
+        &mut self,
+        program: &ProgramMut<'_>,
+        link_fd: Option<OwnedFd>,
+        keep: Box<dyn Any>,
+        at: At,
+    ) -> io::Result<()> {
         self.hooked.push(Hooked {
             program: program.name().to_string_lossy().into_owned(),
             function: at.function,
             attached_to: at.place,
             kind: at.kind,
             program_fd: program.as_fd().try_clone_to_owned()?,
-            link_fd: Some(link.as_fd().try_clone_to_owned()?),
+            link_fd,
         });
-        self.links.push(link);
+        self.links.push(keep);
         Ok(())
     }
 }
@@ -100,8 +113,8 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<Attached, Failur
                 let link = sys::attach(&program).map_err(failed)?;
                 attached.add(&program, link, At::new(function, Kind::RawTracepoint)).map_err(failed)?;
             }
-            _ => match hook(&program, attachment, function, &mut mode) {
-                Ok((link, at)) => attached.add(&program, link, at).map_err(failed)?,
+            _ => match hook(&program, attachment, function, options, &mut mode, &mut attached) {
+                Ok(()) => {}
                 Err(error) if !REQUIRED.contains(&function) && is_missing(&error) => {
                     attached.findings.push(not_counted(function, &format!("the kernel cannot hook it ({error})")));
                 }
@@ -124,33 +137,35 @@ fn hook(
     program: &ProgramMut<'_>,
     attachment: Attachment,
     function: &str,
+    options: &Options,
     mode: &mut KprobeMode,
-) -> io::Result<(Link, At)> {
+    attached: &mut Attached,
+) -> io::Result<()> {
     let symbol = CString::new(function)?;
-    let plain = |link, kind| Ok((link, At::new(function, kind)));
-    match attachment {
+    let at_return = |kind| At { place: format!("{function} (return)"), ..At::new(function, kind) };
+    let (link, at) = match attachment {
         Attachment::Kprobe => {
             let (link, offset) = kprobe(program, &symbol, mode)?;
             let place = if offset == 0 { function.to_owned() } else { format!("{function}+{offset:#x}") };
-            Ok((link, At { place, ..At::new(function, Kind::Kprobe(*mode)) }))
+            (link, At { place, ..At::new(function, Kind::Kprobe(*mode)) })
         }
         Attachment::Kretprobe => {
-            let link = sys::attach_kprobe(program, &symbol, 0, true, *mode)?;
-            let place = format!("{function} (return)");
-            Ok((link, At { place, ..At::new(function, Kind::Kprobe(*mode)) }))
+            let probe = ReturnProbe::attach(program.as_fd(), function, options.maxactive)?;
+            let (link_fd, at) = (probe.link()?, at_return(probe.kind()));
+            return attached.add_kept(program, link_fd, Box::new(probe), at);
         }
-        Attachment::KprobeMulti => plain(sys::attach_kprobe_multi(program, &symbol, false)?, Kind::KprobeMulti),
-        Attachment::KretprobeMulti => {
-            let link = sys::attach_kprobe_multi(program, &symbol, true)?;
-            Ok((link, At { place: format!("{function} (return)"), ..At::new(function, Kind::KprobeMulti) }))
+        Attachment::KprobeMulti => {
+            (sys::attach_kprobe_multi(program, &symbol, false)?, At::new(function, Kind::KprobeMulti))
         }
-        _ => plain(sys::attach(program)?, Kind::Trampoline),
-    }
+        Attachment::KretprobeMulti => (sys::attach_kprobe_multi(program, &symbol, true)?, at_return(Kind::KprobeMulti)),
+        _ => (sys::attach(program)?, At::new(function, Kind::Trampoline)),
+    };
+    attached.add(program, link, at)
 }
 
 /// Attaches at the entry, or behind the ftrace site where the entry is refused; returns the offset used.
 fn kprobe(program: &ProgramMut<'_>, symbol: &CString, mode: &mut KprobeMode) -> io::Result<(Link, usize)> {
-    let at = |offset, mode| sys::attach_kprobe(program, symbol, offset, false, mode);
+    let at = |offset, mode| sys::attach_kprobe(program, symbol, offset, mode);
     let (link, offset) = match (at(0, *mode), BEHIND_FTRACE_SITE) {
         (Err(error), Some(offset)) if error.raw_os_error() == Some(libc::EINVAL) => (at(offset, *mode)?, offset),
         (outcome, _) => (outcome?, 0),

@@ -49,7 +49,7 @@ pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Fi
     let hooks: Vec<(Attachment, &str)> = sections.iter().filter_map(|section| probes::attachment(section)).collect();
     let found = prototypes(&hooks, options)?;
 
-    let has_copies = open.maps().any(|map| map.name() == OsStr::new("turns"));
+    let has_copies = open.progs().any(|program| probes::copy_of(&program.name().to_string_lossy()).is_some());
     let settings = Settings {
         cgroup: options.cgroup,
         mount: options.mount,
@@ -69,14 +69,9 @@ pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Fi
         let section = program.section().to_string_lossy().into_owned();
         let Some((attachment, function)) = probes::attachment(&section) else { continue };
         let function = options.function(function);
-        let number: u32 = if name.ends_with("_2") {
-            2
-        } else if name.ends_with("_3") {
-            3
-        } else {
-            1
-        };
-        let unwanted = number > settings.copies || name.ends_with("_begin") && !options.latency;
+        let unwanted = probes::copy_of(&name).is_some_and(|(_, copy)| copy > settings.copies)
+            || name.ends_with("_begin") && !options.latency
+            || name.ends_with("_mark") && settings.copies == 1;
         let missing = attachment == Attachment::Trampoline && !found.contains_key(function);
         if missing && !unwanted && !REQUIRED.contains(&function) {
             findings.push(not_counted(function, "the kernel has no type information on it"));
@@ -145,7 +140,8 @@ fn failure(message: String) -> Failure {
     Failure { step: Step::Open, program: None, error: io::Error::other(message) }
 }
 
-/// Copies of the exit-side trampoline programs: one, unless tasks can be preempted inside them. What settles whose turn it
+/// Copies of programs that the kernel skips while they run on the CPU already (trampolines, raw tracepoints): one, unless
+/// tasks can be preempted inside them. What settles whose turn it
 /// is needs the JIT compiler on some kernels (riscv64 7.2: "program requires BPF JIT compiler"): without it there is one
 /// copy, and its misses are reported as what may be lost.
 pub(crate) fn copies() -> u32 {

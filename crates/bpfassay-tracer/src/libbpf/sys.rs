@@ -21,7 +21,7 @@ pub(super) fn load(open: OpenObject) -> io::Result<Object> {
     Ok(unsafe { Object::from_ptr(open.take_ptr()) })
 }
 
-/// Attaches `program` as a kprobe to `function` + `offset`, or as a kretprobe to `function`.
+/// Attaches `program` as a kprobe to `function` + `offset`.
 ///
 /// # Errors
 /// The kernel's error.
@@ -29,7 +29,6 @@ pub(super) fn attach_kprobe(
     program: &ProgramMut<'_>,
     function: &CStr,
     offset: usize,
-    retprobe: bool,
     mode: KprobeMode,
 ) -> io::Result<Link> {
     let mode: probe_attach_mode = match mode {
@@ -39,7 +38,6 @@ pub(super) fn attach_kprobe(
     let options = bpf_kprobe_opts {
         sz: size_of::<bpf_kprobe_opts>() as libbpf_sys::size_t,
         offset: offset as libbpf_sys::size_t,
-        retprobe,
         attach_mode: mode,
         ..Default::default()
     };

@@ -6,6 +6,7 @@ use bpfassay_protocol::{
 };
 
 use super::{finding, tidy};
+use crate::probes::copy_of;
 
 /// What the kernel counted as missed by one program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
         {
             let copies: Vec<u64> = programs
                 .iter()
-                .filter(|other| copy_of(&other.program) == Some(program))
+                .filter(|other| copy_of(&other.program).is_some_and(|(name, _)| name == program))
                 .filter_map(|other| other.recursion)
                 .collect();
             let lost = match copies.iter().min() {
@@ -83,14 +84,6 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
         findings.push(finding(Pitfall::RingBufferDrops, "ring buffer", detail));
     }
     tidy(findings)
-}
-
-/// The program that `program` is a copy of (`NAME_2`, `NAME_3`), on the same function and for the calls that it misses.
-fn copy_of(program: &str) -> Option<&str> {
-    program
-        .rsplit_once('_')
-        .filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()))
-        .map(|(name, _)| name)
 }
 
 #[cfg(test)]

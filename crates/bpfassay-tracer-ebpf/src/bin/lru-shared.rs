@@ -1,0 +1,12 @@
+//! The object with the map layout `lru-shared`.
+#![cfg_attr(target_arch = "bpf", no_std, no_main, feature(asm_experimental_arch))]
+
+#[path = "../map/lru_shared.rs"]
+mod map;
+#[path = "../tracer/mod.rs"]
+mod tracer;
+
+#[cfg(not(target_arch = "bpf"))]
+fn main() -> Result<(), &'static str> {
+    Err(tracer::NOT_FOR_HOSTS)
+}

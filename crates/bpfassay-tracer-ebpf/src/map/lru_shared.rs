@@ -1,0 +1,122 @@
+//! The layout of the CEEMS exporter: one value per key in a shared LRU map, with 64 bytes of the mount's path in the key.
+//! `map_lru-shared.h` on the C side says more.
+
+use aya_ebpf::{bindings::BPF_NOEXIST, helpers::generated::bpf_probe_read_kernel_str, macros::map, maps::LruHashMap};
+use bpfassay_ledger::{LRU_KEYS, PATH_BYTES, PathKey, Value, tally as tallies};
+
+use crate::tracer::{
+    Outcome, Subject,
+    count::add_atomically,
+    kernel::{Address, mount_of, offset, read},
+    tally,
+};
+
+/// Whether durations go with the counts.
+pub(crate) const HAS_DURATION: bool = false;
+
+#[map(name = "counters")]
+static COUNTERS: LruHashMap<PathKey, Value> = LruHashMap::with_max_entries(LRU_KEYS, 0);
+
+/// A place on the way from a mount to the root of its namespace.
+#[derive(Clone, Copy)]
+struct Step {
+    mount: Address,
+    dentry: Address,
+    /// Nothing lies above.
+    at_root: bool,
+}
+
+impl Step {
+    /// Goes up by one directory, whose name it gives, or by one mount.
+    #[inline(always)]
+    fn up(&mut self) -> Address {
+        if self.at_root {
+            return 0;
+        }
+        let parent: Address = read(self.mount, offset!(mount_parent));
+        if parent == self.mount {
+            self.at_root = true;
+            return 0;
+        }
+        if self.dentry == read::<Address>(parent, offset!(mount_root)) {
+            self.mount = parent;
+            self.dentry = read(parent, offset!(mount_point));
+            return 0;
+        }
+        let name = read(self.dentry, offset!(dentry_name));
+        self.dentry = read(self.dentry, offset!(dentry_parent));
+        name
+    }
+}
+
+/// A path from the root down. Any name may reach up to a path's length beyond the place where it begins.
+struct Path {
+    bytes: [u8; 2 * PATH_BYTES],
+    end: usize,
+}
+
+impl Path {
+    #[inline(always)]
+    fn push(&mut self, name: Address) {
+        const MASK: usize = PATH_BYTES - 1;
+        if name == 0 || self.end >= PATH_BYTES - 1 {
+            return;
+        }
+        // SAFETY: below PATH_BYTES, and there is as much room again behind; the helper checks the address.
+        let length = unsafe {
+            let bytes = (&raw mut self.bytes).cast::<u8>();
+            bytes.add(self.end & MASK).write(b'/');
+            self.end += 1;
+            let to = bytes.add(self.end & MASK);
+            bpf_probe_read_kernel_str(to.cast(), PATH_BYTES as u32, name as *const _)
+        };
+        if length > 0 {
+            self.end += length as usize - 1;
+        }
+    }
+}
+
+/// Writes where `vfsmount` is mounted, from the root of its namespace; what does not fit is cut off. Twelve directories and
+/// mounts at most, one by one: the verifiers took no loop over them.
+#[inline(never)]
+fn write_path(key: &mut PathKey, vfsmount: Address) {
+    let mount = mount_of(vfsmount);
+    let mut step = Step { mount, dentry: read(mount, offset!(mount_point)), at_root: false };
+    macro_rules! walk {
+        ($($name:ident)+; $($reversed:ident)+) => {
+            $(let $name = step.up();)+
+            let mut path = Path { bytes: [0; 2 * PATH_BYTES], end: 0 };
+            $(path.push($reversed);)+
+            if path.end == 0 {
+                path.bytes[0] = b'/';
+            }
+            path.bytes[PATH_BYTES - 1] = 0;
+            // SAFETY: as many bytes as the key has room for.
+            unsafe { key.path = *(&raw const path.bytes).cast() };
+        };
+    }
+    walk!(a b c d e f g h i j k l; l k j i h g f e d c b a);
+}
+
+/// Adds one call.
+#[inline(always)]
+pub(crate) fn add(_copy: u32, subject: &Subject, operation: u32, outcome: Outcome) {
+    let mut key = PathKey { cgroup: subject.cgroup(), path: [0; PATH_BYTES], operation, zero: 0 };
+    if subject.place.mount != 0 {
+        write_path(&mut key, subject.place.mount);
+    }
+    let value = COUNTERS.get_ptr_mut(key).or_else(|| {
+        // See the layout `percpu`.
+        if COUNTERS.insert(key, Value::default(), u64::from(BPF_NOEXIST)).is_ok() {
+            tally(tallies::INSERTIONS);
+        }
+        COUNTERS.get_ptr_mut(key)
+    });
+    let Some(value) = value else { return tally(tallies::INSERT_FAILURES) };
+    // SAFETY: a value of a map.
+    unsafe {
+        add_atomically(&raw mut (*value).calls, 1);
+        add_atomically(&raw mut (*value).bytes, outcome.bytes);
+        add_atomically(&raw mut (*value).errors, outcome.errors);
+    }
+}
