@@ -44,7 +44,7 @@ Options:
       --latency              Measure durations, too, where the probe sees both ends of a call
       --map-entries N        Room for so many keys in the counters' map (for `ringbuf`: events, of 64 bytes each) in place
                              of the layout's own number; keys and events beyond are counted as lost
-      --maxactive N          Let a kretprobe watch so many calls at once in place of the kernel's own number
+      --maxactive N          Let a kretprobe watch so many calls at once, at most 4096; default: 1024
       --uprobe FILE          A program or library whose functions the probe `uprobe` hooks; of a dynamic program also the
                              libraries with the C library's and MPI-IO's functions, as its dynamic linker lists them; may
                              be given several times; default: the C library

@@ -4,9 +4,8 @@
 //! Programs are named `PROBE__FUNCTION` or `PROBE__FUNCTION__PART` and carry the section that aya tells their type by;
 //! the loader (`bpfassay-tracer/src/aya`) loads those of one probe.
 //!
-//! Not here, and refused by the loader: `kprobe-multi`, which aya 0.14 cannot attach; the layout `lru-shared`, whose walk
-//! from a mount to the root the compiler makes a loop of that no verifier of 5.10 to 7.2 accepted; `uprobe`, whose loader
-//! side is not written; `task-io`.
+//! Not here, and refused by the loader: `kprobe-multi`, which aya (0.14 to 0.16) cannot attach; `uprobe`, whose loader side
+//! is not written; `complete`; `task-io`.
 
 pub(crate) mod count;
 mod descriptor;
