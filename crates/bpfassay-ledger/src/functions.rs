@@ -67,19 +67,31 @@ pub const C_LIBRARY: &[Function] = &[
 ];
 
 /// Those of MPI-IO (MPI 4.1, chapter 14) that return when the data are moved. The entries whose names end in `_at` are of
-/// functions with an offset before the buffer.
+/// functions with an offset before the buffer. Those whose names end in `_c` take a count of 64 bits (MPI 4.0).
 pub const MPI_IO: &[Function] = &[
     function("mpi_open", &["MPI_File_open"], Returns::Mpi),
     function("mpi_read", &["MPI_File_read"], Returns::Mpi),
+    function("mpi_read", &["MPI_File_read_c"], Returns::Mpi),
     function("mpi_read", &["MPI_File_read_all"], Returns::Mpi),
+    function("mpi_read", &["MPI_File_read_all_c"], Returns::Mpi),
     function("mpi_read", &["MPI_File_read_shared"], Returns::Mpi),
+    function("mpi_read", &["MPI_File_read_shared_c"], Returns::Mpi),
     function("mpi_read", &["MPI_File_read_ordered"], Returns::Mpi),
+    function("mpi_read", &["MPI_File_read_ordered_c"], Returns::Mpi),
     function("mpi_read_at", &["MPI_File_read_at"], Returns::Mpi),
+    function("mpi_read_at", &["MPI_File_read_at_c"], Returns::Mpi),
     function("mpi_read_at", &["MPI_File_read_at_all"], Returns::Mpi),
+    function("mpi_read_at", &["MPI_File_read_at_all_c"], Returns::Mpi),
     function("mpi_write", &["MPI_File_write"], Returns::Mpi),
+    function("mpi_write", &["MPI_File_write_c"], Returns::Mpi),
     function("mpi_write", &["MPI_File_write_all"], Returns::Mpi),
+    function("mpi_write", &["MPI_File_write_all_c"], Returns::Mpi),
     function("mpi_write", &["MPI_File_write_shared"], Returns::Mpi),
+    function("mpi_write", &["MPI_File_write_shared_c"], Returns::Mpi),
     function("mpi_write", &["MPI_File_write_ordered"], Returns::Mpi),
+    function("mpi_write", &["MPI_File_write_ordered_c"], Returns::Mpi),
     function("mpi_write_at", &["MPI_File_write_at"], Returns::Mpi),
+    function("mpi_write_at", &["MPI_File_write_at_c"], Returns::Mpi),
     function("mpi_write_at", &["MPI_File_write_at_all"], Returns::Mpi),
+    function("mpi_write_at", &["MPI_File_write_at_all_c"], Returns::Mpi),
 ];

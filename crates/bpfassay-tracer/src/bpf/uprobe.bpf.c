@@ -60,7 +60,8 @@ struct {
 } pending_mpi SEC(".maps");
 
 /*
- * Bytes of `count` elements; 0 where the size is not known. MPICH's handle of a predefined datatype is 0x4c00SSNN, SS the
+ * Bytes of `count` elements; 0 where the size is not known. The count is an int, or of 64 bits, of which the low ones are
+ * looked at: an int has nothing certain above. MPICH's handle of a predefined datatype is 0x4c00SSNN, SS the
  * size (MPICH 4.3, src/include/mpir_objects.h and src/mpi/datatype/typerep: MPIR_Datatype_get_basic_size). Open MPI's is a
  * pointer, which is above 32 bits in its libraries.
  */
