@@ -152,7 +152,9 @@ impl Tracer {
             let program = hooked.program.clone();
             Ok(ProgramStatistics { program, runs: info.runs, run_time_ns: info.run_time_ns })
         };
-        self.hooked.iter().map(of).collect()
+        // A program may have several hooks.
+        let mut seen = std::collections::BTreeSet::new();
+        self.hooked.iter().filter(|hooked| seen.insert(hooked.program.as_str())).map(of).collect()
     }
 
     /// Calls counted since attaching, of all keys together.
