@@ -108,8 +108,7 @@ fn a_probe_inside_another() {
     let arguments = r#"arguments = ["--function", "vfs_read=bpf_get_current_cgroup_id"]"#;
     let Some(results) = run(&[("arguments", arguments), ("probes", r#"probes = ["none", "kprobe"]"#)]) else { return };
     let detail = assert_found(cell(&results, "kprobe"), "missed-probes", "read");
-    let missed: u64 = detail.split(' ').next().unwrap().parse().unwrap();
-    assert!(missed >= 16, "every one of the workload's 16 writes: {detail}");
+    assert!(number(detail) >= 16, "every one of the workload's 16 writes: {detail}");
 }
 
 #[test]
@@ -126,4 +125,31 @@ fn programs_that_are_preempted() {
         return;
     };
     assert_found(cell(&results, "fexit"), "recursion-misses", "");
+}
+
+/// The number that a detail begins with.
+fn number(detail: &str) -> u64 {
+    detail.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Many small transfers.
+const MANY: &str = r#"options = ["-a", "POSIX", "-b", "4m", "-t", "1k", "-w", "-r"]"#;
+
+#[test]
+fn maps_that_are_too_small() {
+    let Some(results) = run(&[
+        ("arguments", r#"arguments = ["--map-entries", "1"]"#),
+        ("probes", r#"probes = ["none", "fexit", "fexit+hash-shared", "fexit+lru-shared", "fexit+ringbuf"]"#),
+        ("options", MANY),
+    ]) else {
+        return;
+    };
+    for (probe, pitfall) in [
+        ("fexit", "map-insert-failures"),
+        ("fexit+hash-shared", "map-insert-failures"),
+        ("fexit+lru-shared", "lru-evictions"),
+        ("fexit+ringbuf", "ring-buffer-drops"),
+    ] {
+        assert!(number(assert_found(cell(&results, probe), pitfall, "")) > 0, "{probe}");
+    }
 }
