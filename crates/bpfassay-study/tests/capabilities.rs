@@ -1,5 +1,7 @@
 //! The study `capabilities` tries everything that the tracer has.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
+
 use std::{collections::BTreeSet, fs, path::Path};
 
 use bpfassay_protocol::{
