@@ -243,7 +243,7 @@ impl Settings {
     }
 }
 
-/// Where a program finds the superblock in the arguments of a function that changes names in a directory, for each
+/// Where an entry-side program finds the superblock in the arguments of a function that changes names in a directory, for each
 /// operation; written by the loader from the kernel's BTF before loading. In C it is the read-only section
 /// `.rodata.prototypes`, an array with one element per [`Operation`].
 #[repr(C)]
@@ -253,10 +253,6 @@ pub struct Prototype {
     pub source: u8,
     /// Which argument that is, from 0.
     pub argument: u8,
-    /// Number of arguments.
-    pub arguments: u8,
-    /// 1 if the function returns a pointer, 0 if an `int`.
-    pub pointer: u8,
 }
 
 impl Prototype {
@@ -270,7 +266,7 @@ impl Prototype {
     /// As the bytes of the C structure.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; size_of::<Self>()] {
-        [self.source, self.argument, self.arguments, self.pointer]
+        [self.source, self.argument]
     }
 }
 

@@ -134,11 +134,19 @@ paths! {
     Open = "open", "openat", [Open: Nothing], "Opens files that exist.";
     FailedOpen = "failed-open", "openat", [Open: Errors], "Opens files that do not exist: ENOENT.";
     Create = "create", "openat(O_CREAT | O_EXCL)", [Open: Nothing, Create: Nothing], "Creates files by opening them.";
+    FailedCreate = "failed-create", "openat(O_CREAT | O_EXCL)", [Open: Errors], "Creates what exists: EEXIST.";
+    Mknod = "mknod", "mknodat", [Create: Nothing], "Creates files without opening them.";
     Mkdir = "mkdir", "mkdirat", [Mkdir: Nothing], "Makes directories.";
+    FailedMkdir = "failed-mkdir", "mkdirat", [Mkdir: Errors], "Makes what exists: EEXIST.";
     Rename = "rename", "renameat", [Rename: Nothing], "Renames files within a directory.";
+    FailedRename = "failed-rename", "renameat", [Rename: Errors], "Renames what does not exist: ENOENT.";
     Unlink = "unlink", "unlinkat", [Unlink: Nothing], "Removes files.";
+    FailedUnlink = "failed-unlink", "unlinkat", [Unlink: Errors], "Removes what does not exist: ENOENT.";
     Rmdir = "rmdir", "unlinkat(AT_REMOVEDIR)", [Rmdir: Nothing], "Removes directories.";
+    FailedRmdir = "failed-rmdir", "unlinkat(AT_REMOVEDIR)", [Rmdir: Errors], "Removes a directory that is not empty.";
     Fsync = "fsync", "fsync, fdatasync", [Fsync: Nothing], "Both in turn.";
+    FailedFsync = "failed-fsync", "fsync, fdatasync", [Fsync: Errors],
+        "Both in turn on a descriptor that is a place only (O_PATH): EBADF.";
 }
 
 /// What became of one path.

@@ -145,9 +145,10 @@ pub struct Sample {
 pub struct CounterRow {
     /// Id of the cgroup (v2) of the calling task.
     pub cgroup: u64,
-    /// Device of the superblock, as `major:minor` in `/proc/self/mountinfo`.
+    /// Device of the superblock, as `major:minor` in `/proc/self/mountinfo`; [`Device::UNKNOWN`] where the probe cannot
+    /// tell.
     pub device: Device,
-    /// Mount id, the first field of `/proc/self/mountinfo`.
+    /// Mount id, the first field of `/proc/self/mountinfo`; 0 where the probe cannot tell.
     pub mount: u64,
     /// Where it is mounted, from mountinfo; `None` once it is unmounted, or outside the tracer's mount namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,6 +175,10 @@ pub struct Device {
 }
 
 impl Device {
+    /// Not known, as of an open that failed before there was a file. No device has this number: those of file systems
+    /// without one begin at 0:1 (`get_anon_bdev`, fs/super.c, 5.10 to 7.2).
+    pub const UNKNOWN: Self = Self { major: 0, minor: 0 };
+
     /// From the kernel's internal `dev_t` (`s_dev`): 12 bits of major above 20 bits of minor (`MINORBITS` in
     /// include/linux/kdev_t.h).
     #[must_use]

@@ -259,8 +259,8 @@ mod tests {
                 if map == MapLayout::LruShared {
                     assert_same_layout!(&btf, "ledger_path_key", PathKey { cgroup, path, operation, zero });
                 }
-                if matches!(probe, Probe::Kprobe | Probe::Kretprobe | Probe::Fexit) {
-                    assert_same_layout!(&btf, "ledger_prototype", Prototype { source, argument, arguments, pointer });
+                if matches!(probe, Probe::Kprobe | Probe::Fentry) {
+                    assert_same_layout!(&btf, "ledger_prototype", Prototype { source, argument });
                 }
                 assert_same_layout!(&btf, "ledger_settings", Settings { cgroup, mount, latency, copies });
                 let numbers = btf.type_by_name::<Enum<'_>>("ledger_operation").unwrap();

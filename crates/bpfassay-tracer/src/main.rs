@@ -28,6 +28,7 @@ mod preemption;
 mod probes;
 mod reader;
 mod reading;
+mod renamed;
 mod return_probe;
 mod ring;
 mod serve;

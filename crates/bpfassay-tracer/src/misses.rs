@@ -85,12 +85,14 @@ pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
 /// likewise ([`return_probe`]).
 fn missed_in_profile(text: &str, prefix: &str, pid: u32, function: &str) -> io::Result<Option<u64>> {
     let ours = format!("{prefix}_{pid}_");
+    // What an event's name cannot have is replaced in it.
+    let function = function.replace('.', "_");
     let mut sum = None;
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
         let found = words.next().and_then(|name| {
             let (_index, rest) = name.strip_prefix(&ours)?.split_once('_')?;
-            rest.strip_prefix(function)?.strip_prefix("_0x")
+            rest.strip_prefix(function.as_str())?.strip_prefix("_0x")
         });
         if found.is_some() {
             let missed: u64 = words
@@ -113,6 +115,7 @@ mod tests {
   libbpf_77_0_vfs_read_0x0                                  1200               3
   libbpf_77_1_vfs_write_0x0                                 9999               0
   libbpf_77_2_vfs_readv_0x0                                    5             100
+  libbpf_77_3_vfs_read_return                               1200              70
   libbpf_770_0_vfs_read_0x0                                    5             100
   libbpf_7_7_0_vfs_read_0x0                                    5             100
   bpfassay_77_0_vfs_read_0x0                                   5               7

@@ -15,6 +15,9 @@ use crate::{
     tracer::{ReadError, Tracer},
 };
 
+/// In the place of path and device where the probe cannot tell them.
+const NOT_KNOWN: &str = "not known";
+
 /// Whose counters are read: the tracer, or in tests something that counts nothing.
 pub(crate) trait Source {
     /// [`Tracer::attached`].
@@ -106,13 +109,18 @@ impl<'a, S: Source> Reading<'a, S> {
         let mut series = BTreeMap::<Labels, Series>::new();
         for row in self.rows()? {
             let path = self.paths.entry((row.device, row.mount)).or_default();
-            if let Some(now) = row.path {
+            if row.device == Device::UNKNOWN {
+                NOT_KNOWN.clone_into(path);
+            } else if let Some(now) = row.path {
                 *path = now;
             }
             let labels = Labels {
                 operation: row.operation,
                 mount: path.clone(),
-                device: format!("{}:{}", row.device.major, row.device.minor),
+                device: match row.device {
+                    Device::UNKNOWN => NOT_KNOWN.to_owned(),
+                    Device { major, minor } => format!("{major}:{minor}"),
+                },
                 mount_id: row.mount,
                 cgroup: self.cgroups.label(row.cgroup),
             };
@@ -242,6 +250,15 @@ mod tests {
         let expected = "bpfassay_bytes_total{operation=\"read\",mount=\"/was here\",device=\"0:50\",mount_id=\"7\",\
                         cgroup=\"/job\"} 7\n";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn what_the_probe_cannot_tell_is_said_to_be_not_known() {
+        let nowhere = CounterRow { device: Device::UNKNOWN, ..row(1, 0, Operation::Open, 0, &[]) };
+        let mut tracer = fake(vec![nowhere]);
+        let mut reader = Reading::new(&mut tracer, false).unwrap();
+        let text = metrics::render(&reader.snapshot().unwrap(), Format::Text);
+        assert!(text.contains("mount=\"not known\",device=\"not known\",mount_id=\"0\""), "{text}");
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use std::{
 use bpfassay_protocol::{
     ProbeConfiguration,
     finding::Finding,
-    probe::Loader,
+    probe::{Loader, Probe},
     tracer::{Attached, CounterRow, Losses, ProgramStatistics, Refusal, Step},
 };
 
@@ -29,6 +29,7 @@ use crate::{
     objects,
     pitfalls::{self, ProgramMisses, When},
     reader::Reader,
+    renamed,
     undisturbed::Undisturbed,
 };
 
@@ -220,6 +221,11 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
             format!("`{}` counts no calls in maps: leave out the map layout and the loader", configuration.probe);
         return Err(refusal(Step::Open, message));
     }
+    if options.maxactive.is_some() && configuration.probe != Probe::Kretprobe {
+        let message = format!("`{configuration}` has no kretprobes that take --maxactive: `kretprobe` has");
+        return Err(refusal(Step::Open, message));
+    }
+    let options = &renamed::for_this_kernel(options);
     let loaded = match configuration.loader {
         Loader::Libbpf => {
             let Some(object) = objects::find(configuration.probe, configuration.map) else {

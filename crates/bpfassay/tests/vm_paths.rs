@@ -1,7 +1,9 @@
-//! Real guests: probes tell the workload from its neighbour.
+//! Real guests: what probes see of every path and operation, and that they tell the workload from its neighbour.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+
+use std::collections::BTreeSet;
 
 use common::{guests_wanted, run};
 use serde_json::Value;
@@ -36,4 +38,80 @@ fn a_neighbour_is_never_counted_for_the_workload() {
         };
         assert!(others("after") > others("before"), "{}: {:#}", one["record"]["run"], figures["whole"]);
     }
+}
+
+/// Operations on names, failing ones included, and fsync: counted exactly by every probe of the study, on every target.
+const NAMES: [&str; 15] = [
+    "open",
+    "failed-open",
+    "create",
+    "failed-create",
+    "mknod",
+    "mkdir",
+    "failed-mkdir",
+    "rename",
+    "failed-rename",
+    "unlink",
+    "failed-unlink",
+    "rmdir",
+    "failed-rmdir",
+    "fsync",
+    "failed-fsync",
+];
+
+/// Targets on which `complete` counts every byte, call and error of every path.
+const COMPLETE: [&str; 2] = ["x86_64 6.12", "x86_64 7.2"];
+
+/// What a cell's runs saw of each path.
+fn coverage<'a>(results: &'a Value, cell: &Value) -> Vec<&'a Value> {
+    let runs = results["runs"].as_array().unwrap().iter().filter(|run| run["record"]["cell"] == cell["cell"]);
+    runs.flat_map(|run| run["derived"]["coverage"].as_array().unwrap()).collect()
+}
+
+#[test]
+fn every_path_is_counted_exactly_where_the_kernel_lets_one_see_it() {
+    if !guests_wanted() {
+        return;
+    }
+    let (_directory, results) = run("io-paths.toml", 0);
+    let mut targets = BTreeSet::new();
+    for cell in results["cells"].as_array().unwrap() {
+        let (probe, target) = (cell["probe"].as_str().unwrap(), &cell["target"]);
+        let target = format!("{} {}", target["arch"].as_str().unwrap(), target["kernel"].as_str().unwrap());
+        if probe == "none" {
+            continue;
+        }
+        if cell["attach"]["outcome"] != "attached" {
+            assert_eq!(cell["attach"]["expected"], true, "{target} {probe}: {:#}", cell["attach"]);
+            continue;
+        }
+        targets.insert(target.clone());
+        let rows = coverage(&results, cell);
+        // On a preemptible kernel, a task preempted inside a program keeps it from others on that CPU.
+        let skips = cell["findings"].as_array().unwrap().iter().any(|found| {
+            ["recursion-misses", "missed-probes"].iter().any(|pitfall| found["finding"]["pitfall"] == *pitfall)
+        });
+        assert!(rows.len() > 50, "{target} {probe}");
+        for row in rows {
+            let path = row["path"].as_str().unwrap();
+            // What this file system or kernel does not have.
+            if !row["refused"].is_null() {
+                assert!(!NAMES.contains(&path), "{target} {probe}: {row:#}");
+                continue;
+            }
+            if NAMES.contains(&path) || probe == "complete" && COMPLETE.contains(&target.as_str()) {
+                let difference = &row["difference"]["value"];
+                for figure in ["bytes", "calls", "errors"] {
+                    let difference = difference[figure].as_i64().unwrap_or(0);
+                    // Never too much; too little only where the kernel says that it left programs out.
+                    assert!(
+                        difference == 0 || difference < 0 && skips,
+                        "{target} {probe} {path} {figure}: {row:#} {:#}",
+                        cell["findings"]
+                    );
+                }
+            }
+        }
+    }
+    assert_eq!(targets.len(), 6, "{targets:?}");
 }

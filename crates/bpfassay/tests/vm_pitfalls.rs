@@ -153,3 +153,22 @@ fn maps_that_are_too_small() {
         assert!(number(assert_found(cell(&results, probe), pitfall, "")) > 0, "{probe}");
     }
 }
+
+#[test]
+fn more_calls_at_once_than_a_kretprobe_watches() {
+    // Several ranks that wait for the NFS server inside vfs_read and vfs_write, and one place for each of the two.
+    let Some(results) = run(&[
+        ("arguments", r#"arguments = ["--maxactive", "1"]"#),
+        ("probes", r#"probes = ["none", "kretprobe"]"#),
+        ("type", r#"type = "nfs""#),
+        (
+            "options",
+            "options = [\"-a\", \"POSIX\", \"-b\", \"1m\", \"-t\", \"64k\", \"-w\", \"-r\", \"-e\"]\nranks = 4",
+        ),
+    ]) else {
+        return;
+    };
+    let kretprobe = cell(&results, "kretprobe");
+    assert_eq!(kretprobe["attach"]["outcome"], "attached", "{kretprobe:#}");
+    assert!(number(assert_found(kretprobe, "maxactive-exhausted", "_return")) > 0);
+}

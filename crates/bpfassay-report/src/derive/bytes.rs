@@ -4,7 +4,7 @@ use bpfassay_protocol::{
     Operation,
     message::{Interval, MountStats, Reading, RunFigures, WorkloadPhase},
     operation::{Direction, Totals},
-    tracer,
+    tracer::{self, Device},
 };
 use bpfassay_study::Interface;
 
@@ -156,10 +156,15 @@ fn counted(figures: &RunFigures, operation: Operation, reading: &Reading) -> Opt
     Some(of_key(figures, operation, reading.tracer.as_ref()?))
 }
 
-/// The counters of the workload's key in one sample.
+/// The counters of the workload's key in one sample. Calls that move no data may have no device: those by path that
+/// failed before there was a file, and all of them for a probe that does not follow paths. In the workload's cgroup and
+/// between its barriers they are its own.
 pub(super) fn of_key(figures: &RunFigures, operation: Operation, sample: &tracer::Sample) -> Totals {
     let anywhere = !figures.probe.probe.tells_mounts();
-    tracer::sum(&sample.rows, |row| row.cgroup == figures.cgroup && (anywhere || row.device == figures.mount.device))
+    let is_there = |device| {
+        anywhere || device == figures.mount.device || device == Device::UNKNOWN && operation.direction().is_none()
+    };
+    tracer::sum(&sample.rows, |row| row.cgroup == figures.cgroup && is_there(row.device))
         .get(&operation)
         .copied()
         .unwrap_or_default()

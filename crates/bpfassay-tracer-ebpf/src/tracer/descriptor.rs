@@ -3,12 +3,13 @@
 //!
 //! Calls by path (mkdir, unlink, rmdir, rename) are counted with errors and all, but neither mount nor device is known.
 
-use aya_ebpf::{helpers::generated::bpf_get_current_task, macros::map, maps::LruHashMap};
+use aya_ebpf::{macros::map, maps::LruHashMap};
 use bpfassay_ledger::{NO_DURATION, Operation, tally as tallies};
 
 use super::{
     count::{Outcome, Subject, clock, count_copy, tally, thread},
-    kernel::{Address, Place, offset, read},
+    files::{file_of, place_of},
+    kernel::Place,
     opened::opened,
 };
 
@@ -29,19 +30,6 @@ struct Call {
 #[map(name = "pending_calls")]
 static PENDING: LruHashMap<u32, Call> = LruHashMap::with_max_entries(8192, 0);
 
-/// The `struct file *` behind a descriptor of the calling task; 0 for none.
-#[inline(always)]
-fn file_of(descriptor: u64) -> Address {
-    // SAFETY: takes no arguments.
-    let task: Address = unsafe { bpf_get_current_task() };
-    let table: Address = read(read::<Address>(task, offset!(task_files)), offset!(files_table));
-    let descriptor = descriptor as u32;
-    if descriptor >= read::<u32>(table, offset!(table_size)) {
-        return 0;
-    }
-    read(read::<Address>(table, offset!(table_files)), descriptor as usize * size_of::<Address>())
-}
-
 /// A call of `operation` begins, on `descriptor` if that is what it is about. Another copy of the program may have run for
 /// this very call before.
 #[inline(always)]
@@ -53,8 +41,7 @@ pub(super) fn begins(copy: u32, operation: Operation, descriptor: Option<u64>) {
     {
         return;
     }
-    let file = descriptor.map_or(0, file_of);
-    let place = if file == 0 { Place::NOWHERE } else { Place::of_file(file) };
+    let place = descriptor.map_or(Place::NOWHERE, place_of);
     let subject = match Subject::new(place) {
         Some(subject) => subject,
         // Which mount is known afterwards.

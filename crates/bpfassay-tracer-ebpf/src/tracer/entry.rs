@@ -14,6 +14,7 @@ use bpfassay_ledger::Operation;
 
 use super::{
     count::{Outcome, Subject, count},
+    files::subject_of_syscall,
     kernel::{Address, Place},
     names,
     opened::is_created,
@@ -93,6 +94,13 @@ fn count_file(context: &impl Arguments, operation: Operation, bytes: u64) {
 }
 
 #[inline(always)]
+fn count_fsync(context: &impl Arguments) {
+    if let Some(subject) = subject_of_syscall(context.argument(0)) {
+        count(&subject, Operation::Fsync, Outcome::requested(0), 0);
+    }
+}
+
+#[inline(always)]
 fn count_open(context: &impl Arguments) {
     count_file(context, Operation::Open, 0);
     if is_created(context.argument(0)) {
@@ -136,8 +144,8 @@ programs! {
         |context| count_file(&context, Operation::Readv, requested(context.argument(1), context.argument(2)));
     "vfs_writev", kprobe__vfs_writev, fentry__vfs_writev:
         |context| count_file(&context, Operation::Writev, requested(context.argument(1), context.argument(2)));
-    "vfs_fsync_range", kprobe__vfs_fsync_range, fentry__vfs_fsync_range:
-        |context| count_file(&context, Operation::Fsync, 0);
+    "sys_fsync", kprobe__sys_fsync, fentry__sys_fsync: |context| count_fsync(&context);
+    "sys_fdatasync", kprobe__sys_fdatasync, fentry__sys_fdatasync: |context| count_fsync(&context);
     "do_dentry_open", kprobe__do_dentry_open, fentry__do_dentry_open: |context| count_open(&context);
     "mnt_want_write", kprobe__mnt_want_write, fentry__mnt_want_write: |context| names::wants(context.argument(0));
     "vfs_create", kprobe__vfs_create, fentry__vfs_create: |context| count_name(&context, Operation::Create);

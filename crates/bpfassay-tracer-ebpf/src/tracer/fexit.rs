@@ -22,8 +22,9 @@ use bpfassay_ledger::Operation;
 use super::{
     count::{Outcome, Subject, clock, copies, count, count_copy, is_timed, thread},
     entry::Arguments,
+    files::{is_regular, subject_of_syscall},
     kernel::{Address, Place, offset, read},
-    names,
+    named,
     opened::opened,
 };
 
@@ -140,26 +141,12 @@ fn count_open(copy: u32, file: Address) {
     }
 }
 
-/// The returned value behind the last argument, whose number is known at load: see `argument_at`.
+/// The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without mount.
 #[inline(always)]
-fn returned_behind(context: &FExitContext, arguments: u8) -> u64 {
-    match arguments {
-        1 => core::hint::black_box(context.arg(1)),
-        2 => core::hint::black_box(context.arg(2)),
-        3 => core::hint::black_box(context.arg(3)),
-        4 => core::hint::black_box(context.arg(4)),
-        5 => core::hint::black_box(context.arg(5)),
-        6 => core::hint::black_box(context.arg(6)),
-        _ => 0,
-    }
-}
-
-#[inline(always)]
-fn count_name(context: &FExitContext, operation: Operation) {
-    let prototype = names::prototype(operation);
-    let failed = names::failed(prototype, returned_behind(context, prototype.arguments));
-    if let Some(subject) = names::subject(prototype, super::entry::argument_at(context, prototype.argument)) {
-        count(&subject, operation, Outcome::of_status(failed), began(operation));
+fn count_fsync(context: &FExitContext) {
+    if let Some(subject) = subject_of_syscall(context.arg(0)) {
+        let failed = (context.arg::<u64>(1) as i32) < 0;
+        count(&subject, Operation::Fsync, Outcome::of_status(failed), began(Operation::Fsync));
     }
 }
 
@@ -201,30 +188,17 @@ programs! {
         fexit__vfs_writev: |context| count_data(0, &context, context.arg(5), Operation::Writev),
         fexit__vfs_writev__2: |context| count_data(1, &context, context.arg(5), Operation::Writev),
         fexit__vfs_writev__3: |context| count_data(2, &context, context.arg(5), Operation::Writev);
-    "vfs_fsync_range", Fsync, fexit__vfs_fsync_range__begin,
-        fexit__vfs_fsync_range: |context| if let Some(subject) = Subject::new(context.place()) {
-            let failed = context.arg::<u64>(4) as i32 <= -1;
-            count(&subject, Operation::Fsync, Outcome::of_status(failed), began(Operation::Fsync));
-        };
+    "sys_fsync", Fsync, fexit__sys_fsync__begin, fexit__sys_fsync: |context| count_fsync(&context);
+    "sys_fdatasync", Fsync, fexit__sys_fdatasync__begin, fexit__sys_fdatasync: |context| count_fsync(&context);
     "do_filp_open", Open, fexit__do_filp_open__begin,
         fexit__do_filp_open: |context| count_open(0, context.arg(3)),
         fexit__do_filp_open__2: |context| count_open(1, context.arg(3)),
         fexit__do_filp_open__3: |context| count_open(2, context.arg(3));
-    "vfs_create", Create, fexit__vfs_create__begin,
-        fexit__vfs_create: |context| count_name(&context, Operation::Create);
-    "vfs_mkdir", Mkdir, fexit__vfs_mkdir__begin,
-        fexit__vfs_mkdir: |context| count_name(&context, Operation::Mkdir);
-    "vfs_unlink", Unlink, fexit__vfs_unlink__begin,
-        fexit__vfs_unlink: |context| count_name(&context, Operation::Unlink);
-    "vfs_rmdir", Rmdir, fexit__vfs_rmdir__begin,
-        fexit__vfs_rmdir: |context| count_name(&context, Operation::Rmdir);
-    "vfs_rename", Rename, fexit__vfs_rename__begin,
-        fexit__vfs_rename: |context| count_name(&context, Operation::Rename);
 }
 
 #[fentry(function = "mnt_want_write")]
 fn fexit__mnt_want_write__entry(context: FEntryContext) -> i32 {
-    names::wants(context.arg(0));
+    named::wants(context.arg(0));
     0
 }
 
@@ -243,4 +217,33 @@ macro_rules! marks {
 
 marks! {
     "do_filp_open", Open: fexit__do_filp_open__mark, fexit__do_filp_open__mark_2, fexit__do_filp_open__mark_3;
+}
+
+/// Both programs for a call by path; the number is that of the function's arguments.
+macro_rules! names {
+    ($($function:literal, $operation:ident, $arguments:literal, $entry:ident, $exit:ident: |$context:ident| $if:expr;)+) => {
+        $(
+            #[fentry(function = $function)]
+            fn $entry($context: FEntryContext) -> i32 {
+                if $if {
+                    named::begins();
+                }
+                0
+            }
+
+            #[fexit(function = $function)]
+            fn $exit(context: FExitContext) -> i32 {
+                named::ends(Operation::$operation, context.arg($arguments));
+                0
+            }
+        )+
+    };
+}
+
+names! {
+    "do_mknodat", Create, 4, fexit__do_mknodat__entry, fexit__do_mknodat: |context| is_regular(context.arg(2));
+    "do_mkdirat", Mkdir, 3, fexit__do_mkdirat__entry, fexit__do_mkdirat: |_context| true;
+    "do_unlinkat", Unlink, 2, fexit__do_unlinkat__entry, fexit__do_unlinkat: |_context| true;
+    "do_rmdir", Rmdir, 2, fexit__do_rmdir__entry, fexit__do_rmdir: |_context| true;
+    "do_renameat2", Rename, 5, fexit__do_renameat2__entry, fexit__do_renameat2: |_context| true;
 }

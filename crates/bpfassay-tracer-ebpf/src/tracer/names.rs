@@ -1,4 +1,4 @@
-//! Functions that change names in directories: `vfs_create`, `vfs_mkdir`, `vfs_unlink`, `vfs_rmdir`, `vfs_rename`.
+//! Functions that change names in directories, seen at their entry: `vfs_create`, `vfs_mkdir`, `vfs_unlink`, `vfs_rmdir`, `vfs_rename`.
 //!
 //! How they are told the superblock differs between kernels; the loader reads it from the kernel's BTF
 //! ([`bpfassay_ledger::Prototype`]). None of them is told the mount: the system calls take write access of it just
@@ -16,7 +16,7 @@ use super::{
 /// Set by the loader, one for each operation.
 #[unsafe(no_mangle)]
 static PROTOTYPES: Global<[Prototype; Operation::ALL.len()]> =
-    Global::new([Prototype { source: 0, argument: 0, arguments: 0, pointer: 0 }; Operation::ALL.len()]);
+    Global::new([Prototype { source: 0, argument: 0 }; Operation::ALL.len()]);
 
 /// What the loader found for `operation`.
 #[inline(always)]
@@ -25,12 +25,7 @@ pub(super) fn prototype(operation: Operation) -> Prototype {
     // SAFETY: inside the global; volatile, because the values in this file are not the values at run time.
     unsafe {
         let one = table.add(operation as usize).cast::<u8>();
-        Prototype {
-            source: one.read_volatile(),
-            argument: one.add(1).read_volatile(),
-            arguments: one.add(2).read_volatile(),
-            pointer: one.add(3).read_volatile(),
-        }
+        Prototype { source: one.read_volatile(), argument: one.add(1).read_volatile() }
     }
 }
 
@@ -70,10 +65,4 @@ pub(super) fn subject(prototype: Prototype, argument: Address) -> Option<Subject
         _ => 0,
     };
     Subject::new(Place { mount, device: read(superblock, offset!(superblock_device)) })
-}
-
-/// Whether what the function returned is an error: a pointer or an `int`.
-#[inline(always)]
-pub(super) fn failed(prototype: Prototype, returned: u64) -> bool {
-    if prototype.pointer != 0 { super::opened::is_error(returned) } else { (returned as i32) < 0 }
 }

@@ -1,4 +1,4 @@
-//! What `do_filp_open` returned: every open of user space ends there, the failed ones too, which have no file, hence no
+//! What `do_filp_open` (another name in later kernels) returned: every open of user space ends there, the failed ones too, which have no file, hence no
 //! mount and no device. Files that the call made are counted as created: `vfs_create` is not passed by open, and not at
 //! all by file systems that look up and make in one step, such as NFS.
 
@@ -14,7 +14,7 @@ const CREATED: u32 = 0x10_0000;
 
 /// `IS_ERR_VALUE` (include/linux/err.h): the last page of addresses holds error numbers.
 #[inline(always)]
-pub(super) fn is_error(pointer: u64) -> bool {
+fn is_error(pointer: u64) -> bool {
     pointer >= -4095_i64 as u64
 }
 

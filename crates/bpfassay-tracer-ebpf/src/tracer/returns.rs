@@ -18,9 +18,10 @@ use bpfassay_ledger::{Operation, tally as tallies};
 
 use super::{
     count::{Outcome, Subject, clock, count, tally, thread},
-    entry::{Arguments as _, argument_at},
+    entry::Arguments as _,
+    files::{is_regular, subject_of_syscall},
     kernel::Place,
-    names,
+    named,
     opened::opened,
     registers::stack_pointer,
 };
@@ -161,17 +162,10 @@ fn file_entry(context: &ProbeContext, operation: Operation) {
 }
 
 #[inline(always)]
-fn name_entry(context: &ProbeContext, operation: Operation) {
-    if let Some(call) = push(context, operation) {
-        let prototype = names::prototype(operation);
-        note(call, names::subject(prototype, argument_at(context, prototype.argument)));
+fn fsync_entry(context: &ProbeContext) {
+    if let Some(call) = push(context, Operation::Fsync) {
+        note(call, subject_of_syscall(context.argument(0)));
     }
-}
-
-#[inline(always)]
-fn name_return(context: &RetProbeContext, operation: Operation) {
-    let failed = names::failed(names::prototype(operation), returned(context));
-    finish(operation, Outcome::of_status(failed));
 }
 
 /// Both programs for a function.
@@ -207,19 +201,23 @@ programs! {
     "vfs_writev", kretprobe__vfs_writev__entry, kretprobe__vfs_writev:
         |entry| file_entry(&entry, Operation::Writev),
         |exit| finish(Operation::Writev, Outcome::of_data(returned(&exit) as i64));
-    "vfs_fsync_range", kretprobe__vfs_fsync_range__entry, kretprobe__vfs_fsync_range:
-        |entry| file_entry(&entry, Operation::Fsync),
+    "sys_fsync", kretprobe__sys_fsync__entry, kretprobe__sys_fsync:
+        |entry| fsync_entry(&entry),
         |exit| finish(Operation::Fsync, Outcome::of_status((returned(&exit) as i32) < 0));
-    "vfs_create", kretprobe__vfs_create__entry, kretprobe__vfs_create:
-        |entry| name_entry(&entry, Operation::Create), |exit| name_return(&exit, Operation::Create);
-    "vfs_mkdir", kretprobe__vfs_mkdir__entry, kretprobe__vfs_mkdir:
-        |entry| name_entry(&entry, Operation::Mkdir), |exit| name_return(&exit, Operation::Mkdir);
-    "vfs_unlink", kretprobe__vfs_unlink__entry, kretprobe__vfs_unlink:
-        |entry| name_entry(&entry, Operation::Unlink), |exit| name_return(&exit, Operation::Unlink);
-    "vfs_rmdir", kretprobe__vfs_rmdir__entry, kretprobe__vfs_rmdir:
-        |entry| name_entry(&entry, Operation::Rmdir), |exit| name_return(&exit, Operation::Rmdir);
-    "vfs_rename", kretprobe__vfs_rename__entry, kretprobe__vfs_rename:
-        |entry| name_entry(&entry, Operation::Rename), |exit| name_return(&exit, Operation::Rename);
+    "sys_fdatasync", kretprobe__sys_fdatasync__entry, kretprobe__sys_fdatasync:
+        |entry| fsync_entry(&entry),
+        |exit| finish(Operation::Fsync, Outcome::of_status((returned(&exit) as i32) < 0));
+    "do_mknodat", kretprobe__do_mknodat__entry, kretprobe__do_mknodat:
+        |entry| if is_regular(entry.argument(2)) { named::begins() },
+        |exit| named::ends(Operation::Create, returned(&exit));
+    "do_mkdirat", kretprobe__do_mkdirat__entry, kretprobe__do_mkdirat:
+        |_entry| named::begins(), |exit| named::ends(Operation::Mkdir, returned(&exit));
+    "do_unlinkat", kretprobe__do_unlinkat__entry, kretprobe__do_unlinkat:
+        |_entry| named::begins(), |exit| named::ends(Operation::Unlink, returned(&exit));
+    "do_rmdir", kretprobe__do_rmdir__entry, kretprobe__do_rmdir:
+        |_entry| named::begins(), |exit| named::ends(Operation::Rmdir, returned(&exit));
+    "do_renameat2", kretprobe__do_renameat2__entry, kretprobe__do_renameat2:
+        |_entry| named::begins(), |exit| named::ends(Operation::Rename, returned(&exit));
     "do_filp_open", kretprobe__do_filp_open__entry, kretprobe__do_filp_open:
         |entry| push(&entry, Operation::Open),
         |exit| if let Some(call) = pop(Operation::Open) {
@@ -230,6 +228,6 @@ programs! {
 
 #[kprobe(function = "mnt_want_write")]
 fn kretprobe__mnt_want_write__entry(context: ProbeContext) -> u32 {
-    names::wants(context.argument(0));
+    named::wants(context.argument(0));
     0
 }

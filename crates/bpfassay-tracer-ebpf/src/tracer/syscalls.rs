@@ -16,6 +16,7 @@ use bpfassay_ledger::Operation;
 
 use super::{
     descriptor::{begins, ends},
+    files::is_regular,
     kernel::{Address, offset, read},
 };
 
@@ -70,12 +71,6 @@ fn is_one<const N: usize>(number: i64, numbers: [i64; N]) -> bool {
         index += 1;
     }
     found
-}
-
-/// Whether mknod makes a regular file: `S_IFMT` and `S_IFREG` (include/uapi/linux/stat.h).
-#[inline(always)]
-fn is_regular(mode: u64) -> bool {
-    matches!(mode & 0o170_000, 0 | 0o100_000)
 }
 
 /// At the entry of a system call; the arguments are only asked for where they matter.

@@ -38,6 +38,7 @@ use crate::{
 const SETTINGS: &str = "SETTINGS";
 const PROTOTYPES: &str = "PROTOTYPES";
 const OFFSETS: &str = "OFFSETS";
+const TASK_KNOWN: &str = "TASK_KNOWN";
 
 /// Loads the programs of `configuration` and attaches them.
 ///
@@ -78,6 +79,8 @@ fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Opti
     loader.allow_unsupported_maps();
     loader.override_global(OFFSETS, offsets.as_slice(), true).override_global(SETTINGS, settings.as_slice(), true);
     loader.override_global(PROTOTYPES, prototypes.as_slice(), true);
+    let task_known = u64::from(prepare::is_task_known());
+    loader.override_global(TASK_KNOWN, &task_known, true);
     size_maps(&mut loader, copies, options);
     let mut ebpf = loader.load(elf).map_err(|error| refuse(refusal::step_of(&error), None, &error))?;
     let btf = Btf::from_sys_fs().map_err(|error| refuse(Step::Open, None, &error))?;
@@ -91,6 +94,9 @@ fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Opti
     let attach::All { hooked, links, findings: unhooked } =
         attach::all(&mut ebpf, configuration.probe, &names, options)?;
     findings.extend(unhooked);
+    if !prepare::is_task_known() && hooked.iter().any(|hooked| hooked.program.contains("__sys_fsync")) {
+        findings.push(prepare::fsync_without_mount());
+    }
     let attach_time = start.elapsed();
     let mut programs = Vec::new();
     for hooked in &hooked {

@@ -7,7 +7,7 @@
  *	readv, preadv2, …		vfs_readv, vfs_writev (exit)		readv, writev
  *	libaio				aio_read, aio_write (entry: whose),	read, write
  *					aio_complete_rw (entry: how much)
- *	io_uring			tracepoint io_uring_complete		read, write
+ *	io_uring			tracepoint io_uring_complete		read, write, fsync
  *	splice, sendfile to a pipe	splice_file_to_pipe (exit)		read
  *	splice from a pipe		do_splice (exit)			write
  *	sendfile to anything else	do_splice_direct (exit)			read and write
@@ -79,6 +79,7 @@ struct vm_fault {
 enum {
 	OP_READV = 1,
 	OP_WRITEV = 2,
+	OP_FSYNC = 3,
 	OP_READ_FIXED = 4,
 	OP_WRITE_FIXED = 5,
 	OP_READ = 22,
@@ -227,6 +228,9 @@ int ring_complete(__u64 *ctx)
 	case OP_WRITE_FIXED:
 	case OP_WRITEV_FIXED:
 		operation = OPERATION_WRITE;
+		break;
+	case OP_FSYNC:
+		operation = OPERATION_FSYNC;
 		break;
 	default:
 		return 0;

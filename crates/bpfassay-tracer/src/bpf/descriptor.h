@@ -8,6 +8,7 @@
 #ifndef BPFASSAY_DESCRIPTOR_H
 #define BPFASSAY_DESCRIPTOR_H
 
+#include "files.h"
 #include "opened.h"
 
 struct pending_call {
@@ -25,17 +26,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct pending_call);
 } pending SEC(".maps");
-
-static __always_inline const struct file *file_of(long descriptor)
-{
-	const struct task_struct *task = (void *)bpf_get_current_task();
-	const struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	struct file *file = NULL;
-
-	if ((__u32)descriptor < BPF_CORE_READ(table, max_fds))
-		bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + (__u32)descriptor);
-	return file;
-}
 
 /* Another copy of the program may have run for this very call before: see raw-tracepoint.bpf.c. */
 static __always_inline void call_begins(__u32 copy, enum ledger_operation operation, bool by_descriptor, long descriptor)

@@ -5,6 +5,7 @@
  *
  * An open is seen where the file is known first: do_dentry_open, which failed look-ups do not get to.
  */
+#include "files.h"
 #include "names.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -68,10 +69,25 @@ int writev_entry(context *ctx)
 			  OPERATION_WRITEV);
 }
 
-HOOK("vfs_fsync_range")
+static __always_inline int count_fsync(context *ctx)
+{
+	struct subject subject;
+
+	if (subject_of_syscall(&subject, (void *)argument(ctx, 0)))
+		ledger_count(&subject, OPERATION_FSYNC, 0, 0, 0);
+	return 0;
+}
+
+HOOK("sys_fsync")
 int fsync_entry(context *ctx)
 {
-	return count_file((void *)argument(ctx, 0), 0, OPERATION_FSYNC);
+	return count_fsync(ctx);
+}
+
+HOOK("sys_fdatasync")
+int fdatasync_entry(context *ctx)
+{
+	return count_fsync(ctx);
 }
 
 HOOK("do_dentry_open")

@@ -12,7 +12,7 @@
  * How a copy tells one call of a task from the next: calls that move data by the task's own count of them, all others
  * by programs at the beginning of the call (`mark`), which may run as often as they like.
  */
-#include "names.h"
+#include "named.h"
 #include "opened.h"
 #include "trampoline.h"
 
@@ -179,16 +179,26 @@ DATA(write, "vfs_write", OPERATION_WRITE, 4)
 DATA(readv, "vfs_readv", OPERATION_READV, 5)
 DATA(writev, "vfs_writev", OPERATION_WRITEV, 5)
 
-SEC("fexit/vfs_fsync_range")
-int fsync_exit(context *ctx)
+/* The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without mount. */
+static __always_inline int count_fsync(context *ctx)
 {
 	struct subject subject;
 
-	if (subject_of_argument(&subject, (void *)ctx[0]))
-		ledger_count(&subject, OPERATION_FSYNC, 0, (int)ctx[4] < 0, began(OPERATION_FSYNC));
+	if (subject_of_syscall(&subject, (void *)ctx[0]))
+		ledger_count(&subject, OPERATION_FSYNC, 0, (int)ctx[1] < 0, began(OPERATION_FSYNC));
 	return 0;
 }
-BEGIN(fsync, "vfs_fsync_range", OPERATION_FSYNC)
+
+#define FSYNC(name, function)                                                                                      \
+	SEC("fexit/" function)                                                                                     \
+	int name##_exit(context *ctx)                                                                              \
+	{                                                                                                          \
+		return count_fsync(ctx);                                                                           \
+	}                                                                                                          \
+	BEGIN(name, function, OPERATION_FSYNC)
+
+FSYNC(fsync, "sys_fsync")
+FSYNC(fdatasync, "sys_fdatasync")
 
 /* At the beginning of calls that nothing else tells apart. */
 #define MARK(name, function, operation)                                                                            \
@@ -220,30 +230,26 @@ BEGIN(open, "do_filp_open", OPERATION_OPEN)
 SEC("fentry/mnt_want_write")
 int wants_entry(context *ctx)
 {
-	name_wants((void *)ctx[0]);
-	return 0;
+	return name_wants((void *)ctx[0]);
 }
 
-static __always_inline int count_name(context *ctx, enum ledger_operation operation)
-{
-	unsigned long ret = argument(ctx, prototypes[operation].arguments);
-	struct subject subject;
-
-	if (name_subject(&subject, operation, argument(ctx, prototypes[operation].argument)))
-		ledger_count(&subject, operation, 0, name_failed(operation, ret), began(operation));
-	return 0;
-}
-
-#define NAME(name, function, operation)                                                                            \
+/* `last` is the number of arguments. */
+#define NAME(name, function, operation, last)                                                                      \
+	SEC("fentry/" function)                                                                                    \
+	int name##_entry(context *ctx)                                                                             \
+	{                                                                                                          \
+		if (operation == OPERATION_CREATE && !is_regular(ctx[2]))                                          \
+			return 0;                                                                                  \
+		return name_begins();                                                                              \
+	}                                                                                                          \
 	SEC("fexit/" function)                                                                                     \
 	int name##_exit(context *ctx)                                                                              \
 	{                                                                                                          \
-		return count_name(ctx, operation);                                                                 \
-	}                                                                                                          \
-	BEGIN(name, function, operation)
+		return name_ends(operation, ctx[last]);                                                            \
+	}
 
-NAME(create, "vfs_create", OPERATION_CREATE)
-NAME(mkdir, "vfs_mkdir", OPERATION_MKDIR)
-NAME(unlink, "vfs_unlink", OPERATION_UNLINK)
-NAME(rmdir, "vfs_rmdir", OPERATION_RMDIR)
-NAME(rename, "vfs_rename", OPERATION_RENAME)
+NAME(mknod, "do_mknodat", OPERATION_CREATE, 4)
+NAME(mkdir, "do_mkdirat", OPERATION_MKDIR, 3)
+NAME(unlink, "do_unlinkat", OPERATION_UNLINK, 2)
+NAME(rmdir, "do_rmdir", OPERATION_RMDIR, 2)
+NAME(rename, "do_renameat2", OPERATION_RENAME, 5)

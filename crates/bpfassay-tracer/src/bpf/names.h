@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Functions that change names in directories: vfs_create, vfs_mkdir, vfs_unlink, vfs_rmdir, vfs_rename.
+ * Functions that change names in directories, seen at their entry: vfs_create, vfs_mkdir, vfs_unlink, vfs_rmdir,
+ * vfs_rename. (named.h counts the calls that lead there, which do not know the mount when they begin.)
  *
  * Their arguments differ between kernels (a namespace or idmap from 5.12 on, struct renamedata likewise, no directory
- * in vfs_create of 7.x, a pointer returned by vfs_mkdir from 6.15 on). The loader reads the prototype from the kernel's
- * BTF and tells here in which argument the superblock can be found.
+ * in vfs_create of 7.x). The loader reads the prototype from the kernel's BTF and tells here in which argument the
+ * superblock can be found.
  *
  * None of them is told the mount. The system calls take write access of it just before (mnt_want_write, on all of 5.10
  * to 7.2 and in the same task), so that function is hooked, too, and remembers the mount; it counts if it is of the same
@@ -35,10 +36,6 @@ struct ledger_prototype {
 	__u8 source;
 	/* Which argument that is, from 0. */
 	__u8 argument;
-	/* Number of arguments. */
-	__u8 arguments;
-	/* Whether the function returns a pointer. */
-	__u8 pointer;
 };
 
 const volatile struct ledger_prototype prototypes[OPERATION_COUNT] SEC(".rodata.prototypes") = {};
@@ -90,11 +87,6 @@ static __always_inline bool name_subject(struct subject *subject, enum ledger_op
 	if (wanted && wanted->superblock == superblock)
 		mnt = wanted->vfsmount;
 	return subject_of(subject, mnt, BPF_CORE_READ(superblock, s_dev));
-}
-
-static __always_inline bool name_failed(enum ledger_operation operation, unsigned long ret)
-{
-	return prototypes[operation].pointer ? IS_ERR_VALUE(ret) : (int)ret < 0;
 }
 
 #endif

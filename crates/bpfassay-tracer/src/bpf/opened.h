@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What do_filp_open returned: every open of user space ends there (open, openat, openat2, creat, execve, io_uring), the
- * failed ones too. Those have no file, hence no mount and no device. Files that the call made are counted as created:
- * vfs_create is not passed by open, and not at all by file systems that look up and make in one step, such as NFS.
+ * What do_filp_open (do_file_open in 7.2; the loader finds out) returned: every open of user space ends there (open,
+ * openat, openat2, creat, execve, io_uring), the failed ones too. Those have no file, hence no mount and no device.
+ * Files that the call made are counted as created: open does not pass vfs_create, and file systems that look up and make
+ * in one step, such as NFS, do not either.
  */
 #ifndef BPFASSAY_OPENED_H
 #define BPFASSAY_OPENED_H

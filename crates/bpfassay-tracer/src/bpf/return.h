@@ -7,7 +7,7 @@
  * A return can be missed (maxactive used up): what is left behind is found by the stack pointer at the next entry, as
  * nested calls lie below those around them, and by the operation at the next return.
  */
-#include "names.h"
+#include "named.h"
 #include "opened.h"
 #include "registers.h"
 
@@ -110,22 +110,12 @@ static __always_inline int file_return(context *ctx, enum ledger_operation opera
 	return 0;
 }
 
-static __always_inline int name_entry(context *ctx, enum ledger_operation operation)
+static __always_inline int fsync_entry_of(context *ctx)
 {
-	struct call *call = push(ctx, operation);
+	struct call *call = push(ctx, OPERATION_FSYNC);
 
 	if (call)
-		call->wanted = name_subject(&call->subject, operation,
-					    argument(ctx, prototypes[operation].argument));
-	return 0;
-}
-
-static __always_inline int name_return(context *ctx, enum ledger_operation operation)
-{
-	const struct call *call = pop(operation);
-
-	if (call && call->wanted)
-		ledger_count(&call->subject, operation, 0, name_failed(operation, PT_REGS_RC(ctx)), call->start);
+		call->wanted = subject_of_syscall(&call->subject, (void *)argument(ctx, 0));
 	return 0;
 }
 
@@ -145,18 +135,19 @@ BOTH_ENDS(read, "vfs_read", file_entry(ctx, OPERATION_READ), file_return(ctx, OP
 BOTH_ENDS(write, "vfs_write", file_entry(ctx, OPERATION_WRITE), file_return(ctx, OPERATION_WRITE, true))
 BOTH_ENDS(readv, "vfs_readv", file_entry(ctx, OPERATION_READV), file_return(ctx, OPERATION_READV, true))
 BOTH_ENDS(writev, "vfs_writev", file_entry(ctx, OPERATION_WRITEV), file_return(ctx, OPERATION_WRITEV, true))
-BOTH_ENDS(fsync, "vfs_fsync_range", file_entry(ctx, OPERATION_FSYNC), file_return(ctx, OPERATION_FSYNC, false))
-BOTH_ENDS(create, "vfs_create", name_entry(ctx, OPERATION_CREATE), name_return(ctx, OPERATION_CREATE))
-BOTH_ENDS(mkdir, "vfs_mkdir", name_entry(ctx, OPERATION_MKDIR), name_return(ctx, OPERATION_MKDIR))
-BOTH_ENDS(unlink, "vfs_unlink", name_entry(ctx, OPERATION_UNLINK), name_return(ctx, OPERATION_UNLINK))
-BOTH_ENDS(rmdir, "vfs_rmdir", name_entry(ctx, OPERATION_RMDIR), name_return(ctx, OPERATION_RMDIR))
-BOTH_ENDS(rename, "vfs_rename", name_entry(ctx, OPERATION_RENAME), name_return(ctx, OPERATION_RENAME))
+BOTH_ENDS(fsync, "sys_fsync", fsync_entry_of(ctx), file_return(ctx, OPERATION_FSYNC, false))
+BOTH_ENDS(fdatasync, "sys_fdatasync", fsync_entry_of(ctx), file_return(ctx, OPERATION_FSYNC, false))
+BOTH_ENDS(mknod, "do_mknodat", is_regular(argument(ctx, 2)) ? name_begins() : 0,
+	  name_ends(OPERATION_CREATE, PT_REGS_RC(ctx)))
+BOTH_ENDS(mkdir, "do_mkdirat", name_begins(), name_ends(OPERATION_MKDIR, PT_REGS_RC(ctx)))
+BOTH_ENDS(unlink, "do_unlinkat", name_begins(), name_ends(OPERATION_UNLINK, PT_REGS_RC(ctx)))
+BOTH_ENDS(rmdir, "do_rmdir", name_begins(), name_ends(OPERATION_RMDIR, PT_REGS_RC(ctx)))
+BOTH_ENDS(rename, "do_renameat2", name_begins(), name_ends(OPERATION_RENAME, PT_REGS_RC(ctx)))
 
 ENTRY("mnt_want_write")
 int wants_entry(context *ctx)
 {
-	name_wants((void *)argument(ctx, 0));
-	return 0;
+	return name_wants((void *)argument(ctx, 0));
 }
 
 ENTRY("do_filp_open")

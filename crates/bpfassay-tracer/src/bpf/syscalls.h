@@ -22,16 +22,8 @@ enum {
 };
 #endif
 
-/* include/uapi/linux/fcntl.h, include/uapi/linux/stat.h */
+/* include/uapi/linux/fcntl.h */
 #define AT_REMOVEDIR 0x200
-#define S_IFMT 0170000
-#define S_IFREG 0100000
-
-/* Whether mknod makes a regular file. */
-static __always_inline bool is_regular(unsigned long mode)
-{
-	return (mode & S_IFMT) == 0 || (mode & S_IFMT) == S_IFREG;
-}
 
 /* At the entry of the system call `number`, whose first arguments are `a0` to `a2`. */
 static __always_inline void syscall_begins(__u32 copy, long number, unsigned long a0, unsigned long a1,

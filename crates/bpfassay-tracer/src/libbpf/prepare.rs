@@ -27,8 +27,8 @@ const SETTINGS: &str = ".rodata.settings";
 const PROTOTYPES: &str = ".rodata.prototypes";
 /// The section of the size of a page, in objects that count pages.
 const PAGE_SIZE: &str = ".rodata.page_size";
-
-const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+/// The section that says whether programs may ask for the calling task ([`is_task_known`]).
+const TASK_KNOWN: &str = ".rodata.task_known";
 
 /// Functions whose arguments differ between kernels, with the operation that they are counted under.
 const NAME_FUNCTIONS: [(&str, bpfassay_ledger::Operation); 5] = [
@@ -38,6 +38,9 @@ const NAME_FUNCTIONS: [(&str, bpfassay_ledger::Operation); 5] = [
     ("vfs_rmdir", bpfassay_ledger::Operation::Rmdir),
     ("vfs_rename", bpfassay_ledger::Operation::Rename),
 ];
+
+/// Functions that later kernels have another one for, which is hooked as well where it is.
+const INSTEAD: [(&str, &str); 1] = [("do_set_pte", "set_pte_range")];
 
 /// Prepares `open` for this kernel.
 ///
@@ -60,6 +63,12 @@ pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Fi
     if open.maps().any(|map| map.name() == OsStr::new(PAGE_SIZE)) {
         write(open, PAGE_SIZE, &(rustix::param::page_size() as u64).to_ne_bytes())?;
     }
+    if open.maps().any(|map| map.name() == OsStr::new(TASK_KNOWN)) {
+        write(open, TASK_KNOWN, &u64::from(is_task_known()).to_ne_bytes())?;
+        if !is_task_known() && hooks.iter().any(|(_, function)| *function == "sys_fsync") {
+            findings.push(fsync_without_mount());
+        }
+    }
     if open.maps().any(|map| map.name() == OsStr::new(PROTOTYPES)) {
         write(open, PROTOTYPES, &table(&found, options))?;
     }
@@ -73,7 +82,8 @@ pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Fi
             || name.ends_with("_begin") && !options.latency
             || name.ends_with("_mark") && settings.copies == 1;
         let missing = attachment == Attachment::Trampoline && !found.contains_key(function);
-        if missing && !unwanted && !REQUIRED.contains(&function) {
+        let stands_in = INSTEAD.iter().any(|&(older, newer)| older == function && found.contains_key(newer));
+        if missing && !unwanted && !stands_in && !REQUIRED.contains(&function) {
             findings.push(not_counted(function, "the kernel has no type information on it"));
         }
         if unwanted || missing && !REQUIRED.contains(&function) {
@@ -148,6 +158,24 @@ pub(crate) fn copies() -> u32 {
     if preemption::is_preemptible() && has_jit() { COPIES } else { 1 }
 }
 
+/// Whether programs may ask for the calling task. The JIT compiler of riscv64 puts that in itself, and 7.2 refuses it to
+/// programs that are not compiled.
+pub(crate) fn is_task_known() -> bool {
+    !cfg!(target_arch = "riscv64") || has_jit()
+}
+
+/// What follows where they may not.
+pub(crate) fn fsync_without_mount() -> Finding {
+    Finding {
+        pitfall: Pitfall::NotChecked,
+        subject: "fsync".to_owned(),
+        detail:
+            "counted without mount and device, which --mount leaves out: programs may not ask for the calling task \
+                 without the JIT compiler (net.core.bpf_jit_enable)"
+                .to_owned(),
+    }
+}
+
 /// Whether the kernel compiles programs. Where it does not say, it is one that always does.
 fn has_jit() -> bool {
     fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").map_or(true, |text| text.trim() != "0")
@@ -175,10 +203,11 @@ fn prototypes(hooks: &[(Attachment, &str)], options: &Options) -> Result<BTreeMa
     }
     let cannot = |error: String| {
         failure(format!(
-            "cannot read the kernel's type information in {KERNEL_BTF}: {error}; it takes CONFIG_DEBUG_INFO_BTF"
+            "cannot read the kernel's type information in {}: {error}; it takes CONFIG_DEBUG_INFO_BTF",
+            btf::KERNEL
         ))
     };
-    let bytes = fs::read(KERNEL_BTF).map_err(|error| cannot(error.to_string()))?;
+    let bytes = fs::read(btf::KERNEL).map_err(|error| cannot(error.to_string()))?;
     let all = Btf::new(&bytes).and_then(|btf| btf.prototypes(&wanted)).map_err(|error| cannot(error.to_string()))?;
     let mut found = BTreeMap::new();
     let mut ambiguous = BTreeSet::new();
@@ -200,16 +229,9 @@ fn superblock(prototype: &btf::Prototype) -> Option<Prototype> {
         .map(|at| (Prototype::INODE, at))
         .or_else(|| at("renamedata").map(|at| (Prototype::RENAME, at)))
         .or_else(|| at("dentry").map(|at| (Prototype::DENTRY, at)))?;
-    // The programs look at three arguments at most, and at the returned value behind six.
-    if argument > 2 || prototype.arguments.len() > 6 {
-        return None;
-    }
-    Some(Prototype {
-        source,
-        argument: u8::try_from(argument).ok()?,
-        arguments: u8::try_from(prototype.arguments.len()).ok()?,
-        pointer: u8::from(matches!(prototype.returns, Shape::Pointer(_) | Shape::Address)),
-    })
+    // The programs look at three arguments at most.
+    let argument = u8::try_from(argument).ok().filter(|argument| *argument <= 2)?;
+    Some(Prototype { source, argument })
 }
 
 /// Writes the beginning of a read-only section.
@@ -227,27 +249,26 @@ fn write(open: &mut OpenObject, section: &str, bytes: &[u8]) -> Result<(), Failu
 mod tests {
     use super::*;
 
-    fn prototype(returns: Shape, arguments: &[&str]) -> btf::Prototype {
+    fn prototype(arguments: &[&str]) -> btf::Prototype {
         let shape = |name: &&str| if name.is_empty() { Shape::Address } else { Shape::Pointer((*name).to_owned()) };
-        btf::Prototype { text: String::new(), returns, arguments: arguments.iter().map(shape).collect() }
+        let arguments = arguments.iter().map(shape).collect();
+        btf::Prototype { text: String::new(), returns: Shape::Integer(4), arguments }
     }
 
     #[test]
     fn the_superblock_is_found_in_every_known_prototype() {
-        let int = Shape::Integer(4);
-        let bytes = |prototype| superblock(&prototype).map(Prototype::to_bytes);
+        let bytes = |arguments: &[&str]| superblock(&prototype(arguments)).map(Prototype::to_bytes);
         // 5.10
-        assert_eq!(bytes(prototype(int.clone(), &["inode", "dentry", ""])), Some([1, 0, 3, 0]));
+        assert_eq!(bytes(&["inode", "dentry", ""]), Some([1, 0]));
         // 5.12 to 6.2, and with mnt_idmap from 6.3
-        assert_eq!(bytes(prototype(int.clone(), &["mnt_idmap", "inode", "dentry"])), Some([1, 1, 3, 0]));
+        assert_eq!(bytes(&["mnt_idmap", "inode", "dentry"]), Some([1, 1]));
         // vfs_rename before and from 5.12
-        let old = ["inode", "dentry", "inode", "dentry", "", ""];
-        assert_eq!(bytes(prototype(int.clone(), &old)), Some([1, 0, 6, 0]));
-        assert_eq!(bytes(prototype(int.clone(), &["renamedata"])), Some([3, 0, 1, 0]));
+        assert_eq!(bytes(&["inode", "dentry", "inode", "dentry", "", ""]), Some([1, 0]));
+        assert_eq!(bytes(&["renamedata"]), Some([3, 0]));
         // vfs_create and vfs_mkdir of 7.x
-        assert_eq!(bytes(prototype(int.clone(), &["mnt_idmap", "dentry", "", ""])), Some([2, 1, 4, 0]));
-        let dentry = Shape::Pointer("dentry".to_owned());
-        assert_eq!(bytes(prototype(dentry, &["mnt_idmap", "inode", "dentry", "", ""])), Some([1, 1, 5, 1]));
-        assert_eq!(bytes(prototype(int, &["", "file"])), None);
+        assert_eq!(bytes(&["mnt_idmap", "dentry", "", ""]), Some([2, 1]));
+        assert_eq!(bytes(&["mnt_idmap", "inode", "dentry", "", ""]), Some([1, 1]));
+        assert_eq!(bytes(&["", "file"]), None);
+        assert_eq!(bytes(&["", "", "", "inode"]), None, "beyond what the programs look at");
     }
 }

@@ -11,7 +11,7 @@ use bpfassay_protocol::finding::{Finding, Pitfall};
 use object::{Object as _, ObjectSection as _};
 
 use super::{
-    btf::{Btf, Prototype},
+    btf::{self, Btf, Prototype},
     cache, expected, finding,
     lists::{self, Enabled},
     symbols::{self, Symbol},
@@ -20,7 +20,6 @@ use super::{
 use crate::tracer::Options;
 
 const KALLSYMS: &str = "/proc/kallsyms";
-const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// In tracefs, wherever it is mounted.
 const TRACEABLE: [&str; 2] =
     ["/sys/kernel/tracing/available_filter_functions", "/sys/kernel/debug/tracing/available_filter_functions"];
@@ -137,8 +136,8 @@ fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
         blacklist: first(&BLACKLIST, fs::read_to_string),
         enabled: first(&ENABLED, fs::read_to_string),
         kprobes: first(&KPROBES, fs::read_to_string),
-        prototypes: first(&[BTF], fs::read)
-            .and_then(|bytes| Btf::new(&bytes).and_then(|btf| btf.prototypes(&wanted)).map_err(unread(BTF))),
+        prototypes: first(&[btf::KERNEL], fs::read)
+            .and_then(|bytes| Btf::new(&bytes).and_then(|btf| btf.prototypes(&wanted)).map_err(unread(btf::KERNEL))),
     }
 }
 

@@ -4,6 +4,9 @@
 
 use std::fmt;
 
+/// Where the kernel gives its own.
+pub(crate) const KERNEL: &str = "/sys/kernel/btf/vmlinux";
+
 /// `BTF_MAGIC` (include/uapi/linux/btf.h).
 const MAGIC: u16 = 0xeb9f;
 /// Deepest chain of modifiers and type definitions that is followed.

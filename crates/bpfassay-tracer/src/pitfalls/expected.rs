@@ -13,10 +13,21 @@ const ASSUMED: &[&str] = &[
     // The fifth argument came with preadv2 (Linux 4.6); who forgets it takes the flags for the returned value.
     "ssize_t vfs_readv(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
     "ssize_t vfs_writev(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
-    // fs/sync.c.
-    "int vfs_fsync_range(struct file *, loff_t, loff_t, int)",
+    // fs/sync.c, by the wrappers of system calls.
+    "long sys_fsync(const struct pt_regs *)",
+    "long sys_fdatasync(const struct pt_regs *)",
     // fs/namei.c; the last argument's structure is private to fs/.
     "struct file *do_filp_open(int, struct filename *, const struct open_flags *)",
+    // The same, 5.10 and later ones. Only numbers and places of arguments matter.
+    "long do_mkdirat(int, const char *, umode_t)",
+    "int do_mkdirat(int, struct filename *, umode_t)",
+    "long do_mknodat(int, const char *, umode_t, unsigned int)",
+    "int do_mknodat(int, struct filename *, umode_t, unsigned int)",
+    "long do_unlinkat(int, struct filename *)",
+    "int do_unlinkat(int, struct filename *)",
+    "long do_rmdir(int, struct filename *)",
+    "int do_rmdir(int, struct filename *)",
+    "int do_renameat2(int, struct filename *, int, struct filename *, unsigned int)",
     // fs/namespace.c.
     "int mnt_want_write(struct vfsmount *)",
     // vfs_create and its like are not here: their arguments differ between kernels, and the programs are told by BTF

@@ -2,9 +2,14 @@
 //! on which architecture.
 
 use std::{
+    ffi::CString,
     fs::File,
     io,
-    os::fd::{AsRawFd as _, RawFd},
+    os::{
+        fd::{AsRawFd as _, RawFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
     ptr,
 };
 
@@ -28,6 +33,16 @@ pub(crate) fn pieces(start: *mut u8, length: usize) -> [iovec; PIECES] {
 fn offset(at: usize) -> off_t {
     // Sizes are checked to be far below the largest offset.
     at as off_t
+}
+
+/// Makes an empty regular file without opening it.
+pub(crate) fn make_file(name: &Path) -> io::Result<()> {
+    let name = CString::new(name.as_os_str().as_bytes())?;
+    // SAFETY: the name ends with a zero byte.
+    match unsafe { libc::mknod(name.as_ptr(), libc::S_IFREG | 0o644, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 pub(crate) fn read(file: &File, into: &mut [u8]) -> io::Result<usize> {

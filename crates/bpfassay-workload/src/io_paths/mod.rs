@@ -150,11 +150,18 @@ fn exercise(stage: &mut Stage<'_>) -> Result<(), Trouble> {
         IoPath::Open => names::open(stage),
         IoPath::FailedOpen => names::failed_open(stage),
         IoPath::Create => names::create(stage),
+        IoPath::FailedCreate => names::failed_create(stage),
+        IoPath::Mknod => names::mknod(stage),
         IoPath::Mkdir => names::mkdir(stage),
+        IoPath::FailedMkdir => names::failed_mkdir(stage),
         IoPath::Rename => names::rename(stage),
+        IoPath::FailedRename => names::failed_rename(stage),
         IoPath::Unlink => names::unlink(stage),
+        IoPath::FailedUnlink => names::failed_unlink(stage),
         IoPath::Rmdir => names::rmdir(stage),
+        IoPath::FailedRmdir => names::failed_rmdir(stage),
         IoPath::Fsync => names::fsync(stage),
+        IoPath::FailedFsync => names::failed_fsync(stage),
     }
 }
 

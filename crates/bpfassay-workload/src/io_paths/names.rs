@@ -3,12 +3,16 @@
 use std::{
     fs::{self, File, OpenOptions},
     io,
+    os::unix::fs::OpenOptionsExt as _,
     path::PathBuf,
 };
 
 use bpfassay_protocol::Operation;
 
-use super::stage::{Ledger, Stage, Trouble, refused};
+use super::{
+    calls,
+    stage::{Ledger, Stage, Trouble, refused},
+};
 
 /// Calls of each path.
 pub(crate) const COUNT: usize = 8;
@@ -62,8 +66,16 @@ pub(crate) fn open(stage: &mut Stage<'_>) -> Result<(), Trouble> {
 
 pub(crate) fn create(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     let names = stage.numbered("new");
-    let options = || OpenOptions::new().write(true).create_new(true).clone();
-    stage.on_each("openat", &[Operation::Open, Operation::Create], &names, |name| options().open(name).map(drop))
+    stage.on_each("openat", &[Operation::Open, Operation::Create], &names, create_new)
+}
+
+fn create_new(name: &PathBuf) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(name).map(drop)
+}
+
+pub(crate) fn mknod(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let names = stage.numbered("new");
+    stage.on_each("mknodat", &[Operation::Create], &names, |name| calls::make_file(name))
 }
 
 pub(crate) fn mkdir(stage: &mut Stage<'_>) -> Result<(), Trouble> {
@@ -103,12 +115,64 @@ pub(crate) fn fsync(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     })
 }
 
-/// Opens what does not exist.
+/// Calls on names that do not exist.
+fn on_missing(
+    stage: &mut Stage<'_>,
+    call: &'static str,
+    operation: Operation,
+    work: fn(&PathBuf) -> io::Result<()>,
+) -> Result<(), Trouble> {
+    let name = stage.file("missing");
+    failing(stage, call, operation, libc::ENOENT, || work(&name).map(|()| 0))
+}
+
+/// Calls on names that exist.
+fn on_existing(
+    stage: &mut Stage<'_>,
+    call: &'static str,
+    operation: Operation,
+    work: fn(&PathBuf) -> io::Result<()>,
+) -> Result<(), Trouble> {
+    let name = stage.file("there");
+    make_file(&name).map_err(stage.failed("make", &name))?;
+    failing(stage, call, operation, libc::EEXIST, || work(&name).map(|()| 0))
+}
+
 pub(crate) fn failed_open(stage: &mut Stage<'_>) -> Result<(), Trouble> {
-    let names = stage.numbered("missing");
-    let mut names = names.iter();
-    failing(stage, "openat", Operation::Open, libc::ENOENT, || {
-        names.next().map_or(Ok(0), |name| File::open(name).map(|_| 0))
+    on_missing(stage, "openat", Operation::Open, |name| File::open(name).map(drop))
+}
+
+pub(crate) fn failed_create(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    on_existing(stage, "openat", Operation::Open, create_new)
+}
+
+pub(crate) fn failed_mkdir(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    on_existing(stage, "mkdirat", Operation::Mkdir, make_directory)
+}
+
+pub(crate) fn failed_rename(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    on_missing(stage, "renameat", Operation::Rename, |name| fs::rename(name, name.with_extension("new")))
+}
+
+pub(crate) fn failed_unlink(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    on_missing(stage, "unlinkat", Operation::Unlink, |name| fs::remove_file(name))
+}
+
+pub(crate) fn failed_rmdir(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let full = stage.file("full");
+    fs::create_dir_all(full.join("inside")).map_err(stage.failed("make", &full))?;
+    failing(stage, "unlinkat", Operation::Rmdir, libc::ENOTEMPTY, || fs::remove_dir(&full).map(|()| 0))
+}
+
+pub(crate) fn failed_fsync(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+    let name = stage.file("place");
+    make_file(&name).map_err(stage.failed("make", &name))?;
+    let place =
+        OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&name).map_err(stage.failed("open", &name))?;
+    let mut number = 0;
+    failing(stage, "fsync", Operation::Fsync, libc::EBADF, || {
+        number += 1;
+        if number % 2 == 0 { place.sync_all() } else { place.sync_data() }.map(|()| 0)
     })
 }
 

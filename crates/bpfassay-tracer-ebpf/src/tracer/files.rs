@@ -1,0 +1,51 @@
+//! Files by their descriptor, and system calls hooked at their own functions: `files.h` on the C side says why fsync and
+//! fdatasync are.
+
+use aya_ebpf::{Global, helpers::generated::bpf_get_current_task};
+
+use super::{
+    count::Subject,
+    kernel::{Address, Place, offset, read},
+};
+
+/// Whether the calling task can be asked for; set by the loader. `files.h` says where it cannot.
+#[unsafe(no_mangle)]
+static TASK_KNOWN: Global<u64> = Global::new(1);
+
+/// The `struct file *` behind a descriptor of the calling task; 0 for none.
+#[inline(always)]
+pub(super) fn file_of(descriptor: u64) -> Address {
+    // SAFETY: takes no arguments.
+    let task: Address = unsafe { bpf_get_current_task() };
+    let table: Address = read(read::<Address>(task, offset!(task_files)), offset!(files_table));
+    let descriptor = descriptor as u32;
+    if descriptor >= read::<u32>(table, offset!(table_size)) {
+        return 0;
+    }
+    read(read::<Address>(table, offset!(table_files)), descriptor as usize * size_of::<Address>())
+}
+
+/// Where a descriptor's file lies; nowhere for a descriptor of nothing.
+#[inline(always)]
+pub(super) fn place_of(descriptor: u64) -> Place {
+    match file_of(descriptor) {
+        0 => Place::NOWHERE,
+        file => Place::of_file(file),
+    }
+}
+
+/// What a system call is about whose first argument is a descriptor; `registers` is the only argument of its function.
+#[inline(always)]
+pub(super) fn subject_of_syscall(registers: Address) -> Option<Subject> {
+    // SAFETY: a global; volatile, because the value in this file is not the value at run time.
+    let task_known = unsafe { (&raw const TASK_KNOWN).cast::<u64>().read_volatile() };
+    let place =
+        if task_known == 0 { Place::NOWHERE } else { place_of(read::<u64>(registers, offset!(syscall_argument_0))) };
+    Subject::new(place)
+}
+
+/// Whether mknod makes a regular file: `S_IFMT` and `S_IFREG` (include/uapi/linux/stat.h).
+#[inline(always)]
+pub(super) fn is_regular(mode: u64) -> bool {
+    matches!(mode & 0o170_000, 0 | 0o100_000)
+}

@@ -1,0 +1,68 @@
+//! Calls by path that change names in directories, seen at both ends: `do_mkdirat` and its like. Which mount they are
+//! about is known once they take write access of it (`mnt_want_write`). `named.h` on the C side says more.
+
+use aya_ebpf::{macros::map, maps::LruHashMap};
+use bpfassay_ledger::{Operation, tally as tallies};
+
+use super::{
+    count::{Outcome, Subject, clock, count, tally, thread},
+    kernel::{Address, Place, offset, read},
+};
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Call {
+    /// `struct vfsmount *`; 0 until it is known.
+    mount: Address,
+    start: u64,
+}
+
+/// By thread; there is an entry while it is in such a call. The threads that are gone make room.
+#[map]
+static NAMED_CALLS: LruHashMap<u32, Call> = LruHashMap::with_max_entries(4096, 0);
+
+#[inline(always)]
+pub(super) fn begins() {
+    if NAMED_CALLS.insert(thread(), Call { mount: 0, start: clock() }, 0).is_err() {
+        tally(tallies::UNMATCHED);
+    }
+}
+
+/// The calling thread takes write access of this `struct vfsmount *`.
+#[inline(always)]
+pub(super) fn wants(mount: Address) {
+    if let Some(call) = NAMED_CALLS.get_ptr_mut(thread()) {
+        // SAFETY: a value of the map, which only this thread uses.
+        unsafe {
+            if (*call).mount == 0 {
+                (*call).mount = mount;
+            }
+        }
+    }
+}
+
+/// The calling thread's call returns `result`, an `int`. A call whose beginning was not seen has no mount, but for
+/// `Create`: then it is mknod, and did not make a regular file.
+#[inline(always)]
+pub(super) fn ends(operation: Operation, result: u64) {
+    let thread = thread();
+    let call = match NAMED_CALLS.get_ptr(thread) {
+        Some(call) => {
+            // SAFETY: as above.
+            let call = unsafe { *call };
+            let _ = NAMED_CALLS.remove(thread);
+            call
+        }
+        None if operation as u32 == Operation::Create as u32 => return,
+        None => Call { mount: 0, start: 0 },
+    };
+    let place = if call.mount == 0 {
+        Place::NOWHERE
+    } else {
+        let superblock: Address = read(call.mount, offset!(mount_superblock));
+        Place { mount: call.mount, device: read(superblock, offset!(superblock_device)) }
+    };
+    if let Some(subject) = Subject::new(place) {
+        count(&subject, operation, Outcome::of_status((result as i32) < 0), call.start);
+    }
+}

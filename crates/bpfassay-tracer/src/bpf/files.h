@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Files by their descriptor, and system calls hooked at their own functions, which are named
+ * sys_NAME here: the loader knows their prefix.
+ *
+ * fsync and fdatasync are hooked there: what they call in turn is inlined differently in each kernel (vfs_fsync_range
+ * into vfs_fsync and that into do_fsync, into one of the two calls or into both: 5.10 to 7.2), and is called by msync
+ * and synchronous writes as well. The functions of system calls are in the table of calls, so nothing inlines them. Not
+ * seen are those of programs for 32 bits, and requests of io_uring.
+ */
+#ifndef BPFASSAY_FILES_H
+#define BPFASSAY_FILES_H
+
+#include "ledger.h"
+#include <bpf/bpf_tracing.h>
+
+/* include/uapi/linux/stat.h */
+#define S_IFMT 0170000
+#define S_IFREG 0100000
+
+/* Whether mknod makes a regular file. */
+static __always_inline bool is_regular(unsigned long mode)
+{
+	return (mode & S_IFMT) == 0 || (mode & S_IFMT) == S_IFREG;
+}
+
+/* The open file behind a descriptor of the calling task; null for none. */
+static __always_inline const struct file *file_of(long descriptor)
+{
+	const struct task_struct *task = (void *)bpf_get_current_task();
+	const struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file *file = NULL;
+
+	if ((__u32)descriptor < BPF_CORE_READ(table, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + (__u32)descriptor);
+	return file;
+}
+
+/*
+ * Whether the calling task can be asked for. The loader clears it on riscv64 without the JIT compiler, where 7.2 refuses
+ * bpf_get_current_task ("program requires BPF JIT compiler but it is not available").
+ */
+const volatile __u64 task_known SEC(".rodata.task_known") = 1;
+
+/*
+ * Fills `subject` in for a system call whose first argument is a descriptor; `regs` is the only argument of the call's
+ * function (CONFIG_ARCH_HAS_SYSCALL_WRAPPER: x86_64 and arm64 since 4.17 and 4.19, riscv since 6.6). A descriptor of
+ * nothing is counted without mount.
+ */
+static __always_inline bool subject_of_syscall(struct subject *subject, struct pt_regs *regs)
+{
+	const struct file *file = task_known ? file_of(PT_REGS_PARM1_CORE_SYSCALL(regs)) : NULL;
+
+	return file ? subject_of_file(subject, file) : subject_of(subject, NULL, 0);
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Calls by path that change names in directories, seen at both ends: do_mkdirat, do_mknodat, do_unlinkat, do_rmdir,
+ * do_renameat2 (filename_mkdirat and so on in 7.2; the loader finds out). System calls and io_uring end there,
+ * and nothing else does: the work of nfsd and of file systems on top of others is not counted again.
+ *
+ * Their arguments do not tell the mount. Each of them takes write access of it (mnt_want_write, from 5.10 to 7.2 in the
+ * same task) once the path has been followed but for its last name, so that function is hooked, too, and remembers the
+ * first mount of a call (an overlay asks for its upper layer next). A call that fails before has no mount and no device.
+ */
+#ifndef BPFASSAY_NAMED_H
+#define BPFASSAY_NAMED_H
+
+#include "files.h"
+
+struct named_call {
+	/* Null until it is known. */
+	const struct vfsmount *vfsmount;
+	__u64 start;
+};
+
+/* By thread; there is an entry while it is in such a call. The threads that are gone make room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct named_call);
+} named_calls SEC(".maps");
+
+static __always_inline int name_begins(void)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	struct named_call call = { .start = ledger_clock() };
+
+	if (bpf_map_update_elem(&named_calls, &thread, &call, BPF_ANY))
+		ledger_tally(TALLY_UNMATCHED);
+	return 0;
+}
+
+static __always_inline int name_wants(const struct vfsmount *mnt)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	struct named_call *call = bpf_map_lookup_elem(&named_calls, &thread);
+
+	if (call && !call->vfsmount)
+		call->vfsmount = mnt;
+	return 0;
+}
+
+/*
+ * A call whose beginning was not seen has no mount, but for OPERATION_CREATE: then it is mknod, and did not make a
+ * regular file (see is_regular).
+ */
+static __always_inline int name_ends(enum ledger_operation operation, int ret)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	const struct named_call *call = bpf_map_lookup_elem(&named_calls, &thread);
+	const struct vfsmount *mnt = NULL;
+	struct subject subject;
+	__u64 start = 0;
+
+	if (call) {
+		mnt = call->vfsmount;
+		start = call->start;
+		bpf_map_delete_elem(&named_calls, &thread);
+	} else if (operation == OPERATION_CREATE) {
+		return 0;
+	}
+	if (subject_of(&subject, mnt, mnt ? BPF_CORE_READ(mnt, mnt_sb, s_dev) : 0))
+		ledger_count(&subject, operation, 0, ret < 0, start);
+	return 0;
+}
+
+#endif
