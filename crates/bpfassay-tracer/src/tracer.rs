@@ -234,7 +234,7 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
             };
             // Before anything is loaded: the tracer's own hooks are none of its pitfalls.
             let findings = pitfalls::look_for(object.elf, options, When::Before);
-            match libbpf::bring_up(configuration, object, options) {
+            match libbpf::bring_up(configuration, object, options, &pitfalls::absent(&findings)) {
                 Ok(mut loaded) => {
                     loaded.attached.findings.extend(findings);
                     loaded

@@ -6,7 +6,7 @@ pub(crate) mod prepare;
 mod sys;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     os::fd::{AsFd as _, OwnedFd},
     time::Duration,
@@ -41,32 +41,40 @@ pub(crate) struct Failure {
 
 /// Loads `object` and attaches its programs.
 ///
+/// Programs on functions that are `absent` from the kernel are left out where others can do without them.
+///
 /// # Errors
 /// A [`Refusal`].
 pub(crate) fn bring_up(
     configuration: ProbeConfiguration,
     object: &objects::Object,
     options: &Options,
+    absent: &BTreeSet<&str>,
 ) -> Result<Loaded, Refusal> {
     let mut log = log::capture();
-    let mut outcome = load_and_attach(configuration, object.elf, options);
+    let mut outcome = load_and_attach(configuration, object.elf, options, absent);
     if let Err(Failure { step: Step::Load, error, .. }) = &outcome
         && error.raw_os_error() == Some(ENOTSUPP)
         && let Some(elf) = objects::without_casts(object.elf)
     {
         log = log::capture();
-        outcome = load_and_attach(configuration, &elf, options);
+        outcome = load_and_attach(configuration, &elf, options, absent);
     }
     outcome.map_err(|failure| log.refusal(failure))
 }
 
-fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Options) -> Result<Loaded, Failure> {
+fn load_and_attach(
+    configuration: ProbeConfiguration,
+    elf: &[u8],
+    options: &Options,
+    absent: &BTreeSet<&str>,
+) -> Result<Loaded, Failure> {
     let start = monotonic();
     let mut open = ObjectBuilder::default()
         .name("bpfassay")
         .and_then(|builder| builder.open_memory(elf))
         .map_err(|error| Failure { step: Step::Open, program: None, error: io::Error::other(format!("{error:#}")) })?;
-    let mut findings = prepare::prepare(&mut open, options)?;
+    let mut findings = prepare::prepare(&mut open, options, absent)?;
     set_functions(&mut open, options)?;
     let object = sys::load(open).map_err(|error| Failure { step: Step::Load, program: None, error })?;
     let loaded = monotonic();

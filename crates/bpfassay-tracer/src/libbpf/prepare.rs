@@ -46,7 +46,11 @@ const INSTEAD: [(&str, &str); 1] = [("do_set_pte", "set_pte_range")];
 ///
 /// # Errors
 /// [`Failure`] where the kernel has no type information, or an object is not as this program expects it.
-pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Finding>, Failure> {
+pub(super) fn prepare(
+    open: &mut OpenObject,
+    options: &Options,
+    absent: &BTreeSet<&str>,
+) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     let sections: Vec<String> = open.progs().map(|program| program.section().to_string_lossy().into_owned()).collect();
     let hooks: Vec<(Attachment, &str)> = sections.iter().filter_map(|section| probes::attachment(section)).collect();
@@ -81,10 +85,13 @@ pub(super) fn prepare(open: &mut OpenObject, options: &Options) -> Result<Vec<Fi
         let unwanted = probes::copy_of(&name).is_some_and(|(_, copy)| copy > settings.copies)
             || name.ends_with("_begin") && !options.latency
             || name.ends_with("_mark") && settings.copies == 1;
-        let missing = attachment == Attachment::Trampoline && !found.contains_key(function);
+        let unknown = !found.contains_key(function);
+        let missing = attachment == Attachment::Trampoline && (unknown || absent.contains(function));
         let stands_in = INSTEAD.iter().any(|&(older, newer)| older == function && found.contains_key(newer));
         if missing && !unwanted && !stands_in && !REQUIRED.contains(&function) {
-            findings.push(not_counted(function, "the kernel has no type information on it"));
+            let why =
+                if unknown { "the kernel has no type information on it" } else { "it has no address of that name" };
+            findings.push(not_counted(function, why));
         }
         if unwanted || missing && !REQUIRED.contains(&function) {
             program.set_autoload(false);

@@ -27,6 +27,20 @@ const ENABLED: [&str; 2] = ["/sys/kernel/tracing/enabled_functions", "/sys/kerne
 const BLACKLIST: [&str; 1] = ["/sys/kernel/debug/kprobes/blacklist"];
 const KPROBES: [&str; 1] = ["/sys/kernel/debug/kprobes/list"];
 
+/// What is said of a function that callers have inlined wholly.
+const WITHOUT_SYMBOL: &str = "in the kernel's BTF, but without a symbol: its body is in its callers";
+
+/// The functions of which `findings` say that the kernel has no symbol of their name: whatever its BTF says, they have no
+/// address to hook.
+pub(crate) fn absent(findings: &[Finding]) -> BTreeSet<&str> {
+    let is_absent = |finding: &&Finding| match finding.pitfall {
+        Pitfall::SymbolMissing | Pitfall::SymbolRenamed => true,
+        Pitfall::SymbolInlined => finding.detail == WITHOUT_SYMBOL,
+        _ => false,
+    };
+    findings.iter().filter(is_absent).map(|finding| finding.subject.as_str()).collect()
+}
+
 /// How a kernel function is hooked, as far as it decides what stands in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -229,11 +243,7 @@ fn of_symbol(function: &str, symbol: &Symbol, in_btf: Option<bool>) -> Option<Fi
     let parts = symbol.variants.iter().any(|name| name.contains(".part."));
     match (symbol.count, symbol.variants.is_empty()) {
         (0, false) => Some(finding(Pitfall::SymbolRenamed, function, format!("is there as {variants} only"))),
-        (0, true) if in_btf == Some(true) => Some(finding(
-            Pitfall::SymbolInlined,
-            function,
-            "in the kernel's BTF, but without a symbol: its body is in its callers",
-        )),
+        (0, true) if in_btf == Some(true) => Some(finding(Pitfall::SymbolInlined, function, WITHOUT_SYMBOL)),
         (0, true) => Some(finding(
             Pitfall::SymbolMissing,
             function,

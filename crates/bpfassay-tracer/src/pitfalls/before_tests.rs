@@ -126,3 +126,20 @@ fn sections_name_functions_and_ways() {
     let about = |finding: &Finding| finding.subject == "vfs_nowhere" || finding.pitfall == Pitfall::NotChecked;
     assert!(found.iter().any(about), "{found:?}");
 }
+
+#[test]
+fn what_has_no_symbol_of_its_name_is_absent() {
+    let renamed = Symbol { count: 0, variants: ["aio_read.constprop.0".to_owned()].into() };
+    let part = Symbol { count: 1, variants: ["vfs_rmdir.part.0".to_owned()].into() };
+    let findings: Vec<Finding> = [
+        of_symbol("aio_read", &renamed, Some(true)),
+        of_symbol("vfs_rmdir", &part, Some(true)),
+        of_symbol("inlined", &Symbol::default(), Some(true)),
+        of_symbol("gone", &Symbol::default(), Some(false)),
+        of_symbol("there", &Symbol { count: 1, ..Symbol::default() }, Some(true)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    assert_eq!(absent(&findings).into_iter().collect::<Vec<_>>(), ["aio_read", "gone", "inlined"]);
+}

@@ -18,7 +18,7 @@ mod symbols;
 
 pub(crate) use self::{
     after::{ProgramMisses, after},
-    before::{When, look_for, look_for_hooks},
+    before::{When, absent, look_for, look_for_hooks},
 };
 
 use bpfassay_protocol::finding::{Finding, Pitfall};
