@@ -7,7 +7,7 @@ use std::fmt;
 
 use bpfassay_protocol::Arch;
 use bpfassay_stats::{
-    Adjustment, Effect, Estimate, StatsError,
+    Effect, Estimate, StatsError,
     gate::{Change, ChangeEvidence, changes},
 };
 use bpfassay_study::{Clock, Correction, Share};
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use self::comparable::NotComparable;
 use crate::{
     Figure, Results,
+    derive::gates::adjustment,
     results::{Access, ByteErrors},
 };
 
@@ -241,11 +242,7 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
     let mut family: Vec<&mut AccessComparison> = cells.iter_mut().flat_map(|cell| &mut cell.accesses).collect();
     let evidence: Vec<ChangeEvidence> =
         family.iter().filter_map(|access| access.ratio.value().map(|ratio| ratio.evidence)).collect();
-    let adjustment = match question.correction {
-        Correction::Holm => Adjustment::Holm,
-        Correction::BenjaminiHochberg => Adjustment::BenjaminiHochberg,
-    };
-    let found = changes(&evidence, question.error_rate.value(), adjustment)
+    let found = changes(&evidence, question.error_rate.value(), adjustment(question.correction))
         .map_err(|error| NotComparable::Question { reason: error.to_string() })?;
     let measured = family.iter_mut().filter(|access| access.ratio.value().is_some());
     for (access, change) in measured.zip(found) {

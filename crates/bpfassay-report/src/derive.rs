@@ -6,7 +6,7 @@ pub(crate) mod cells;
 mod cost;
 mod coverage;
 mod findings;
-mod gates;
+pub(crate) mod gates;
 mod runs;
 
 use crate::{

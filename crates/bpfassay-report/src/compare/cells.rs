@@ -136,26 +136,17 @@ fn access(
     let logs = [logs(base, was.0, is.1.access), logs(new, is.0, is.1.access)];
     let paired = is_paired(base, new);
     let effect = || -> Result<Ratio, StatsError> {
+        let [before, after] = &logs;
         let effect = match paired {
             true => {
-                let mut by_block = BTreeMap::<String, Vec<f64>>::new();
-                for (place, after) in &logs[1] {
-                    if let Some(before) = logs[0].get(place) {
-                        by_block.entry(place.0.to_string()).or_default().push(after - before);
-                    }
-                }
-                Effect::paired(&observations(by_block).1)?
+                let pairs = after.iter().filter_map(|(place, after)| Some((*place, after - before.get(place)?)));
+                Effect::paired(&of_replicates(pairs))?
             }
             false => {
-                let [before, after] = logs.map(|logs| {
-                    let mut by_block = BTreeMap::<String, Vec<f64>>::new();
-                    for ((replicate, _), log) in logs {
-                        by_block.entry(replicate.to_string()).or_default().push(log);
-                    }
-                    observations(by_block).1
-                });
+                let all =
+                    |logs: &BTreeMap<(u32, u32), f64>| of_replicates(logs.iter().map(|(&place, &log)| (place, log)));
                 // The estimator's first argument is what the other is taken from.
-                Effect::independent(&after, &before)?
+                Effect::independent(&all(after), &all(before))?
             }
         };
         Ratio::new(effect, paired, question)
@@ -172,6 +163,15 @@ fn access(
         instructions_per_call: [per_call(was.1), per_call(is.1)],
         byte_error: [was.1.byte_error.clone(), is.1.byte_error.clone()],
     }
+}
+
+/// The independent observations among figures by replicate and round.
+fn of_replicates(figures: impl Iterator<Item = ((u32, u32), f64)>) -> Vec<f64> {
+    let mut by_replicate = BTreeMap::<u32, Vec<f64>>::new();
+    for ((replicate, _), figure) in figures {
+        by_replicate.entry(replicate).or_default().push(figure);
+    }
+    observations(by_replicate).1
 }
 
 /// Whether runs of the same replicate and round differ in nothing but what the two results differ in.

@@ -345,7 +345,7 @@ fn overhead(baseline: &[&RunResult], others: &[&RunResult], access: Access) -> F
 }
 
 /// The independent observations: the mean of each block, or every figure of the only one.
-pub(crate) fn observations(by_block: BTreeMap<String, Vec<f64>>) -> (Unit, Vec<f64>) {
+pub(crate) fn observations<B>(by_block: BTreeMap<B, Vec<f64>>) -> (Unit, Vec<f64>) {
     if by_block.len() > 1 {
         let mean = |figures: &Vec<f64>| figures.iter().sum::<f64>() / figures.len() as f64;
         (Unit::Boots, by_block.values().map(mean).collect())

@@ -6,10 +6,10 @@ use bpfassay_protocol::message::{Interval, RunFigures};
 use bpfassay_stats::{StatsError, difference::mean_difference};
 use bpfassay_study::{Clock, Plan};
 
-use super::LEVEL;
+use super::{LEVEL, cells::observations};
 use crate::{
     Figure,
-    results::{Access, Basis, Cost, RunAccess, RunResult, Unit, Work},
+    results::{Access, Basis, Cost, RunAccess, RunResult, Work},
 };
 
 const MIB: f64 = 1_048_576.0;
@@ -74,23 +74,17 @@ pub(super) fn cost(plan: &Plan, baseline: &[&RunResult], others: &[&RunResult], 
         let extra = extra(without, with);
         by_block.entry(block).or_default().push((extra / with.calls as f64, extra / (with.bytes as f64 / MIB)));
     }
-    let mean = |pairs: &Vec<(f64, f64)>, pick: fn(&(f64, f64)) -> f64| {
-        pairs.iter().map(pick).sum::<f64>() / pairs.len() as f64
+    let of_each = |pick: fn(&(f64, f64)) -> f64| {
+        observations(by_block.iter().map(|(&block, pairs)| (block, pairs.iter().map(pick).collect())).collect())
     };
-    let observations = |pick: fn(&(f64, f64)) -> f64| -> Vec<f64> {
-        if by_block.len() > 1 {
-            by_block.values().map(|pairs| mean(pairs, pick)).collect()
-        } else {
-            by_block.values().flatten().map(pick).collect()
-        }
-    };
+    let ((unit, per_call), (_, per_mib)) = (of_each(|pair| pair.0), of_each(|pair| pair.1));
     let estimate = || -> Result<Cost, StatsError> {
         Ok(Cost {
-            per_call: mean_difference(&observations(|pair| pair.0), LEVEL)?,
-            per_mib: mean_difference(&observations(|pair| pair.1), LEVEL)?,
+            per_call: mean_difference(&per_call, LEVEL)?,
+            per_mib: mean_difference(&per_mib, LEVEL)?,
             basis: if all_busy { Basis::Busy } else { Basis::Elapsed },
             calls: pairs.iter().map(|(_, _, with)| with.calls).max().unwrap_or(0),
-            unit: if by_block.len() > 1 { Unit::Boots } else { Unit::Rounds },
+            unit,
         })
     };
     estimate().into()

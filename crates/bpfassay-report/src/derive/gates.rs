@@ -189,15 +189,19 @@ fn ratio(estimate: &Estimate) -> String {
     format!("{}, n {}", words::ratio(estimate), estimate.n)
 }
 
+/// The procedure that a study or a question names.
+pub(crate) const fn adjustment(correction: Correction) -> Adjustment {
+    match correction {
+        Correction::Holm => Adjustment::Holm,
+        Correction::BenjaminiHochberg => Adjustment::BenjaminiHochberg,
+    }
+}
+
 /// Gives the statistical ones their verdicts, as one family.
 fn correct(plan: &Plan, results: &mut [GateResult]) {
     let certainty = plan.study.design.certainty;
-    let adjustment = match certainty.correction {
-        Correction::Holm => Adjustment::Holm,
-        Correction::BenjaminiHochberg => Adjustment::BenjaminiHochberg,
-    };
     let family: Vec<GateEvidence> = results.iter().filter_map(|result| result.evidence).collect();
-    match verdicts(&family, certainty.error_rate.value(), adjustment) {
+    match verdicts(&family, certainty.error_rate.value(), adjustment(certainty.correction)) {
         Ok(verdicts) => {
             for (result, verdict) in results.iter_mut().filter(|result| result.evidence.is_some()).zip(verdicts) {
                 result.verdict = verdict;

@@ -1,7 +1,5 @@
 //! `bpfassay compare`: two results side by side.
 
-use std::io::IsTerminal;
-
 use bpfassay_report::{
     compare::{Question, compare as compare_results},
     render::{Style, comparison_markdown, comparison_text},
@@ -25,7 +23,7 @@ pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
     let comparison = compare_results(&base, &new, &question).map_err(Failure::usage)?;
     let text = match arguments.format {
         Format::Text => {
-            let width = std::io::stdout().is_terminal().then(super::terminal_width).flatten();
+            let width = super::terminal_width();
             comparison_text(&comparison, Style { width }, arguments.all)
         }
         Format::Markdown => comparison_markdown(&comparison, arguments.all),

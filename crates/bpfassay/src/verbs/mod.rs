@@ -12,7 +12,7 @@ mod testbed;
 mod trend;
 mod verify;
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use crate::{
     cli::{Cli, Verb},
@@ -42,8 +42,11 @@ fn with_runtime(work: impl Future<Output = Outcome>) -> Outcome {
     runtime.block_on(work)
 }
 
-/// Columns of the terminal, if it tells.
+/// Columns of the terminal that standard output is, if it is one and tells.
 fn terminal_width() -> Option<u16> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
     rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
 }
 

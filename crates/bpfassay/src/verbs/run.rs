@@ -1,9 +1,6 @@
 //! `bpfassay run`: carry out a study.
 
-use std::{
-    io::IsTerminal,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use bpfassay_report::{
     Contents, Entry, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Results, render, results,
@@ -89,7 +86,7 @@ fn conclude(directory: &Path) -> Result<Results, Failure> {
     let contents = Contents::read(directory)?;
     let results = bpfassay_report::derive(&contents);
     results::write(directory, &results).map_err(Failure::infrastructure)?;
-    let width = std::io::stdout().is_terminal().then(super::terminal_width).flatten();
+    let width = super::terminal_width();
     super::print(&render::text(&results, render::Style { width }))?;
     if results.plan.study.clock == Clock::Instructions {
         let fingerprint = bpfassay_report::fingerprint(results.runs.iter().map(|run| &run.record));

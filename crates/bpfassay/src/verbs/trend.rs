@@ -1,7 +1,5 @@
 //! `bpfassay trend`: figures along a series of kernels or results.
 
-use std::io::IsTerminal;
-
 use bpfassay_report::{
     render::{Style, trend_markdown, trend_text},
     results,
@@ -22,7 +20,7 @@ pub(crate) fn trend(arguments: &cli::Trend) -> Outcome {
     let trend = trend_of(&results).map_err(Failure::usage)?;
     let text = match arguments.format {
         Format::Text => {
-            let width = std::io::stdout().is_terminal().then(super::terminal_width).flatten();
+            let width = super::terminal_width();
             trend_text(&trend, Style { width })
         }
         Format::Markdown => trend_markdown(&trend),
