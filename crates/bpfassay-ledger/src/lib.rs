@@ -37,17 +37,19 @@ pub const LATENCY_KEYS: u32 = 1024;
 /// also those of 0 ns, the last one also all that took longer).
 pub const LATENCY_SLOTS: usize = 40;
 
-/// Copies of an exit-side trampoline program at most: see [`Settings::copies`].
-pub const COPIES: u32 = 3;
+/// Copies of a program that counts calls which move data, at most: see [`Settings::copies`]. So many tasks can be
+/// preempted inside them on one CPU, less one, without a call being lost.
+pub const COPIES: u32 = 6;
+
+/// The same of trampoline programs that count other operations, which are rarer.
+pub const OTHER_COPIES: u32 = 3;
 
 /// Names of maps. The kernel keeps 15 bytes of a name.
 pub mod map {
     /// [`Key`](crate::Key) or [`PathKey`](crate::PathKey) → [`Value`](crate::Value), by the first copy of a program.
     pub const COUNTERS: &str = "counters";
-    /// The same, by the second copy of a program.
+    /// The same, by the later copies of a program.
     pub const COUNTERS_2: &str = "counters_2";
-    /// The same, by the third copy of a program.
-    pub const COUNTERS_3: &str = "counters_3";
     /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s, in programs in C: element
     /// `copy * Operation::DATA + operation`.
     pub const SLOTS: &str = "slots";

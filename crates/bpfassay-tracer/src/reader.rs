@@ -73,7 +73,7 @@ impl Reader {
         if let Some(mounts) = &mut self.mounts {
             mounts.refresh().map_err(ReadError::Mounts)?;
         }
-        for name in [map::COUNTERS, map::COUNTERS_2, map::COUNTERS_3] {
+        for name in [map::COUNTERS, map::COUNTERS_2] {
             let Some(map) = self.maps.get(name) else { continue };
             let failed = |source| ReadError::Ledger { map: name.to_owned(), source };
             for entry in map.entries().map_err(|source| ReadError::Map { map: name.to_owned(), source })? {

@@ -1,6 +1,6 @@
 //! One value per key and CPU, summed by the reader. The kernel does not run a program twice at once on one CPU, and
-//! programs that may interrupt each other have different keys (operations) or, as copies of one program, different maps.
-//! So plain additions lose nothing.
+//! programs that may interrupt each other have different keys (operations) or, as copies of one program, another map than
+//! the first copy, which they share. So plain additions lose nothing in the first copy; the others add atomically.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::PerCpuHashMap};
 use bpfassay_ledger::{KEYS, Key, Operation, Value, tally as tallies};
@@ -12,20 +12,14 @@ pub(crate) const HAS_DURATION: bool = false;
 
 #[map(name = "counters")]
 static COUNTERS: PerCpuHashMap<Key, Value> = PerCpuHashMap::with_max_entries(KEYS, 0);
-/// For the second and third copy; as small as can be where there is one only.
+/// For the copies after the first; as small as can be where there is one only.
 #[map(name = "counters_2")]
 static COUNTERS_2: PerCpuHashMap<Key, Value> = PerCpuHashMap::with_max_entries(KEYS, 0);
-#[map(name = "counters_3")]
-static COUNTERS_3: PerCpuHashMap<Key, Value> = PerCpuHashMap::with_max_entries(KEYS, 0);
 
 /// Adds one call.
 #[inline(always)]
 pub(crate) fn add(copy: u32, subject: &Subject, operation: u32, outcome: Outcome) {
-    let counters = match copy {
-        0 => &COUNTERS,
-        1 => &COUNTERS_2,
-        _ => &COUNTERS_3,
-    };
+    let counters = if copy == 0 { &COUNTERS } else { &COUNTERS_2 };
     let key = subject.key(operation);
     let value = counters.get_ptr_mut(key).or_else(|| {
         // Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that nobody's counts are
@@ -36,9 +30,10 @@ pub(crate) fn add(copy: u32, subject: &Subject, operation: u32, outcome: Outcome
     let Some(value) = value else { return tally(tallies::INSERT_FAILURES) };
     // SAFETY: this CPU's own value.
     unsafe {
-        if operation == Operation::Create as u32 {
-            // Counted by two programs, of which one may be preempted inside while the other runs.
+        // The latter is counted by two programs, of which one may be preempted inside while the other runs.
+        if copy > 0 || operation == Operation::Create as u32 {
             add_atomically(&raw mut (*value).calls, 1);
+            add_atomically(&raw mut (*value).bytes, outcome.bytes);
             add_atomically(&raw mut (*value).errors, outcome.errors);
             return;
         }

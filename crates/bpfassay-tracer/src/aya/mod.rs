@@ -122,7 +122,6 @@ fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Opti
 fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
     let unused = [
         (map::COUNTERS_2, copies < 2),
-        (map::COUNTERS_3, copies < 3),
         ("turns", copies < 2),
         ("starts", !options.latency),
         (map::LATENCIES, !options.latency),
@@ -131,7 +130,7 @@ fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
         loader.map_max_entries(name, 1);
     }
     if let Some(entries) = options.map_entries {
-        for name in [map::COUNTERS, map::COUNTERS_2, map::COUNTERS_3] {
+        for name in [map::COUNTERS, map::COUNTERS_2] {
             if !unused.contains(&(name, true)) {
                 loader.map_max_entries(name, entries);
             }

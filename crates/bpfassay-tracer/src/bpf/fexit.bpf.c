@@ -4,10 +4,10 @@
  *
  * A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
  * inside the program, and until it runs again the calls of every other task on that CPU are skipped (the kernel counts
- * them: recursion_misses, 5.12 and later). So there, the loader attaches three copies of the programs. Each copy that
- * runs says so in the task's storage; whichever is first for a call counts it. A call is lost only if every copy has a
- * task preempted inside it on the same CPU at the same time, which the misses bound: at most the smallest of the
- * copies' misses.
+ * them: recursion_misses, 5.12 and later). So there, the loader attaches copies of the programs: six of those that count
+ * data, three of the others. Each copy that runs says so in the task's storage; whichever is first for a call counts
+ * it. A call is lost only if every copy has a task preempted inside it on the same CPU at the same time, which the
+ * misses bound: at most the smallest of the copies' misses.
  *
  * How a copy tells one call of a task from the next: calls that move data by the task's own count of them, all others
  * by programs at the beginning of the call (`mark`), which may run as often as they like.
@@ -42,6 +42,7 @@ struct {
 
 #define RAN_COPIES 3
 #define RAN_ALL(operation) (((1ULL << RAN_COPIES) - 1) << RAN_COPIES * (operation))
+_Static_assert(RAN_COPIES * OPERATION_COUNT <= 64, "a bit for each");
 
 static __always_inline __u64 ran_bit(__u32 copy, enum ledger_operation operation)
 {
@@ -149,22 +150,20 @@ static __always_inline int count_data(__u32 copy, const struct file *file, long 
 }
 
 /* `last` is the number of arguments. */
+#define DATA_COPY(name, function, operation, last, copy)                                                           \
+	SEC("fexit/" function)                                                                                     \
+	int name(context *ctx)                                                                                     \
+	{                                                                                                          \
+		return count_data(copy, (void *)ctx[0], ctx[last], operation);                                     \
+	}
+
 #define DATA(name, function, operation, last)                                                                      \
-	SEC("fexit/" function)                                                                                     \
-	int name##_exit(context *ctx)                                                                              \
-	{                                                                                                          \
-		return count_data(0, (void *)ctx[0], ctx[last], operation);                                        \
-	}                                                                                                          \
-	SEC("fexit/" function)                                                                                     \
-	int name##_exit_2(context *ctx)                                                                            \
-	{                                                                                                          \
-		return count_data(1, (void *)ctx[0], ctx[last], operation);                                        \
-	}                                                                                                          \
-	SEC("fexit/" function)                                                                                     \
-	int name##_exit_3(context *ctx)                                                                            \
-	{                                                                                                          \
-		return count_data(2, (void *)ctx[0], ctx[last], operation);                                        \
-	}                                                                                                          \
+	DATA_COPY(name##_exit, function, operation, last, 0)                                                       \
+	DATA_COPY(name##_exit_2, function, operation, last, 1)                                                     \
+	DATA_COPY(name##_exit_3, function, operation, last, 2)                                                     \
+	DATA_COPY(name##_exit_4, function, operation, last, 3)                                                     \
+	DATA_COPY(name##_exit_5, function, operation, last, 4)                                                     \
+	DATA_COPY(name##_exit_6, function, operation, last, 5)                                                     \
 	BEGIN(name, function, operation)
 
 #define BEGIN(name, function, operation)                                                                           \
@@ -179,27 +178,6 @@ DATA(write, "vfs_write", OPERATION_WRITE, 4)
 DATA(readv, "vfs_readv", OPERATION_READV, 5)
 DATA(writev, "vfs_writev", OPERATION_WRITEV, 5)
 
-/* The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without mount. */
-static __always_inline int count_fsync(context *ctx)
-{
-	struct subject subject;
-
-	if (subject_of_syscall(&subject, (void *)ctx[0]))
-		ledger_count(&subject, OPERATION_FSYNC, 0, (int)ctx[1] < 0, began(OPERATION_FSYNC));
-	return 0;
-}
-
-#define FSYNC(name, function)                                                                                      \
-	SEC("fexit/" function)                                                                                     \
-	int name##_exit(context *ctx)                                                                              \
-	{                                                                                                          \
-		return count_fsync(ctx);                                                                           \
-	}                                                                                                          \
-	BEGIN(name, function, OPERATION_FSYNC)
-
-FSYNC(fsync, "sys_fsync")
-FSYNC(fdatasync, "sys_fdatasync")
-
 /* At the beginning of calls that nothing else tells apart. */
 #define MARK(name, function, operation)                                                                            \
 	SEC("fentry/" function)                                                                                    \
@@ -208,6 +186,33 @@ FSYNC(fdatasync, "sys_fdatasync")
 		mark(RAN_ALL(operation));                                                                          \
 		return 0;                                                                                          \
 	}
+
+/* The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without mount. */
+static __always_inline int count_fsync(__u32 copy, context *ctx)
+{
+	struct subject subject;
+
+	if (is_first(copy, OPERATION_FSYNC) && subject_of_syscall(&subject, (void *)ctx[0]))
+		ledger_count_copy(copy, &subject, OPERATION_FSYNC, 0, (int)ctx[1] < 0, began(OPERATION_FSYNC));
+	return 0;
+}
+
+#define FSYNC_COPY(name, suffix, function, copy)                                                                   \
+	SEC("fexit/" function)                                                                                     \
+	int name##_exit##suffix(context *ctx)                                                                      \
+	{                                                                                                          \
+		return count_fsync(copy, ctx);                                                                     \
+	}                                                                                                          \
+	MARK(name##_mark##suffix, function, OPERATION_FSYNC)
+
+#define FSYNC(name, function)                                                                                      \
+	FSYNC_COPY(name, , function, 0)                                                                            \
+	FSYNC_COPY(name, _2, function, 1)                                                                          \
+	FSYNC_COPY(name, _3, function, 2)                                                                          \
+	BEGIN(name, function, OPERATION_FSYNC)
+
+FSYNC(fsync, "sys_fsync")
+FSYNC(fdatasync, "sys_fdatasync")
 
 MARK(open_mark, "do_filp_open", OPERATION_OPEN)
 MARK(open_mark_2, "do_filp_open", OPERATION_OPEN)
@@ -227,26 +232,36 @@ OPEN(open_exit_2, 1)
 OPEN(open_exit_3, 2)
 BEGIN(open, "do_filp_open", OPERATION_OPEN)
 
-SEC("fentry/mnt_want_write")
-int wants_entry(context *ctx)
-{
-	return name_wants((void *)ctx[0]);
-}
+#define WANTS(name)                                                                                                \
+	SEC("fentry/mnt_want_write")                                                                               \
+	int name(context *ctx)                                                                                     \
+	{                                                                                                          \
+		return name_wants((void *)ctx[0]);                                                                 \
+	}
 
-/* `last` is the number of arguments. */
-#define NAME(name, function, operation, last)                                                                      \
+WANTS(wants_entry)
+WANTS(wants_entry_2)
+WANTS(wants_entry_3)
+
+#define NAME_COPY(name, suffix, function, operation, last, copy)                                                       \
 	SEC("fentry/" function)                                                                                    \
-	int name##_entry(context *ctx)                                                                             \
+	int name##_entry##suffix(context *ctx)                                                                     \
 	{                                                                                                          \
 		if (operation == OPERATION_CREATE && !is_regular(ctx[2]))                                          \
 			return 0;                                                                                  \
 		return name_begins();                                                                              \
 	}                                                                                                          \
 	SEC("fexit/" function)                                                                                     \
-	int name##_exit(context *ctx)                                                                              \
+	int name##_exit##suffix(context *ctx)                                                                      \
 	{                                                                                                          \
-		return name_ends(operation, ctx[last]);                                                            \
+		return name_ends(copy, operation, ctx[last]);                                                      \
 	}
+
+/* `last` is the number of arguments. */
+#define NAME(name, function, operation, last)                                                                      \
+	NAME_COPY(name, , function, operation, last, 0)                                                            \
+	NAME_COPY(name, _2, function, operation, last, 1)                                                          \
+	NAME_COPY(name, _3, function, operation, last, 2)
 
 NAME(mknod, "do_mknodat", OPERATION_CREATE, 4)
 NAME(mkdir, "do_mkdirat", OPERATION_MKDIR, 3)

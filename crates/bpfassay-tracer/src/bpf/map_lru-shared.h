@@ -26,8 +26,14 @@ struct {
 	__type(value, struct ledger_value);
 } counters SEC(".maps");
 
+#ifdef LEDGER_NO_CALLS
+#define PATH_FUNCTION static __always_inline
+#else
+#define PATH_FUNCTION static __attribute__((noinline))
+#endif
+
 /* Writes where `vfsmount` is mounted, from the root of its namespace; what does not fit is cut off. */
-static __attribute__((noinline)) void path_of(__u8 path[LEDGER_PATH_BYTES], const struct vfsmount *vfsmount)
+PATH_FUNCTION void path_of(__u8 path[LEDGER_PATH_BYTES], const struct vfsmount *vfsmount)
 {
 	/* Names are written from the root down: any of them may reach up to a path's length beyond its beginning. */
 	__u8 buffer[2 * LEDGER_PATH_BYTES] = {};

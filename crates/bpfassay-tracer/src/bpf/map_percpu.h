@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * One value per key and CPU, summed by the reader. The kernel does not run a program twice at once on one CPU, and
- * programs that may interrupt each other have different keys (operations) or, as copies of one program, different maps.
- * So plain additions lose nothing.
+ * programs that may interrupt each other have different keys (operations) or, as copies of one program, another map than
+ * the first copy, which they share. So plain additions lose nothing in the first copy; the others add atomically.
  *
  * Hashing and comparing a key takes the larger part of the time. So the calls that move data go round it: each CPU has an
  * array of slots per operation and copy, and the first key that falls on a slot has it for good. What a slot counts is
@@ -19,9 +19,8 @@ struct counters {
 };
 
 struct counters counters SEC(".maps");
-/* For the second and third copy; not made where there is one only. */
+/* For the copies after the first; not made where there is one only. */
 struct counters counters_2 SEC(".maps");
-struct counters counters_3 SEC(".maps");
 
 struct ledger_slots {
 	struct ledger_slot slots[LEDGER_SLOTS];
@@ -64,7 +63,7 @@ static __always_inline struct ledger_slot *slot_of(__u32 copy, const struct subj
 static __always_inline void ledger_add(__u32 copy, const struct subject *subject, enum ledger_operation operation,
 				       __u64 bytes, __u64 errors, __u64 duration)
 {
-	struct counters *map = copy == 0 ? &counters : copy == 1 ? &counters_2 : &counters_3;
+	struct counters *map = copy == 0 ? &counters : &counters_2;
 	struct ledger_slot *slot = slot_of(copy, subject, operation);
 	struct ledger_value *value;
 	struct ledger_key key;
@@ -93,13 +92,13 @@ static __always_inline void ledger_add(__u32 copy, const struct subject *subject
 		}
 	}
 	/* OPERATION_CREATE is counted by two programs, of which one may be preempted inside while the other runs. */
-	if (!LEDGER_OWN_KEYS || operation == OPERATION_CREATE) {
+	if (!LEDGER_OWN_KEYS || copy > 0 || operation == OPERATION_CREATE) {
 		value_add(value, bytes, errors);
-		return;
+	} else {
+		value->calls += 1;
+		value->bytes += bytes;
+		value->errors += errors;
 	}
-	value->calls += 1;
-	value->bytes += bytes;
-	value->errors += errors;
 	/* Not on its first call: the reader looks only at slots that have counted one. */
 	if (slot && !slot->key.cgroup && !slot->value.calls)
 		slot->key = key;

@@ -49,9 +49,10 @@ static __always_inline int name_wants(const struct vfsmount *mnt)
 
 /*
  * A call whose beginning was not seen has no mount, but for OPERATION_CREATE: then it is mknod, and did not make a
- * regular file (see is_regular).
+ * regular file (see is_regular). Where the program has copies, one that finds no beginning is not the first to run for
+ * the call. Copies of the programs above may run as often as they like.
  */
-static __always_inline int name_ends(enum ledger_operation operation, int ret)
+static __always_inline int name_ends(__u32 copy, enum ledger_operation operation, int ret)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
 	const struct named_call *call = bpf_map_lookup_elem(&named_calls, &thread);
@@ -63,11 +64,11 @@ static __always_inline int name_ends(enum ledger_operation operation, int ret)
 		mnt = call->vfsmount;
 		start = call->start;
 		bpf_map_delete_elem(&named_calls, &thread);
-	} else if (operation == OPERATION_CREATE) {
+	} else if (operation == OPERATION_CREATE || settings.copies > 1) {
 		return 0;
 	}
 	if (subject_of(&subject, mnt, mnt ? BPF_CORE_READ(mnt, mnt_sb, s_dev) : 0))
-		ledger_count(&subject, operation, 0, ret < 0, start);
+		ledger_count_copy(copy, &subject, operation, 0, ret < 0, start);
 	return 0;
 }
 

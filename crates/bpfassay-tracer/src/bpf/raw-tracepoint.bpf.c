@@ -4,7 +4,7 @@
  *
  * The kernel skips a program that is already running on the CPU (__bpf_trace_run). From Linux 7.0 on a task can be
  * preempted inside it (f7d327654b88, "bpf: Have __bpf_trace_run() use rcu_read_lock_dont_migrate()"), and until it runs
- * again the calls of every other task on that CPU are skipped. So where tasks are preempted the loader attaches three
+ * again the calls of every other task on that CPU are skipped. So where tasks are preempted the loader attaches six
  * copies of both programs: at entry any of them may note the call, and the first at exit counts what was noted.
  */
 #include "syscalls.h"
@@ -61,3 +61,6 @@ static __always_inline int enter(__u32 copy, struct bpf_raw_tracepoint_args *ctx
 COPY(, 0)
 COPY(_2, 1)
 COPY(_3, 2)
+COPY(_4, 3)
+COPY(_5, 4)
+COPY(_6, 5)

@@ -138,11 +138,11 @@ BOTH_ENDS(writev, "vfs_writev", file_entry(ctx, OPERATION_WRITEV), file_return(c
 BOTH_ENDS(fsync, "sys_fsync", fsync_entry_of(ctx), file_return(ctx, OPERATION_FSYNC, false))
 BOTH_ENDS(fdatasync, "sys_fdatasync", fsync_entry_of(ctx), file_return(ctx, OPERATION_FSYNC, false))
 BOTH_ENDS(mknod, "do_mknodat", is_regular(argument(ctx, 2)) ? name_begins() : 0,
-	  name_ends(OPERATION_CREATE, PT_REGS_RC(ctx)))
-BOTH_ENDS(mkdir, "do_mkdirat", name_begins(), name_ends(OPERATION_MKDIR, PT_REGS_RC(ctx)))
-BOTH_ENDS(unlink, "do_unlinkat", name_begins(), name_ends(OPERATION_UNLINK, PT_REGS_RC(ctx)))
-BOTH_ENDS(rmdir, "do_rmdir", name_begins(), name_ends(OPERATION_RMDIR, PT_REGS_RC(ctx)))
-BOTH_ENDS(rename, "do_renameat2", name_begins(), name_ends(OPERATION_RENAME, PT_REGS_RC(ctx)))
+	  name_ends(0, OPERATION_CREATE, PT_REGS_RC(ctx)))
+BOTH_ENDS(mkdir, "do_mkdirat", name_begins(), name_ends(0, OPERATION_MKDIR, PT_REGS_RC(ctx)))
+BOTH_ENDS(unlink, "do_unlinkat", name_begins(), name_ends(0, OPERATION_UNLINK, PT_REGS_RC(ctx)))
+BOTH_ENDS(rmdir, "do_rmdir", name_begins(), name_ends(0, OPERATION_RMDIR, PT_REGS_RC(ctx)))
+BOTH_ENDS(rename, "do_renameat2", name_begins(), name_ends(0, OPERATION_RENAME, PT_REGS_RC(ctx)))
 
 ENTRY("mnt_want_write")
 int wants_entry(context *ctx)

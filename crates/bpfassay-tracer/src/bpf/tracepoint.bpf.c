@@ -3,7 +3,7 @@
  * Tracepoints of single system calls (events/syscalls/sys_enter_NAME and sys_exit_NAME): counts what was returned. The
  * loader attaches each program to one tracepoint per system call.
  *
- * Where tasks are preempted inside the kernel there are three copies of each, as in raw-tracepoint.bpf.c: 7.2 runs these
+ * Where tasks are preempted inside the kernel there are six copies of each, as in raw-tracepoint.bpf.c: 7.2 runs these
  * programs with preemption enabled (trace_call_bpf_faultable, called by perf_syscall_enter in
  * kernel/trace/trace_syscalls.c) and skips one that is running on the CPU already.
  */
@@ -35,3 +35,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 COPY(, 0)
 COPY(_2, 1)
 COPY(_3, 2)
+COPY(_4, 3)
+COPY(_5, 4)
+COPY(_6, 5)

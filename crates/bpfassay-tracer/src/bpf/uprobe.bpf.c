@@ -7,17 +7,43 @@
  * as far as they can be known: a file handle tells no file to a kernel, nor a datatype its size, but for the predefined
  * datatypes of MPICH and its relatives, which have it in their handles.
  */
-/* A task can be preempted inside these programs, and another one runs them meanwhile: nothing keeps it from that. */
+/*
+ * A task can be preempted inside these programs, and another one runs them meanwhile: nothing keeps it from that. So keys
+ * are shared, and every program begins with keep_stack().
+ */
 #define LEDGER_SHARED_KEYS
+/* Tail calls and calls of functions go together on some architectures and kernels only. */
+#define LEDGER_NO_CALLS
 #include "descriptor.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} nothing SEC(".maps");
+
+/*
+ * Kernels give programs of this type a stack of their own per CPU where they need 64 bytes and more (x86_64 from 6.13 on:
+ * bpf_enable_priv_stack, kernel/bpf/verifier.c). It takes for granted that no program runs twice at once on a CPU, which
+ * kprobes see to and uprobes do not: on preemptible kernels tasks write over each other's variables, and calls are lost or
+ * mixed up, which nothing counts. Programs with a tail call keep to the task's stack (check_max_stack_depth). This one is
+ * never made: no task that has a user space is number 0.
+ */
+static __always_inline void keep_stack(struct pt_regs *ctx)
+{
+	if (!(__u32)bpf_get_current_pid_tgid())
+		bpf_tail_call(ctx, &nothing, 0);
+}
+
 #define BEGINS(name, operation, by_descriptor)                                                                     \
 	SEC("uprobe/" #name)                                                                                       \
 	int name##_entry(struct pt_regs *ctx)                                                                      \
 	{                                                                                                          \
+		keep_stack(ctx);                                                                                           \
 		call_begins(0, operation, by_descriptor, PT_REGS_PARM1(ctx));                                         \
 		return 0;                                                                                          \
 	}
@@ -39,6 +65,7 @@ BEGINS(rename, OPERATION_RENAME, false)
 SEC("uprobe/unlinkat")
 int unlinkat_entry(struct pt_regs *ctx)
 {
+	keep_stack(ctx);
 	call_begins(0, PT_REGS_PARM3(ctx) & AT_REMOVEDIR ? OPERATION_RMDIR : OPERATION_UNLINK, false, 0);
 	return 0;
 }
@@ -86,6 +113,7 @@ static __always_inline void mpi_begins(enum ledger_operation operation, __u64 by
 SEC("uprobe/mpi_open")
 int mpi_open_entry(struct pt_regs *ctx)
 {
+	keep_stack(ctx);
 	mpi_begins(OPERATION_MPI_OPEN, 0);
 	return 0;
 }
@@ -95,6 +123,7 @@ int mpi_open_entry(struct pt_regs *ctx)
 	SEC("uprobe/" #name)                                                                                       \
 	int name##_entry(struct pt_regs *ctx)                                                                      \
 	{                                                                                                          \
+		keep_stack(ctx);                                                                                           \
 		mpi_begins(operation, mpi_bytes(PT_REGS_PARM3(ctx), PT_REGS_PARM4(ctx)));                          \
 		return 0;                                                                                          \
 	}
@@ -104,6 +133,7 @@ int mpi_open_entry(struct pt_regs *ctx)
 	SEC("uprobe/" #name)                                                                                       \
 	int name##_entry(struct pt_regs *ctx)                                                                      \
 	{                                                                                                          \
+		keep_stack(ctx);                                                                                           \
 		mpi_begins(operation, mpi_bytes(PT_REGS_PARM4(ctx), PT_REGS_PARM5(ctx)));                          \
 		return 0;                                                                                          \
 	}
@@ -122,6 +152,7 @@ int mpi_return(struct pt_regs *ctx)
 	bool failed = (int)PT_REGS_RC(ctx) != 0;
 	struct subject subject;
 
+	keep_stack(ctx);
 	if (!call || !call->wanted)
 		return 0;
 	call->wanted = false;
@@ -134,6 +165,7 @@ int mpi_return(struct pt_regs *ctx)
 SEC("uretprobe/bytes")
 int bytes_return(struct pt_regs *ctx)
 {
+	keep_stack(ctx);
 	call_ends(0, PT_REGS_RC(ctx));
 	return 0;
 }
@@ -142,6 +174,7 @@ int bytes_return(struct pt_regs *ctx)
 SEC("uretprobe/status")
 int status_return(struct pt_regs *ctx)
 {
+	keep_stack(ctx);
 	call_ends(0, (int)PT_REGS_RC(ctx));
 	return 0;
 }

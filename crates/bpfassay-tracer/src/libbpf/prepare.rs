@@ -100,8 +100,7 @@ pub(super) fn prepare(
     for mut one in open.maps_mut() {
         let name = one.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
-            map::COUNTERS_2 => settings.copies >= 2,
-            map::COUNTERS_3 => settings.copies >= 3,
+            map::COUNTERS_2 => settings.copies > 1,
             "turns" => settings.copies > 1,
             "starts" | map::LATENCIES => options.latency,
             _ => true,
@@ -114,7 +113,7 @@ pub(super) fn prepare(
             one.set_autocreate(false).map_err(failed)?;
         } else if let Some(entries) = options.map_entries {
             match name.as_str() {
-                map::COUNTERS | map::COUNTERS_2 | map::COUNTERS_3 => one.set_max_entries(entries).map_err(failed)?,
+                map::COUNTERS | map::COUNTERS_2 => one.set_max_entries(entries).map_err(failed)?,
                 // The kernel wants a power of two and whole pages; each event has a header of eight bytes.
                 map::EVENTS => {
                     let page = u32::try_from(rustix::param::page_size()).unwrap_or(1 << 16);
