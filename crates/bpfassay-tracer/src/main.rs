@@ -13,6 +13,7 @@ mod args;
 mod aya;
 mod cgroups;
 mod command;
+mod descriptors;
 mod features;
 mod hooked;
 mod kernel;

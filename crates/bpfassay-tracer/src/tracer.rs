@@ -20,7 +20,7 @@ use bpfassay_protocol::{
 
 use crate::{
     accounts::{self, Accounts},
-    aya,
+    aya, descriptors,
     hooked::{Hooked, Kind},
     kernel::{self, Map},
     ledger::LedgerError,
@@ -210,6 +210,7 @@ pub(crate) enum ReadError {
 /// # Errors
 /// A [`Refusal`] that says which step failed and in whose words; nothing stays attached then.
 pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Tracer, Refusal> {
+    descriptors::make_room();
     let refusal =
         |step, message| Refusal { step, program: None, errno: None, message, verifier: None, findings: Vec::new() };
     if options.mount != 0 && !configuration.probe.tells_mounts() {
