@@ -9,9 +9,9 @@ use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
     job::{Job, Task},
 };
-use bpfassay_study::{Block, PlannedRun, Study, Target};
+use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
-use bpfassay_vm::{Accelerator, AcceleratorChoice, Clock, Deadlines, Machine, Qemu};
+use bpfassay_vm::{Accelerator, AcceleratorChoice, Clock, Deadlines, Layout, Machine, Qemu};
 
 /// Everything that boots.
 #[derive(Debug)]
@@ -107,6 +107,11 @@ impl Rig {
         };
         // Replicates are seeds.
         machine.seed = study.design.seed.wrapping_add(u64::from(block.replicate));
+        machine.layout = match study.guest.addresses {
+            Addresses::Fixed => Layout::Fixed,
+            Addresses::Processes => Layout::Processes,
+            Addresses::All => Layout::Random,
+        };
         machine.cpus = study.guest.cpus;
         machine.memory_mib = study.guest.memory_mib;
         machine.initrd = Some(initrd.to_owned());

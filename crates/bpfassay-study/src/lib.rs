@@ -26,7 +26,8 @@ pub use gate::{Certainty, Correction, Gate, Share};
 pub use plan::{Available, Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, expand};
 pub use read::load;
 pub use study::{
-    Clock, Deadlines, Design, EngineChoice, GuestSize, Interface, IorSpec, IorTest, Study, WorkloadKind, WorkloadSpec,
+    Addresses, Clock, Deadlines, Design, EngineChoice, GuestSize, Interface, IorSpec, IorTest, Study, WorkloadKind,
+    WorkloadSpec,
 };
 pub use target::Target;
 

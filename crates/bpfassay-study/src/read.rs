@@ -16,8 +16,8 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Study, StudyError, Target,
-    WorkloadKind, WorkloadSpec, bundled,
+    Addresses, Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Study,
+    StudyError, Target, WorkloadKind, WorkloadSpec, bundled,
     document::{Document, Field, Section, nearest},
     narrow::MAX_REPLICATES,
     plan::{DEFAULT_SIZE_MIB, DEFAULT_THREADS, file_system_id},
@@ -340,9 +340,13 @@ fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design
 }
 
 fn guest(field: Option<Field<'_, '_>>) -> Result<GuestSize, StudyError> {
-    let mut guest = GuestSize { cpus: 1, memory_mib: 1024, kernel_parameters: Vec::new() };
+    let mut guest =
+        GuestSize { cpus: 1, memory_mib: 1024, kernel_parameters: Vec::new(), addresses: Addresses::default() };
     let Some(section) = field.map(|field| field.table()).transpose()? else { return Ok(guest) };
-    section.only(&["cpus", "memory_mib", "kernel_parameters"])?;
+    section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses"])?;
+    if let Some(addresses) = section.get("addresses") {
+        guest.addresses = addresses.word(Addresses::WORDS)?;
+    }
     if let Some(cpus) = section.get("cpus") {
         guest.cpus = cpus.number(1..=64)?;
     }

@@ -283,6 +283,29 @@ pub struct GuestSize {
     pub memory_mib: u32,
     /// Words added to the kernel command line (`mitigations=off`).
     pub kernel_parameters: Vec<String>,
+    /// Which addresses vary with the replicate.
+    #[serde(default)]
+    pub addresses: Addresses,
+}
+
+/// Which addresses vary with the replicate, so that a figure is not the accident of one layout. Under the instruction clock
+/// they follow from the replicate's seed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Addresses {
+    /// None.
+    Fixed,
+    /// Those of processes, from run to run, and the offset of the kernel's stack, from system call to system call.
+    #[default]
+    Processes,
+    /// Those of the kernel, too (KASLR). x86_64 guests boot past the code that would move the kernel: theirs stays.
+    All,
+}
+
+impl Addresses {
+    /// The words of study files.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("fixed", Self::Fixed), ("processes", Self::Processes), ("all", Self::All)];
 }
 
 /// How long each phase of a guest may take, in milliseconds.

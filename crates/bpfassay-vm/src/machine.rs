@@ -24,6 +24,8 @@ pub enum Layout {
     /// `nokaslr norandmaps`: the same addresses every time.
     #[default]
     Fixed,
+    /// Those of processes and the offset of the kernel's stack within each system call vary, those of the kernel do not.
+    Processes,
     /// As the kernel does by itself.
     Random,
 }

@@ -56,6 +56,7 @@ fn every_option_of_a_study() {
         ..machine(Arch::X86_64)
     };
     check("x86_64-options", &options);
+    check("aarch64-processes", &Machine { layout: Layout::Processes, ..machine(Arch::Aarch64) });
 }
 
 #[test]

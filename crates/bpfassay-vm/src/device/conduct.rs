@@ -43,8 +43,12 @@ impl Device for Conduct {
                 words.push("nolapic_timer");
             }
         }
-        if self.layout == Layout::Fixed {
-            words.extend(["nokaslr", "norandmaps"]);
+        match self.layout {
+            Layout::Fixed => words.extend(["nokaslr", "norandmaps"]),
+            // Where the kernel has it: from Linux 5.13 on (39218ff4c625), not for every architecture at first. Others pass
+            // the word by.
+            Layout::Processes => words.extend(["nokaslr", "randomize_kstack_offset=on"]),
+            Layout::Random => words.push("randomize_kstack_offset=on"),
         }
         words.into_iter().map(str::to_owned).collect()
     }
