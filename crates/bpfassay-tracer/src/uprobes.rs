@@ -1,6 +1,8 @@
-//! In which files the functions lie that the probe `uprobe` hooks.
+//! Where the functions lie that the probe `uprobe` hooks: in which files, and where in them.
 
 use std::{
+    collections::BTreeMap,
+    env,
     ffi::OsStr,
     fs, io,
     os::unix::ffi::OsStrExt as _,
@@ -8,14 +10,130 @@ use std::{
     process::{Command, Stdio},
 };
 
-use object::{Endianness, read::elf::ElfFile64, read::elf::FileHeader as _, read::elf::ProgramHeader as _};
+use bpfassay_ledger::functions::{C_LIBRARY, Function, MPI_IO};
+use object::{
+    Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind,
+    read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _},
+};
 
-/// The C library, as the dynamic linker looks for it.
+/// The C library.
 const LIBC: &str = "libc.so.6";
+
+/// Where it is looked for behind `LD_LIBRARY_PATH`, as libbpf does.
+const DIRECTORIES: [&str; 3] = ["/usr/lib64", "/usr/lib", FOR_ARCHITECTURE];
+
+/// Debian's and its relatives'.
+const FOR_ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") {
+    "/usr/lib/aarch64-linux-gnu"
+} else if cfg!(target_arch = "riscv64") {
+    "/usr/lib/riscv64-linux-gnu"
+} else {
+    "/usr/lib/x86_64-linux-gnu"
+};
 
 /// How the names of libraries begin that have the functions of the C library (glibc, before 2.34 in two parts, and musl) or
 /// of MPI-IO (Open MPI, MPICH and its relatives).
 const LIBRARIES: [&str; 6] = ["libc.so", "libc.musl-", "libpthread.so", "libmpi.so", "libmpich.so", "libmpi_"];
+
+/// Which end of a function a program is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Entry,
+    Return,
+}
+
+/// Where a function begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The name by which the file has it.
+    pub(crate) name: &'static str,
+    pub(crate) file: PathBuf,
+    /// From the beginning of the file, in bytes.
+    pub(crate) offset: u64,
+}
+
+impl Place {
+    /// What is shown of a program that is attached there.
+    pub(crate) fn describe(&self, end: End) -> String {
+        let end = if end == End::Return { " (return)" } else { "" };
+        format!("{} in {}{end}", self.name, self.file.display())
+    }
+}
+
+/// The files with the functions, and what they have of them.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// Each with the offsets of functions by name.
+    files: Vec<(PathBuf, BTreeMap<&'static str, u64>)>,
+}
+
+impl Files {
+    /// Of `named`: see [`files`].
+    ///
+    /// # Errors
+    /// As [`files`]; or a file that is no program or library for 64 bits.
+    pub(crate) fn open(named: &[PathBuf]) -> io::Result<Self> {
+        let mut all = Self::default();
+        for path in files(named)? {
+            let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+            let offsets = fs::read(&path)
+                .and_then(|elf| offsets(&elf).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)))
+                .map_err(failed)?;
+            all.files.push((path, offsets));
+        }
+        Ok(all)
+    }
+
+    /// The places of the functions that the program at `end` with the target `target` is for: of each file, those that it
+    /// has, by the first of their names.
+    ///
+    /// # Errors
+    /// `read` or `write` is in none of the files, and nothing works without. Any other that is missing is one that the program
+    /// cannot call.
+    pub(crate) fn places(&self, target: &str, end: End) -> io::Result<Vec<Place>> {
+        let is_wanted = |function: &&Function| {
+            target == if end == End::Return { function.returns.target() } else { function.entry }
+        };
+        let mut places = Vec::new();
+        for function in C_LIBRARY.iter().chain(MPI_IO).filter(is_wanted) {
+            let before = places.len();
+            for (file, offsets) in &self.files {
+                let found = function.names.iter().find_map(|name| Some((*name, *offsets.get(name)?)));
+                places.extend(found.map(|(name, offset)| Place { name, file: file.clone(), offset }));
+            }
+            let name = function.names[0];
+            if places.len() == before && matches!(name, "read" | "write") {
+                let files: Vec<String> = self.files.iter().map(|(file, _)| file.display().to_string()).collect();
+                let message = format!("no function `{name}` in {}", files.join(", "));
+                return Err(io::Error::new(io::ErrorKind::NotFound, message));
+            }
+        }
+        Ok(places)
+    }
+}
+
+/// Where the functions begin in a program or library that it has and that are hooked. Of several of one name (a program may
+/// have functions of its own that nobody else sees) those count that others see, and of these the strong ones.
+fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object::Error> {
+    let wanted: BTreeMap<&str, &'static str> =
+        C_LIBRARY.iter().chain(MPI_IO).flat_map(|function| function.names).map(|name| (*name, *name)).collect();
+    let object = ElfFile64::<Endianness>::parse(elf)?;
+    let mut found = BTreeMap::new();
+    for symbol in object.dynamic_symbols().chain(object.symbols()).filter(|symbol| symbol.kind() == SymbolKind::Text) {
+        // What others have, and this one asks for, is in no section.
+        let Some(section) = symbol.section_index() else { continue };
+        let Some(&name) = symbol.name().ok().and_then(|name| wanted.get(name)) else { continue };
+        let section = object.section_by_index(section)?;
+        let Some((start, _)) = section.file_range() else { continue };
+        let Some(inside) = symbol.address().checked_sub(section.address()) else { continue };
+        let rank = (symbol.is_local(), symbol.is_weak());
+        let best = found.entry(name).or_insert((rank, start + inside));
+        if rank < best.0 {
+            *best = (rank, start + inside);
+        }
+    }
+    Ok(found.into_iter().map(|(name, (_, offset))| (name, offset)).collect())
+}
 
 /// The files to look for functions in: those of `named`, and the libraries that come with the programs among them, as the
 /// dynamic linker finds them. Without any it is the C library.
@@ -23,8 +141,8 @@ const LIBRARIES: [&str; 6] = ["libc.so", "libc.musl-", "libpthread.so", "libmpi.
 /// A dynamic linker is started for each program, with `--list`: it maps what the program needs, and runs nothing of it.
 ///
 /// # Errors
-/// A file that cannot be read, or a dynamic linker that does not find everything.
-pub(crate) fn files(named: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+/// A file that cannot be read, a dynamic linker that does not find everything, or no C library.
+fn files(named: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in named {
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -35,11 +153,22 @@ pub(crate) fn files(named: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
         files.push(path);
     }
     if files.is_empty() {
-        files.push(PathBuf::from(LIBC));
+        let first = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let directories = env::split_paths(&first).chain(DIRECTORIES.map(PathBuf::from));
+        files.push(c_library(directories)?);
     }
     files.sort();
     files.dedup();
     Ok(files)
+}
+
+/// The C library in the first of `directories` that has it.
+fn c_library(directories: impl Iterator<Item = PathBuf>) -> io::Result<PathBuf> {
+    let mut paths = directories.map(|directory| directory.join(LIBC));
+    paths.find(|path| path.is_absolute() && path.is_file()).ok_or_else(|| {
+        let message = format!("no {LIBC} in {}: name a program or library by --uprobe", DIRECTORIES.join(", "));
+        io::Error::new(io::ErrorKind::NotFound, message)
+    })
 }
 
 /// The dynamic linker that a program names; `None` for a static program, a library, or anything else.
@@ -74,13 +203,20 @@ fn listed(text: &str) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use object::{Architecture, BinaryFormat, SymbolFlags, SymbolScope, write};
     use proptest::prelude::*;
 
     use super::*;
 
     #[test]
     fn without_a_name_it_is_the_c_library() {
-        assert_eq!(files(&[]).unwrap(), [PathBuf::from("libc.so.6")]);
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let path = |index: usize| directories[index].path().join("libc.so.6");
+        let find = || c_library(directories.iter().map(|directory| directory.path().to_owned()));
+        assert!(find().unwrap_err().to_string().starts_with("no libc.so.6 in /usr/lib64, "));
+        fs::write(path(2), "").unwrap();
+        fs::write(path(1), "").unwrap();
+        assert_eq!(find().unwrap(), path(1));
         assert!(files(&["/nowhere/at/all".into()]).unwrap_err().to_string().starts_with("/nowhere/at/all: "));
     }
 
@@ -107,10 +243,76 @@ mod tests {
         );
     }
 
+    /// An object with functions of one byte each, behind one another.
+    fn functions(symbols: &[(&str, SymbolScope, bool)]) -> Vec<u8> {
+        let mut object = write::Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+        let section = object.section_id(write::StandardSection::Text);
+        for &(name, scope, weak) in symbols {
+            let value = object.append_section_data(section, &[0xc3], 1);
+            object.add_symbol(write::Symbol {
+                name: name.into(),
+                value,
+                size: 1,
+                kind: SymbolKind::Text,
+                scope,
+                weak,
+                section: write::SymbolSection::Section(section),
+                flags: SymbolFlags::None,
+            });
+        }
+        object.write().unwrap()
+    }
+
+    #[test]
+    fn of_functions_of_one_name_the_most_visible_counts() {
+        let elf = functions(&[
+            ("read", SymbolScope::Compilation, false),
+            ("other", SymbolScope::Dynamic, false),
+            ("read", SymbolScope::Dynamic, true),
+            ("read", SymbolScope::Dynamic, false),
+            ("MPI_File_read", SymbolScope::Compilation, false),
+        ]);
+        let found = offsets(&elf).unwrap();
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), ["MPI_File_read", "read"]);
+        assert_eq!(elf[usize::try_from(found["read"]).unwrap()], 0xc3);
+        assert_eq!(found["MPI_File_read"], found["read"] + 1);
+    }
+
+    #[test]
+    fn each_file_gives_the_first_name_that_it_has() {
+        let file = |path: &str, names: &[(&'static str, u64)]| (path.into(), names.iter().copied().collect());
+        let all = Files {
+            files: vec![
+                file("/lib/a", &[("read", 1), ("pread", 2), ("pread64", 3), ("write", 4), ("unlinkat", 5)]),
+                file("/lib/b", &[("pread", 6), ("MPI_File_read_c", 7)]),
+            ],
+        };
+        let place = |name, file: &str, offset| Place { name, file: file.into(), offset };
+        let reads = [place("read", "/lib/a", 1), place("pread64", "/lib/a", 3), place("pread", "/lib/b", 6)];
+        assert_eq!(all.places("read", End::Entry).unwrap(), reads);
+        let bytes = [&reads[..], &[place("write", "/lib/a", 4)]].concat();
+        assert_eq!(all.places("bytes", End::Return).unwrap(), bytes);
+        assert_eq!(all.places("mpi", End::Return).unwrap(), [place("MPI_File_read_c", "/lib/b", 7)]);
+        assert_eq!(all.places("mkdir", End::Entry).unwrap(), []);
+        assert_eq!(reads[1].describe(End::Return), "pread64 in /lib/a (return)");
+        let none = Files { files: vec![file("/lib/b", &[("read", 6)])] };
+        assert_eq!(none.places("write", End::Entry).unwrap_err().to_string(), "no function `write` in /lib/b");
+    }
+
+    #[test]
+    fn this_program_is_looked_into() {
+        let this = fs::canonicalize("/proc/self/exe").unwrap();
+        let all = Files::open(std::slice::from_ref(&this)).unwrap();
+        assert!(!all.places("read", End::Entry).unwrap().is_empty(), "{all:?}");
+        let error = Files::open(&["/proc/version".into()]).unwrap_err().to_string();
+        assert!(error.starts_with("/proc/version: "), "{error}");
+    }
+
     proptest! {
         #[test]
         fn any_list_and_any_file_is_survived(text: String, bytes: Vec<u8>) {
             let _ = listed(&text);
+            let _ = offsets(&bytes);
             let _ = interpreter(&bytes);
         }
     }

@@ -3,7 +3,7 @@
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::HashMap};
 use bpfassay_ledger::{KEYS, Key, Value, tally as tallies};
 
-use crate::tracer::{Outcome, Subject, count::add_atomically, tally};
+use crate::tracer::{By, Outcome, Subject, count::add_atomically, tally};
 
 /// Whether durations go with the counts.
 pub(crate) const HAS_DURATION: bool = false;
@@ -13,7 +13,7 @@ static COUNTERS: HashMap<Key, Value> = HashMap::with_max_entries(KEYS, 0);
 
 /// Adds one call.
 #[inline(always)]
-pub(crate) fn add(_copy: u32, subject: &Subject, operation: u32, outcome: Outcome) {
+pub(crate) fn add(_by: By, subject: &Subject, operation: u32, outcome: Outcome) {
     let key = subject.key(operation);
     let value = COUNTERS.get_ptr_mut(key).or_else(|| {
         // See the layout `percpu`.

@@ -5,7 +5,7 @@ use aya_ebpf::{bindings::BPF_NOEXIST, helpers::generated::bpf_probe_read_kernel_
 use bpfassay_ledger::{LRU_KEYS, PATH_BYTES, PathKey, Value, tally as tallies};
 
 use crate::tracer::{
-    Outcome, Subject,
+    By, Outcome, Subject,
     count::add_atomically,
     kernel::{Address, mount_of, offset, read},
     tally,
@@ -100,7 +100,7 @@ fn write_path(key: &mut PathKey, vfsmount: Address) {
 
 /// Adds one call.
 #[inline(always)]
-pub(crate) fn add(_copy: u32, subject: &Subject, operation: u32, outcome: Outcome) {
+pub(crate) fn add(_by: By, subject: &Subject, operation: u32, outcome: Outcome) {
     let mut key = PathKey { cgroup: subject.cgroup(), path: [0; PATH_BYTES], operation, zero: 0 };
     if subject.place.mount != 0 {
         write_path(&mut key, subject.place.mount);

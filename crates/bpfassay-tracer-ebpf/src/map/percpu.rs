@@ -5,7 +5,7 @@
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::PerCpuHashMap};
 use bpfassay_ledger::{KEYS, Key, Operation, Value, tally as tallies};
 
-use crate::tracer::{Outcome, Subject, count::add_atomically, tally};
+use crate::tracer::{By, Outcome, Subject, count::add_atomically, tally};
 
 /// Whether durations go with the counts.
 pub(crate) const HAS_DURATION: bool = false;
@@ -18,8 +18,11 @@ static COUNTERS_2: PerCpuHashMap<Key, Value> = PerCpuHashMap::with_max_entries(K
 
 /// Adds one call.
 #[inline(always)]
-pub(crate) fn add(copy: u32, subject: &Subject, operation: u32, outcome: Outcome) {
-    let counters = if copy == 0 { &COUNTERS } else { &COUNTERS_2 };
+pub(crate) fn add(by: By, subject: &Subject, operation: u32, outcome: Outcome) {
+    let counters = match by {
+        By::Copy(_) => &COUNTERS_2,
+        By::First | By::Preempted => &COUNTERS,
+    };
     let key = subject.key(operation);
     let value = counters.get_ptr_mut(key).or_else(|| {
         // Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that nobody's counts are
@@ -30,8 +33,8 @@ pub(crate) fn add(copy: u32, subject: &Subject, operation: u32, outcome: Outcome
     let Some(value) = value else { return tally(tallies::INSERT_FAILURES) };
     // SAFETY: this CPU's own value.
     unsafe {
-        // The latter is counted by two programs, of which one may be preempted inside while the other runs.
-        if copy > 0 || operation == Operation::Create as u32 {
+        // Files that are created are counted by two programs, of which one may be preempted inside while the other runs.
+        if by != By::First || operation == Operation::Create as u32 {
             add_atomically(&raw mut (*value).calls, 1);
             add_atomically(&raw mut (*value).bytes, outcome.bytes);
             add_atomically(&raw mut (*value).errors, outcome.errors);

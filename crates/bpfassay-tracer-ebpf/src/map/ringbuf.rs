@@ -3,7 +3,7 @@
 use aya_ebpf::{macros::map, maps::RingBuf};
 use bpfassay_ledger::{Event, RING_BYTES, tally as tallies};
 
-use crate::tracer::{Outcome, Subject, tally};
+use crate::tracer::{By, Outcome, Subject, tally};
 
 /// Whether durations go with the counts.
 pub(crate) const HAS_DURATION: bool = true;
@@ -13,7 +13,7 @@ static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
 
 /// Adds one call.
 #[inline(always)]
-pub(crate) fn add(_copy: u32, subject: &Subject, operation: u32, outcome: Outcome) {
+pub(crate) fn add(_by: By, subject: &Subject, operation: u32, outcome: Outcome) {
     let Some(mut event) = EVENTS.reserve::<Event>(0) else { return tally(tallies::RING_BUFFER_DROPS) };
     event.write(Event {
         key: subject.key(operation),

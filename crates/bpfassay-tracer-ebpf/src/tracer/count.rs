@@ -163,23 +163,41 @@ impl Outcome {
     }
 }
 
-/// Counts a call that began at `start` (by [`clock`]; 0: unknown). `copy` is constant: which of several copies of a
-/// program counts it, 0 where there is one only.
+/// Which program counts a call. Constant wherever it is written, so that nothing of it is left at run time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The only one, or the first of several copies.
+    First,
+    /// Another copy, from 1 on: it runs while a task is preempted inside the copies before it.
+    Copy(u32),
+    /// One that several tasks may be inside of on one CPU (uprobes).
+    Preempted,
+}
+
+impl By {
+    /// Copy number `copy`, from 0 on.
+    #[inline(always)]
+    pub(super) const fn copy(copy: u32) -> Self {
+        if copy == 0 { Self::First } else { Self::Copy(copy) }
+    }
+}
+
+/// Counts a call that began at `start` (by [`clock`]; 0: unknown).
 #[inline(always)]
-pub(super) fn count_copy(copy: u32, subject: &Subject, operation: u32, mut outcome: Outcome, start: u64) {
+pub(super) fn count_by(by: By, subject: &Subject, operation: u32, mut outcome: Outcome, start: u64) {
     if is_timed() && start != 0 {
         outcome.duration = clock().wrapping_sub(start);
         if !map::HAS_DURATION {
             add_latency(&subject.key(operation), outcome.duration);
         }
     }
-    map::add(copy, subject, operation, outcome);
+    map::add(by, subject, operation, outcome);
 }
 
 /// The same for programs of which there is one copy.
 #[inline(always)]
 pub(super) fn count(subject: &Subject, operation: Operation, outcome: Outcome, start: u64) {
-    count_copy(0, subject, operation as u32, outcome, start);
+    count_by(By::First, subject, operation as u32, outcome, start);
 }
 
 #[inline(always)]

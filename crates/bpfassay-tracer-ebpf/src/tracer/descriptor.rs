@@ -7,7 +7,7 @@ use aya_ebpf::{macros::map, maps::LruHashMap};
 use bpfassay_ledger::{NO_DURATION, Operation, tally as tallies};
 
 use super::{
-    count::{Outcome, Subject, clock, count_copy, tally, thread},
+    count::{By, Outcome, Subject, clock, count_by, tally, thread},
     files::{file_of, place_of},
     kernel::Place,
     opened::opened,
@@ -33,8 +33,8 @@ static PENDING: LruHashMap<u32, Call> = LruHashMap::with_max_entries(8192, 0);
 /// A call of `operation` begins, on `descriptor` if that is what it is about. Another copy of the program may have run for
 /// this very call before.
 #[inline(always)]
-pub(super) fn begins(copy: u32, operation: Operation, descriptor: Option<u64>) {
-    if copy > 0
+pub(super) fn begins(by: By, operation: Operation, descriptor: Option<u64>) {
+    if let By::Copy(_) = by
         && let Some(known) = PENDING.get_ptr(thread())
         // SAFETY: a value of the map, which only this thread uses.
         && unsafe { (*known).wanted } != 0
@@ -56,7 +56,7 @@ pub(super) fn begins(copy: u32, operation: Operation, descriptor: Option<u64>) {
 
 /// The calling thread's call returns `result`; the first copy to see that counts it.
 #[inline(always)]
-pub(super) fn ends(copy: u32, result: i64) {
+pub(super) fn ends(by: By, result: i64) {
     let Some(call) = PENDING.get_ptr_mut(thread()) else { return };
     // SAFETY: a value of the map, which only this thread uses.
     let Call { subject, start, operation, wanted } = unsafe { *call };
@@ -68,7 +68,7 @@ pub(super) fn ends(copy: u32, result: i64) {
     if operation == Operation::Open as u32 {
         let file = if result < 0 { result as u64 } else { file_of(result as u64) };
         // Another thread can have closed it by now; counted without mount then, as one that failed.
-        opened(copy, if file == 0 { BAD_DESCRIPTOR as u64 } else { file }, start);
+        opened(by, if file == 0 { BAD_DESCRIPTOR as u64 } else { file }, start);
         return;
     }
     let outcome = if operation <= Operation::Writev as u32 {
@@ -76,5 +76,5 @@ pub(super) fn ends(copy: u32, result: i64) {
     } else {
         Outcome { bytes: 0, errors: u64::from(result < 0), duration: NO_DURATION }
     };
-    count_copy(copy, &subject, operation, outcome, start);
+    count_by(by, &subject, operation, outcome, start);
 }

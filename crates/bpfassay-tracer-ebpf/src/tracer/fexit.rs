@@ -2,8 +2,8 @@
 //!
 //! A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
 //! inside the program, and until it runs again the calls of every other task on that CPU are skipped. So there, the
-//! loader attaches three copies of the programs; whichever is first for a call counts it and says so under the number of
-//! the call. `fexit.bpf.c` on the C side says more. It keeps the turns in task storage, which wants the map's types in
+//! loader attaches several copies of the programs: six of those that count data, three of the others, which are called less.
+//! Whichever is first for a call counts it and says so under the number of the call. `fexit.bpf.c` on the C side says more. It keeps the turns in task storage, which wants the map's types in
 //! BTF; here they lie in a hash by thread, where the least recently used make room. That loses no count: a turn that is
 //! gone makes the next copy the first one, and to be gone between two copies of one call it takes [`TURNS`] other threads
 //! that call for the first time meanwhile.
@@ -20,7 +20,7 @@ use aya_ebpf::{
 use bpfassay_ledger::Operation;
 
 use super::{
-    count::{Outcome, Subject, clock, copies, count, count_copy, is_timed, thread},
+    count::{By, Outcome, Subject, clock, copies, count_by, is_timed, thread},
     entry::Arguments,
     files::{is_regular, subject_of_syscall},
     kernel::{Address, Place, offset, read},
@@ -130,33 +130,40 @@ fn count_data(copy: u32, context: &FExitContext, returned: u64, operation: Opera
         return;
     }
     if let Some(subject) = Subject::new(context.place()) {
-        count_copy(copy, &subject, operation as u32, Outcome::of_data(returned as i64), began(operation));
+        let outcome = Outcome::of_data(returned as i64);
+        count_by(By::copy(copy), &subject, operation as u32, outcome, began(operation));
     }
 }
 
 #[inline(always)]
 fn count_open(copy: u32, file: Address) {
     if is_first(copy, Operation::Open) {
-        opened(copy, file, began(Operation::Open));
+        opened(By::copy(copy), file, began(Operation::Open));
     }
 }
 
 /// The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without mount.
 #[inline(always)]
-fn count_fsync(context: &FExitContext) {
+fn count_fsync(copy: u32, context: &FExitContext) {
+    if !is_first(copy, Operation::Fsync) {
+        return;
+    }
     if let Some(subject) = subject_of_syscall(context.arg(0)) {
         let failed = (context.arg::<u64>(1) as i32) < 0;
-        count(&subject, Operation::Fsync, Outcome::of_status(failed), began(Operation::Fsync));
+        let outcome = Outcome::of_status(failed);
+        count_by(By::copy(copy), &subject, Operation::Fsync as u32, outcome, began(Operation::Fsync));
     }
 }
 
-/// One program at exit, or several copies, and one at entry for durations.
+/// The copies of a program at exit, and one at entry for durations.
 macro_rules! programs {
-    ($($function:literal, $operation:ident, $begin:ident, $($exit:ident: |$context:ident| $body:expr),+;)+) => {
+    ($($function:literal, $operation:ident, $begin:ident,
+        |$copy:ident, $context:ident| $body:expr, $($number:literal: $exit:ident),+;)+) => {
         $(
             $(
                 #[fexit(function = $function)]
                 fn $exit($context: FExitContext) -> i32 {
+                    let $copy = $number;
                     $body;
                     0
                 }
@@ -173,77 +180,111 @@ macro_rules! programs {
 
 programs! {
     "vfs_read", Read, fexit__vfs_read__begin,
-        fexit__vfs_read: |context| count_data(0, &context, context.arg(4), Operation::Read),
-        fexit__vfs_read__2: |context| count_data(1, &context, context.arg(4), Operation::Read),
-        fexit__vfs_read__3: |context| count_data(2, &context, context.arg(4), Operation::Read);
+        |copy, context| count_data(copy, &context, context.arg(4), Operation::Read),
+        0: fexit__vfs_read,
+        1: fexit__vfs_read__2,
+        2: fexit__vfs_read__3,
+        3: fexit__vfs_read__4,
+        4: fexit__vfs_read__5,
+        5: fexit__vfs_read__6;
     "vfs_write", Write, fexit__vfs_write__begin,
-        fexit__vfs_write: |context| count_data(0, &context, context.arg(4), Operation::Write),
-        fexit__vfs_write__2: |context| count_data(1, &context, context.arg(4), Operation::Write),
-        fexit__vfs_write__3: |context| count_data(2, &context, context.arg(4), Operation::Write);
+        |copy, context| count_data(copy, &context, context.arg(4), Operation::Write),
+        0: fexit__vfs_write,
+        1: fexit__vfs_write__2,
+        2: fexit__vfs_write__3,
+        3: fexit__vfs_write__4,
+        4: fexit__vfs_write__5,
+        5: fexit__vfs_write__6;
     "vfs_readv", Readv, fexit__vfs_readv__begin,
-        fexit__vfs_readv: |context| count_data(0, &context, context.arg(5), Operation::Readv),
-        fexit__vfs_readv__2: |context| count_data(1, &context, context.arg(5), Operation::Readv),
-        fexit__vfs_readv__3: |context| count_data(2, &context, context.arg(5), Operation::Readv);
+        |copy, context| count_data(copy, &context, context.arg(5), Operation::Readv),
+        0: fexit__vfs_readv,
+        1: fexit__vfs_readv__2,
+        2: fexit__vfs_readv__3,
+        3: fexit__vfs_readv__4,
+        4: fexit__vfs_readv__5,
+        5: fexit__vfs_readv__6;
     "vfs_writev", Writev, fexit__vfs_writev__begin,
-        fexit__vfs_writev: |context| count_data(0, &context, context.arg(5), Operation::Writev),
-        fexit__vfs_writev__2: |context| count_data(1, &context, context.arg(5), Operation::Writev),
-        fexit__vfs_writev__3: |context| count_data(2, &context, context.arg(5), Operation::Writev);
-    "sys_fsync", Fsync, fexit__sys_fsync__begin, fexit__sys_fsync: |context| count_fsync(&context);
-    "sys_fdatasync", Fsync, fexit__sys_fdatasync__begin, fexit__sys_fdatasync: |context| count_fsync(&context);
+        |copy, context| count_data(copy, &context, context.arg(5), Operation::Writev),
+        0: fexit__vfs_writev,
+        1: fexit__vfs_writev__2,
+        2: fexit__vfs_writev__3,
+        3: fexit__vfs_writev__4,
+        4: fexit__vfs_writev__5,
+        5: fexit__vfs_writev__6;
+    "sys_fsync", Fsync, fexit__sys_fsync__begin,
+        |copy, context| count_fsync(copy, &context),
+        0: fexit__sys_fsync,
+        1: fexit__sys_fsync__2,
+        2: fexit__sys_fsync__3;
+    "sys_fdatasync", Fsync, fexit__sys_fdatasync__begin,
+        |copy, context| count_fsync(copy, &context),
+        0: fexit__sys_fdatasync,
+        1: fexit__sys_fdatasync__2,
+        2: fexit__sys_fdatasync__3;
     "do_filp_open", Open, fexit__do_filp_open__begin,
-        fexit__do_filp_open: |context| count_open(0, context.arg(3)),
-        fexit__do_filp_open__2: |context| count_open(1, context.arg(3)),
-        fexit__do_filp_open__3: |context| count_open(2, context.arg(3));
+        |copy, context| count_open(copy, context.arg(3)),
+        0: fexit__do_filp_open,
+        1: fexit__do_filp_open__2,
+        2: fexit__do_filp_open__3;
 }
 
-#[fentry(function = "mnt_want_write")]
-fn fexit__mnt_want_write__entry(context: FEntryContext) -> i32 {
-    named::wants(context.arg(0));
-    0
-}
-
-/// Programs at the beginning of calls that nothing else tells apart.
-macro_rules! marks {
-    ($($function:literal, $operation:ident: $($mark:ident),+;)+) => {
+/// Programs at the entry of a function, all alike: they may run as often as they like.
+macro_rules! entries {
+    ($($function:literal: |$context:ident| $body:expr, $($entry:ident),+;)+) => {
         $($(
             #[fentry(function = $function)]
-            fn $mark(_: FEntryContext) -> i32 {
-                mark(Operation::$operation);
+            fn $entry($context: FEntryContext) -> i32 {
+                $body;
                 0
             }
         )+)+
     };
 }
 
-marks! {
-    "do_filp_open", Open: fexit__do_filp_open__mark, fexit__do_filp_open__mark_2, fexit__do_filp_open__mark_3;
+entries! {
+    // At the beginning of calls that nothing else tells apart.
+    "do_filp_open": |_context| mark(Operation::Open),
+        fexit__do_filp_open__mark, fexit__do_filp_open__mark_2, fexit__do_filp_open__mark_3;
+    "sys_fsync": |_context| mark(Operation::Fsync),
+        fexit__sys_fsync__mark, fexit__sys_fsync__mark_2, fexit__sys_fsync__mark_3;
+    "sys_fdatasync": |_context| mark(Operation::Fsync),
+        fexit__sys_fdatasync__mark, fexit__sys_fdatasync__mark_2, fexit__sys_fdatasync__mark_3;
+    "mnt_want_write": |context| named::wants(context.arg(0)),
+        fexit__mnt_want_write__entry, fexit__mnt_want_write__entry_2, fexit__mnt_want_write__entry_3;
+    "do_mknodat": |context| if is_regular(context.arg(2)) { named::begins() },
+        fexit__do_mknodat__entry, fexit__do_mknodat__entry_2, fexit__do_mknodat__entry_3;
+    "do_mkdirat": |_context| named::begins(),
+        fexit__do_mkdirat__entry, fexit__do_mkdirat__entry_2, fexit__do_mkdirat__entry_3;
+    "do_unlinkat": |_context| named::begins(),
+        fexit__do_unlinkat__entry, fexit__do_unlinkat__entry_2, fexit__do_unlinkat__entry_3;
+    "do_rmdir": |_context| named::begins(),
+        fexit__do_rmdir__entry, fexit__do_rmdir__entry_2, fexit__do_rmdir__entry_3;
+    "do_renameat2": |_context| named::begins(),
+        fexit__do_renameat2__entry, fexit__do_renameat2__entry_2, fexit__do_renameat2__entry_3;
 }
 
-/// Both programs for a call by path; the number is that of the function's arguments.
+/// Programs at the end of calls by path; the number is that of the function's arguments.
 macro_rules! names {
-    ($($function:literal, $operation:ident, $arguments:literal, $entry:ident, $exit:ident: |$context:ident| $if:expr;)+) => {
-        $(
-            #[fentry(function = $function)]
-            fn $entry($context: FEntryContext) -> i32 {
-                if $if {
-                    named::begins();
-                }
-                0
-            }
-
+    ($($function:literal, $operation:ident, $arguments:literal, $($copy:literal: $exit:ident),+;)+) => {
+        $($(
             #[fexit(function = $function)]
             fn $exit(context: FExitContext) -> i32 {
-                named::ends(Operation::$operation, context.arg($arguments));
+                named::ends(By::copy($copy), Operation::$operation, context.arg($arguments));
                 0
             }
-        )+
+        )+)+
     };
 }
 
 names! {
-    "do_mknodat", Create, 4, fexit__do_mknodat__entry, fexit__do_mknodat: |context| is_regular(context.arg(2));
-    "do_mkdirat", Mkdir, 3, fexit__do_mkdirat__entry, fexit__do_mkdirat: |_context| true;
-    "do_unlinkat", Unlink, 2, fexit__do_unlinkat__entry, fexit__do_unlinkat: |_context| true;
-    "do_rmdir", Rmdir, 2, fexit__do_rmdir__entry, fexit__do_rmdir: |_context| true;
-    "do_renameat2", Rename, 5, fexit__do_renameat2__entry, fexit__do_renameat2: |_context| true;
+    "do_mknodat", Create, 4,
+        0: fexit__do_mknodat, 1: fexit__do_mknodat__2, 2: fexit__do_mknodat__3;
+    "do_mkdirat", Mkdir, 3,
+        0: fexit__do_mkdirat, 1: fexit__do_mkdirat__2, 2: fexit__do_mkdirat__3;
+    "do_unlinkat", Unlink, 2,
+        0: fexit__do_unlinkat, 1: fexit__do_unlinkat__2, 2: fexit__do_unlinkat__3;
+    "do_rmdir", Rmdir, 2,
+        0: fexit__do_rmdir, 1: fexit__do_rmdir__2, 2: fexit__do_rmdir__3;
+    "do_renameat2", Rename, 5,
+        0: fexit__do_renameat2, 1: fexit__do_renameat2__2, 2: fexit__do_renameat2__3;
 }

@@ -4,8 +4,7 @@
 //! Programs are named `PROBE__FUNCTION` or `PROBE__FUNCTION__PART` and carry the section that aya tells their type by;
 //! the loader (`bpfassay-tracer/src/aya`) loads those of one probe.
 //!
-//! Not here, and refused by the loader: `kprobe-multi`, which aya (0.14 to 0.16) cannot attach; `uprobe`, whose loader side
-//! is not written; `complete`; `task-io`.
+//! Not here, and refused by the loader: `kprobe-multi`, which aya (0.14 to 0.16) cannot attach; `complete`; `task-io`.
 
 pub(crate) mod count;
 mod descriptor;
@@ -19,8 +18,9 @@ mod opened;
 mod registers;
 mod returns;
 mod syscalls;
+mod uprobe;
 
-pub(crate) use self::count::{Outcome, Subject, tally};
+pub(crate) use self::count::{By, Outcome, Subject, tally};
 
 /// What a host says that tries to run these programs.
 #[cfg(not(target_arch = "bpf"))]

@@ -5,7 +5,7 @@ use aya_ebpf::{macros::map, maps::LruHashMap};
 use bpfassay_ledger::{Operation, tally as tallies};
 
 use super::{
-    count::{Outcome, Subject, clock, count, tally, thread},
+    count::{By, Outcome, Subject, clock, copies, count_by, tally, thread},
     kernel::{Address, Place, offset, read},
 };
 
@@ -42,9 +42,10 @@ pub(super) fn wants(mount: Address) {
 }
 
 /// The calling thread's call returns `result`, an `int`. A call whose beginning was not seen has no mount, but for
-/// `Create`: then it is mknod, and did not make a regular file.
+/// `Create`: then it is mknod, and did not make a regular file. Where the program has copies, the first that finds the
+/// beginning counts the call, and those that find none come after it.
 #[inline(always)]
-pub(super) fn ends(operation: Operation, result: u64) {
+pub(super) fn ends(by: By, operation: Operation, result: u64) {
     let thread = thread();
     let call = match NAMED_CALLS.get_ptr(thread) {
         Some(call) => {
@@ -53,7 +54,7 @@ pub(super) fn ends(operation: Operation, result: u64) {
             let _ = NAMED_CALLS.remove(thread);
             call
         }
-        None if operation as u32 == Operation::Create as u32 => return,
+        None if copies() > 1 || operation as u32 == Operation::Create as u32 => return,
         None => Call { mount: 0, start: 0 },
     };
     let place = if call.mount == 0 {
@@ -63,6 +64,7 @@ pub(super) fn ends(operation: Operation, result: u64) {
         Place { mount: call.mount, device: read(superblock, offset!(superblock_device)) }
     };
     if let Some(subject) = Subject::new(place) {
-        count(&subject, operation, Outcome::of_status((result as i32) < 0), call.start);
+        let outcome = Outcome::of_status((result as i32) < 0);
+        count_by(by, &subject, operation as u32, outcome, call.start);
     }
 }

@@ -5,7 +5,7 @@
 use bpfassay_ledger::Operation;
 
 use super::{
-    count::{Outcome, Subject, count_copy},
+    count::{By, Outcome, Subject, count_by},
     kernel::{Address, Place, offset, read},
 };
 
@@ -24,18 +24,18 @@ pub(super) fn is_created(file: Address) -> bool {
     read::<u32>(file, offset!(file_mode)) & CREATED != 0
 }
 
-/// Counts an open that returned `file`, a `struct file *` or an error. `copy` as in [`count_copy`].
+/// Counts an open that returned `file`, a `struct file *` or an error.
 #[inline(always)]
-pub(super) fn opened(copy: u32, file: Address, start: u64) {
+pub(super) fn opened(by: By, file: Address, start: u64) {
     if is_error(file) {
         if let Some(subject) = Subject::new(Place::NOWHERE) {
-            count_copy(copy, &subject, Operation::Open as u32, Outcome::of_status(true), start);
+            count_by(by, &subject, Operation::Open as u32, Outcome::of_status(true), start);
         }
         return;
     }
     let Some(subject) = Subject::new(Place::of_file(file)) else { return };
-    count_copy(copy, &subject, Operation::Open as u32, Outcome::of_status(false), start);
+    count_by(by, &subject, Operation::Open as u32, Outcome::of_status(false), start);
     if is_created(file) {
-        count_copy(copy, &subject, Operation::Create as u32, Outcome::of_status(false), 0);
+        count_by(by, &subject, Operation::Create as u32, Outcome::of_status(false), 0);
     }
 }

@@ -17,7 +17,7 @@ use aya_ebpf::{
 use bpfassay_ledger::{Operation, tally as tallies};
 
 use super::{
-    count::{Outcome, Subject, clock, count, tally, thread},
+    count::{By, Outcome, Subject, clock, count, tally, thread},
     entry::Arguments as _,
     files::{is_regular, subject_of_syscall},
     kernel::Place,
@@ -209,20 +209,20 @@ programs! {
         |exit| finish(Operation::Fsync, Outcome::of_status((returned(&exit) as i32) < 0));
     "do_mknodat", kretprobe__do_mknodat__entry, kretprobe__do_mknodat:
         |entry| if is_regular(entry.argument(2)) { named::begins() },
-        |exit| named::ends(Operation::Create, returned(&exit));
+        |exit| named::ends(By::First, Operation::Create, returned(&exit));
     "do_mkdirat", kretprobe__do_mkdirat__entry, kretprobe__do_mkdirat:
-        |_entry| named::begins(), |exit| named::ends(Operation::Mkdir, returned(&exit));
+        |_entry| named::begins(), |exit| named::ends(By::First, Operation::Mkdir, returned(&exit));
     "do_unlinkat", kretprobe__do_unlinkat__entry, kretprobe__do_unlinkat:
-        |_entry| named::begins(), |exit| named::ends(Operation::Unlink, returned(&exit));
+        |_entry| named::begins(), |exit| named::ends(By::First, Operation::Unlink, returned(&exit));
     "do_rmdir", kretprobe__do_rmdir__entry, kretprobe__do_rmdir:
-        |_entry| named::begins(), |exit| named::ends(Operation::Rmdir, returned(&exit));
+        |_entry| named::begins(), |exit| named::ends(By::First, Operation::Rmdir, returned(&exit));
     "do_renameat2", kretprobe__do_renameat2__entry, kretprobe__do_renameat2:
-        |_entry| named::begins(), |exit| named::ends(Operation::Rename, returned(&exit));
+        |_entry| named::begins(), |exit| named::ends(By::First, Operation::Rename, returned(&exit));
     "do_filp_open", kretprobe__do_filp_open__entry, kretprobe__do_filp_open:
         |entry| push(&entry, Operation::Open),
         |exit| if let Some(call) = pop(Operation::Open) {
             // SAFETY: from `pop`.
-            opened(0, returned(&exit), unsafe { (*call).start });
+            opened(By::First, returned(&exit), unsafe { (*call).start });
         };
 }
 

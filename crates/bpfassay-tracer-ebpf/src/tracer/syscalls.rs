@@ -2,7 +2,7 @@
 //! through the tracepoints of single calls, to each of which the loader attaches the two programs. Both count what was
 //! returned.
 //!
-//! Where tasks are preempted inside the kernel there are three copies of these programs: `raw-tracepoint.bpf.c` and
+//! Where tasks are preempted inside the kernel there are six copies of these programs: `raw-tracepoint.bpf.c` and
 //! `tracepoint.bpf.c` on the C side say why.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
@@ -15,6 +15,7 @@ use aya_ebpf::{
 use bpfassay_ledger::Operation;
 
 use super::{
+    count::By,
     descriptor::{begins, ends},
     files::is_regular,
     kernel::{Address, offset, read},
@@ -59,7 +60,7 @@ mod number {
 }
 
 /// `AT_REMOVEDIR` (include/uapi/linux/fcntl.h).
-const REMOVE_DIRECTORY: u64 = 0x200;
+pub(super) const REMOVE_DIRECTORY: u64 = 0x200;
 
 /// Whether `number` is one of `numbers`; a chain of comparisons.
 #[inline(always)]
@@ -75,7 +76,7 @@ fn is_one<const N: usize>(number: i64, numbers: [i64; N]) -> bool {
 
 /// At the entry of a system call; the arguments are only asked for where they matter.
 #[inline(always)]
-fn syscall_begins(copy: u32, number: i64, argument: impl Fn(usize) -> u64) {
+fn syscall_begins(by: By, number: i64, argument: impl Fn(usize) -> u64) {
     let (operation, by_descriptor) = if is_one(number, number::READ) {
         (Operation::Read, true)
     } else if is_one(number, number::WRITE) {
@@ -105,7 +106,7 @@ fn syscall_begins(copy: u32, number: i64, argument: impl Fn(usize) -> u64) {
     } else {
         return;
     };
-    begins(copy, operation, if by_descriptor { Some(argument(0)) } else { None });
+    begins(by, operation, if by_descriptor { Some(argument(0)) } else { None });
 }
 
 /// Whether the calling task is in a call for 32 bits, which has other numbers.
@@ -137,7 +138,7 @@ macro_rules! raw_tracepoints {
                     return 0;
                 }
                 let registers: Address = context.arg(0);
-                syscall_begins($copy, context.arg(1), |index| match index {
+                syscall_begins(By::copy($copy), context.arg(1), |index| match index {
                     0 => read(registers, offset!(syscall_argument_0)),
                     1 => read(registers, offset!(syscall_argument_1)),
                     _ => read(registers, offset!(syscall_argument_2)),
@@ -147,7 +148,7 @@ macro_rules! raw_tracepoints {
 
             #[raw_tracepoint(tracepoint = "sys_exit")]
             fn $exit(context: RawTracePointContext) -> i32 {
-                ends($copy, context.arg(1));
+                ends(By::copy($copy), context.arg(1));
                 0
             }
         )+
@@ -158,6 +159,9 @@ raw_tracepoints! {
     0: raw_tracepoint__sys_enter, raw_tracepoint__sys_exit;
     1: raw_tracepoint__sys_enter__2, raw_tracepoint__sys_exit__2;
     2: raw_tracepoint__sys_enter__3, raw_tracepoint__sys_exit__3;
+    3: raw_tracepoint__sys_enter__4, raw_tracepoint__sys_exit__4;
+    4: raw_tracepoint__sys_enter__5, raw_tracepoint__sys_exit__5;
+    5: raw_tracepoint__sys_enter__6, raw_tracepoint__sys_exit__6;
 }
 
 /// Both programs of a copy.
@@ -170,7 +174,7 @@ macro_rules! tracepoints {
                 unsafe {
                     let Ok(number) = context.read_at(offset!(enter_number)) else { return 0 };
                     let argument = |index| context.read_at(offset!(enter_arguments) + 8 * index).unwrap_or(0);
-                    syscall_begins($copy, number, argument);
+                    syscall_begins(By::copy($copy), number, argument);
                 }
                 0
             }
@@ -179,7 +183,7 @@ macro_rules! tracepoints {
             fn $exit(context: TracePointContext) -> u32 {
                 // SAFETY: the helper checks the address.
                 if let Ok(result) = unsafe { context.read_at(offset!(exit_result)) } {
-                    ends($copy, result);
+                    ends(By::copy($copy), result);
                 }
                 0
             }
@@ -191,4 +195,7 @@ tracepoints! {
     0: tracepoint__enter, tracepoint__exit;
     1: tracepoint__enter__2, tracepoint__exit__2;
     2: tracepoint__enter__3, tracepoint__exit__3;
+    3: tracepoint__enter__4, tracepoint__exit__4;
+    4: tracepoint__enter__5, tracepoint__exit__5;
+    5: tracepoint__enter__6, tracepoint__exit__6;
 }

@@ -10,10 +10,11 @@ use std::{
 use ::aya::{
     Btf, Ebpf,
     programs::{
-        KProbe, ProbeKind, Program, ProgramError, TracePoint,
+        KProbe, ProbeKind, Program, ProgramError, TracePoint, UProbe,
         kprobe::KProbeError,
         links::{FdLink, LinkError},
         trace_point::TracePointError,
+        uprobe::{UProbeAttachLocation, UProbeScope},
     },
     util::KernelVersion,
 };
@@ -32,6 +33,7 @@ use crate::{
     probes::{REQUIRED, SYSCALLS},
     return_probe::ReturnProbe,
     tracer::Options,
+    uprobes::{End, Files},
 };
 
 /// Whatever must stay alive while a program is attached.
@@ -71,7 +73,7 @@ pub(super) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Name<'a> {
     function: &'a str,
-    /// `entry`, `begin` or `mark`, and the number of a copy from the second on; empty for the program that counts.
+    /// `entry`, `return`, `begin` or `mark`, and the number of a copy from the second on; empty for the program that counts.
     part: &'a str,
 }
 
@@ -119,6 +121,7 @@ pub(super) fn load(
             (Some(Program::FExit(program)), Some(function)) => program.load(function, btf),
             (Some(Program::TracePoint(program)), _) => program.load(),
             (Some(Program::RawTracePoint(program)), _) => program.load(),
+            (Some(Program::UProbe(program)), _) => program.load(),
             _ => Err(ProgramError::UnexpectedProgramType),
         };
         match (outcome, function) {
@@ -151,13 +154,15 @@ pub(super) struct All {
 /// The first [`Refusal`]; what was attached before is detached.
 pub(super) fn all(ebpf: &mut Ebpf, probe: Probe, names: &[String], options: &Options) -> Result<All, Refusal> {
     let mut all = All::default();
+    // Only uprobes need them.
+    let mut files = None;
     for name in names {
         let refused = |error: ProgramError| refuse(Step::Attach, Some(name), &error);
         let (program, function) =
             ebpf.program_mut(name).zip(function_of(name, probe)).ok_or_else(|| refused(ProgramError::NotLoaded))?;
         let is_required = REQUIRED.contains(&function);
         let function = options.function(function);
-        let attached = match attach(program, function, options) {
+        let attached = match attach(program, function, options, &mut files) {
             Err(error) if !is_required && is_missing(&error) => {
                 all.findings.push(not_counted(function, "the kernel has no such function, or it cannot be hooked"));
                 continue;
@@ -180,7 +185,12 @@ pub(super) fn all(ebpf: &mut Ebpf, probe: Probe, names: &[String], options: &Opt
     Ok(all)
 }
 
-fn attach(program: &mut Program, function: &str, options: &Options) -> Result<Vec<Attached>, ProgramError> {
+fn attach(
+    program: &mut Program,
+    function: &str,
+    options: &Options,
+    files: &mut Option<Files>,
+) -> Result<Vec<Attached>, ProgramError> {
     let one = |kind, keep: Keep| vec![Attached { place: function.to_owned(), kind, link_fd: None, keep }];
     match program {
         Program::KProbe(program) => Ok(vec![match program.kind() {
@@ -200,6 +210,13 @@ fn attach(program: &mut Program, function: &str, options: &Options) -> Result<Ve
             Ok(one(Kind::RawTracepoint, Box::new(link)))
         }
         Program::TracePoint(program) => syscalls(program, function),
+        Program::UProbe(program) => {
+            let files = match files {
+                Some(files) => files,
+                None => files.insert(Files::open(&options.uprobe)?),
+            };
+            functions(program, function, files)
+        }
         _ => Err(ProgramError::UnexpectedProgramType),
     }
 }
@@ -230,6 +247,23 @@ fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<Attached>, Progra
     if all.is_empty() {
         let message = format!("no tracepoint sys_{end}_* of system calls: CONFIG_FTRACE_SYSCALLS may be missing");
         return Err(io::Error::other(message).into());
+    }
+    Ok(all)
+}
+
+/// Attaches to the functions of programs and libraries that belong to `target`. Their places are found here, as for libbpf:
+/// aya's own search would take a function that a file asks others for as one that it has.
+fn functions(program: &mut UProbe, target: &str, files: &Files) -> Result<Vec<Attached>, ProgramError> {
+    let end = match program.kind() {
+        ProbeKind::Entry => End::Entry,
+        ProbeKind::Return => End::Return,
+    };
+    let mut all = Vec::new();
+    for place in files.places(target, end)? {
+        let location = UProbeAttachLocation::AbsoluteOffset(place.offset);
+        let id = program.attach(location, &place.file, UProbeScope::AllProcesses)?;
+        let keep = Box::new(program.take_link(id)?);
+        all.push(Attached { place: place.describe(end), kind: Kind::Uprobe, link_fd: None, keep });
     }
     Ok(all)
 }

@@ -5,10 +5,9 @@ use std::{
     ffi::CString,
     io,
     os::fd::{AsFd as _, OwnedFd},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use bpfassay_ledger::functions::{self, Function};
 use bpfassay_protocol::{finding::Finding, tracer::Step};
 use libbpf_rs::{Link, Object, ProgramMut};
 
@@ -92,7 +91,7 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<Attached, Failur
     // Where the kernel tells of misses only for kprobes made through tracefs, the first program finds out.
     let mut mode = KprobeMode::Perf;
     // Only uprobes need them.
-    let mut files = Vec::new();
+    let mut files = None;
     for program in object.progs_mut().filter(|program| program.autoload()) {
         let name = program.name().to_string_lossy().into_owned();
         let failed = |error| Failure { step: Step::Attach, program: Some(name.clone()), error };
@@ -103,10 +102,16 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<Attached, Failur
         match attachment {
             Attachment::Syscalls(end) => syscalls(&program, end, &mut attached).map_err(failed)?,
             Attachment::Uprobe | Attachment::Uretprobe => {
-                if files.is_empty() {
-                    files = uprobes::files(&options.uprobe).map_err(failed)?;
+                let files = match &files {
+                    Some(files) => files,
+                    None => files.insert(uprobes::Files::open(&options.uprobe).map_err(failed)?),
+                };
+                let end = if attachment == Attachment::Uretprobe { uprobes::End::Return } else { uprobes::End::Entry };
+                for place in files.places(target, end).map_err(failed)? {
+                    let link = sys::attach_uprobe(&program, &place, end).map_err(failed)?;
+                    let at = At { place: place.describe(end), ..At::new(place.name, Kind::Uprobe) };
+                    attached.add(&program, link, at).map_err(failed)?;
                 }
-                functions(&program, attachment, target, &files, &mut attached).map_err(failed)?;
             }
             // An iterator misses nothing; neither kind counts misses of links.
             Attachment::RawTracepoint | Attachment::Iterator => {
@@ -206,60 +211,4 @@ fn syscalls(program: &ProgramMut<'_>, end: End, attached: &mut Attached) -> io::
         ));
     }
     Ok(())
-}
-
-/// Attaches to those functions of programs and libraries that belong to `target`.
-fn functions(
-    program: &ProgramMut<'_>,
-    attachment: Attachment,
-    target: &str,
-    files: &[PathBuf],
-    attached: &mut Attached,
-) -> io::Result<()> {
-    let back = attachment == Attachment::Uretprobe;
-    let is_wanted = |function: &&Function| target == if back { function.returns.target() } else { function.entry };
-    for function in functions::C_LIBRARY.iter().filter(is_wanted) {
-        let found = in_files(program, function, back, files, attached)?;
-        let name = function.names[0];
-        // Of the two that nothing works without. Any other that is in none of the files is one that they cannot call.
-        if !found && (name == "read" || name == "write") {
-            return Err(io::Error::new(io::ErrorKind::NotFound, format!("no function `{name}` in {}", names(files))));
-        }
-    }
-    // A program without MPI lacks nothing.
-    for function in functions::MPI_IO.iter().filter(is_wanted) {
-        in_files(program, function, back, files, attached)?;
-    }
-    Ok(())
-}
-
-/// Attaches to `function` in each of `files` that has it; whether any has.
-fn in_files(
-    program: &ProgramMut<'_>,
-    function: &Function,
-    back: bool,
-    files: &[PathBuf],
-    attached: &mut Attached,
-) -> io::Result<bool> {
-    let mut found = false;
-    for file in files {
-        let path = CString::new(file.as_os_str().as_encoded_bytes())?;
-        for name in function.names {
-            match sys::attach_uprobe(program, &path, &CString::new(*name)?, back) {
-                Ok(link) => {
-                    let place = format!("{name} in {}{}", file.display(), if back { " (return)" } else { "" });
-                    attached.add(program, link, At { place, ..At::new(name, Kind::Uprobe) })?;
-                    found = true;
-                    break;
-                }
-                Err(error) if is_missing(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(found)
-}
-
-fn names(files: &[PathBuf]) -> String {
-    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
 }

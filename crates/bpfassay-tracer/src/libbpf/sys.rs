@@ -1,11 +1,19 @@
 //! Calls into libbpf where libbpf-rs hides the kernel's error number or lacks an option. All that is unsafe is here.
 
-use std::{ffi::CStr, io, mem::size_of, ptr::NonNull};
+use std::{
+    ffi::{CStr, CString},
+    io,
+    mem::size_of,
+    ptr::NonNull,
+};
 
 use libbpf_rs::{AsRawLibbpf as _, Link, Object, OpenObject, ProgramMut};
 use libbpf_sys::{bpf_kprobe_multi_opts, bpf_kprobe_opts, bpf_link, bpf_uprobe_opts, probe_attach_mode};
 
-use crate::hooked::KprobeMode;
+use crate::{
+    hooked::KprobeMode,
+    uprobes::{End, Place},
+};
 
 /// Creates the maps and loads the programs of `open`.
 ///
@@ -90,27 +98,22 @@ pub(super) fn attach_tracepoint(program: &ProgramMut<'_>, category: &CStr, name:
 /// Attaches `program` to a function of a file, in all processes.
 ///
 /// # Errors
-/// The kernel's error, or ENOENT where the file has no such function.
-pub(super) fn attach_uprobe(
-    program: &ProgramMut<'_>,
-    file: &CStr,
-    function: &CStr,
-    retprobe: bool,
-) -> io::Result<Link> {
+/// The kernel's error.
+pub(super) fn attach_uprobe(program: &ProgramMut<'_>, place: &Place, end: End) -> io::Result<Link> {
     const EVERY_PROCESS: libc::pid_t = -1;
+    let file = CString::new(place.file.as_os_str().as_encoded_bytes())?;
     let options = bpf_uprobe_opts {
         sz: size_of::<bpf_uprobe_opts>() as libbpf_sys::size_t,
-        retprobe,
-        func_name: function.as_ptr(),
+        retprobe: end == End::Return,
         ..Default::default()
     };
-    // SAFETY: `program` belongs to a loaded object; file, name and options outlive the call.
+    // SAFETY: `program` belongs to a loaded object; file and options outlive the call.
     own(unsafe {
         libbpf_sys::bpf_program__attach_uprobe_opts(
             program.as_libbpf_object().as_ptr(),
             EVERY_PROCESS,
             file.as_ptr(),
-            0,
+            place.offset as libbpf_sys::size_t,
             &options,
         )
     })

@@ -1,0 +1,173 @@
+//! uprobes on the functions of the C library and of MPI-IO, in their libraries or in a static program. The loader attaches
+//! each program to the functions that are in the file ([`bpfassay_ledger::functions`]).
+//!
+//! Of the C library's calls what was returned is counted. Of those of MPI-IO the calls, and the bytes that were asked for
+//! as far as they can be known: a file handle tells no file to a kernel, nor a datatype its size, but for the predefined
+//! datatypes of MPICH and its relatives, which have it in their handles.
+
+#![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
+
+use aya_ebpf::{
+    EbpfContext, Global,
+    macros::{map, uprobe, uretprobe},
+    maps::{LruHashMap, ProgramArray},
+    programs::{ProbeContext, RetProbeContext},
+};
+use bpfassay_ledger::{NO_DURATION, Operation, tally as tallies};
+
+use super::{
+    count::{By, Outcome, Subject, clock, count_by, tally, thread},
+    descriptor::{begins, ends},
+    entry::Arguments as _,
+    kernel::Place,
+    syscalls::REMOVE_DIRECTORY,
+};
+
+/// Nothing is ever put in.
+#[map(name = "no_programs")]
+static NO_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(1, 0);
+
+/// Always 0; the verifier knows that the loader leaves it so, the compiler does not.
+#[unsafe(no_mangle)]
+static TAIL_CALLS: Global<u32> = Global::new(0);
+
+/// Makes the kernel leave the program on the stack of the task that runs it.
+///
+/// From 6.13 on x86_64 (6.17 on arm64) the kernel gives each program of this type that takes 64 bytes of stack or more a stack
+/// of its own on each CPU (`bpf_enable_priv_stack`, `check_max_stack_depth`, kernel/bpf/verifier.c). For kprobes that is
+/// safe, as a program does not run twice at once on a CPU. For uprobes nothing sees to that (`uprobe_prog_run`,
+/// kernel/trace/bpf_trace.c), and tasks can be preempted inside: two of them on one CPU write over each other's variables, and
+/// calls are lost or counted under another's key. No program with a tail call in its text gets such a stack, whether that is
+/// ever reached or not (`has_tail_call`, set by `check_subprogs` before anything is known of values). This one is not:
+/// the verifier removes it, so that it costs nothing, and kernels that take no tail calls beside functions do not mind.
+#[inline(always)]
+fn stay_on_stack(context: &impl EbpfContext) {
+    // SAFETY: a global; volatile, because the compiler must not know its value. Nothing follows a tail call that succeeds.
+    unsafe {
+        if (&raw const TAIL_CALLS).cast::<u32>().read_volatile() != 0 {
+            NO_PROGRAMS.tail_call(context, 0);
+        }
+    }
+}
+
+/// Programs at the entry of functions of the C library.
+macro_rules! entries {
+    ($($program:ident: |$context:ident| $operation:expr, $descriptor:expr;)+) => {
+        $(
+            #[uprobe]
+            fn $program($context: ProbeContext) -> u32 {
+                stay_on_stack(&$context);
+                begins(By::Preempted, $operation, $descriptor);
+                0
+            }
+        )+
+    };
+}
+
+entries! {
+    uprobe__read__entry: |context| Operation::Read, Some(context.argument(0));
+    uprobe__write__entry: |context| Operation::Write, Some(context.argument(0));
+    uprobe__readv__entry: |context| Operation::Readv, Some(context.argument(0));
+    uprobe__writev__entry: |context| Operation::Writev, Some(context.argument(0));
+    uprobe__fsync__entry: |context| Operation::Fsync, Some(context.argument(0));
+    uprobe__open__entry: |context| Operation::Open, None;
+    uprobe__mkdir__entry: |context| Operation::Mkdir, None;
+    uprobe__unlink__entry: |context| Operation::Unlink, None;
+    uprobe__unlinkat__entry: |context|
+        if context.argument(2) & REMOVE_DIRECTORY != 0 { Operation::Rmdir } else { Operation::Unlink }, None;
+    uprobe__rmdir__entry: |context| Operation::Rmdir, None;
+    uprobe__rename__entry: |context| Operation::Rename, None;
+}
+
+/// Functions that return bytes, or -1.
+#[uretprobe]
+fn uprobe__bytes__return(context: RetProbeContext) -> u32 {
+    stay_on_stack(&context);
+    ends(By::Preempted, context.ret());
+    0
+}
+
+/// Functions that return an `int`.
+#[uretprobe]
+fn uprobe__status__return(context: RetProbeContext) -> u32 {
+    stay_on_stack(&context);
+    ends(By::Preempted, i64::from(context.ret::<i32>()));
+    0
+}
+
+/// A call of MPI-IO that has begun.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Call {
+    bytes: u64,
+    start: u64,
+    operation: u32,
+    /// Whether there is a call.
+    wanted: u32,
+}
+
+/// By thread, beside those of the C library, which is called below; the threads that are gone make room.
+#[map(name = "pending_mpi")]
+static PENDING: LruHashMap<u32, Call> = LruHashMap::with_max_entries(8192, 0);
+
+/// Bytes of `count` elements; 0 where the size is not known. The count is an `int`, or of 64 bits, of which the low ones are
+/// looked at: an `int` has nothing certain above. MPICH's handle of a predefined datatype is `0x4c00SSNN`, SS the size (MPICH
+/// 4.3, src/include/mpir_objects.h and src/mpi/datatype/typerep: `MPIR_Datatype_get_basic_size`). Open MPI's is a pointer,
+/// which is above 32 bits in its libraries.
+#[inline(always)]
+fn mpi_bytes(count: u64, datatype: u64) -> u64 {
+    let (count, size) = (count as u32, datatype >> 8 & 0xff);
+    if datatype >> 24 == 0x4c && count as i32 > 0 { u64::from(count) * size } else { 0 }
+}
+
+#[inline(always)]
+fn mpi_begins(operation: Operation, bytes: u64) {
+    let call = Call { bytes, start: clock(), operation: operation as u32, wanted: 1 };
+    if PENDING.insert(thread(), call, 0).is_err() {
+        tally(tallies::UNMATCHED);
+    }
+}
+
+/// Programs at the entry of functions of MPI-IO.
+macro_rules! mpi_entries {
+    ($($program:ident: |$context:ident| $operation:ident, $bytes:expr;)+) => {
+        $(
+            #[uprobe]
+            fn $program($context: ProbeContext) -> u32 {
+                stay_on_stack(&$context);
+                mpi_begins(Operation::$operation, $bytes);
+                0
+            }
+        )+
+    };
+}
+
+// (file, buffer, count, datatype, status); those whose names end in `_at` have an offset before the buffer.
+mpi_entries! {
+    uprobe__mpi_open__entry: |context| MpiOpen, 0;
+    uprobe__mpi_read__entry: |context| MpiRead, mpi_bytes(context.argument(2), context.argument(3));
+    uprobe__mpi_read_at__entry: |context| MpiRead, mpi_bytes(context.argument(3), context.argument(4));
+    uprobe__mpi_write__entry: |context| MpiWrite, mpi_bytes(context.argument(2), context.argument(3));
+    uprobe__mpi_write_at__entry: |context| MpiWrite, mpi_bytes(context.argument(3), context.argument(4));
+}
+
+/// Functions that return 0, or the number of an error.
+#[uretprobe]
+fn uprobe__mpi__return(context: RetProbeContext) -> u32 {
+    stay_on_stack(&context);
+    let Some(call) = PENDING.get_ptr_mut(thread()) else { return 0 };
+    // SAFETY: a value of the map, which only this thread uses.
+    let Call { bytes, start, operation, wanted } = unsafe { *call };
+    if wanted == 0 {
+        return 0;
+    }
+    // SAFETY: likewise.
+    unsafe { (*call).wanted = 0 };
+    if let Some(subject) = Subject::new(Place::NOWHERE) {
+        let failed = context.ret::<i32>() != 0;
+        let outcome =
+            Outcome { bytes: if failed { 0 } else { bytes }, errors: u64::from(failed), duration: NO_DURATION };
+        count_by(By::Preempted, &subject, operation, outcome, start);
+    }
+    0
+}
