@@ -241,10 +241,11 @@ fn programs_in_rust_count_what_programs_in_c_count() {
         assert_eq!(cell["attach"]["outcome"], "attached", "{id}: {:#}", cell["attach"]);
         for access in cell["accesses"].as_array().unwrap() {
             assert_exact(id, access, "byte_error");
+            assert_exact(id, access, "call_error");
         }
         attached.entry(probe.to_owned()).or_default().push(cell["target"]["arch"].as_str().unwrap().to_owned());
     }
-    for probe in ["kprobe@aya", "fexit@aya"] {
+    for probe in ["kprobe@aya", "fexit@aya", "fexit+lru-shared@aya", "uprobe@aya"] {
         assert_eq!(attached.get(probe).map(Vec::len), Some(3), "{probe}: {attached:?}");
     }
 }

@@ -33,13 +33,13 @@ static TAIL_CALLS: Global<u32> = Global::new(0);
 
 /// Makes the kernel leave the program on the stack of the task that runs it.
 ///
-/// From 6.13 on x86_64 (6.17 on arm64) the kernel gives each program of this type that takes 64 bytes of stack or more a stack
-/// of its own on each CPU (`bpf_enable_priv_stack`, `check_max_stack_depth`, kernel/bpf/verifier.c). For kprobes that is
-/// safe, as a program does not run twice at once on a CPU. For uprobes nothing sees to that (`uprobe_prog_run`,
-/// kernel/trace/bpf_trace.c), and tasks can be preempted inside: two of them on one CPU write over each other's variables, and
-/// calls are lost or counted under another's key. No program with a tail call in its text gets such a stack, whether that is
-/// ever reached or not (`has_tail_call`, set by `check_subprogs` before anything is known of values). This one is not:
-/// the verifier removes it, so that it costs nothing, and kernels that take no tail calls beside functions do not mind.
+/// From 6.13 on (x86_64 first) the kernel gives each program of this type that takes 64 bytes of stack or more a stack of its
+/// own on each CPU (`bpf_enable_priv_stack`, kernel/bpf/verifier.c). For kprobes that is safe, as a program does not run twice
+/// at once on a CPU. For uprobes nothing sees to that, and tasks can be preempted inside: two of them on one CPU write over
+/// each other's variables, and calls are lost or counted under another's key. No program with a tail call in its text gets
+/// such a stack, whether that is ever reached or not (`check_max_stack_depth` looks at `has_tail_call`, which `check_subprogs`
+/// sets before anything is known of values). This one is not: the verifier takes it out, so that it costs nothing, and
+/// where no tail calls go with calls of functions (`allow_tail_call_in_subprogs`) nobody looks at it.
 #[inline(always)]
 fn stay_on_stack(context: &impl EbpfContext) {
     // SAFETY: a global; volatile, because the compiler must not know its value. Nothing follows a tail call that succeeds.

@@ -331,14 +331,29 @@ fn is_missing(error: &ProgramError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_ledger::functions;
+
     use super::*;
 
     #[test]
     fn programs_are_known_by_their_names() {
         assert_eq!(parse("fexit__vfs_read", Probe::Fexit), Some(Name { function: "vfs_read", part: "" }));
         assert_eq!(parse("fexit__vfs_read__2", Probe::Fexit), Some(Name { function: "vfs_read", part: "2" }));
+        assert_eq!(parse("uprobe__bytes__return", Probe::Uprobe), Some(Name { function: "bytes", part: "return" }));
         assert_eq!(function_of("fexit__vfs_read", Probe::Kprobe), None);
         assert_eq!(function_of("kprobe", Probe::Kprobe), None);
+    }
+
+    /// Builds on a host have no objects to look into.
+    #[test]
+    fn every_function_of_user_space_has_its_programs() {
+        const SOURCE: &str = include_str!("../../../bpfassay-tracer-ebpf/src/tracer/uprobe.rs");
+        for function in functions::C_LIBRARY.iter().chain(functions::MPI_IO) {
+            let (entry, back) = (function.entry, function.returns.target());
+            for program in [format!("uprobe__{entry}__entry"), format!("uprobe__{back}__return")] {
+                assert!(SOURCE.contains(&program), "{program}");
+            }
+        }
     }
 
     #[test]
