@@ -225,9 +225,10 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    fn new(effect: Effect, paired: bool, question: &Question) -> Result<Self, StatsError> {
+    fn new(effect: Effect, paired: bool, looks: usize, question: &Question) -> Result<Self, StatsError> {
         let estimate = effect.estimate(1.0 - question.error_rate.value())?;
-        Ok(Self { estimate, effect, evidence: ChangeEvidence::new(&effect, question.margin.ratio())?, paired })
+        let evidence = ChangeEvidence::new(&effect, question.margin.ratio())?.over_looks(looks);
+        Ok(Self { estimate, effect, evidence, paired })
     }
 }
 

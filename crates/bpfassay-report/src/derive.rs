@@ -8,6 +8,7 @@ mod coverage;
 mod findings;
 pub(crate) mod gates;
 mod runs;
+pub(crate) mod sampling;
 
 use crate::{
     Contents, Entry, Figure, RESULTS_VERSION, Results,
@@ -49,6 +50,9 @@ pub fn derive(contents: &Contents) -> Results {
             Entry::BlockStarted(_) | Entry::GuestReady(_) | Entry::BlockEnded(_) => {}
         }
     }
+    let sampling = sampling::derive(plan, &runs);
+    let needed = sampling::needed(plan, &sampling);
+    let plan = &needed;
     let planned = plan.runs().count();
     let missing = plan.runs().filter(|(_, run)| !last.contains_key(run.order.id.as_str())).count();
     if missing > 0 {
@@ -57,19 +61,21 @@ pub fn derive(contents: &Contents) -> Results {
     if let Some(torn) = &contents.torn {
         notes.push(format!("line {} of the journal is torn and was set aside: the run in flight is lost", torn.line));
     }
-    let cells = cells::derive(plan, &runs);
+    let mut cells = cells::derive(plan, &runs);
+    gates::negligible(plan, &mut cells);
     let gates = gates::derive(plan, &provenance, &runs, &cells);
     let boots = boots(&contents.entries);
     let capabilities = capabilities::derive(plan, &boots, &runs, &cells);
     Results {
         version: RESULTS_VERSION,
         started_unix_ms: contents.header.started_unix_ms,
-        plan: plan.clone(),
+        plan: contents.header.plan.clone(),
         provenance,
         boots,
         runs,
         cells,
         gates,
+        sampling,
         capabilities,
         notes,
     }

@@ -20,7 +20,7 @@ pub mod schema;
 pub mod trend;
 mod words;
 
-pub use derive::derive;
+pub use derive::{derive, sampling::to_do};
 pub use figure::Figure;
 pub use fingerprint::fingerprint;
 pub use journal::{Contents, Journal, JournalError};

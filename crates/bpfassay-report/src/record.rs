@@ -109,6 +109,9 @@ pub struct RunRecord {
     /// Whether the kernel kept statistics of programs meanwhile: compared with no other run.
     #[serde(default)]
     pub statistics: bool,
+    /// Whether it only warmed the guest up: part of no figure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warm_up: bool,
     /// Which boot of the block it ran in, from 1.
     pub boot: u32,
     /// When it began, in milliseconds since 1970-01-01 UTC of the host.
@@ -120,6 +123,12 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// Whether it is one of the runs that figures of its cell are made of: no control, not for statistics, no warm-up.
+    #[must_use]
+    pub const fn is_counted(&self) -> bool {
+        !self.control && !self.statistics && !self.warm_up
+    }
+
     /// The record of `run` of `block`.
     #[must_use]
     pub fn new(
@@ -139,6 +148,7 @@ impl RunRecord {
             round: run.round,
             control: run.control,
             statistics: run.order.bpf_stats,
+            warm_up: run.warm_up,
             boot,
             started_unix_ms,
             duration_ms,

@@ -4,6 +4,7 @@ mod capabilities;
 mod compare;
 mod cost;
 mod coverage;
+mod experiment;
 mod findings;
 mod gates;
 mod markdown;

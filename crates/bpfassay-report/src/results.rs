@@ -4,6 +4,7 @@ mod capabilities;
 mod cells;
 mod file;
 mod gates;
+mod sampling;
 
 use std::fmt;
 
@@ -24,6 +25,7 @@ pub use self::{
     },
     file::{ResultsError, read, write},
     gates::{Demand, GateResult},
+    sampling::{Sampled, SamplingEnd, Widest},
 };
 use crate::{Figure, Provenance, RunFailure, RunRecord};
 
@@ -54,6 +56,9 @@ pub struct Results {
     /// The verdicts on the study's gates, a row per gate, demand, cell and access; gates first, then cells in the plan's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
+    /// How many boots sequential sampling came to, a row per target, workload and file system; empty where they were fixed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sampling: Vec<Sampled>,
     /// What works, breaks and differs, where the study asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,

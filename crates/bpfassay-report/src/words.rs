@@ -27,7 +27,16 @@ pub(crate) fn bandwidth(figure: &Figure<Summary>) -> Option<String> {
 }
 
 pub(crate) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
-    figure.value().map(|overhead| ratio(&overhead.estimate))
+    figure.value().map(|overhead| {
+        let negligible = if overhead.negligible == Some(true) { ", negligible" } else { "" };
+        format!("{}{negligible}", ratio(&overhead.estimate))
+    })
+}
+
+/// What a ratio is beyond 1, in per cent: `0.13%`.
+pub(crate) fn beyond_one(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    if percent < 10.0 { format!("{percent:.2}%") } else { format!("{percent:.0}%") }
 }
 
 /// `1.049 [1.048, 1.051]`, without interval `1.049`.

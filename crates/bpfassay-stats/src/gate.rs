@@ -83,6 +83,13 @@ impl GateEvidence {
         Ok(Self { limit, p_above, p_within: ends.map(|(above, below)| (2.0 * above.min(below)).min(1.0)) })
     }
 
+    /// The same evidence where it was one of `looks` at which sampling could have stopped: by Boole's inequality, the
+    /// p-values times their number.
+    #[must_use]
+    pub fn over_looks(self, looks: usize) -> Self {
+        Self { p_above: times(self.p_above, looks), p_within: times(self.p_within, looks), ..self }
+    }
+
     /// The verdict on this gate alone at error rate `alpha` for each of the two errors.
     ///
     /// # Errors
@@ -104,6 +111,11 @@ pub fn verdicts(gates: &[GateEvidence], alpha: f64, adjustment: Adjustment) -> R
     };
     let (above, within) = (adjusted(|gate| gate.p_above)?, adjusted(|gate| gate.p_within)?);
     Ok(above.into_iter().zip(within).map(|(above, within)| decide(above, within, alpha)).collect())
+}
+
+/// A p-value for one of several looks.
+fn times(p: Option<f64>, looks: usize) -> Option<f64> {
+    p.map(|p| (p * looks.max(1) as f64).min(1.0))
 }
 
 /// Below one half, so that at most one of the two p-values is.
@@ -148,6 +160,12 @@ pub struct ChangeEvidence {
 }
 
 impl ChangeEvidence {
+    /// The same evidence where it was one of `looks`: see [`GateEvidence::over_looks`].
+    #[must_use]
+    pub fn over_looks(self, looks: usize) -> Self {
+        Self { p_change: times(self.p_change, looks), p_different: times(self.p_different, looks), ..self }
+    }
+
     /// Holds `effect` (new / base) against `margin`, a ratio of at least 1.
     ///
     /// # Errors
@@ -275,6 +293,25 @@ mod tests {
         assert_eq!(found(&[0.01], 1.0), Change::Inconclusive);
         assert_eq!(found(&[0.0; 3], 1.0), Change::Inconclusive);
         assert_eq!(found(&[0.0; 3], 1.001), Change::Equivalent);
+    }
+
+    /// Looking at 5, 8 and 12 pairs, and stopping at whichever claims something first.
+    #[test]
+    fn error_rates_are_kept_over_several_looks() {
+        let mut generator = Generator::new(33);
+        let (mut plain, mut kept) = (0, 0);
+        for _ in 0..2000 {
+            let logs: Vec<f64> = (0..12).map(|_| 1.05_f64.ln() + 0.02 * generator.normal()).collect();
+            let claims = |looks: usize| {
+                [5, 8, 12].into_iter().any(|n| {
+                    let evidence = GateEvidence::new(&effect(&logs[..n]), 1.05).unwrap().over_looks(looks);
+                    evidence.verdict(0.05).unwrap() == Verdict::Regression
+                })
+            };
+            plain += u32::from(claims(1));
+            kept += u32::from(claims(3));
+        }
+        assert!(plain > 2000 * 7 / 100 && kept <= 2000 * 5 / 100, "{plain} {kept}");
     }
 
     /// At the limit either error happens in at most α of all samples; 4,000 of them: standard error 0.0035.

@@ -105,6 +105,21 @@ impl Sampling {
         &self.looks
     }
 
+    /// The level of the interval at one look, so that those of all looks hold at once at the level asked for.
+    #[must_use]
+    pub fn level_at_a_look(&self) -> f64 {
+        1.0 - (1.0 - self.level) / self.looks.len() as f64
+    }
+
+    /// The estimate at a look from all pairs that there are, for experiments that sample several effects and stop for all of
+    /// them together: the intervals of all looks hold at once, so that of the last may be shown whatever stopped it.
+    ///
+    /// # Errors
+    /// [`StatsError`]: no figures, or one that is not finite.
+    pub fn estimate_at_a_look(&self, logs: &[f64]) -> Result<Estimate, StatsError> {
+        self.estimate(logs, 1.0 - self.level_at_a_look())
+    }
+
     /// What to do after the pairs with these log ratios, in the order in which they were measured.
     ///
     /// The same pairs always give the same answer, and pairs beyond a look that stopped change nothing. `out_of_budget`
@@ -146,7 +161,8 @@ impl Sampling {
     }
 
     /// Whether both bounds are near enough; a point is, and no interval is not.
-    fn is_narrow(&self, estimate: &Estimate) -> bool {
+    #[must_use]
+    pub fn is_narrow(&self, estimate: &Estimate) -> bool {
         match estimate.bounds {
             Bounds::Interval(interval) => {
                 interval.upper <= estimate.value * (1.0 + self.target)

@@ -89,6 +89,16 @@ pub enum ExpandError {
         /// The largest number allowed.
         limit: u32,
     },
+    /// Too few boots for sequential sampling.
+    #[error(
+        "at most {replicates} boots are too few to sample until intervals are narrow: give --replicates {fewest} or more"
+    )]
+    TooFewUntil {
+        /// The number given.
+        replicates: u32,
+        /// The fewest.
+        fewest: u32,
+    },
     /// Nothing of the matrix can be run on this machine.
     #[error("nothing of study `{study}` can be run here: {reasons}")]
     NothingLeft {

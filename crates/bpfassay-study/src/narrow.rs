@@ -5,7 +5,7 @@ use std::fmt::Display;
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 
 use crate::{
-    ExpandError, Study, Target,
+    Design, ExpandError, Study, Target,
     plan::{LeftOut, Narrowing},
 };
 
@@ -41,7 +41,14 @@ pub(crate) fn narrow(study: &Study, narrowing: &Narrowing) -> Result<Narrowed, E
     }
     let (probes, dropped_probes): (Vec<_>, Vec<_>) =
         study.probes.iter().copied().partition(|probe| probe.is_baseline() || is_wanted(&narrowing.probes, probe));
-    let replicates = narrowing.replicates.unwrap_or(study.design.replicates);
+    let replicates = match (narrowing.replicates, narrowing.until) {
+        (Some(replicates), _) => replicates,
+        (None, Some(_)) if study.design.replicates < Design::FEWEST_UNTIL => Design::MOST_UNTIL,
+        (None, _) => study.design.replicates,
+    };
+    if narrowing.until.or(study.design.until).is_some() && replicates < Design::FEWEST_UNTIL {
+        return Err(ExpandError::TooFewUntil { replicates, fewest: Design::FEWEST_UNTIL });
+    }
     if !(1..=MAX_REPLICATES).contains(&replicates) {
         return Err(ExpandError::Replicates { replicates, limit: MAX_REPLICATES });
     }
@@ -57,7 +64,11 @@ pub(crate) fn narrow(study: &Study, narrowing: &Narrowing) -> Result<Narrowed, E
     }
     if replicates != study.design.replicates {
         let what = format!("the study's number of replicates, {}", study.design.replicates);
-        left_out.push(LeftOut { what, reason: format!("{replicates} asked for") });
+        let reason = match narrowing.until {
+            Some(until) => format!("boots until intervals are within {until}, {replicates} at most"),
+            None => format!("{replicates} asked for"),
+        };
+        left_out.push(LeftOut { what, reason });
     }
     Ok(Narrowed { targets, probes, replicates, left_out })
 }

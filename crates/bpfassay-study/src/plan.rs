@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    EngineChoice, ExpandError, Interface, IorSpec, IorTest, Study, Target, WorkloadKind, WorkloadSpec,
+    EngineChoice, ExpandError, Interface, IorSpec, IorTest, Share, Study, Target, WorkloadKind, WorkloadSpec,
     narrow::{list, narrow},
     order::shuffle,
     study::digest,
@@ -34,6 +34,9 @@ pub struct Narrowing {
     pub probes: Vec<ProbeConfiguration>,
     /// Boots in place of the study's number (`--replicates`).
     pub replicates: Option<u32>,
+    /// Sequential sampling in place of the study's own (`--until`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Share>,
 }
 
 /// What the machine at hand offers.
@@ -120,6 +123,9 @@ pub struct PlannedRun {
     pub round: u32,
     /// Whether this is the second baseline run of the round (A/A control).
     pub control: bool,
+    /// Whether this only warms the guest up: recorded, and part of no figure. `round` then numbers such runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warm_up: bool,
 }
 
 /// Something that the study names and the plan does not do.
@@ -132,6 +138,18 @@ pub struct LeftOut {
 }
 
 impl Plan {
+    /// How narrow the intervals are to become, where boots go on until they are.
+    #[must_use]
+    pub fn until(&self) -> Option<Share> {
+        self.narrowing.until.or(self.study.design.until)
+    }
+
+    /// The most boots of a target, workload and file system.
+    #[must_use]
+    pub fn replicates(&self) -> u32 {
+        self.blocks.iter().map(|block| block.replicate).max().unwrap_or(0)
+    }
+
     /// The cell named `id`.
     #[must_use]
     pub fn cell(&self, id: &str) -> Option<&Cell> {
@@ -211,9 +229,8 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     }
     let per_round =
         narrowed.probes.len().saturating_add(study.tools.len()).saturating_add(usize::from(study.design.control));
-    let runs = [narrowed.replicates, study.design.rounds]
-        .iter()
-        .fold(configurations.saturating_mul(per_round), |runs, &factor| runs.saturating_mul(factor as usize));
+    let per_boot = per_round.saturating_mul(study.design.rounds as usize).saturating_add(study.design.warm_up as usize);
+    let runs = configurations.saturating_mul(per_boot).saturating_mul(narrowed.replicates as usize);
     if runs > MAX_RUNS {
         return Err(ExpandError::TooLarge { study: study.name.clone(), limit: MAX_RUNS });
     }
@@ -397,6 +414,23 @@ impl Case {
         }
     }
 
+    /// The runs before the first round. The baseline warms up as well as anything else: it is what all others share, and loading
+    /// a tracer takes several times as long as a run.
+    fn warm_up(&self, study: &Study, probes: &[ProbeConfiguration], place: &str, id: &str) -> Vec<PlannedRun> {
+        let probe = probes.iter().find(|probe| probe.is_baseline()).or(probes.first());
+        // Other workloads are not timed.
+        let (Some(&probe), Workload::Ior { .. }) = (probe, &self.workload) else { return Vec::new() };
+        (1..=study.design.warm_up)
+            .map(|round| PlannedRun {
+                order: RunOrder { id: format!("{id}_w{round}_{probe}"), ..self.order(study, probe) },
+                cell: format!("{place}_{probe}"),
+                round,
+                control: false,
+                warm_up: true,
+            })
+            .collect()
+    }
+
     fn block(
         &self,
         study: &Study,
@@ -407,7 +441,7 @@ impl Case {
     ) -> Block {
         let place = self.place(target, file_system);
         let id = format!("{place}_{replicate}");
-        let mut runs = Vec::new();
+        let mut runs = self.warm_up(study, probes, &place, &id);
         for round in 1..=study.design.rounds {
             // The whole study is shuffled and then narrowed, so that narrowing keeps the order of what is left.
             let mut order: Vec<(ProbeConfiguration, Option<&Tool>, bool)> =
@@ -431,6 +465,7 @@ impl Case {
                     cell: format!("{place}_{name}"),
                     round,
                     control,
+                    warm_up: false,
                 });
             }
         }
@@ -451,6 +486,7 @@ impl Case {
                     cell: format!("{place}_{name}"),
                     round,
                     control: false,
+                    warm_up: false,
                 }
             }));
         }

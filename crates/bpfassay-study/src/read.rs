@@ -16,7 +16,7 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    Addresses, Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Study,
+    Addresses, Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Share, Study,
     StudyError, Target, WorkloadKind, WorkloadSpec, bundled,
     document::{Document, Field, Section, nearest},
     narrow::MAX_REPLICATES,
@@ -303,6 +303,9 @@ fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design
     section.only(&[
         "replicates",
         "rounds",
+        "warm_up",
+        "until",
+        "margin",
         "seed",
         "control",
         "sampling_interval",
@@ -324,9 +327,25 @@ fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design
             value
         }
     };
+    let replicates = section.need("replicates")?.number(1..=MAX_REPLICATES)?;
+    let rounds = section.get("rounds").map_or(Ok(1), |rounds| rounds.number(1..=1000))?;
+    let until = section.get("until").map(|until| share_of_until(&until, replicates)).transpose()?;
+    let margin = section.get("margin").map(|margin| margin.name::<Share>().map(|share| (share, margin))).transpose()?;
+    let margin = match margin {
+        Some((share, field)) if share.ppm() == 0 => {
+            return Err(field.error("nothing can be shown to lie within 0%: allow more"));
+        }
+        margin => margin.map(|(share, _)| share),
+    };
     Ok(Design {
-        replicates: section.need("replicates")?.number(1..=MAX_REPLICATES)?,
-        rounds: section.get("rounds").map_or(Ok(1), |rounds| rounds.number(1..=1000))?,
+        replicates,
+        margin,
+        rounds,
+        // A single round of a single boot has no interval that a warm start could narrow.
+        warm_up: section
+            .get("warm_up")
+            .map_or(Ok(u32::from(rounds.max(replicates) > 1)), |runs| runs.number(0..=1000))?,
+        until,
         // A TOML integer is at most 2^63 - 1.
         seed: section.need("seed")?.number(0..=i64::MAX as u64)?,
         control,
@@ -337,6 +356,20 @@ fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design
             .transpose()?,
         certainty: Certainty::read(&section)?,
     })
+}
+
+fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, StudyError> {
+    let share = field.name::<Share>()?;
+    if share.ppm() == 0 {
+        return Err(field.error("no interval becomes as narrow as 0%: ask for more"));
+    }
+    if replicates < Design::FEWEST_UNTIL {
+        return Err(field.error(format!(
+            "an interval needs at least {} boots: raise `replicates`, which is the most there may be",
+            Design::FEWEST_UNTIL
+        )));
+    }
+    Ok(share)
 }
 
 fn guest(field: Option<Field<'_, '_>>) -> Result<GuestSize, StudyError> {

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Certainty, Expectation, FeatureExpectations, Gate, Target};
+use crate::{Certainty, Expectation, FeatureExpectations, Gate, Share, Target};
 
 /// A study: checked, with its IOR scripts read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -216,6 +216,13 @@ pub struct Design {
     pub replicates: u32,
     /// How often a boot goes through all probe configurations.
     pub rounds: u32,
+    /// Runs before the first round of a boot, of the baseline where there is one, that are recorded and go into no figure: what
+    /// comes first in a guest finds its caches empty.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warm_up: u32,
+    /// Sequential sampling: boots go on until the intervals of all overheads are this narrow, `replicates` at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Share>,
     /// Seed of the order of runs.
     pub seed: u64,
     /// Whether each round has a second baseline run (A/A control).
@@ -229,6 +236,22 @@ pub struct Design {
     /// How sure verdicts are to be.
     #[serde(default)]
     pub certainty: Certainty,
+    /// Overheads shown to lie within this, either way, are told to be negligible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin: Option<Share>,
+}
+
+/// Whether `number` need not be written: studies from before it was there have the same digest.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Design {
+    /// The fewest boots that sequential sampling can end with (`Sampling::FEWEST` of bpfassay-stats).
+    pub const FEWEST_UNTIL: u32 = 3;
+    /// The most boots where `--until` is given, and neither it nor the study allows [`Self::FEWEST_UNTIL`].
+    pub const MOST_UNTIL: u32 = 20;
 }
 
 /// The clock that time is measured with.
@@ -306,6 +329,16 @@ impl Addresses {
     /// The words of study files.
     pub const WORDS: &'static [(&'static str, Self)] =
         &[("fixed", Self::Fixed), ("processes", Self::Processes), ("all", Self::All)];
+}
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Fixed => "fixed",
+            Self::Processes => "processes",
+            Self::All => "all",
+        })
+    }
 }
 
 /// How long each phase of a guest may take, in milliseconds.

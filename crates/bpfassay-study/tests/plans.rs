@@ -39,6 +39,7 @@ replicates = {replicates}
 rounds = {rounds}
 seed = {seed}
 sampling_interval = "2s"
+warm_up = 0
 "#
     );
     let script = "IOR START\nblockSize=4m\ntransferSize=1m\nRUN\ntransferSize=256k\nRUN\napi=MPIIO\ntransferSize=2m\nRUN\nIOR STOP\n";
@@ -95,6 +96,39 @@ fn cells_and_blocks_cover_the_matrix() {
           this architecture (--ior ARCH=DIR)"
         ]
     );
+}
+
+#[test]
+fn a_boot_is_warmed_up_by_the_baseline_and_only_for_figures_of_time() {
+    let mut study = study(1, 2, 1, "auto");
+    study.design.warm_up = 2;
+    let plan = plan(&study, &Narrowing { probes: vec![fexit()], ..Narrowing::default() }).unwrap();
+    for block in &plan.blocks {
+        let (warm, measured): (Vec<_>, Vec<_>) = block.runs.iter().partition(|run| run.warm_up);
+        assert_eq!(block.runs.iter().take(2).filter(|run| run.warm_up).count(), 2, "{}", block.id);
+        assert_eq!((warm.len(), measured.len()), (2, 2 * 3));
+        assert!(warm.iter().all(|run| run.order.probe.is_baseline() && !run.control));
+        assert_eq!(warm[1].order.id, format!("{}_w2_none", block.id));
+    }
+    let mut paths = bpfassay_study::load("io-paths").unwrap();
+    paths.design.warm_up = 1;
+    let plan = expand(&paths, &Narrowing::default(), &Available::default()).unwrap();
+    assert!(plan.runs().all(|(_, run)| !run.warm_up));
+    // By default where there is an interval that it could narrow.
+    assert_eq!(bpfassay_study::load("quick").unwrap().design.warm_up, 1);
+}
+
+#[test]
+fn sampling_sequentially_needs_boots_to_choose_from() {
+    let study = study(1, 1, 1, "auto");
+    let until = Some("0.5%".parse().unwrap());
+    let found = plan(&study, &Narrowing { until, ..Narrowing::default() }).unwrap();
+    assert_eq!((found.replicates(), found.until()), (20, until));
+    assert!(found.left_out.iter().any(|left| left.reason.contains("0.5%")), "{:?}", found.left_out);
+    let found = plan(&study, &Narrowing { until, replicates: Some(7), ..Narrowing::default() }).unwrap();
+    assert_eq!(found.replicates(), 7);
+    let error = plan(&study, &Narrowing { until, replicates: Some(2), ..Narrowing::default() }).unwrap_err();
+    assert!(error.to_string().contains("--replicates 3"), "{error}");
 }
 
 #[test]
@@ -163,6 +197,7 @@ fn narrowing_keeps_what_is_named_and_the_baseline() {
         kernels: vec!["7.2".to_owned()],
         probes: vec![fexit()],
         replicates: Some(3),
+        until: None,
     };
     let plan = plan(&study(1, 1, 1, "auto"), &narrowing).unwrap();
     let probes: BTreeSet<String> = plan.cells.iter().map(|cell| cell.probe.to_string()).collect();
@@ -233,6 +268,7 @@ fn narrowings() -> impl Strategy<Value = Narrowing> {
         kernels,
         probes,
         replicates,
+        until: None,
     })
 }
 

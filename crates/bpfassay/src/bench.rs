@@ -20,6 +20,7 @@ use crate::{
 pub(crate) struct Bench {
     rig: Rig,
     slots: NonZeroU32,
+    cancel: CancellationToken,
     /// What it measures with.
     pub(crate) provenance: Provenance,
 }
@@ -38,7 +39,9 @@ impl Bench {
         let guest = &plan.study.guest;
         let slots = slots::slots(host.room, guest.cpus, guest.memory_mib, jobs);
         let provenance = provenance::collect(&rig, &testbed.manifest, plan, host.facts(slots.get()))?;
-        Ok(Self { rig, slots, provenance })
+        let cancel = CancellationToken::new();
+        stop_on_signals(&cancel);
+        Ok(Self { rig, slots, cancel, provenance })
     }
 
     /// Whether KVM works for every architecture.
@@ -59,10 +62,8 @@ impl Bench {
         let display = Display::new(plan, runs, |cell| {
             plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe))
         });
-        let cancel = CancellationToken::new();
-        stop_on_signals(&cancel);
         let order = Order { study: &plan.study, blocks, rig: &self.rig, slots: self.slots, directory };
-        let outcome = bpfassay_runner::carry_out(order, journal, &display, &cancel).await;
+        let outcome = bpfassay_runner::carry_out(order, journal, &display, &self.cancel).await;
         display.finish();
         outcome.map_err(Failure::infrastructure)
     }

@@ -5,7 +5,7 @@ mod compare;
 use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
-use bpfassay_study::Clock;
+use bpfassay_study::{Clock, Share};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::compare::{Compare, FailOn, Format, Trend};
@@ -107,9 +107,14 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "CLOCK")]
     pub(crate) clock: Option<Clock>,
 
-    /// Replicates in place of the study's own number
+    /// Replicates in place of the study's own number; with --until, the most there may be
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) replicates: Option<u32>,
+
+    /// Boot until the intervals of all overheads are this narrow (0.5%), with error rates kept [default most: the study's
+    /// replicates, or 20]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) until: Option<Share>,
 }
 
 /// What is overlaid on the testbed's own guests.
@@ -148,7 +153,7 @@ pub(crate) struct Run {
     pub(crate) output: Option<PathBuf>,
 
     /// Go on with an interrupted run from its results directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "clock", "replicates"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "clock", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// How guests are executed

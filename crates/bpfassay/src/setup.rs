@@ -95,6 +95,7 @@ pub(crate) fn expand(
         kernels: selection.kernel.clone(),
         probes: selection.probe.clone(),
         replicates: selection.replicates,
+        until: selection.until,
     };
     if let Some(image) = local_image(selection)? {
         let refuse = |problem| Failure::usage(Error::LocalKernel { path: image.to_owned(), problem });

@@ -7,7 +7,9 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader},
-    process::Stdio,
+    panic::AssertUnwindSafe,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use common::{bpfassay, guests_wanted, results, run, said, study};
@@ -103,36 +105,55 @@ fn figures(results: &Value) -> BTreeMap<String, Value> {
     runs.map(|run| (run["record"]["run"].as_str().unwrap().to_owned(), run["record"]["outcome"].clone())).collect()
 }
 
-#[test]
-fn the_instruction_clock_gives_the_same_figures_twice() {
-    if !guests_wanted() {
-        return;
-    }
-    let once = |jobs: &str| {
-        let directory = tempfile::tempdir().unwrap();
-        let output = bpfassay(directory.path())
-            .arg("run")
-            .arg(study("smoke.toml"))
-            .args(["--clock", "instructions", "--jobs", jobs, "--yes", "--output", "out"])
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        results(&directory.path().join("out"))
-    };
-    let idle = once("2");
-    // Guests alone, on a host whose processors are all busy otherwise.
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let loaded = std::thread::scope(|scope| {
+/// What the command prints, which must end with `code`.
+fn done(command: &mut Command, code: i32) -> String {
+    let output = command.output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    said
+}
+
+/// `work` on a host whose processors are all busy otherwise.
+fn under_load<T>(work: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().unwrap().get() {
             scope.spawn(|| {
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
             });
         }
-        let loaded = std::panic::catch_unwind(|| once("1"));
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        loaded.unwrap()
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(work));
+        stop.store(true, Ordering::Relaxed);
+        outcome.unwrap()
+    })
+}
+
+/// On an idle host two guests side by side; then under load one after the other, from a copy of the study and of the guests in
+/// other directories, with another cache; and by `verify`.
+#[test]
+fn the_instruction_clock_gives_the_same_figures_everywhere() {
+    if !guests_wanted() {
+        return;
+    }
+    let (here, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let counting = ["--clock", "instructions", "--yes", "--output", "out"];
+    done(bpfassay(here.path()).arg("run").arg(study("smoke.toml")).args(counting).args(["--jobs", "2"]), 0);
+    let idle = results(&here.path().join("out"));
+
+    let other = elsewhere.path().join("another/checkout");
+    fs::create_dir_all(&other).unwrap();
+    fs::copy(study("smoke.toml"), other.join("smoke.toml")).unwrap();
+    done(bpfassay(here.path()).arg("fetch").arg(study("smoke.toml")).args(["--yes", "--manifest-out", "here.json"]), 0);
+    done(bpfassay(here.path()).args(["testbed", "pack", "here.json", "--output"]).arg(other.join("testbed")), 0);
+    let loaded = under_load(|| {
+        let mut run = bpfassay(&other);
+        run.args(["run", "./smoke.toml", "--jobs", "1", "--manifest", "testbed/manifest.json", "--cache", "cache"]);
+        done(run.args(counting), 0);
+        let verified = done(bpfassay(here.path()).args(["verify", "out", "--sample", "1", "--yes"]), 0);
+        assert!(verified.contains("1 of 3 boots, 3 runs: identical raw figures"), "{verified}");
+        results(&other.join("out"))
     });
     let (idle, loaded) = (figures(&idle), figures(&loaded));
     assert_eq!(idle.len(), 9);
@@ -140,6 +161,57 @@ fn the_instruction_clock_gives_the_same_figures_twice() {
         assert!(["measured", "refused"].contains(&outcome["type"].as_str().unwrap()), "{run}: {outcome:#}");
         assert!(loaded[run] == *outcome, "{run} differs:\n{outcome:#}\n{:#}", loaded[run]);
     }
+}
+
+/// A tracer that adds a third of a per cent to the reads, against the one before: one run of five rounds each.
+#[test]
+fn a_regression_of_less_than_half_a_per_cent_is_found() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for (name, out) in [("planted.toml", "base"), ("planted-dearer.toml", "new")] {
+            let path = directory.path();
+            scope.spawn(move || {
+                done(bpfassay(path).arg("run").arg(study(name)).args(["--jobs", "1", "--yes", "--output", out]), 0)
+            });
+        }
+    });
+    let compare = |base: &str, new: &str, code: i32| -> Value {
+        let arguments = ["compare", base, new, "--format", "json", "--fail-on", "regression"];
+        let output = bpfassay(directory.path()).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let found = compare("base", "new", 5);
+    let cell = found["cells"].as_array().unwrap().iter().find(|cell| cell["under_test"] == "fexit").unwrap();
+    let read = cell["accesses"].as_array().unwrap().iter().find(|access| access["access"] == "read").unwrap();
+    assert_eq!(read["change"], "increase", "{read:#}");
+    let ratio = read["ratio"]["value"]["estimate"]["value"].as_f64().unwrap();
+    assert!((1.002..1.005).contains(&ratio), "planted were 0.33 %: {ratio}");
+    // Either against itself is none.
+    compare("base", "base", 0);
+    compare("new", "new", 0);
+}
+
+#[test]
+fn boots_go_on_until_intervals_are_narrow() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["--arch", "aarch64", "--probe", "kprobe", "--clock", "instructions", "--replicates", "20"];
+    let mut run = bpfassay(directory.path());
+    run.arg("run").arg(study("smoke.toml")).args(arguments).args(["--until", "80%", "--yes", "--output", "out"]);
+    let said = done(&mut run, 0);
+    assert!(said.contains("of at most 20 boots: stopped after 3: every interval is within 80%"), "{said}");
+    let first = results(&directory.path().join("out"));
+    assert_eq!(first["boots"].as_array().unwrap().len(), 3);
+    assert_eq!(first["sampling"][0]["end"], "narrow_enough", "{:#}", first["sampling"]);
+    // What stopped does not go on.
+    done(bpfassay(directory.path()).args(["run", "--resume", "out", "--yes"]), 0);
+    assert_eq!(figures(&results(&directory.path().join("out"))), figures(&first));
 }
 
 #[test]

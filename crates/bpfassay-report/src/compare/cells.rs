@@ -9,7 +9,10 @@ use bpfassay_study::Clock;
 use super::{AccessComparison, CellComparison, Fate, Measure, Question, Ratio};
 use crate::{
     Figure, Results,
-    derive::cells::{figures_of, observations},
+    derive::{
+        cells::{figures_of, observations},
+        sampling,
+    },
     results::{Access, Attach, CellAccess, CellResult, RunResult},
     words,
 };
@@ -143,13 +146,20 @@ fn access(
                 Effect::paired(&of_replicates(pairs))?
             }
             false => {
-                let all =
-                    |logs: &BTreeMap<(u32, u32), f64>| of_replicates(logs.iter().map(|(&place, &log)| (place, log)));
+                let all = |logs: &BTreeMap<(u32, u32), f64>| {
+                    let figures = of_replicates(logs.iter().map(|(&place, &log)| (place, log)));
+                    match is_of_one_layout(new, logs) {
+                        true => vec![figures.iter().sum::<f64>() / figures.len().max(1) as f64],
+                        false => figures,
+                    }
+                };
                 // The estimator's first argument is what the other is taken from.
                 Effect::independent(&all(after), &all(before))?
             }
         };
-        Ratio::new(effect, paired, question)
+        // Each of the two may have stopped at any of its looks.
+        let looks = [base, new].map(|results| sampling::looks(&results.plan)).iter().product();
+        Ratio::new(effect, paired, looks, question)
     };
     let per_call = |access: &CellAccess| access.cost.value().map(|cost| cost.per_call.value);
     AccessComparison {
@@ -174,6 +184,14 @@ fn of_replicates(figures: impl Iterator<Item = ((u32, u32), f64)>) -> Vec<f64> {
     observations(by_replicate).1
 }
 
+/// Whether all figures are of one seed, and so of one layout of addresses: one observation, where the other result is of another
+/// seed. Rounds tell nothing of how much layouts differ.
+fn is_of_one_layout(results: &Results, logs: &BTreeMap<(u32, u32), f64>) -> bool {
+    let mut replicates = logs.keys().map(|(replicate, _)| replicate);
+    let first = replicates.next();
+    results.plan.study.clock == Clock::Instructions && replicates.all(|other| Some(other) == first)
+}
+
 /// Whether runs of the same replicate and round differ in nothing but what the two results differ in.
 fn is_paired(base: &Results, new: &Results) -> bool {
     let [was, is] = [base, new].map(|results| &results.plan.study);
@@ -189,8 +207,7 @@ fn logs(results: &Results, cell: &CellResult, access: Access) -> BTreeMap<(u32, 
             && other.file_system == cell.file_system
     });
     let of = |cell: &CellResult| -> BTreeMap<(String, u32), f64> {
-        let is_counted =
-            |run: &&RunResult| run.record.cell == cell.cell && !run.record.control && !run.record.statistics;
+        let is_counted = |run: &&RunResult| run.record.cell == cell.cell && run.record.is_counted();
         let log = |run: &RunResult| Some(figures_of(run, access)?.bandwidth_mib_s.value()?.ln());
         let place = |run: &RunResult| (run.record.block.clone(), run.record.round);
         results.runs.iter().filter(is_counted).filter_map(|run| Some((place(run), log(run)?))).collect()

@@ -100,9 +100,10 @@ pub(super) fn check(base: &Results, new: &Results, pairs: &[Pair<'_>]) -> Result
     let guests = [base, new].map(|results| {
         let guest = &results.plan.study.guest;
         format!(
-            "{} CPUs, {} MiB, kernel parameters `{}`",
+            "{} CPUs, {} MiB, addresses {}, kernel parameters `{}`",
             guest.cpus,
             guest.memory_mib,
+            guest.addresses,
             guest.kernel_parameters.join(" ")
         )
     });

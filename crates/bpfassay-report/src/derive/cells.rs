@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use bpfassay_protocol::Operation;
-use bpfassay_stats::{Effect, StatsError, Summary, summarise};
-use bpfassay_study::{Cell, Plan, expectation, plan::file_system_id};
+use bpfassay_stats::{Effect, Spread, StatsError, Summary, drift::Drift, hierarchical::Hierarchy, power, summarise};
+use bpfassay_study::{Cell, Clock, Plan, PlannedRun, expectation, plan::file_system_id};
 
-use super::{LEVEL, cost};
+use super::{
+    cost,
+    sampling::{Levels, looks},
+};
 use crate::{
     Figure, Outcome,
     results::{
@@ -14,6 +17,9 @@ use crate::{
         RunCounts, RunResult, RunTime, Unit,
     },
 };
+
+/// How surely the minimal detectable effect is found: the customary 80 % (Cohen, 1988, section 2.4).
+const POWER: f64 = 0.8;
 
 /// Every cell of the plan.
 pub(super) fn derive(plan: &Plan, runs: &[RunResult]) -> Vec<CellResult> {
@@ -32,15 +38,14 @@ pub(super) fn derive(plan: &Plan, runs: &[RunResult]) -> Vec<CellResult> {
 }
 
 /// Whether two cells differ in the probe configuration only.
-fn is_same_group(cell: &Cell, other: &Cell) -> bool {
+pub(super) fn is_same_group(cell: &Cell, other: &Cell) -> bool {
     cell.target == other.target && cell.case == other.case && cell.file_system == other.file_system
 }
 
 fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[&RunResult]>) -> CellResult {
-    let runs: Vec<&RunResult> =
-        all.iter().copied().filter(|run| !run.record.control && !run.record.statistics).collect();
-    let planned =
-        count(plan.runs().filter(|(_, run)| run.cell == cell.id && !run.control && !run.order.bpf_stats).count());
+    let runs: Vec<&RunResult> = all.iter().copied().filter(|run| run.record.is_counted()).collect();
+    let is_counted = |run: &PlannedRun| !run.control && !run.order.bpf_stats && !run.warm_up;
+    let planned = count(plan.runs().filter(|(_, run)| run.cell == cell.id && is_counted(run)).count());
     let mut counts = RunCounts { planned, ..RunCounts::default() };
     for run in &runs {
         match &run.record.outcome {
@@ -226,10 +231,10 @@ fn derive_access(
     };
     let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| byte_errors(runs, access.operation(), pick, why_none);
     let base: Option<Vec<&RunResult>> =
-        baseline.map(|runs| runs.iter().filter(|run| !run.record.control).copied().collect());
+        baseline.map(|runs| runs.iter().filter(|run| run.record.is_counted()).copied().collect());
     let compare = |others: &[&RunResult]| match &base {
         None => (Figure::missing("the plan has no baseline"), Figure::missing("the plan has no baseline")),
-        Some(base) => (overhead(base, others, access), cost::cost(plan, base, others, access)),
+        Some(base) => (overhead(plan, base, others, access), cost::cost(plan, base, others, access)),
     };
     let (overhead, cost) = if cell.is_baseline() {
         (Figure::missing("this is the baseline"), Figure::missing("this is the baseline"))
@@ -240,6 +245,10 @@ fn derive_access(
     };
     let controls: Vec<&RunResult> =
         baseline.unwrap_or_default().iter().copied().filter(|run| run.record.control).collect();
+    let drift = match (cell.is_baseline(), &base) {
+        (true, Some(base)) => drift(plan, base, &controls, access),
+        _ => Figure::missing("drift is that of the baseline"),
+    };
     let (control, control_cost) = if controls.is_empty() {
         (Figure::missing("no control was run"), Figure::missing("no control was run"))
     } else {
@@ -252,12 +261,33 @@ fn derive_access(
         cost,
         control_cost,
         control,
+        drift,
         byte_error: errors(|bytes| &bytes.error),
         call_error: errors(|bytes| &bytes.call_error),
         mountstats_error: errors(|bytes| &bytes.mountstats_error),
         relative_error_ior_interval: of_runs(|figures| &figures.relative_error_ior_interval),
         relative_error_instantaneous: of_runs(|figures| &figures.relative_error_instantaneous),
     }
+}
+
+/// The trend of all runs without anything under test, in the order in which they were made: by the host's clock, or under
+/// the instruction clock, where guests know no host, boot after boot in the order of the plan.
+fn drift(plan: &Plan, base: &[&RunResult], controls: &[&RunResult], access: Access) -> Figure<Drift> {
+    let order: BTreeMap<&str, u64> =
+        plan.runs().zip(0..).map(|((_, run), index)| (run.order.id.as_str(), index)).collect();
+    let mut runs: Vec<(u64, f64)> = base
+        .iter()
+        .chain(controls)
+        .filter_map(|run| {
+            let at = match plan.study.clock {
+                Clock::Wall => run.record.started_unix_ms,
+                Clock::Instructions => *order.get(run.record.run.as_str())?,
+            };
+            Some((at, *figures_of(run, access)?.bandwidth_mib_s.value()?))
+        })
+        .collect();
+    runs.sort_by_key(|(at, _)| *at);
+    Drift::of(&runs.into_iter().map(|(_, bandwidth)| bandwidth).collect::<Vec<_>>()).into()
 }
 
 pub(crate) fn figures_of(run: &RunResult, access: Access) -> Option<&RunAccess> {
@@ -318,28 +348,64 @@ fn byte_errors(
     }
 }
 
-/// The overhead of `others` over `baseline`, paired by block and round.
-fn overhead(baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Figure<Overhead> {
+/// Log ratios baseline / other of the bandwidth of `access`, of pairs of the same block and round.
+pub(super) struct Pairs {
+    /// By replicate.
+    pub(super) logs: BTreeMap<u32, Vec<f64>>,
+    /// How many there are.
+    count: u32,
+    /// How many were measured in two boots of the same block.
+    across_boots: u32,
+}
+
+pub(super) fn by_replicate(baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Pairs {
     let bandwidth =
         |run: &RunResult| figures_of(run, access).and_then(|figures| figures.bandwidth_mib_s.value().copied());
     let place = |run: &RunResult| (run.record.block.clone(), run.record.round);
     let baseline: BTreeMap<(String, u32), (f64, u32)> =
         baseline.iter().filter_map(|run| Some((place(run), (bandwidth(run)?, run.record.boot)))).collect();
-    let mut by_block = BTreeMap::<String, Vec<f64>>::new();
-    let (mut pairs, mut pairs_across_boots) = (0, 0);
+    let mut pairs = Pairs { logs: BTreeMap::new(), count: 0, across_boots: 0 };
     for run in others {
         let Some((with, (without, boot))) = bandwidth(run).zip(baseline.get(&place(run)).copied()) else { continue };
-        by_block.entry(run.record.block.clone()).or_default().push(without.ln() - with.ln());
-        pairs += 1;
-        pairs_across_boots += u32::from(boot != run.record.boot);
+        pairs.logs.entry(run.record.replicate).or_default().push(without.ln() - with.ln());
+        pairs.count += 1;
+        pairs.across_boots += u32::from(boot != run.record.boot);
     }
+    pairs
+}
+
+/// The overhead of `others` over `baseline`, paired by block and round.
+fn overhead(plan: &Plan, baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Figure<Overhead> {
+    let Pairs { logs, count: pairs, across_boots } = by_replicate(baseline, others, access);
     if pairs == 0 {
         return Figure::missing("no round has both a baseline run and a run of this cell with a bandwidth");
     }
-    let (unit, logs) = observations(by_block);
+    let certainty = plan.study.design.certainty;
     let estimate = || -> Result<Overhead, StatsError> {
+        let hierarchy = Hierarchy::new(&logs.values().collect::<Vec<_>>())?;
+        let (unit, logs) = observations(logs);
         let effect = Effect::paired(&logs)?;
-        Ok(Overhead { estimate: effect.estimate(LEVEL)?, effect, unit, pairs, pairs_across_boots })
+        let deviation = match effect.spread {
+            Spread::OneObservation => None,
+            Spread::NoSpread => Some(0.0),
+            Spread::Student { standard_error, .. } => Some(standard_error * (effect.n as f64).sqrt()),
+        };
+        let alpha = certainty.error_rate.value() / looks(plan) as f64;
+        let detectable = match deviation {
+            Some(deviation) => power::Design { deviation, alpha }.minimal_detectable_ratio(effect.n, POWER)?,
+            None => None,
+        };
+        Ok(Overhead {
+            estimate: Levels::of(plan).estimate(|level| effect.estimate(level))?,
+            effect,
+            unit,
+            pairs,
+            pairs_across_boots: across_boots,
+            between_boots: hierarchy.between_boots.map(f64::sqrt),
+            within_boots: hierarchy.within_boots.map(f64::sqrt),
+            detectable,
+            negligible: None,
+        })
     };
     estimate().into()
 }

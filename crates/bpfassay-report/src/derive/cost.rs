@@ -6,7 +6,7 @@ use bpfassay_protocol::message::{Interval, RunFigures};
 use bpfassay_stats::{StatsError, difference::mean_difference};
 use bpfassay_study::{Clock, Plan};
 
-use super::{LEVEL, cells::observations};
+use super::{cells::observations, sampling::Levels};
 use crate::{
     Figure,
     results::{Access, Basis, Cost, RunAccess, RunResult, Work},
@@ -78,10 +78,11 @@ pub(super) fn cost(plan: &Plan, baseline: &[&RunResult], others: &[&RunResult], 
         observations(by_block.iter().map(|(&block, pairs)| (block, pairs.iter().map(pick).collect())).collect())
     };
     let ((unit, per_call), (_, per_mib)) = (of_each(|pair| pair.0), of_each(|pair| pair.1));
+    let levels = Levels::of(plan);
     let estimate = || -> Result<Cost, StatsError> {
         Ok(Cost {
-            per_call: mean_difference(&per_call, LEVEL)?,
-            per_mib: mean_difference(&per_mib, LEVEL)?,
+            per_call: levels.estimate(|level| mean_difference(&per_call, level))?,
+            per_mib: levels.estimate(|level| mean_difference(&per_mib, level))?,
             basis: if all_busy { Basis::Busy } else { Basis::Elapsed },
             calls: pairs.iter().map(|(_, _, with)| with.calls).max().unwrap_or(0),
             unit,

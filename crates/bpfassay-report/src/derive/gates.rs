@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use bpfassay_stats::{
     Adjustment, Effect, Estimate, StatsError, Verdict,
+    equivalence::Equivalence,
     gate::{GateEvidence, verdicts},
 };
 use bpfassay_study::{Clock, Correction, Gate, Plan, Share};
 
-use super::{LEVEL, cells};
+use super::{LEVEL, cells, sampling::looks};
 use crate::{
     Figure, Provenance,
     results::{Attach, CellAccess, CellResult, Demand, GateResult, RunResult},
@@ -45,6 +46,31 @@ pub(super) fn derive(
     }
     correct(plan, &mut results);
     results
+}
+
+/// Tells of every overhead whether it is shown to lie within the study's margin: two one-sided tests each (see bpfassay-stats,
+/// `equivalence`), all of them one family. Those by the wall clock without KVM are no exception, for the table says of them
+/// what they are.
+pub(super) fn negligible(plan: &Plan, cells: &mut [CellResult]) {
+    let Some(margin) = plan.study.design.margin else { return };
+    let certainty = plan.study.design.certainty;
+    let mut overheads: Vec<_> = cells
+        .iter_mut()
+        .flat_map(|cell| &mut cell.accesses)
+        .filter_map(|access| match &mut access.overhead {
+            Figure::Value(overhead) => Some(overhead),
+            Figure::NotMeasured(_) => None,
+        })
+        .collect();
+    let p = |effect: &Effect| {
+        let p = Equivalence::test(effect, margin.ratio()).ok()?.p()?;
+        Some((p * looks(plan) as f64).min(1.0))
+    };
+    let all: Vec<Option<f64>> = overheads.iter().map(|overhead| p(&overhead.effect)).collect();
+    let Ok(adjusted) = adjustment(certainty.correction).adjust_known(&all) else { return };
+    for (overhead, p) in overheads.iter_mut().zip(adjusted) {
+        overhead.negligible = Some(p.is_some_and(|p| p < certainty.error_rate.value()));
+    }
 }
 
 /// A verdict before it is known which others belong to its family.
@@ -85,7 +111,7 @@ fn judge(plan: &Plan, provenance: &[Provenance], runs: &[RunResult], gate: &Gate
             rows.push((Demand::Overhead { limit }, Some(access.access), judged));
         }
         if let Some(limit) = gate.relative_error {
-            let judged = relative_error(runs, cell, access, limit);
+            let judged = relative_error(plan, runs, cell, access, limit);
             rows.push((Demand::RelativeError { limit }, Some(access.access), judged));
         }
         if let Some(limit) = gate.byte_error {
@@ -131,7 +157,8 @@ fn overhead(plan: &Plan, provenance: &[Provenance], cell: &CellResult, access: &
     // The baseline against itself has no overhead. Where it shows one that the gate would not let pass, this is the
     // experiment's fault and not the tool's.
     if let Figure::Value(control) = &access.control
-        && let Ok(Some(p)) = control.effect.p_at_most(limit.ratio().ln())
+        && let Ok(evidence) = GateEvidence::new(&control.effect, limit.ratio())
+        && let Some(p) = evidence.over_looks(looks(plan)).p_within
         && p < plan.study.design.certainty.error_rate.value()
     {
         return Judged::new(
@@ -139,15 +166,16 @@ fn overhead(plan: &Plan, provenance: &[Provenance], cell: &CellResult, access: &
             format!("{found}, but the baseline differs from itself by {}", ratio(&control.estimate)),
         );
     }
-    Judged::by(found, GateEvidence::new(&overhead.effect, limit.ratio()))
+    let evidence = GateEvidence::new(&overhead.effect, limit.ratio());
+    Judged::by(found, evidence.map(|evidence| evidence.over_looks(looks(plan))))
 }
 
-fn relative_error(runs: &[RunResult], cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
+fn relative_error(plan: &Plan, runs: &[RunResult], cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
     if let Figure::NotMeasured(reason) = &access.relative_error_ior_interval {
         return Judged::new(Verdict::Inconclusive, format!("not measured: {reason}"));
     }
     let mut by_block = BTreeMap::<String, Vec<f64>>::new();
-    let of_cell = |run: &&RunResult| run.record.cell == cell.cell && !run.record.control && !run.record.statistics;
+    let of_cell = |run: &&RunResult| run.record.cell == cell.cell && run.record.is_counted();
     for run in runs.iter().filter(of_cell) {
         let figure = cells::figures_of(run, access.access).and_then(|found| found.relative_error_ior_interval.value());
         if let Some(figure) = figure {
@@ -156,7 +184,7 @@ fn relative_error(runs: &[RunResult], cell: &CellResult, access: &CellAccess, li
     }
     let judged = || -> Result<(String, GateEvidence), StatsError> {
         let effect = Effect::paired(&cells::observations(by_block).1)?;
-        Ok((ratio(&effect.estimate(LEVEL)?), GateEvidence::band(&effect, limit.ratio())?))
+        Ok((ratio(&effect.estimate(LEVEL)?), GateEvidence::band(&effect, limit.ratio())?.over_looks(looks(plan))))
     };
     match judged() {
         Ok((found, evidence)) => Judged::by(found, Ok(evidence)),

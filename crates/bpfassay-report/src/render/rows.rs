@@ -7,7 +7,7 @@ use bpfassay_stats::Bounds;
 use bpfassay_study::{Clock, Interface};
 
 use super::{
-    cost, coverage, findings, gates,
+    cost, coverage, experiment, findings, gates,
     words::{self, NONE},
 };
 use crate::{
@@ -83,7 +83,17 @@ fn table(results: &Results) -> Table {
     let mut columns = vec!["target"];
     columns.extend(many_cases.then_some("workload"));
     columns.extend(many_file_systems.then_some("file system"));
-    columns.extend(["probe", "attach", "access", "MiB/s", "overhead [95 %]", "n", "byte error", "relative error"]);
+    columns.extend([
+        "probe",
+        "attach",
+        "access",
+        "MiB/s",
+        "overhead [95 %]",
+        "n",
+        "detectable",
+        "byte error",
+        "relative error",
+    ]);
     columns.extend(sampled.then_some("relative error, sampled"));
 
     let mut remarks = Remarks::default();
@@ -128,6 +138,8 @@ fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut 
     let prefix = if is_baseline { "A/A " } else { "" };
     let overhead = shown(words::overhead(compared).map(|text| format!("{prefix}{text}")), compared.reason());
     let n = compared.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string());
+    let detectable = compared.value().and_then(|overhead| overhead.detectable);
+    let detectable = detectable.map_or_else(|| "-".to_owned(), words::beyond_one);
     // Other tools are not asked for figures either.
     let untold = cell.probe.is_baseline();
     let not_of_the_baseline = |text: String| if untold && !nothing { "-".to_owned() } else { text };
@@ -142,6 +154,7 @@ fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut 
         shown(words::bandwidth(&access.bandwidth_mib_s), access.bandwidth_mib_s.reason()),
         overhead,
         n,
+        detectable,
         not_of_the_baseline(byte_error),
         not_of_the_baseline(shown(
             words::relative_error(&access.relative_error_ior_interval),
@@ -303,6 +316,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
     let mut warnings: Vec<String> = warning_of_clock(results).into_iter().collect();
     warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
     warnings.extend(results.notes.iter().cloned());
+    warnings.extend(experiment::warnings(results));
     warnings.extend(doubts(results));
     warnings
 }
@@ -311,6 +325,8 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
     let mut legend = vec![
         "overhead: bandwidth of the baseline / bandwidth with the probe (above 1: slower), with 95 % interval; A/A: the baseline \
          against itself, the noise floor."
+            .to_owned(),
+        "detectable: the smallest overhead that so many observations with such a spread would show with probability 0.8."
             .to_owned(),
         "byte error: bytes traced - bytes moved, smallest..largest over all intervals; `calls`: the same for calls, where not 0; \
          `requested`: the probe counts what callers ask for, not what calls return."
@@ -339,6 +355,10 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
             .flat_map(|access| [&access.overhead, &access.control])
             .filter_map(Figure::value)
     };
+    if let Some(margin) = results.plan.study.design.margin {
+        legend
+            .push(format!("negligible: shown to lie within {margin} either way (two one-sided tests, over all rows)."));
+    }
     let of_rounds =
         overheads().any(|overhead| overhead.unit == Unit::Rounds && overhead.estimate.bounds.interval().is_some());
     if of_rounds {

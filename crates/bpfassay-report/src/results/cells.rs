@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bpfassay_protocol::{ProbeConfiguration, finding::Finding, probe::ByteMeaning, tracer::Refusal};
-use bpfassay_stats::{Effect, Estimate, Summary};
+use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
 use bpfassay_study::{Expectation, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -192,6 +192,9 @@ pub struct CellAccess {
     /// A/A control of the group: bandwidth of the baseline / bandwidth of the second baseline run. Its distance from 1 is
     /// the noise floor.
     pub control: Figure<Overhead>,
+    /// For the baseline: whether its bandwidth changed with time, over all its runs and those of the control.
+    #[serde(default = "no_drift")]
+    pub drift: Figure<Drift>,
     /// Byte errors of the operation of this access over all intervals of all runs.
     pub byte_error: Figure<ByteErrors>,
     /// The same for calls.
@@ -202,6 +205,10 @@ pub struct CellAccess {
     pub relative_error_ior_interval: Figure<Summary>,
     /// Over the runs: see [`RunAccess::relative_error_instantaneous`].
     pub relative_error_instantaneous: Figure<Summary>,
+}
+
+fn no_drift() -> Figure<Drift> {
+    Figure::missing("these results were made before drift was looked for")
 }
 
 /// A relative overhead and what it rests on.
@@ -218,6 +225,21 @@ pub struct Overhead {
     pub pairs: u32,
     /// How many of them were measured in two boots of the same block, because the first was interrupted.
     pub pairs_across_boots: u32,
+    /// Standard deviation of log ratios between boots, beyond what their rounds explain; `None` for one boot, or one round.
+    #[serde(default)]
+    pub between_boots: Option<f64>,
+    /// Standard deviation of log ratios between the rounds of one boot; `None` for one round.
+    #[serde(default)]
+    pub within_boots: Option<f64>,
+    /// Minimal detectable effect: the ratio above 1 that this many observations with this spread show with probability 0.8 at
+    /// the study's error rate. A plan for the next experiment, from a spread that is an estimate itself; `None` for one
+    /// observation.
+    #[serde(default)]
+    pub detectable: Option<f64>,
+    /// Whether it is shown to lie within the study's margin (two one-sided tests, corrected over all cells); `None` where the
+    /// study names no margin.
+    #[serde(default)]
+    pub negligible: Option<bool>,
 }
 
 /// Instructions of the guest beyond the baseline's, from barrier to barrier, in pairs of the same block and round. The

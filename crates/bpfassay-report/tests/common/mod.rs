@@ -58,6 +58,7 @@ options = "{options}"
 replicates = {replicates}
 rounds = {rounds}
 seed = 1
+warm_up = 0
 {sampling}
 "#
     );

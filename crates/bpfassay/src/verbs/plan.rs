@@ -55,6 +55,13 @@ fn as_text(plan: &Plan) -> String {
     for line in plan.study.description.trim().lines() {
         let _ = writeln!(text, "  {line}");
     }
+    if let Some(until) = plan.until() {
+        let _ = writeln!(
+            text,
+            "\nboots go on until the intervals of all overheads are within {until}, {} of each at most",
+            plan.replicates()
+        );
+    }
     text.push_str("\ncells:\n");
     for cell in &plan.cells {
         let _ = writeln!(text, "  {}", cell.id);
@@ -64,7 +71,14 @@ fn as_text(plan: &Plan) -> String {
         let order: Vec<String> = block
             .runs
             .iter()
-            .map(|run| format!("{}{}", run.order.probe, if run.control { " (control)" } else { "" }))
+            .map(|run| {
+                let what = match (run.control, run.warm_up) {
+                    (true, _) => " (control)",
+                    (_, true) => " (warm-up)",
+                    _ => "",
+                };
+                format!("{}{what}", run.order.probe)
+            })
             .collect();
         let _ = writeln!(text, "  {}: {}", block.id, order.join(", "));
     }

@@ -7,7 +7,7 @@ use bpfassay_report::{
 };
 use bpfassay_runner::block::unix_ms;
 use bpfassay_stats::Verdict;
-use bpfassay_study::{Clock, Plan};
+use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{
     bench::Bench,
@@ -47,31 +47,35 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     }
     let provenance = bench.provenance.clone();
 
-    let (directory, journal, blocks) = match resumed {
+    let (directory, mut journal, mut blocks) = match resumed {
         Some((mut journal, contents)) => {
             let directory = arguments.resume.clone().unwrap_or_default();
             let entry = Entry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) };
             journal.append(&entry)?;
-            let blocks = contents
-                .to_do(false)
-                .into_iter()
-                .map(|block| {
-                    let boots = contents.boots(&block.id);
-                    (block, boots)
-                })
-                .collect();
-            (directory, journal, blocks)
+            (directory, journal, left(&contents))
         }
         None => {
             let started_unix_ms = unix_ms();
             let directory = arguments.output.clone().unwrap_or_else(|| default_directory(&plan, started_unix_ms));
             let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
             let journal = Journal::create(&directory, &header)?;
-            let blocks = plan.blocks.iter().cloned().map(|block| (block, 0)).collect();
+            let blocks = left(&Contents::read(&directory)?);
             (directory, journal, blocks)
         }
     };
-    let summary = bench.carry_out(&plan, blocks, journal, &directory).await?;
+    let summary = loop {
+        let summary = bench.carry_out(&plan, blocks, journal, &directory).await?;
+        // Sequential sampling: what was measured tells whether there is more to do. Where boots are fixed there is not.
+        if summary.cancelled || plan.until().is_none() {
+            break summary;
+        }
+        let contents;
+        (journal, contents) = Journal::resume(&directory)?;
+        blocks = left(&contents);
+        if blocks.is_empty() {
+            break summary;
+        }
+    };
 
     let results = conclude(&directory)?;
     if summary.cancelled {
@@ -79,6 +83,15 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         return Ok(INTERRUPTED);
     }
     Ok(verdict(&results))
+}
+
+/// What is to be done next, with the number of boots that each block had before.
+fn left(contents: &Contents) -> Vec<(Block, u32)> {
+    let with_boots = |block: Block| {
+        let boots = contents.boots(&block.id);
+        (block, boots)
+    };
+    bpfassay_report::to_do(contents).into_iter().map(with_boots).collect()
 }
 
 /// Derives the results from the journal, writes `results.json`, prints the table and the path.

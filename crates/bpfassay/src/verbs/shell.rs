@@ -27,6 +27,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         probe: Vec::new(),
         clock: None,
         replicates: Some(1),
+        until: None,
     };
     if !std::io::stdin().is_terminal() {
         let help = "run it in a terminal; `run` needs none";

@@ -1,0 +1,201 @@
+//! Sequential sampling (`--until`): which boots are enough, and what that means for intervals and p-values.
+//!
+//! The effects of one target, workload and file system are measured in the same boots, so they stop together: at the first
+//! look (see bpfassay-stats, `sequential`: the numbers of boots are fixed beforehand, and each look spends an equal share of
+//! the error) at which the interval of every overhead that is asked for is narrow enough, else at the most boots allowed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_stats::{Estimate, Interval, StatsError, sequential::Sampling};
+use bpfassay_study::{Block, Cell, Design, Plan, plan::file_system_id};
+
+use super::{LEVEL, cells};
+use crate::{
+    Contents,
+    results::{Access, RunResult, Sampled, SamplingEnd, Widest},
+};
+
+/// When to look at intervals, where the plan samples sequentially.
+pub(crate) fn design(plan: &Plan) -> Option<Sampling> {
+    let (first, most) = (Design::FEWEST_UNTIL as usize, plan.replicates() as usize);
+    // What cannot be had was refused when the study was expanded; a journal that was edited has all its boots done.
+    Sampling::new(plan.until()?.value(), LEVEL, first, most).ok()
+}
+
+/// How many looks there are; 1 for a plan whose boots are fixed.
+pub(crate) fn looks(plan: &Plan) -> usize {
+    design(plan).map_or(1, |sampling| sampling.looks().len())
+}
+
+/// How intervals are made under a plan: at which level, and what level they then hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Levels {
+    at: f64,
+}
+
+impl Levels {
+    pub(super) fn of(plan: &Plan) -> Self {
+        Self { at: design(plan).map_or(LEVEL, |sampling| sampling.level_at_a_look()) }
+    }
+
+    /// The estimate that `make` gives at a level, with its interval marked by what it holds over all looks.
+    pub(super) fn estimate(
+        self,
+        make: impl FnOnce(f64) -> Result<Estimate, StatsError>,
+    ) -> Result<Estimate, StatsError> {
+        let mut estimate = make(self.at)?;
+        if let bpfassay_stats::Bounds::Interval(Interval { level, .. }) = &mut estimate.bounds {
+            *level = LEVEL;
+        }
+        Ok(estimate)
+    }
+}
+
+/// The boots of one target, workload and file system.
+struct Group<'a> {
+    first: &'a Cell,
+    cells: Vec<&'a Cell>,
+    blocks: Vec<&'a Block>,
+}
+
+fn groups(plan: &Plan) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for cell in &plan.cells {
+        match groups.iter_mut().find(|group| cells::is_same_group(cell, group.first)) {
+            Some(group) => group.cells.push(cell),
+            None => groups.push(Group { first: cell, cells: vec![cell], blocks: Vec::new() }),
+        }
+    }
+    for group in &mut groups {
+        group.blocks = plan.blocks.iter().filter(|block| is_of(block, group.first)).collect();
+    }
+    groups
+}
+
+fn is_of(block: &Block, cell: &Cell) -> bool {
+    block.target == cell.target && block.case == cell.case && block.file_system == cell.file_system
+}
+
+/// What came of each group so far; nothing where the plan's boots are fixed.
+pub(super) fn derive(plan: &Plan, runs: &[RunResult]) -> Vec<Sampled> {
+    let Some(sampling) = design(plan) else { return Vec::new() };
+    let done: BTreeSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
+    groups(plan).iter().map(|group| sampled(plan, &sampling, group, runs, &done)).collect()
+}
+
+fn sampled(plan: &Plan, sampling: &Sampling, group: &Group<'_>, runs: &[RunResult], done: &BTreeSet<&str>) -> Sampled {
+    let is_done = |block: &&&Block| block.runs.iter().all(|run| done.contains(run.order.id.as_str()));
+    let whole = group.blocks.iter().take_while(is_done).count();
+    let most = group.blocks.len();
+    let mut found = Sampled {
+        target: group.first.target.clone(),
+        case: group.first.case.clone(),
+        file_system: file_system_id(&group.first.file_system),
+        boots: 0,
+        most: number(most),
+        end: None,
+        widest: None,
+    };
+    let series = series(plan, group, runs);
+    for &look in sampling.looks() {
+        found.boots = number(look);
+        if whole < look {
+            return found;
+        }
+        found.widest = widest(sampling, &series, look);
+        let is_narrow = |logs: &BTreeMap<u32, f64>| {
+            sampling.estimate_at_a_look(&up_to(logs, look)).is_ok_and(|estimate| sampling.is_narrow(&estimate))
+        };
+        found.end = if series.is_empty() {
+            Some(SamplingEnd::NothingMeasured)
+        } else if series.iter().all(|(_, _, logs)| is_narrow(logs)) {
+            Some(SamplingEnd::NarrowEnough)
+        } else if look == most {
+            Some(SamplingEnd::MostBoots)
+        } else {
+            None
+        };
+        if found.end.is_some() {
+            return found;
+        }
+    }
+    found
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn up_to(logs: &BTreeMap<u32, f64>, look: usize) -> Vec<f64> {
+    logs.range(..=number(look)).map(|(_, &log)| log).collect()
+}
+
+type Series<'a> = (&'a Cell, Access, BTreeMap<u32, f64>);
+
+/// The overheads that are asked for, by replicate: those that a gate speaks of, else all. What has no figures at all, because
+/// the kernel refuses it, is not waited for.
+fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &[RunResult]) -> Vec<Series<'a>> {
+    let gates: Vec<_> = plan.study.gates.iter().filter(|gate| gate.overhead.is_some()).collect();
+    let of = |cell: &Cell| -> Vec<&RunResult> {
+        runs.iter().filter(|run| run.record.cell == cell.id && run.record.is_counted()).collect()
+    };
+    let Some(baseline) = group.cells.iter().find(|cell| cell.is_baseline()).map(|cell| of(cell)) else {
+        return Vec::new();
+    };
+    let wanted = |cell: &&&'a Cell| {
+        !cell.is_baseline() && (gates.is_empty() || gates.iter().any(|gate| gate.covers(&plan.study, cell)))
+    };
+    let mut all = Vec::new();
+    for &cell in group.cells.iter().filter(wanted) {
+        let with = of(cell);
+        for access in Access::ALL {
+            let logs = cells::by_replicate(&baseline, &with, access).logs;
+            if !logs.is_empty() {
+                let mean = |figures: Vec<f64>| figures.iter().sum::<f64>() / figures.len() as f64;
+                all.push((cell, access, logs.into_iter().map(|(replicate, logs)| (replicate, mean(logs))).collect()));
+            }
+        }
+    }
+    all
+}
+
+/// The overhead whose interval is the widest at `look`.
+fn widest(sampling: &Sampling, series: &[Series<'_>], look: usize) -> Option<Widest> {
+    series
+        .iter()
+        .filter_map(|(cell, access, logs)| {
+            let estimate = sampling.estimate_at_a_look(&up_to(logs, look)).ok()?;
+            let within = match estimate.bounds.interval() {
+                Some(interval) => interval.upper / estimate.value - 1.0,
+                None => 0.0,
+            };
+            Some(Widest { cell: cell.id.clone(), access: *access, within })
+        })
+        .max_by(|a, b| a.within.total_cmp(&b.within))
+}
+
+/// The plan without the boots that sampling came to no need of.
+pub(super) fn needed(plan: &Plan, sampled: &[Sampled]) -> Plan {
+    let mut plan = plan.clone();
+    plan.blocks.retain(|block| sampled.iter().all(|group| !is_beyond(block, group)));
+    plan
+}
+
+fn is_beyond(block: &Block, group: &Sampled) -> bool {
+    block.target == group.target
+        && block.case == group.case
+        && file_system_id(&block.file_system) == group.file_system
+        && block.replicate > group.boots
+}
+
+/// What is to be done next: everything that has no record, where boots are fixed; with sequential sampling the boots up to
+/// the next look of each group that goes on. Nothing is left when this is empty.
+#[must_use]
+pub fn to_do(contents: &Contents) -> Vec<Block> {
+    let mut blocks = contents.to_do(false);
+    if design(&contents.header.plan).is_some() {
+        let sampled = super::derive(contents).sampling;
+        blocks.retain(|block| sampled.iter().all(|group| !is_beyond(block, group)));
+    }
+    blocks
+}
