@@ -87,9 +87,11 @@ fn every_path_is_counted_exactly_where_the_kernel_lets_one_see_it() {
         }
         targets.insert(target.clone());
         let rows = coverage(&results, cell);
-        // On a preemptible kernel, a task preempted inside a program keeps it from others on that CPU.
+        // On a preemptible kernel, a task preempted inside a program keeps it from others on that CPU. A copy of the
+        // program makes up for that, where there are some.
         let skips = cell["findings"].as_array().unwrap().iter().any(|found| {
-            ["recursion-misses", "missed-probes"].iter().any(|pitfall| found["finding"]["pitfall"] == *pitfall)
+            let (pitfall, detail) = (&found["finding"]["pitfall"], found["finding"]["detail"].as_str().unwrap());
+            *pitfall == "missed-probes" || *pitfall == "recursion-misses" && !detail.ends_with("nothing is lost")
         });
         assert!(rows.len() > 50, "{target} {probe}");
         for row in rows {

@@ -178,8 +178,11 @@ pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
         Attach::Attached { functions, in_spite_of } => {
             let displaced: Vec<&str> = functions.iter().map(String::as_str).filter(|name| name.contains('+')).collect();
             let mut text = "attached".to_owned();
-            if !displaced.is_empty() {
-                text = format!("{text} at {}", displaced.join(", "));
+            match displaced.len() {
+                0 => {}
+                // More of them make the table too wide to read.
+                1 | 2 => text = format!("{text} at {}", displaced.join(", ")),
+                _ => text = format!("{text} {}", remarks.mark(format!("behind the entry: {}", displaced.join(", ")))),
             }
             if let Some(expectation) = in_spite_of {
                 let remark = format!(

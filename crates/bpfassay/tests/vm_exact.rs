@@ -1,0 +1,87 @@
+//! Probe configurations that see what calls return count every byte and every call: a part of the studies that
+//! results/exact.md reports whole.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+
+mod common;
+
+use common::{bpfassay, guests_wanted, said, study};
+use serde_json::Value;
+
+/// Runs the study `name` of vm-tests/, narrowed to x86_64, `kernels` and `probes`; gives the results.
+fn run(name: &str, kernels: &[&str], probes: &[&str]) -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = bpfassay(directory.path());
+    command.arg("run").arg(study(name)).args(["--yes", "--output", "out", "--arch", "x86_64", "--probe", "none"]);
+    for kernel in kernels {
+        command.args(["--kernel", kernel]);
+    }
+    for probe in probes {
+        command.args(["--probe", probe]);
+    }
+    let output = command.output().unwrap();
+    let said = said(&output);
+    println!("{said}");
+    assert!(output.status.success(), "{said}");
+    common::results(&directory.path().join("out"))
+}
+
+/// Makes sure that every cell that is no baseline attached and is exact; gives how many there are.
+fn assert_exact(results: &Value) -> usize {
+    let mut wrong = Vec::new();
+    let mut attached = 0;
+    for cell in results["cells"].as_array().unwrap() {
+        let name = cell["cell"].as_str().unwrap();
+        match cell["attach"]["outcome"].as_str().unwrap() {
+            "baseline" => continue,
+            "attached" => attached += 1,
+            _ => wrong.push(format!("{name}: {}", cell["attach"])),
+        }
+        assert_eq!(cell["runs"]["measured"], cell["runs"]["planned"], "{name}");
+        let accesses = cell["accesses"].as_array().unwrap();
+        assert_eq!(accesses.len(), 2, "written and read: {cell:#}");
+        for access in accesses {
+            for error in ["byte_error", "call_error"] {
+                let seen = &access[error]["value"];
+                let is_exact = seen["min"] == 0 && seen["max"] == 0 && seen["not_measured"] == 0;
+                if !is_exact || seen["intervals"].as_u64().unwrap() == 0 {
+                    wrong.push(format!("{name}, {}: {error} {}", access["access"], access[error]));
+                }
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+    attached
+}
+
+/// One of each way of attaching, of each map layout and of each loader, on the oldest kernel and on one that preempts
+/// itself, where tasks are preempted inside programs.
+#[test]
+fn four_ranks_and_a_neighbour_are_told_apart_and_counted_exactly() {
+    if guests_wanted() {
+        let probes = [
+            "fexit+lru-shared",
+            "kretprobe+ringbuf",
+            "tracepoint",
+            "raw-tracepoint+hash-shared",
+            "uprobe+lru-shared",
+            "fexit+hash-shared@aya",
+            "tracepoint@aya",
+        ];
+        // Three workloads: one rank, a shared file, a file per process.
+        let attached = assert_exact(&run("exact.toml", &["5.10", "7.2"], &probes));
+        assert_eq!(attached, probes.len() * 2 * 3);
+    }
+}
+
+/// Four CPUs that begin to count under a new key at once.
+#[test]
+fn no_count_is_lost_at_first_touch_by_four_cpus() {
+    if guests_wanted() {
+        let probes = ["fexit", "fexit+hash-shared", "fexit+lru-shared", "raw-tracepoint", "fexit@aya"];
+        let results = run("first-touch.toml", &["7.2"], &probes);
+        for boot in results["boots"].as_array().unwrap() {
+            assert_eq!(boot["facts"]["cpus"], 4, "{}", boot["facts"]);
+        }
+        assert_eq!(assert_exact(&results), probes.len());
+    }
+}
