@@ -179,7 +179,8 @@ impl Tracer {
                 program: hooked.program.clone(),
                 attached_to: hooked.attached_to.clone(),
                 // Both loaders' programs at a function's return are called so.
-                kretprobe: matches!(hooked.kind, Kind::Kprobe(_)) && hooked.program.ends_with("_return"),
+                kretprobe: matches!(hooked.kind, Kind::Kprobe(_) | Kind::KprobeMulti)
+                    && hooked.program.ends_with("_return"),
                 probes: misses.probes,
                 recursion: misses.recursion,
             });

@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    ffi::CString,
+    ffi::{CStr, CString},
     io,
     os::fd::{AsFd as _, OwnedFd},
     path::Path,
@@ -11,7 +11,7 @@ use std::{
 use bpfassay_protocol::{finding::Finding, tracer::Step};
 use libbpf_rs::{Link, Object, ProgramMut};
 
-use super::{Failure, prepare::not_counted, sys};
+use super::{Failure, prepare::not_counted, return_room, sys};
 use crate::{
     hooked::{Hooked, Kind, KprobeMode},
     kernel, misses,
@@ -40,6 +40,8 @@ pub(super) struct Attached {
     pub(super) links: Vec<Box<dyn Any>>,
     /// What could not be hooked and is not counted.
     pub(super) findings: Vec<Finding>,
+    /// Once it is known: see [`return_room`].
+    return_room: Option<Vec<CString>>,
 }
 
 impl Attached {
@@ -160,9 +162,19 @@ fn hook(
             return attached.add_kept(program, link_fd, Box::new(probe), at);
         }
         Attachment::KprobeMulti => {
-            (sys::attach_kprobe_multi(program, &symbol, false)?, At::new(function, Kind::KprobeMulti))
+            (sys::attach_kprobe_multi(program, &[&symbol], false)?, At::new(function, Kind::KprobeMulti))
         }
-        Attachment::KretprobeMulti => (sys::attach_kprobe_multi(program, &symbol, true)?, at_return(Kind::KprobeMulti)),
+        Attachment::KretprobeMulti => {
+            let others = attached.return_room.get_or_insert_with(return_room::others);
+            let functions: Vec<&CStr> =
+                [symbol.as_c_str()].into_iter().chain(others.iter().map(CString::as_c_str)).collect();
+            let link = match sys::attach_kprobe_multi(program, &functions, true) {
+                // One of the others cannot be hooked here: with less room, then.
+                Err(_) if functions.len() > 1 => sys::attach_kprobe_multi(program, &[&symbol], true)?,
+                outcome => outcome?,
+            };
+            (link, at_return(Kind::KprobeMulti))
+        }
         _ => (sys::attach(program)?, At::new(function, Kind::Trampoline)),
     };
     attached.add(program, link, at)

@@ -3,6 +3,7 @@
 pub(crate) mod attach;
 pub(crate) mod log;
 pub(crate) mod prepare;
+mod return_room;
 mod sys;
 
 use std::{
@@ -78,7 +79,7 @@ fn load_and_attach(
     set_functions(&mut open, options)?;
     let object = sys::load(open).map_err(|error| Failure { step: Step::Load, program: None, error })?;
     let loaded = monotonic();
-    let attach::Attached { hooked, links, findings: unhooked } = attach::all(&object, options)?;
+    let attach::Attached { hooked, links, findings: unhooked, .. } = attach::all(&object, options)?;
     findings.extend(unhooked);
     let attached = monotonic();
     let mut programs = Vec::new();

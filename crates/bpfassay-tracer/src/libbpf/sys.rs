@@ -56,21 +56,21 @@ pub(super) fn attach_kprobe(
     own(link)
 }
 
-/// Attaches `program` to `function` through fprobe. The kernel looks the name up; libbpf's own search would read all of
-/// tracefs' list of functions.
+/// Attaches `program` to `functions` through fprobe, in one link. The kernel looks the names up; libbpf's own search would
+/// read all of tracefs' list of functions.
 ///
 /// # Errors
 /// The kernel's error.
-pub(super) fn attach_kprobe_multi(program: &ProgramMut<'_>, function: &CStr, retprobe: bool) -> io::Result<Link> {
-    let mut symbols = [function.as_ptr()];
+pub(super) fn attach_kprobe_multi(program: &ProgramMut<'_>, functions: &[&CStr], retprobe: bool) -> io::Result<Link> {
+    let mut symbols: Vec<_> = functions.iter().map(|function| function.as_ptr()).collect();
     let options = bpf_kprobe_multi_opts {
         sz: size_of::<bpf_kprobe_multi_opts>() as libbpf_sys::size_t,
         syms: symbols.as_mut_ptr(),
-        cnt: 1,
+        cnt: symbols.len() as libbpf_sys::size_t,
         retprobe,
         ..Default::default()
     };
-    // SAFETY: `program` belongs to a loaded object; the symbols and the options outlive the call, and there is one.
+    // SAFETY: `program` belongs to a loaded object; the symbols and the options outlive the call.
     own(unsafe {
         libbpf_sys::bpf_program__attach_kprobe_multi_opts(
             program.as_libbpf_object().as_ptr(),
