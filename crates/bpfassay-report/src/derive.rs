@@ -10,6 +10,8 @@ pub(crate) mod gates;
 mod runs;
 pub(crate) mod sampling;
 
+pub(crate) use runs::readings;
+
 use crate::{
     Contents, Entry, Figure, RESULTS_VERSION, Results,
     results::{Boot, RunResult},

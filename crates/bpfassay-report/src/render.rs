@@ -1,4 +1,5 @@
-//! Results as tables: pure functions of [`crate::Results`].
+//! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV. Pure functions of
+//! [`crate::Results`].
 
 mod capabilities;
 mod compare;
@@ -7,13 +8,21 @@ mod coverage;
 mod experiment;
 mod findings;
 mod gates;
+mod html;
+mod junit;
 mod markdown;
+mod openmetrics;
+mod raw_runs;
 mod rows;
 mod text;
 mod trend;
 
 pub use compare::{comparison_markdown, comparison_text};
+pub use html::html;
+pub use junit::junit;
 pub use markdown::markdown;
+pub use openmetrics::openmetrics;
+pub use raw_runs::csv;
 pub use text::{Style, text};
 pub use trend::{trend_markdown, trend_text};
 

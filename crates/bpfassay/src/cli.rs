@@ -1,6 +1,7 @@
 //! The command line: what can be said, nothing of what is done.
 
 mod compare;
+mod report;
 
 use std::path::PathBuf;
 
@@ -8,7 +9,10 @@ use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_study::{Clock, Share};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use self::compare::{Compare, FailOn, Format, Trend};
+pub(crate) use self::{
+    compare::{Compare, FailOn, Format, Trend},
+    report::{Report, ReportFormat},
+};
 use crate::exit;
 
 /// Finds out whether eBPF tools load, count right, and what they cost: on any kernel, on x86_64, aarch64 and riscv64.
@@ -74,6 +78,8 @@ pub(crate) enum Verb {
     Compare(Compare),
     /// Show figures along a series of kernels or results, and where they change level
     Trend(Trend),
+    /// Write results as a page with plots, or for other programs: JUnit, OpenMetrics, CSV
+    Report(Report),
     /// Print the JSON schema of a file that bpfassay writes
     Schema(Schema),
     /// Make, check or pack testbeds by hand: for other builders, such as Nix, and for hosts without a network

@@ -225,7 +225,7 @@ fn sampled(
 /// What sampling every `interval_ms` shows, from before the run to after it. The tracer lives no longer than the run, so
 /// the first and the last reading are not its own samples but those of a monitor that was there already and stays: before
 /// and after the run the workload's counters stand still, at what was read at its two ends.
-fn readings(figures: &RunFigures, access: Access, interval_ms: u64) -> Vec<CounterReading> {
+pub(crate) fn readings(figures: &RunFigures, access: Access, interval_ms: u64) -> Vec<CounterReading> {
     let reading = |sample: &tracer::Sample| CounterReading {
         at_ns: sample.monotonic_ns,
         bytes: bytes::of_key(figures, access.operation(), sample).bytes,

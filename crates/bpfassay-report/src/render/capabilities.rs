@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use bpfassay_protocol::feature::Support;
 use bpfassay_study::{ExpectedFeature, Target};
 
-pub(super) use self::lay_out::{markdown, text};
+pub(super) use self::lay_out::{markdown, tables, text};
 use super::rows;
 use crate::{
     Figure, Results,

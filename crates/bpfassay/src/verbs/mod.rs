@@ -5,6 +5,7 @@ mod doctor;
 mod fetch;
 mod kernels;
 mod plan;
+mod report;
 mod run;
 mod schema;
 mod shell;
@@ -32,6 +33,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Verb::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
         Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Trend(arguments) => trend::trend(&arguments),
+        Verb::Report(arguments) => report::report(&arguments),
         Verb::Schema(arguments) => schema::schema(&arguments),
         Verb::Testbed(arguments) => testbed::testbed(&arguments, &global),
     }

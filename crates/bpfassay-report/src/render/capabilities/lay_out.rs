@@ -1,14 +1,15 @@
-//! The page as text and as Markdown.
+//! The page as text, as Markdown, and as tables for HTML.
 
 use std::ops::Range;
 
 use bpfassay_study::Target;
 
-use super::{Page, page};
+use super::{Block, Page, Row, page};
 use crate::{
     Results,
     render::{
         markdown::escape,
+        rows::Table,
         text::{Style, plain, push_wrapped},
     },
 };
@@ -164,4 +165,37 @@ pub(in crate::render) fn markdown(results: &Results) -> Option<String> {
         text.push_str(&format!("- {}\n", escape(line)));
     }
     Some(text)
+}
+
+/// The matrix as tables, where the results have one.
+pub(in crate::render) fn tables(results: &Results) -> Vec<Table> {
+    let Some(matrix) = results.capabilities.as_ref() else { return Vec::new() };
+    let page = page(results, matrix);
+    let head =
+        |block: &Block| [block.title.clone()].into_iter().chain(page.targets.iter().map(ToString::to_string)).collect();
+    let row = |row: &Row| {
+        let label = [&row.label].into_iter().chain(&row.below).map(String::as_str).collect::<Vec<_>>().join("\n");
+        [label].into_iter().chain(row.cells.iter().cloned()).collect()
+    };
+    let mut tables: Vec<Table> = page
+        .blocks
+        .iter()
+        .map(|block| Table {
+            title: block.title.clone(),
+            columns: head(block),
+            rows: block.rows.iter().map(row).collect(),
+            warnings: Vec::new(),
+            remarks: Vec::new(),
+            legend: Vec::new(),
+        })
+        .collect();
+    if let Some(first) = tables.first_mut() {
+        first.title = format!("{}\n{}", page.title, first.title);
+        first.warnings = page.warnings.iter().chain(&page.surprises).cloned().collect();
+    }
+    if let Some(last) = tables.last_mut() {
+        last.legend.extend(page.folded.iter().map(|(title, names)| format!("{title}: {}", names.join(", "))));
+        last.legend.extend(page.legend.iter().map(|line| (*line).to_owned()));
+    }
+    tables
 }

@@ -1,0 +1,227 @@
+//! The report: one HTML file that needs nothing else, neither network nor scripts.
+//!
+//! The tables are those of the terminal; beside them stand plots, what failed with its telling lines, and how to do it
+//! again.
+
+mod figures;
+mod plot;
+
+use askama::Template;
+use bpfassay_stats::Verdict;
+
+use self::figures::Section;
+use super::{
+    capabilities,
+    rows::{self, Table},
+};
+use crate::{
+    Outcome, Results, fingerprint,
+    outcome::RunFailure,
+    results::{Attach, CellResult},
+};
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    results: &'a Results,
+    title: String,
+    description: &'a str,
+    counts: Vec<Count>,
+    matrix: Option<Matrix>,
+    tables: Vec<Table>,
+    sections: Vec<Section>,
+    failures: Vec<Failure>,
+    fingerprint: String,
+    repeat: String,
+    style: &'static str,
+}
+
+/// A number that sums the report up.
+struct Count {
+    number: usize,
+    what: &'static str,
+    /// How it is shown: `good`, `bad`, `open`, or nothing.
+    class: &'static str,
+}
+
+/// Probe configurations × targets.
+struct Matrix {
+    targets: Vec<String>,
+    rows: Vec<(String, Vec<MatrixCell>)>,
+}
+
+struct MatrixCell {
+    class: &'static str,
+    text: String,
+}
+
+/// A run, or a guest, that came to grief.
+struct Failure {
+    what: String,
+    why: String,
+    telling: Vec<String>,
+    log: Option<String>,
+}
+
+/// `results` as an HTML page.
+///
+/// # Errors
+/// [`std::fmt::Error`], which writing into memory does not end in.
+pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
+    let study = &results.plan.study;
+    let page = Page {
+        results,
+        title: format!("{}: bpfassay report", study.name),
+        description: study.description.trim(),
+        counts: counts(results),
+        matrix: matrix(results),
+        tables: rows::tables(results).into_iter().chain(capabilities::tables(results)).collect(),
+        sections: figures::sections(results),
+        failures: failures(results),
+        fingerprint: fingerprint(results.runs.iter().map(|run| &run.record)),
+        repeat: repeat(results),
+        style: include_str!("../../templates/report.css"),
+    };
+    // Its only errors are those of writing and of a template that names what there is not, which does not compile.
+    let page = page.render().map_err(|_| std::fmt::Error)?;
+    // Kernels and guests wrote some of it; HTML has no control characters.
+    Ok(page.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect())
+}
+
+fn counts(results: &Results) -> Vec<Count> {
+    let gates = |verdict| results.gates.iter().filter(|gate| gate.verdict == verdict).count();
+    let measured = |run: &&crate::results::RunResult| matches!(run.record.outcome, Outcome::Measured(_));
+    let surprises = results.cells.iter().filter(|cell| cell.attach.is_surprise()).count()
+        + results.capabilities.as_ref().map_or(0, |matrix| matrix.surprises().count());
+    let mut counts = Vec::new();
+    if !results.plan.study.gates.is_empty() {
+        counts.extend([
+            Count { number: gates(Verdict::Pass), what: "gates passed", class: "good" },
+            Count { number: gates(Verdict::Regression), what: "regressions", class: "bad" },
+            Count { number: gates(Verdict::Inconclusive), what: "gates inconclusive", class: "open" },
+        ]);
+    }
+    let failed: u32 = results.cells.iter().map(|cell| cell.runs.failed).sum();
+    counts.extend([
+        Count { number: results.plan.targets().len(), what: "targets", class: "" },
+        Count { number: results.cells.len(), what: "cells", class: "" },
+        Count { number: results.runs.iter().filter(measured).count(), what: "runs measured", class: "" },
+        Count { number: usize::try_from(failed).unwrap_or(usize::MAX), what: "runs failed", class: "bad" },
+        Count { number: surprises, what: "surprises", class: "bad" },
+    ]);
+    // Nothing bad is not worth a colour.
+    for count in &mut counts {
+        if count.number == 0 {
+            count.class = "";
+        }
+    }
+    counts
+}
+
+/// Where cells of one configuration and target are several (workloads, file systems), the worst of them is shown.
+fn matrix(results: &Results) -> Option<Matrix> {
+    if results.capabilities.is_some() {
+        return None;
+    }
+    let targets = results.plan.targets();
+    let mut names: Vec<String> = Vec::new();
+    for cell in results.cells.iter().filter(|cell| !cell.is_baseline()) {
+        let name = cell.under_test();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let rows = names
+        .into_iter()
+        .map(|name| {
+            let cells = targets.iter().map(|target| {
+                let of = results.cells.iter().filter(|cell| cell.target == **target && cell.under_test() == name);
+                of.map(shown)
+                    .max_by_key(|cell| rank(cell.class))
+                    .unwrap_or(MatrixCell { class: "none", text: "not in the plan".to_owned() })
+            });
+            let cells = cells.collect();
+            (name, cells)
+        })
+        .collect::<Vec<_>>();
+    (!rows.is_empty()).then(|| Matrix { targets: targets.iter().map(ToString::to_string).collect(), rows })
+}
+
+fn rank(class: &str) -> u8 {
+    match class {
+        "bad" => 3,
+        "open" => 2,
+        "none" => 0,
+        _ => 1,
+    }
+}
+
+fn shown(cell: &CellResult) -> MatrixCell {
+    let (class, text) = match &cell.attach {
+        _ if cell.runs.failed > 0 => ("bad", "failed"),
+        Attach::Refused { expected: true, .. } => ("good", "refused, as expected"),
+        Attach::Refused { .. } => ("bad", "refused"),
+        Attach::Unsteady { .. } => ("bad", "unsteady"),
+        Attach::Attached { in_spite_of: Some(_), .. } => ("bad", "attached, unexpectedly"),
+        Attach::Unknown { .. } => ("open", "not run"),
+        Attach::Baseline => ("none", "baseline"),
+        Attach::Attached { .. } => {
+            let errors = || cell.accesses.iter().filter_map(|access| access.byte_error.value());
+            match () {
+                () if cell.tool.is_some() => ("good", "runs"),
+                () if errors().any(|errors| errors.min != 0 || errors.max != 0) => ("open", "not exact"),
+                () if errors().next().is_none() => ("open", "no figures"),
+                () => ("good", "exact"),
+            }
+        }
+    };
+    MatrixCell { class, text: text.to_owned() }
+}
+
+fn failures(results: &Results) -> Vec<Failure> {
+    let failure = |what: String, failure: &RunFailure| Failure {
+        what,
+        why: match failure.phase {
+            Some(phase) => format!("{} during {phase}", failure.kind.words()),
+            None => failure.kind.words().to_owned(),
+        },
+        telling: failure.telling.clone(),
+        log: failure.log.clone(),
+    };
+    let runs =
+        results.cells.iter().flat_map(|cell| &cell.failures).map(|failed| failure(failed.run.clone(), &failed.failure));
+    let refusals = results.cells.iter().filter_map(|cell| match &cell.attach {
+        Attach::Refused { refusal, expected: false, .. } => Some(Failure {
+            what: cell.cell.clone(),
+            why: crate::words::refusal(refusal),
+            telling: [Some(refusal.message.clone()), refusal.verifier.clone()].into_iter().flatten().collect(),
+            log: None,
+        }),
+        _ => None,
+    });
+    let boots = results.boots.iter().filter_map(|boot| {
+        let trouble = boot.trouble.as_ref()?;
+        Some(failure(format!("guest of {}, boot {}", boot.block, boot.boot), trouble))
+    });
+    runs.chain(refusals).chain(boots).collect()
+}
+
+/// The command that does it again.
+fn repeat(results: &Results) -> String {
+    let narrowing = &results.plan.narrowing;
+    let mut words = vec!["bpfassay".to_owned(), "run".to_owned(), results.plan.study.name.clone()];
+    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    for arch in &narrowing.archs {
+        option("--arch", arch.to_string());
+    }
+    for kernel in &narrowing.kernels {
+        option("--kernel", kernel.clone());
+    }
+    for probe in &narrowing.probes {
+        option("--probe", probe.to_string());
+    }
+    if let Some(replicates) = narrowing.replicates {
+        option("--replicates", replicates.to_string());
+    }
+    words.join(" ")
+}

@@ -1,0 +1,286 @@
+//! Which plots a report shows, and of what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_protocol::{job::Workload, message::RunFigures};
+use bpfassay_stats::{Estimate, Summary, relative_error::CounterReading};
+use bpfassay_workload::ior::Invocation;
+
+use super::plot::{self, Curves, Intervals, Mark};
+use crate::{
+    Figure, Outcome, Results,
+    derive::readings,
+    results::{Access, CellAccess, CellResult},
+    trend::{Quantity, Series, trend},
+};
+
+/// A plot with what is written around it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plot {
+    /// What it shows; also what stands for it where it is not seen.
+    pub(super) title: String,
+    /// The `svg` element.
+    pub(super) svg: String,
+    /// Names of its series, in the order of their colours and marks.
+    pub(super) series: Vec<String>,
+    /// How to read it.
+    pub(super) note: String,
+}
+
+/// Plots that belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Section {
+    /// An identifier on the page.
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    pub(super) plots: Vec<Plot>,
+}
+
+/// Fewest kernels of one architecture that make a series.
+const SERIES_FROM: usize = 5;
+
+/// All that there is something to show of.
+pub(super) fn sections(results: &Results) -> Vec<Section> {
+    let sections = [
+        Section { id: "overhead", title: "Relative overhead", plots: of_cells(results, OVERHEAD) },
+        Section { id: "error", title: "Relative error", plots: of_cells(results, RELATIVE_ERROR) },
+        Section { id: "cost", title: "Extra instructions per call", plots: of_cells(results, COST) },
+        Section { id: "bandwidth", title: "Bandwidth over time", plots: over_time(results) },
+        Section { id: "series", title: "Along the kernels", plots: along_kernels(results) },
+    ];
+    sections.into_iter().filter(|section| !section.plots.is_empty()).collect()
+}
+
+/// A figure of cells.
+#[derive(Clone, Copy)]
+struct Of {
+    name: &'static str,
+    axis: &'static str,
+    reference: f64,
+    note: &'static str,
+    mark: fn(&CellResult, &CellAccess) -> Option<Mark>,
+}
+
+const OVERHEAD: Of = Of {
+    name: "relative overhead",
+    axis: "overhead (bandwidth of the baseline / with the probe)",
+    reference: 1.0,
+    note: "Above 1: slower than without a probe. The row `none` is the baseline against itself: the noise floor.",
+    mark: |cell, access| {
+        let figure = if cell.is_baseline() { &access.control } else { &access.overhead };
+        figure.value().map(|overhead| estimate(&overhead.estimate))
+    },
+};
+
+const RELATIVE_ERROR: Of = Of {
+    name: "relative error",
+    axis: "relative error (bandwidth by IOR / traced)",
+    reference: 1.0,
+    note: "1: the tracer saw what IOR reports. Bars reach from the smallest to the largest run.",
+    mark: |_, access| access.relative_error_ior_interval.value().map(summary),
+};
+
+const COST: Of = Of {
+    name: "extra instructions per call",
+    axis: "instructions per call beyond the baseline's",
+    reference: 0.0,
+    note: "By the instruction clock: the same figures on every machine. The row `none` is the baseline against itself.",
+    mark: |cell, access| {
+        let figure = if cell.is_baseline() { &access.control_cost } else { &access.cost };
+        figure.value().map(|cost| estimate(&cost.per_call))
+    },
+};
+
+fn estimate(estimate: &Estimate) -> Mark {
+    let interval = estimate.bounds.interval().map(|interval| (interval.lower, interval.upper));
+    Mark { value: estimate.value, interval }
+}
+
+fn summary(summary: &Summary) -> Mark {
+    let interval = (summary.n > 1).then_some((summary.min, summary.max));
+    Mark { value: summary.geometric_mean.unwrap_or(summary.mean), interval }
+}
+
+/// One panel per target and file system: against the transfer size where there are several, else a row per probe
+/// configuration.
+fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
+    let mut panels: Vec<(String, Vec<(&CellResult, Option<u64>)>)> = Vec::new();
+    for (cell, planned) in results.cells.iter().zip(&results.plan.cells) {
+        let name = format!("{}, {}", cell.target, cell.file_system);
+        let entry = (cell, transfer_size(&planned.workload));
+        match panels.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, cells)) => cells.push(entry),
+            None => panels.push((name, vec![entry])),
+        }
+    }
+    let mut plots = Vec::new();
+    for (panel, cells) in panels {
+        let sizes: BTreeSet<u64> = cells.iter().filter_map(|(_, size)| *size).collect();
+        let cases: BTreeSet<&str> = cells.iter().map(|(cell, _)| cell.case.as_str()).collect();
+        // A curve has one point per size: other differences between cases would make it jump.
+        if sizes.len() > 1 && sizes.len() == cases.len() {
+            plots.extend(Access::ALL.iter().filter_map(|access| against_size(&panel, &cells, *access, of)));
+        } else {
+            plots.extend(by_configuration(&panel, &cells, cases.len() > 1, of));
+        }
+    }
+    plots
+}
+
+fn by_configuration(panel: &str, cells: &[(&CellResult, Option<u64>)], many: bool, of: Of) -> Option<Plot> {
+    let row = |cell: &CellResult| {
+        let name = cell.under_test();
+        let marks = (0..).zip(&Access::ALL).filter_map(|(series, access)| {
+            let access = cell.accesses.iter().find(|known| known.access == *access)?;
+            Some((series, (of.mark)(cell, access)?))
+        });
+        (if many { format!("{name}, {}", cell.case) } else { name }, marks.collect::<Vec<_>>())
+    };
+    let rows: Vec<_> = cells.iter().map(|(cell, _)| row(cell)).filter(|(_, marks)| !marks.is_empty()).collect();
+    let svg = plot::intervals(&Intervals { quantity: of.axis.to_owned(), reference: of.reference, rows })?;
+    Some(Plot {
+        title: format!("{panel}: {} by probe configuration", of.name),
+        svg,
+        series: Access::ALL.map(|access| access.to_string()).into(),
+        note: of.note.to_owned(),
+    })
+}
+
+fn against_size(panel: &str, cells: &[(&CellResult, Option<u64>)], access: Access, of: Of) -> Option<Plot> {
+    let mut series: Vec<(String, Vec<(f64, Mark)>)> = Vec::new();
+    for (cell, size) in cells {
+        let Some(size) = size else { continue };
+        let Some(figures) = cell.accesses.iter().find(|known| known.access == access) else { continue };
+        let Some(mark) = (of.mark)(cell, figures) else { continue };
+        #[expect(clippy::cast_precision_loss, reason = "a place on an axis")]
+        let at = (*size as f64 / 1024.0, mark);
+        let name = cell.under_test();
+        match series.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push(at),
+            None => series.push((name, vec![at])),
+        }
+    }
+    for (_, points) in &mut series {
+        points.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    }
+    let (names, points) = series.into_iter().unzip();
+    let svg = plot::curves(&Curves {
+        along: "transfer size in KiB".to_owned(),
+        quantity: of.axis.to_owned(),
+        reference: Some(of.reference),
+        names: Vec::new(),
+        logarithmic: true,
+        series: points,
+        levels: Vec::new(),
+    })?;
+    Some(Plot {
+        title: format!("{panel}, {access}: {} against transfer size", of.name),
+        svg,
+        series: names,
+        note: of.note.to_owned(),
+    })
+}
+
+/// Bytes per call, where the workload says.
+fn transfer_size(workload: &Workload) -> Option<u64> {
+    let Workload::Ior { options, .. } = workload else { return None };
+    Some(Invocation::parse(options.iter().map(String::as_str)).ok()?.defaults.transfer_size)
+}
+
+/// The first measured run of each cell that was sampled: what the tracer saw per interval, and IOR's bandwidth beside it.
+fn over_time(results: &Results) -> Vec<Plot> {
+    let Some(interval_ms) = results.plan.study.design.sampling_interval_ms else { return Vec::new() };
+    let mut first: BTreeMap<&str, &RunFigures> = BTreeMap::new();
+    for run in &results.runs {
+        if let Outcome::Measured(figures) = &run.record.outcome
+            && !run.record.control
+        {
+            first.entry(&run.record.cell).or_insert(figures);
+        }
+    }
+    let of_cell = |cell: &CellResult| {
+        let figures = first.get(cell.cell.as_str())?;
+        let plots = cell.accesses.iter().filter_map(|access| {
+            let samples = readings(figures, access.access, interval_ms);
+            let traced = instantaneous(&samples);
+            let reported = access.bandwidth_mib_s.value()?;
+            let reported = reported.geometric_mean.unwrap_or(reported.mean);
+            let (start, end) = (traced.first()?.0, traced.last()?.0);
+            traced.iter().any(|(_, mark)| mark.value > 0.0).then_some(())?;
+            let flat = [start, end].map(|at| (at, Mark { value: reported, interval: None }));
+            let svg = plot::curves(&Curves {
+                along: "seconds of the guest".to_owned(),
+                quantity: "MiB/s".to_owned(),
+                reference: None,
+                names: Vec::new(),
+                logarithmic: false,
+                series: vec![traced, flat.into()],
+                levels: Vec::new(),
+            })?;
+            Some(Plot {
+                title: format!("{}, {}: traced bandwidth over time", cell.cell, access.access),
+                svg,
+                series: vec!["traced".to_owned(), "by IOR, mean of the runs".to_owned()],
+                note: format!("The first run of the cell, sampled every {interval_ms} ms."),
+            })
+        });
+        Some(plots.collect::<Vec<_>>())
+    };
+    results.cells.iter().filter(|cell| !cell.is_baseline()).filter_map(of_cell).flatten().collect()
+}
+
+/// Bandwidths in MiB/s at the ends of intervals, in seconds since the first reading.
+fn instantaneous(samples: &[CounterReading]) -> Vec<(f64, Mark)> {
+    #[expect(clippy::cast_precision_loss, reason = "points of a plot")]
+    let rate = |pair: &[CounterReading]| {
+        let [before, after] = pair else { return None };
+        let seconds = after.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)? as f64 / 1e9;
+        let moved = after.bytes.saturating_sub(before.bytes) as f64 / f64::from(1 << 20);
+        let since = after.at_ns.saturating_sub(samples.first()?.at_ns) as f64 / 1e9;
+        Some((since, Mark { value: moved / seconds, interval: None }))
+    };
+    samples.windows(2).filter_map(rate).collect()
+}
+
+/// Figures of one architecture from kernel to kernel, with the levels between changes.
+fn along_kernels(results: &Results) -> Vec<Plot> {
+    let Ok(trend) = trend(&[(results.plan.study.name.clone(), results.clone())]) else { return Vec::new() };
+    let plot_of = |series: &Series| {
+        if series.points.len() < SERIES_FROM || series.quantity == Quantity::Bandwidth {
+            return None;
+        }
+        let place = |index: usize| f64::from(u32::try_from(index).unwrap_or(u32::MAX));
+        let points: Vec<_> = series
+            .points
+            .iter()
+            .enumerate()
+            .filter_map(|(index, point)| Some((place(index), Mark { value: *point.value.value()?, interval: None })))
+            .collect();
+        let stretches = series.segmentation.value().map(|found| found.stretches.as_slice()).unwrap_or_default();
+        let levels =
+            stretches.iter().map(|stretch| (1, place(stretch.first)..place(stretch.last), stretch.level.value));
+        let changes = series.segmentation.value().map_or(0, |found| found.changes.len());
+        let svg = plot::curves(&Curves {
+            along: String::new(),
+            quantity: series.quantity.to_string(),
+            reference: None,
+            names: series.points.iter().map(|point| point.label.clone()).collect(),
+            logarithmic: false,
+            series: vec![points],
+            levels: levels.collect(),
+        })?;
+        Some(Plot {
+            title: format!(
+                "{}, {}, {}, {}: {} along the kernels",
+                series.arch, series.under_test, series.case, series.access, series.quantity
+            ),
+            svg,
+            series: vec!["kernel".to_owned(), "level between changes".to_owned()],
+            note: match &series.segmentation {
+                Figure::Value(_) => format!("{changes} changes of level."),
+                Figure::NotMeasured(reason) => format!("Changes of level not looked for: {reason}."),
+            },
+        })
+    };
+    trend.series.iter().filter_map(plot_of).collect()
+}

@@ -1,0 +1,386 @@
+//! Plots as SVG elements for a page that says by CSS what their colours are (`report.css`), so that they are readable on
+//! light and dark.
+//!
+//! Series differ by colour and by the shape of their marks, and every plot is also a table on the page.
+
+use std::ops::Range;
+
+use plotters::{
+    chart::{ChartBuilder, ChartContext},
+    coord::{Shift, ranged1d::ValueFormatter, types::RangedCoordf64},
+    drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea},
+    element::{Circle, Cross, PathElement, Polygon, Text},
+    prelude::{Cartesian2d, IntoLogRange as _, LogCoord, Ranged, SVGBackend},
+    style::{
+        Color as _, IntoFont as _, RGBColor, ShapeStyle, TextStyle,
+        text_anchor::{HPos, Pos, VPos},
+    },
+};
+
+/// Colours that stand for variables of the page's style: see [`themed`].
+const INK: RGBColor = RGBColor(1, 1, 1);
+const GRID: RGBColor = RGBColor(2, 2, 2);
+/// How many series can be told apart. Further ones begin anew.
+const SERIES: u8 = 8;
+
+const WIDTH: u32 = 600;
+/// Of one row of an interval plot.
+const ROW: u32 = 26;
+/// Of a character of a label, on average.
+const CHARACTER: u32 = 7;
+const FONT: i32 = 13;
+
+/// Of what is drawn, in any unit.
+const LARGEST: f64 = 1e12;
+
+type Failed = DrawingAreaErrorKind<std::io::Error>;
+
+/// An estimate with its interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Mark {
+    pub(super) value: f64,
+    pub(super) interval: Option<(f64, f64)>,
+}
+
+impl Mark {
+    fn ends(self) -> [f64; 3] {
+        let (lower, upper) = self.interval.unwrap_or((self.value, self.value));
+        [lower, self.value, upper]
+    }
+}
+
+/// Estimates of several things below each other.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Intervals {
+    /// The quantity with its unit.
+    pub(super) quantity: String,
+    /// Where there is no effect.
+    pub(super) reference: f64,
+    /// A label, and a mark of each series that has one.
+    pub(super) rows: Vec<(String, Vec<(u8, Mark)>)>,
+}
+
+/// Estimates along a quantity.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Curves {
+    /// The quantity along which they go, with its unit.
+    pub(super) along: String,
+    /// The quantity with its unit.
+    pub(super) quantity: String,
+    /// Where there is no effect, if there is such a value.
+    pub(super) reference: Option<f64>,
+    /// What to write at points along the axis, where they are not numbers: at 0, 1, 2 …
+    pub(super) names: Vec<String>,
+    /// Whether the axis is logarithmic.
+    pub(super) logarithmic: bool,
+    /// The points of each series.
+    pub(super) series: Vec<Vec<(f64, Mark)>>,
+    /// Levels of a series: from where to where, and how high.
+    pub(super) levels: Vec<(u8, Range<f64>, f64)>,
+}
+
+/// The plot as an `svg` element; `None` where there is nothing to show.
+pub(super) fn intervals(plot: &Intervals) -> Option<String> {
+    let ends = plot.rows.iter().flat_map(|(_, marks)| marks).flat_map(|(_, mark)| mark.ends());
+    let x = span(ends.chain([plot.reference]))?;
+    plot.rows.iter().any(|(_, marks)| !marks.is_empty()).then_some(())?;
+    let longest = plot.rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
+    let left = u32::try_from(longest).unwrap_or(0).clamp(4, 45) * CHARACTER + 16;
+    let rows = u32::try_from(plot.rows.len()).ok()?;
+    let size = (WIDTH, rows * ROW + 64);
+    drawn(size, |area| {
+        let y = f64::from(rows)..0.0;
+        let mut chart = ChartBuilder::on(area)
+            .margin_right(16)
+            .margin_top(8)
+            .x_label_area_size(48)
+            .y_label_area_size(left)
+            .build_cartesian_2d(x.clone(), y)?;
+        mesh(&mut chart, &plot.quantity, "", 0, [x.end - x.start, 1.0])?;
+        line(&chart, [(plot.reference, 0.0), (plot.reference, f64::from(rows))], INK.mix(0.6).stroke_width(1))?;
+        for (row, (label, marks)) in plot.rows.iter().enumerate() {
+            let middle = f64::from(u32::try_from(row).unwrap_or(0)) + 0.5;
+            let (_, at) = chart.backend_coord(&(x.start, middle));
+            let place = (i32::try_from(left).unwrap_or(0) - 8, at);
+            area.draw(&Text::new(shortened(label), place, text(HPos::Right, VPos::Center)))?;
+            for &(series, mark) in marks {
+                // Two series in one row lie beside each other.
+                let offset = if marks.len() > 1 { 0.18 * (2.0 * f64::from(series % 2) - 1.0) } else { 0.0 };
+                let at = middle + offset;
+                if let Some((lower, upper)) = mark.interval {
+                    line(&chart, [(lower, at), (upper, at)], colour(series).stroke_width(2))?;
+                }
+                point(&chart, (mark.value, at), series)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The plot as an `svg` element; `None` where there is nothing to show.
+pub(super) fn curves(plot: &Curves) -> Option<String> {
+    let points = || plot.series.iter().flatten();
+    let y = span(points().flat_map(|(_, mark)| mark.ends()).chain(plot.reference))?;
+    let along = points().map(|(along, _)| *along).filter(|along| !plot.logarithmic || *along > 0.0);
+    let (low, high) = along.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
+    if !low.is_finite() || !high.is_finite() || low < -LARGEST || high > LARGEST {
+        return None;
+    }
+    let bottom = if plot.names.is_empty() { 48 } else { 112 };
+    drawn((WIDTH, 300 + bottom), |area| {
+        let mut builder = ChartBuilder::on(area);
+        builder.margin_right(16).margin_top(8).x_label_area_size(bottom).y_label_area_size(72);
+        if plot.logarithmic {
+            let chart = builder.build_cartesian_2d((low / 1.3..high * 1.3).log_scale(), y.clone())?;
+            draw_log(chart, plot, low / 1.3..high * 1.3, y.end - y.start)
+        } else {
+            let room = ((high - low) * 0.03).max(0.5);
+            let chart = builder.build_cartesian_2d(low - room..high + room, y.clone())?;
+            draw_linear(area, chart, plot, low - room..high + room, y.end - y.start)
+        }
+    })
+}
+
+type Chart<'a, 'b, X> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, RangedCoordf64>>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+fn draw_log(
+    mut chart: Chart<'_, '_, LogCoord<f64>>,
+    plot: &Curves,
+    along: Range<f64>,
+    height: f64,
+) -> Result<(), Failed> {
+    mesh(&mut chart, &plot.along, &plot.quantity, 8, [6.0, height])?;
+    series(&chart, plot, along)
+}
+
+fn draw_linear(
+    area: &Area<'_>,
+    mut chart: Chart<'_, '_, RangedCoordf64>,
+    plot: &Curves,
+    along: Range<f64>,
+    height: f64,
+) -> Result<(), Failed> {
+    if plot.names.is_empty() {
+        mesh(&mut chart, &plot.along, &plot.quantity, 8, [along.end - along.start, height])?;
+        return series(&chart, plot, along);
+    }
+    mesh(&mut chart, "", &plot.quantity, 0, [1.0, height])?;
+    // Not all where they would lie upon each other.
+    let every = plot.names.len().div_ceil(28).max(1);
+    let (_, bottom) = chart.plotting_area().get_pixel_range();
+    for (index, name) in plot.names.iter().enumerate().step_by(every) {
+        let (at, _) = chart.backend_coord(&(f64::from(u32::try_from(index).unwrap_or(0)), 0.0));
+        let style = TextStyle::from(("sans-serif", FONT - 2).into_font())
+            .transform(plotters::style::FontTransform::Rotate90)
+            .color(&INK)
+            .pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw(&Text::new(shortened(name), (at + 4, bottom.end + 6), style))?;
+    }
+    series(&chart, plot, along)
+}
+
+fn series<X: Ranged<ValueType = f64>>(
+    chart: &Chart<'_, '_, X>,
+    plot: &Curves,
+    along: Range<f64>,
+) -> Result<(), Failed> {
+    if let Some(reference) = plot.reference {
+        line(chart, [(along.start, reference), (along.end, reference)], INK.mix(0.6).stroke_width(1))?;
+    }
+    for (number, points) in plot.series.iter().enumerate() {
+        let number = u8::try_from(number % usize::from(SERIES)).unwrap_or(0);
+        line(chart, points.iter().map(|(at, mark)| (*at, mark.value)), colour(number).mix(0.7).stroke_width(2))?;
+        for &(at, mark) in points {
+            if let Some((lower, upper)) = mark.interval {
+                line(chart, [(at, lower), (at, upper)], colour(number).stroke_width(2))?;
+            }
+            point(chart, (at, mark.value), number)?;
+        }
+    }
+    for (number, range, level) in &plot.levels {
+        line(chart, [(range.start, *level), (range.end, *level)], colour(*number).stroke_width(4))?;
+    }
+    Ok(())
+}
+
+/// Draws on an empty area of that size.
+fn drawn(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<(), Failed>) -> Option<String> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        // Into memory: what fails is a plot without extent.
+        draw(&area).and_then(|()| area.present()).ok()?;
+    }
+    Some(themed(&svg))
+}
+
+/// What plotters wrote, with the page's variables for our colours and a size that gives way to the page's.
+fn themed(svg: &str) -> String {
+    let mut svg = svg.replace("#010101", "var(--ink)").replace("#020202", "var(--grid)");
+    for number in 0..SERIES {
+        svg = svg.replace(&format!("#0303{number:02}"), &format!("var(--series-{number})"));
+    }
+    // `<svg width="720" height="300" viewBox=…`: the box is enough.
+    let Some((start, rest)) = svg.split_once(" width=\"") else { return svg };
+    let Some((_, rest)) = rest.split_once("viewBox=") else { return svg };
+    format!("{start} viewBox={rest}")
+}
+
+fn mesh<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
+    chart: &mut Chart<'_, '_, X>,
+    along: &str,
+    quantity: &str,
+    labels: usize,
+    [width, height]: [f64; 2],
+) -> Result<(), Failed> {
+    let number = |value: &f64| figure(*value, height);
+    let along_number = |value: &f64| figure(*value, width);
+    let mut mesh = chart.configure_mesh();
+    mesh.axis_style(INK)
+        .bold_line_style(GRID)
+        .light_line_style(RGBColor(0, 0, 0).mix(0.0))
+        .label_style(text(HPos::Center, VPos::Center))
+        .axis_desc_style(text(HPos::Center, VPos::Center))
+        .x_desc(along)
+        .y_desc(quantity)
+        .x_label_formatter(&along_number)
+        .y_label_formatter(&number)
+        .y_labels(if quantity.is_empty() { 0 } else { 6 });
+    if quantity.is_empty() {
+        mesh.disable_y_mesh().disable_y_axis().x_labels(7);
+    } else {
+        mesh.x_labels(labels);
+    }
+    mesh.draw()
+}
+
+fn line<X: Ranged<ValueType = f64>>(
+    chart: &Chart<'_, '_, X>,
+    points: impl IntoIterator<Item = (f64, f64)>,
+    style: impl Into<ShapeStyle>,
+) -> Result<(), Failed> {
+    let area = chart.plotting_area();
+    area.draw(&PathElement::new(points.into_iter().collect::<Vec<_>>(), style))
+}
+
+/// The mark of a series: each has a shape as well as a colour.
+fn point<X: Ranged<ValueType = f64>>(chart: &Chart<'_, '_, X>, (x, y): (f64, f64), series: u8) -> Result<(), Failed> {
+    let at = chart.backend_coord(&(x, y));
+    let area = chart.plotting_area().strip_coord_spec();
+    let (left, top) = area.get_base_pixel();
+    let at = (at.0 - left, at.1 - top);
+    let style = colour(series).filled();
+    let around = |corners: &[(i32, i32)]| {
+        Polygon::new(corners.iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect::<Vec<_>>(), style)
+    };
+    match series % 4 {
+        0 => area.draw(&Circle::new(at, 4, style)),
+        1 => area.draw(&around(&[(-4, -4), (4, -4), (4, 4), (-4, 4)])),
+        2 => area.draw(&around(&[(0, -6), (6, 4), (-6, 4)])),
+        _ => area.draw(&Cross::new(at, 5, colour(series).stroke_width(2))),
+    }
+}
+
+fn colour(series: u8) -> RGBColor {
+    // `#030300` to `#030307`: see `themed`.
+    RGBColor(3, 3, series % SERIES)
+}
+
+fn text(horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
+    TextStyle::from(("sans-serif", FONT).into_font()).color(&INK).pos(Pos::new(horizontal, vertical))
+}
+
+fn shortened(label: &str) -> String {
+    if label.chars().count() <= 45 { label.to_owned() } else { label.chars().take(44).chain(['…']).collect() }
+}
+
+/// A range that holds all `values` with room around; `None` without any.
+fn span(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
+    let (low, high) = values
+        .filter(|value| value.is_finite())
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    // Beyond that no figure of a run lies, and an axis would not end.
+    if low > high || low < -LARGEST || high > LARGEST {
+        return None;
+    }
+    let room = ((high - low) * 0.06).max(low.abs().max(high.abs()) * 0.002).max(1e-9);
+    Some(low - room..high + room)
+}
+
+/// A number on an axis that goes over `span`: as many digits as tell neighbours apart, and no more.
+fn figure(value: f64, span: f64) -> String {
+    // About six marks along an axis; at 1 and above they are told apart without digits behind the point.
+    let digits = (-(span / 6.0).log10()).ceil().clamp(0.0, 6.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 6")]
+    let text = format!("{value:.*}", digits as usize);
+    // Whatever rounds to nothing has no sign.
+    if text.trim_start_matches('-').chars().all(|c| matches!(c, '0' | '.')) { "0".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn mark(value: f64) -> Mark {
+        Mark { value, interval: Some((value - 0.1, value + 0.1)) }
+    }
+
+    #[test]
+    fn colours_are_the_page_s() {
+        let plot = Intervals {
+            quantity: "overhead".into(),
+            reference: 1.0,
+            rows: vec![("fexit".into(), vec![(0, mark(1.0)), (1, mark(1.2))])],
+        };
+        let svg = intervals(&plot).unwrap();
+        assert!(svg.contains("var(--ink)") && svg.contains("var(--grid)"), "{svg}");
+        assert!(svg.contains("var(--series-0)") && svg.contains("var(--series-1)"), "{svg}");
+        assert!(svg.starts_with("<svg viewBox="), "{svg}");
+        assert!(svg.contains("fexit"));
+    }
+
+    #[test]
+    fn nothing_is_no_plot() {
+        let none = Intervals { quantity: String::new(), reference: 1.0, rows: vec![("a".into(), Vec::new())] };
+        assert_eq!(intervals(&none), None);
+        let curves_of = |series| Curves {
+            along: String::new(),
+            quantity: String::new(),
+            reference: None,
+            names: Vec::new(),
+            logarithmic: true,
+            series,
+            levels: Vec::new(),
+        };
+        assert_eq!(curves(&curves_of(Vec::new())), None);
+        assert_eq!(curves(&curves_of(vec![vec![(0.0, mark(1.0))]])), None, "a logarithmic axis has no zero");
+    }
+
+    #[test]
+    fn numbers_are_as_long_as_they_need_be() {
+        assert_eq!([0.0, 0.998, 1.0, 1.0005].map(|value| figure(value, 0.002)), ["0", "0.9980", "1.0000", "1.0005"]);
+        assert_eq!([-0.001, 5.0, 1234.4].map(|value| figure(value, 2000.0)), ["0", "5", "1234"]);
+        assert_eq!([1.0, 1.05].map(|value| figure(value, 0.3)), ["1.00", "1.05"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_figures_end_in_a_plot_or_none(values in proptest::collection::vec(any::<(f64, f64)>(), 0..8), logarithmic: bool) {
+            let points: Vec<_> =
+                values.iter().map(|&(at, value)| (at, Mark { value, interval: Some((value, at)) })).collect();
+            let plot = Curves {
+                along: "x".into(),
+                quantity: "y".into(),
+                reference: Some(1.0),
+                names: Vec::new(),
+                logarithmic,
+                series: vec![points],
+                levels: Vec::new(),
+            };
+            let _ = curves(&plot);
+        }
+    }
+}

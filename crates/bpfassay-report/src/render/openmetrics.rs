@@ -1,0 +1,119 @@
+//! OpenMetrics text, for a monitoring system to keep what each study found.
+//!
+//! Version 1.0.0 of the format: every family once with type, unit and help, gauges only, `# EOF` at the end.
+
+use std::fmt::Write as _;
+
+use bpfassay_stats::Verdict;
+
+use crate::{
+    Results,
+    results::{CellAccess, CellResult},
+};
+
+/// The values of one family: labels and value.
+type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
+
+/// `results` as OpenMetrics.
+#[must_use]
+pub fn openmetrics(results: &Results) -> String {
+    let mut text = String::new();
+    type Of = fn(&CellAccess) -> Option<f64>;
+    let families: [(&str, &str, &str, Of); 7] = [
+        ("bpfassay_bandwidth_mebibytes_per_second", "", "Bandwidth by IOR, mean of the runs.", |access| {
+            access.bandwidth_mib_s.value().map(|summary| summary.geometric_mean.unwrap_or(summary.mean))
+        }),
+        ("bpfassay_overhead_ratio", "ratio", "Bandwidth of the baseline / with what is under test.", |access| {
+            access.overhead.value().map(|overhead| overhead.estimate.value)
+        }),
+        ("bpfassay_overhead_lower_ratio", "ratio", "Lower end of its 95 % interval.", |access| {
+            access.overhead.value()?.estimate.bounds.interval().map(|interval| interval.lower)
+        }),
+        ("bpfassay_overhead_upper_ratio", "ratio", "Upper end of its 95 % interval.", |access| {
+            access.overhead.value()?.estimate.bounds.interval().map(|interval| interval.upper)
+        }),
+        ("bpfassay_instructions_per_call", "", "Instructions per call beyond the baseline's.", |access| {
+            access.cost.value().map(|cost| cost.per_call.value)
+        }),
+        ("bpfassay_relative_error_ratio", "ratio", "Bandwidth by IOR / traced.", |access| {
+            access.relative_error_ior_interval.value().map(|summary| summary.geometric_mean.unwrap_or(summary.mean))
+        }),
+        (
+            "bpfassay_byte_error_bytes",
+            "bytes",
+            "Bytes traced - bytes moved, the difference farthest from 0.",
+            |access| {
+                #[expect(clippy::cast_precision_loss, reason = "the format has floating point")]
+                access.byte_error.value().map(|errors| {
+                    if errors.min.unsigned_abs() > errors.max.unsigned_abs() {
+                        errors.min as f64
+                    } else {
+                        errors.max as f64
+                    }
+                })
+            },
+        ),
+    ];
+    for (name, unit, help, of) in families {
+        let samples = results.cells.iter().flat_map(|cell| {
+            cell.accesses.iter().filter_map(move |access| {
+                let mut labels = labels(cell);
+                labels.push(("access", access.access.to_string()));
+                Some((labels, of(access)?))
+            })
+        });
+        family(&mut text, name, unit, help, samples.collect());
+    }
+    let runs = results.cells.iter().flat_map(|cell| {
+        let of = |outcome: &str, count: u32| {
+            let mut labels = labels(cell);
+            labels.push(("outcome", outcome.to_owned()));
+            (labels, f64::from(count))
+        };
+        [of("measured", cell.runs.measured), of("refused", cell.runs.refused), of("failed", cell.runs.failed)]
+    });
+    family(&mut text, "bpfassay_runs", "", "Runs by what came of them.", runs.collect());
+    let verdicts = [Verdict::Pass, Verdict::Regression, Verdict::Inconclusive].map(|verdict| {
+        let count = results.gates.iter().filter(|gate| gate.verdict == verdict).count();
+        let name = match verdict {
+            Verdict::Pass => "pass",
+            Verdict::Regression => "regression",
+            Verdict::Inconclusive => "inconclusive",
+        };
+        let labels = vec![("study", results.plan.study.name.clone()), ("verdict", name.to_owned())];
+        (labels, f64::from(u32::try_from(count).unwrap_or(u32::MAX)))
+    });
+    family(&mut text, "bpfassay_gates", "", "Gates of the study by verdict.", verdicts.into());
+    text.push_str("# EOF\n");
+    text
+}
+
+fn labels(cell: &CellResult) -> Vec<(&'static str, String)> {
+    vec![
+        ("arch", cell.target.arch.to_string()),
+        ("kernel", cell.target.kernel.clone()),
+        ("workload", cell.case.clone()),
+        ("file_system", cell.file_system.clone()),
+        ("under_test", cell.under_test()),
+    ]
+}
+
+fn family(text: &mut String, name: &str, unit: &str, help: &str, samples: Samples) {
+    if samples.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "# TYPE {name} gauge");
+    if !unit.is_empty() {
+        let _ = writeln!(text, "# UNIT {name} {unit}");
+    }
+    let _ = writeln!(text, "# HELP {name} {help}");
+    for (labels, value) in samples {
+        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
+        let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
+    }
+}
+
+/// A label's value: backslash, quotation mark and line feed are escaped.
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

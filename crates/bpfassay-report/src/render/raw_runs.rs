@@ -1,0 +1,79 @@
+//! Raw runs as CSV: one line per run, access and repetition.
+
+use crate::{Figure, Outcome, Results};
+
+/// The head.
+const HEAD: [&str; 16] = [
+    "run",
+    "cell",
+    "arch",
+    "kernel",
+    "case",
+    "file_system",
+    "under_test",
+    "replicate",
+    "round",
+    "control",
+    "outcome",
+    "access",
+    "bandwidth_mib_s",
+    "relative_error",
+    "elapsed_ns",
+    "calls",
+];
+
+/// `results` as CSV (RFC 4180). A figure that was not measured is an empty field.
+///
+/// # Errors
+/// [`csv::Error`], which writing into memory does not end in.
+pub fn csv(results: &Results) -> Result<String, csv::Error> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(HEAD)?;
+    for run in &results.runs {
+        let record = &run.record;
+        let Some(cell) = results.cells.iter().find(|cell| cell.cell == record.cell) else { continue };
+        let outcome = match &record.outcome {
+            Outcome::Measured(_) => "measured",
+            Outcome::Refused(_) => "refused",
+            Outcome::Failed(_) => "failed",
+        };
+        let common = [
+            record.run.clone(),
+            record.cell.clone(),
+            record.target.arch.to_string(),
+            record.target.kernel.clone(),
+            cell.case.clone(),
+            cell.file_system.clone(),
+            cell.under_test(),
+            record.replicate.to_string(),
+            record.round.to_string(),
+            record.control.to_string(),
+            outcome.to_owned(),
+        ];
+        let accesses = run.derived.iter().flat_map(|derived| &derived.accesses);
+        let rows: Vec<[String; 5]> = accesses
+            .map(|access| {
+                let work = access.work.value();
+                [
+                    access.access.to_string(),
+                    field(&access.bandwidth_mib_s),
+                    field(&access.relative_error_ior_interval),
+                    work.map(|work| work.elapsed_ns.to_string()).unwrap_or_default(),
+                    work.map(|work| work.calls.to_string()).unwrap_or_default(),
+                ]
+            })
+            .collect();
+        if rows.is_empty() {
+            writer.write_record(common.iter().map(String::as_str).chain([""; 5]))?;
+        }
+        for row in rows {
+            writer.write_record(common.iter().chain(&row))?;
+        }
+    }
+    let bytes = writer.into_inner().map_err(|error| error.into_error())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn field(figure: &Figure<f64>) -> String {
+    figure.value().map(ToString::to_string).unwrap_or_default()
+}

@@ -1,0 +1,57 @@
+//! `bpfassay report`: results as people and other programs read them.
+
+use std::{fs, path::Path};
+
+use bpfassay_report::{
+    render::{Style, csv, html, junit, markdown, openmetrics, text},
+    results,
+};
+
+use crate::{
+    cli::{self, ReportFormat},
+    exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome, SUCCESS},
+};
+
+/// The file name of the page.
+const FILE_NAME: &str = "report.html";
+
+pub(crate) fn report(arguments: &cli::Report) -> Outcome {
+    let results = results::read(&arguments.results).map_err(Failure::usage)?;
+    let internal = |error| Failure { code: INTERNAL, report: error };
+    let written = match arguments.format {
+        ReportFormat::Html => html(&results).map_err(|error| internal(miette::Report::from_err(error)))?,
+        ReportFormat::Text => {
+            let width = super::terminal_width().filter(|_| arguments.output.is_none());
+            text(&results, Style { width })
+        }
+        ReportFormat::Markdown => markdown(&results),
+        ReportFormat::Junit => junit(&results).map_err(|error| internal(miette::Report::from_err(error)))?,
+        ReportFormat::Openmetrics => openmetrics(&results),
+        ReportFormat::Csv => csv(&results).map_err(|error| internal(miette::Report::from_err(error)))?,
+    };
+    let beside = || {
+        let directory =
+            if arguments.results.is_dir() { Some(arguments.results.as_path()) } else { arguments.results.parent() };
+        directory.unwrap_or(Path::new("")).join(FILE_NAME)
+    };
+    let file = match (&arguments.output, arguments.format) {
+        (Some(file), _) if file.as_os_str() == "-" => None,
+        (Some(file), _) => Some(file.clone()),
+        (None, ReportFormat::Html) => Some(beside()),
+        (None, _) => None,
+    };
+    let Some(file) = file else {
+        super::print(&written)?;
+        return Ok(SUCCESS);
+    };
+    fs::write(&file, written).map_err(|error| {
+        let report = miette::miette!(
+            help = "name another file with --output, or `-` for standard output",
+            "cannot write the report to {}: {error}",
+            file.display()
+        );
+        Failure { code: INFRASTRUCTURE, report }
+    })?;
+    super::print(&format!("{}\n", file.display()))?;
+    Ok(SUCCESS)
+}
