@@ -51,6 +51,9 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     sections.into_iter().filter(|section| !section.plots.is_empty()).collect()
 }
 
+/// A cell, and the bytes of each of its calls where the workload says.
+type WithSize<'a> = (&'a CellResult, Option<u64>);
+
 /// A figure of cells.
 #[derive(Clone, Copy)]
 struct Of {
@@ -104,7 +107,7 @@ fn summary(summary: &Summary) -> Mark {
 /// One panel per target and file system: against the transfer size where there are several, else a row per probe
 /// configuration.
 fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
-    let mut panels: Vec<(String, Vec<(&CellResult, Option<u64>)>)> = Vec::new();
+    let mut panels: Vec<(String, Vec<WithSize<'_>>)> = Vec::new();
     for (cell, planned) in results.cells.iter().zip(&results.plan.cells) {
         let name = format!("{}, {}", cell.target, cell.file_system);
         let entry = (cell, transfer_size(&planned.workload));
@@ -127,7 +130,7 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
     plots
 }
 
-fn by_configuration(panel: &str, cells: &[(&CellResult, Option<u64>)], many: bool, of: Of) -> Option<Plot> {
+fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> Option<Plot> {
     let row = |cell: &CellResult| {
         let name = cell.under_test();
         let marks = (0..).zip(&Access::ALL).filter_map(|(series, access)| {
@@ -146,7 +149,7 @@ fn by_configuration(panel: &str, cells: &[(&CellResult, Option<u64>)], many: boo
     })
 }
 
-fn against_size(panel: &str, cells: &[(&CellResult, Option<u64>)], access: Access, of: Of) -> Option<Plot> {
+fn against_size(panel: &str, cells: &[WithSize<'_>], access: Access, of: Of) -> Option<Plot> {
     let mut series: Vec<(String, Vec<(f64, Mark)>)> = Vec::new();
     for (cell, size) in cells {
         let Some(size) = size else { continue };
