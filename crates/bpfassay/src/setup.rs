@@ -18,7 +18,7 @@ use bpfassay_testbed::{
     cache::{Cache, Digest},
     catalogue::Catalogue,
     debian,
-    image::GuestImage,
+    image::{GuestImage, role},
     initramfs::tree::Overlay,
     kernel::{Build, Kernels, Update, compare_versions},
     local,
@@ -286,7 +286,17 @@ pub(crate) fn testbed(
 ) -> Result<Testbed, Failure> {
     let targets: Vec<Target> = plan.targets().into_iter().cloned().collect();
     let manifest = match &overlays.manifest {
-        Some(path) => Manifest::load(path, Check::Content).map_err(of_manifest)?,
+        Some(path) => {
+            let mut manifest = Manifest::load(path, Check::Content).map_err(of_manifest)?;
+            if shell == Shell::Without {
+                // `fetch` prepares for `shell`, too. With what nobody uses in them guests would be others, and take another
+                // number of instructions to boot, than those that `run` makes by itself.
+                for target in &mut manifest.targets {
+                    target.initramfs.retain(|segment| segment.role != role::SHELL);
+                }
+            }
+            manifest
+        }
         None => {
             let request = debian::Request {
                 targets: targets.iter().map(|target| (target.arch, target.kernel.clone())).collect(),
