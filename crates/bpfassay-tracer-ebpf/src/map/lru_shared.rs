@@ -117,6 +117,8 @@ pub(crate) fn add(_by: By, subject: &Subject, operation: u32, outcome: Outcome) 
     if subject.place.mount != 0 {
         write_path(&mut key, subject.place.mount);
     }
+    // Each use of the key itself would put a copy of it on the stack, which has no room for them.
+    let key = &key;
     let value = COUNTERS.get_ptr_mut(key).or_else(|| {
         // See the layout `percpu`.
         if COUNTERS.insert(key, Value::default(), u64::from(BPF_NOEXIST)).is_ok() {
