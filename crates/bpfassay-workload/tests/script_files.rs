@@ -53,5 +53,5 @@ fn the_quick_workload_is_small() {
     let plans = plans();
     let [test] = plans["quick"].tests.as_slice() else { panic!("one test") };
     assert!(test.read && test.write && !test.keep);
-    assert!(test.aggregate_size(1).unwrap() <= 16 << 20);
+    assert!(test.aggregate_size(1).unwrap() <= 64 << 20);
 }
