@@ -115,5 +115,5 @@ fn every_path_is_counted_exactly_where_the_kernel_lets_one_see_it() {
             }
         }
     }
-    assert_eq!(targets.len(), 6, "{targets:?}");
+    assert_eq!(targets.len(), 5, "{targets:?}");
 }
