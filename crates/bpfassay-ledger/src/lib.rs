@@ -41,9 +41,6 @@ pub const LATENCY_SLOTS: usize = 40;
 /// preempted inside them on one CPU, less one, without a call being lost.
 pub const COPIES: u32 = 6;
 
-/// The same of trampoline programs that count other operations, which are rarer.
-pub const OTHER_COPIES: u32 = 3;
-
 /// Names of maps. The kernel keeps 15 bytes of a name.
 pub mod map {
     /// [`Key`](crate::Key) or [`PathKey`](crate::PathKey) → [`Value`](crate::Value), by the first copy of a program.

@@ -18,14 +18,16 @@ const NEWER: [(&str, &str); 6] = [
     ("do_renameat2", "filename_renameat2"),
 ];
 
-/// Functions of system calls: `sys_NAME` in the programs, with the architecture's prefix in the kernel
-/// (arch/*/include/asm/syscall_wrapper.h).
-const SYSCALLS: [(&str, &str); 2] = if cfg!(target_arch = "x86_64") {
-    [("sys_fsync", "__x64_sys_fsync"), ("sys_fdatasync", "__x64_sys_fdatasync")]
+/// System calls whose functions are hooked: `sys_NAME` in the programs.
+const SYSCALLS: [&str; 2] = ["sys_fsync", "sys_fdatasync"];
+
+/// What stands before that in the kernel (arch/*/include/asm/syscall_wrapper.h).
+pub(crate) const SYSCALL_PREFIX: &str = if cfg!(target_arch = "x86_64") {
+    "__x64_"
 } else if cfg!(target_arch = "aarch64") {
-    [("sys_fsync", "__arm64_sys_fsync"), ("sys_fdatasync", "__arm64_sys_fdatasync")]
+    "__arm64_"
 } else {
-    [("sys_fsync", "__riscv_sys_fsync"), ("sys_fdatasync", "__riscv_sys_fdatasync")]
+    "__riscv_"
 };
 
 /// `options` with the names of the running kernel. Where its type information cannot be read, the older ones stay, and
@@ -40,9 +42,10 @@ pub(crate) fn for_this_kernel(options: &Options) -> Options {
 /// What the user named stays.
 fn choose(options: &Options, has: impl Fn(&str) -> bool) -> Options {
     let renamed = NEWER.into_iter().filter(|(name, newer)| !has(name) && has(newer));
+    let renamed = renamed.map(|(name, newer)| (name, newer.to_owned()));
     let mut options = options.clone();
-    for (name, here) in renamed.chain(SYSCALLS) {
-        options.functions.entry(name.to_owned()).or_insert_with(|| here.to_owned());
+    for (name, here) in renamed.chain(SYSCALLS.map(|name| (name, format!("{SYSCALL_PREFIX}{name}")))) {
+        options.functions.entry(name.to_owned()).or_insert(here);
     }
     options
 }

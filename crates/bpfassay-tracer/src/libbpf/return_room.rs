@@ -7,7 +7,10 @@
 
 use std::{collections::BTreeSet, ffi::CString, fs};
 
-use crate::pitfalls::btf::{Btf, KERNEL};
+use crate::{
+    pitfalls::btf::{Btf, KERNEL},
+    renamed::SYSCALL_PREFIX,
+};
 
 /// In kernels that set room apart, and in no other.
 const SETS_APART: &str = "fprobe_exit_handler";
@@ -60,7 +63,7 @@ const SELDOM: [&str; 40] = [
 /// Functions to take into a link on returns, beside the one that is meant; none where room needs no making, or the kernel
 /// tells nothing of its functions.
 pub(super) fn others() -> Vec<CString> {
-    let names: Vec<String> = SELDOM.iter().map(|name| format!("{PREFIX}{name}")).collect();
+    let names: Vec<String> = SELDOM.iter().map(|name| format!("{SYSCALL_PREFIX}sys_{name}")).collect();
     let wanted: BTreeSet<&str> = names.iter().map(String::as_str).chain([SETS_APART]).collect();
     let bytes = fs::read(KERNEL).unwrap_or_default();
     let known = Btf::new(&bytes).and_then(|btf| btf.prototypes(&wanted)).unwrap_or_default();
@@ -73,15 +76,6 @@ fn chosen(mut known: BTreeSet<String>) -> Vec<CString> {
     }
     known.into_iter().filter_map(|name| CString::new(name).ok()).collect()
 }
-
-/// arch/*/include/asm/syscall_wrapper.h
-const PREFIX: &str = if cfg!(target_arch = "x86_64") {
-    "__x64_sys_"
-} else if cfg!(target_arch = "aarch64") {
-    "__arm64_sys_"
-} else {
-    "__riscv_sys_"
-};
 
 #[cfg(test)]
 mod tests {
