@@ -1,6 +1,6 @@
 //! A series of kernels, tool versions or days: how figures went along it, and where they changed level. Pure.
 
-use std::{cmp::Ordering, collections::BTreeSet, fmt};
+use std::{borrow::Borrow, cmp::Ordering, collections::BTreeSet, fmt};
 
 use bpfassay_protocol::Arch;
 use bpfassay_stats::{
@@ -91,11 +91,15 @@ impl fmt::Display for Quantity {
     }
 }
 
+/// Results with their name.
+type Named<'a> = (&'a str, &'a Results);
+
 /// The trend over `results`, each with a name, in the order given; within each the kernels in the order of their versions.
 ///
 /// # Errors
 /// [`NotComparable`] where they were measured by different clocks, or there is nothing.
-pub fn trend(results: &[(String, Results)]) -> Result<Trend, NotComparable> {
+pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotComparable> {
+    let results: Vec<Named<'_>> = results.iter().map(|(name, results)| (name.as_str(), results.borrow())).collect();
     let Some((_, first)) = results.first() else {
         return Err(NotComparable::NothingInCommon { hint: "no results were given".to_owned() });
     };
@@ -105,12 +109,12 @@ pub fn trend(results: &[(String, Results)]) -> Result<Trend, NotComparable> {
     }
     let search = Search::new(SEED);
     let mut series: Vec<Series> = Vec::new();
-    for (_, result) in results {
+    for (_, result) in &results {
         for cell in &result.cells {
             for access in &cell.accesses {
                 let is_known = |known: &Series| known.is_of(cell) && known.access == access.access;
                 if !series.iter().any(is_known) {
-                    series.push(one(results, cell, access.access, &search));
+                    series.push(one(&results, cell, access.access, &search));
                 }
             }
         }
@@ -128,7 +132,7 @@ impl Series {
 }
 
 /// The series that `model` is of.
-fn one(results: &[(String, Results)], model: &CellResult, access: Access, search: &Search) -> Series {
+fn one(results: &[Named<'_>], model: &CellResult, access: Access, search: &Search) -> Series {
     let quantity = quantity(results, model, access);
     let mut series = Series {
         arch: model.target.arch,
@@ -166,7 +170,7 @@ fn one(results: &[(String, Results)], model: &CellResult, access: Access, search
 
 /// Instructions per call where every point that was measured has a positive number of them, for only then is there a ratio
 /// of two.
-fn quantity(results: &[(String, Results)], model: &CellResult, access: Access) -> Quantity {
+fn quantity(results: &[Named<'_>], model: &CellResult, access: Access) -> Quantity {
     if model.is_baseline() {
         return Quantity::Bandwidth;
     }
@@ -201,7 +205,7 @@ fn value(figures: &CellAccess, quantity: Quantity) -> (Figure<f64>, Option<Point
             (figures.overhead.clone().map(|overhead| overhead.estimate.value), point)
         }
         Quantity::Bandwidth => {
-            let value = figures.bandwidth_mib_s.clone().map(|summary| summary.geometric_mean.unwrap_or(summary.mean));
+            let value = figures.bandwidth_mib_s.clone().map(|summary| summary.center());
             let point = value.value().and_then(|&value| alike(value));
             (value, point)
         }

@@ -23,7 +23,7 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 pub(crate) fn bandwidth(figure: &Figure<Summary>) -> Option<String> {
-    figure.value().map(|summary| number(summary.geometric_mean.unwrap_or(summary.mean)))
+    figure.value().map(|summary| number(summary.center()))
 }
 
 pub(crate) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
@@ -56,7 +56,7 @@ pub(crate) fn instructions(estimate: &Estimate) -> String {
 }
 
 pub(crate) fn relative_error(figure: &Figure<Summary>) -> Option<String> {
-    figure.value().map(|summary| format!("{:.4}", summary.geometric_mean.unwrap_or(summary.mean)))
+    figure.value().map(|summary| format!("{:.4}", summary.center()))
 }
 
 /// `0`, `+4096`, `-8..+16`; what was exact only in part says so.
@@ -75,6 +75,12 @@ pub(crate) fn byte_error(figure: &Figure<ByteErrors>) -> Option<String> {
 
 fn signed(value: i64) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:+}") }
+}
+
+/// `text` without control characters but for line feeds: kernels, guests and libraries wrote some of it, and XML and HTML have
+/// none.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }
 
 /// `3 recursion misses, 1 missed probe hits`; nothing where nothing is known to be lost.

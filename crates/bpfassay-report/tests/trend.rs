@@ -74,7 +74,7 @@ fn several_results_follow_one_another() {
     let trend_of_two = trend(&[("may".to_owned(), one.clone()), ("june".to_owned(), one.clone())]).unwrap();
     let points = &trend_of_two.series[0].points;
     assert_eq!((points.len(), points[0].label.as_str(), points[24].label.as_str()), (48, "6.18.1 may", "6.18.1 june"));
-    assert!(trend(&[]).is_err());
+    assert!(trend::<Results>(&[]).is_err());
     assert!(trend(&[("a".to_owned(), one), ("b".to_owned(), series(Clock::Wall))]).is_err());
 }
 

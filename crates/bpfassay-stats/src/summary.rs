@@ -24,6 +24,14 @@ pub struct Summary {
     pub max: f64,
 }
 
+impl Summary {
+    /// The mean that rates and ratios are told by: the geometric one, or the arithmetic one where there is none.
+    #[must_use]
+    pub fn center(&self) -> f64 {
+        self.geometric_mean.unwrap_or(self.mean)
+    }
+}
+
 /// Summarises `figures`.
 ///
 /// The standard deviation is computed in two passes (Chan, Golub and LeVeque, "Algorithms for computing the sample

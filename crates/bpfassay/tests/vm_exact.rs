@@ -1,28 +1,18 @@
 //! Probe configurations that see what calls return count every byte and every call: a part of the studies that
 //! results/exact.md reports whole.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
-use common::{bpfassay, guests_wanted, said, study};
+use common::{guests_wanted, run_with};
 use serde_json::Value;
 
 /// Runs the study `name` of vm-tests/, narrowed to x86_64, `kernels` and `probes`; gives the results.
 fn run(name: &str, kernels: &[&str], probes: &[&str]) -> Value {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = bpfassay(directory.path());
-    command.arg("run").arg(study(name)).args(["--yes", "--output", "out", "--arch", "x86_64", "--probe", "none"]);
-    for kernel in kernels {
-        command.args(["--kernel", kernel]);
-    }
-    for probe in probes {
-        command.args(["--probe", probe]);
-    }
-    let output = command.output().unwrap();
-    let said = said(&output);
-    println!("{said}");
-    assert!(output.status.success(), "{said}");
-    common::results(&directory.path().join("out"))
+    let mut arguments = vec!["--arch", "x86_64", "--probe", "none"];
+    arguments.extend(kernels.iter().flat_map(|kernel| ["--kernel", kernel]));
+    arguments.extend(probes.iter().flat_map(|probe| ["--probe", probe]));
+    run_with(name, &arguments, 0).1
 }
 
 /// Makes sure that every cell that is no baseline attached and is exact; gives how many there are.

@@ -43,7 +43,7 @@ fn row(results: &Results, gate: &GateResult) -> Vec<String> {
     ]
 }
 
-const fn name(verdict: Verdict) -> &'static str {
+pub(super) const fn name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "pass",
         Verdict::Inconclusive => "inconclusive",

@@ -18,6 +18,7 @@ use crate::{
     Outcome, Results, fingerprint,
     outcome::RunFailure,
     results::{Attach, CellResult},
+    words,
 };
 
 #[derive(Template)]
@@ -84,8 +85,7 @@ pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
     };
     // Its only errors are those of writing and of a template that names what there is not, which does not compile.
     let page = page.render().map_err(|_| std::fmt::Error)?;
-    // Kernels and guests wrote some of it; HTML has no control characters.
-    Ok(page.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect())
+    Ok(words::printable(&page))
 }
 
 fn counts(results: &Results) -> Vec<Count> {
@@ -193,7 +193,7 @@ fn failures(results: &Results) -> Vec<Failure> {
     let refusals = results.cells.iter().filter_map(|cell| match &cell.attach {
         Attach::Refused { refusal, expected: false, .. } => Some(Failure {
             what: cell.cell.clone(),
-            why: crate::words::refusal(refusal),
+            why: words::refusal(refusal),
             telling: [Some(refusal.message.clone()), refusal.verifier.clone()].into_iter().flatten().collect(),
             log: None,
         }),
@@ -222,6 +222,9 @@ fn repeat(results: &Results) -> String {
     }
     if let Some(replicates) = narrowing.replicates {
         option("--replicates", replicates.to_string());
+    }
+    if let Some(until) = narrowing.until {
+        option("--until", until.to_string());
     }
     words.join(" ")
 }

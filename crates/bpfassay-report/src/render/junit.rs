@@ -39,13 +39,8 @@ pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
 
 fn failed(kind: NonSuccessKind, what: &str, message: String) -> TestCaseStatus {
     let mut status = TestCaseStatus::non_success(kind);
-    status.set_type(what).set_message(plain(&message));
+    status.set_type(what).set_message(words::printable(&message));
     status
-}
-
-/// Without characters that XML does not know: kernels and guests wrote some of it.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }
 
 fn cell(cell: &CellResult) -> TestCase {
@@ -53,7 +48,7 @@ fn cell(cell: &CellResult) -> TestCase {
         (_, Some(first)) => failed(NonSuccessKind::Error, "failed", format!("{}: {}", first.run, first.failure)),
         (Attach::Refused { refusal, expected: true, .. }, None) => {
             let mut status = TestCaseStatus::skipped();
-            status.set_message(plain(&format!("refused, as expected: {}", words::refusal(refusal))));
+            status.set_message(words::printable(&format!("refused, as expected: {}", words::refusal(refusal))));
             status
         }
         (Attach::Refused { refusal, .. }, None) => {

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use bpfassay_stats::Verdict;
 
+use super::gates;
 use crate::{
     Results,
     results::{CellAccess, CellResult},
@@ -21,7 +22,7 @@ pub fn openmetrics(results: &Results) -> String {
     type Of = fn(&CellAccess) -> Option<f64>;
     let families: [(&str, &str, &str, Of); 7] = [
         ("bpfassay_bandwidth_mebibytes_per_second", "", "Bandwidth by IOR, mean of the runs.", |access| {
-            access.bandwidth_mib_s.value().map(|summary| summary.geometric_mean.unwrap_or(summary.mean))
+            access.bandwidth_mib_s.value().map(|summary| summary.center())
         }),
         ("bpfassay_overhead_ratio", "ratio", "Bandwidth of the baseline / with what is under test.", |access| {
             access.overhead.value().map(|overhead| overhead.estimate.value)
@@ -36,7 +37,7 @@ pub fn openmetrics(results: &Results) -> String {
             access.cost.value().map(|cost| cost.per_call.value)
         }),
         ("bpfassay_relative_error_ratio", "ratio", "Bandwidth by IOR / traced.", |access| {
-            access.relative_error_ior_interval.value().map(|summary| summary.geometric_mean.unwrap_or(summary.mean))
+            access.relative_error_ior_interval.value().map(|summary| summary.center())
         }),
         (
             "bpfassay_byte_error_bytes",
@@ -75,12 +76,7 @@ pub fn openmetrics(results: &Results) -> String {
     family(&mut text, "bpfassay_runs", "", "Runs by what came of them.", runs.collect());
     let verdicts = [Verdict::Pass, Verdict::Regression, Verdict::Inconclusive].map(|verdict| {
         let count = results.gates.iter().filter(|gate| gate.verdict == verdict).count();
-        let name = match verdict {
-            Verdict::Pass => "pass",
-            Verdict::Regression => "regression",
-            Verdict::Inconclusive => "inconclusive",
-        };
-        let labels = vec![("study", results.plan.study.name.clone()), ("verdict", name.to_owned())];
+        let labels = vec![("study", results.plan.study.name.clone()), ("verdict", gates::name(verdict).to_owned())];
         (labels, f64::from(u32::try_from(count).unwrap_or(u32::MAX)))
     });
     family(&mut text, "bpfassay_gates", "", "Gates of the study by verdict.", verdicts.into());

@@ -1,5 +1,7 @@
 //! Raw runs as CSV: one line per run, access and repetition.
 
+use std::collections::BTreeMap;
+
 use crate::{Figure, Outcome, Results};
 
 /// The head.
@@ -29,9 +31,10 @@ const HEAD: [&str; 16] = [
 pub fn csv(results: &Results) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(HEAD)?;
+    let cells: BTreeMap<&str, _> = results.cells.iter().map(|cell| (cell.cell.as_str(), cell)).collect();
     for run in &results.runs {
         let record = &run.record;
-        let Some(cell) = results.cells.iter().find(|cell| cell.cell == record.cell) else { continue };
+        let Some(cell) = cells.get(record.cell.as_str()) else { continue };
         let outcome = match &record.outcome {
             Outcome::Measured(_) => "measured",
             Outcome::Refused(_) => "refused",

@@ -17,17 +17,16 @@ const FILE_NAME: &str = "report.html";
 
 pub(crate) fn report(arguments: &cli::Report) -> Outcome {
     let results = results::read(&arguments.results).map_err(Failure::usage)?;
-    let internal = |error| Failure { code: INTERNAL, report: error };
     let written = match arguments.format {
-        ReportFormat::Html => html(&results).map_err(|error| internal(miette::Report::from_err(error)))?,
+        ReportFormat::Html => html(&results).map_err(|error| Failure::new(INTERNAL, error))?,
         ReportFormat::Text => {
             let width = super::terminal_width().filter(|_| arguments.output.is_none());
             text(&results, Style { width })
         }
         ReportFormat::Markdown => markdown(&results),
-        ReportFormat::Junit => junit(&results).map_err(|error| internal(miette::Report::from_err(error)))?,
+        ReportFormat::Junit => junit(&results).map_err(|error| Failure::new(INTERNAL, error))?,
         ReportFormat::Openmetrics => openmetrics(&results),
-        ReportFormat::Csv => csv(&results).map_err(|error| internal(miette::Report::from_err(error)))?,
+        ReportFormat::Csv => csv(&results).map_err(|error| Failure::new(INTERNAL, error))?,
     };
     let beside = || {
         let directory =

@@ -43,9 +43,15 @@ pub(crate) fn results(directory: &Path) -> Value {
 
 /// Runs a study of vm-tests/ into `out` and gives its results.
 pub(crate) fn run(name: &str, code: i32) -> (tempfile::TempDir, Value) {
+    run_with(name, &[], code)
+}
+
+/// The same with further arguments.
+pub(crate) fn run_with(name: &str, arguments: &[&str], code: i32) -> (tempfile::TempDir, Value) {
     let directory = tempfile::tempdir().unwrap();
+    let mut command = bpfassay(directory.path());
     let output =
-        bpfassay(directory.path()).arg("run").arg(study(name)).args(["--yes", "--output", "out"]).output().unwrap();
+        command.arg("run").arg(study(name)).args(["--yes", "--output", "out"]).args(arguments).output().unwrap();
     let said = said(&output);
     println!("{said}");
     assert_eq!(output.status.code(), Some(code), "{said}");

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{job::Workload, message::RunFigures};
 use bpfassay_stats::{Estimate, Summary, relative_error::CounterReading};
+use bpfassay_study::Target;
 use bpfassay_workload::ior::Invocation;
 
 use super::plot::{self, Curves, Intervals, Mark};
@@ -101,7 +102,7 @@ fn estimate(estimate: &Estimate) -> Mark {
 
 fn summary(summary: &Summary) -> Mark {
     let interval = (summary.n > 1).then_some((summary.min, summary.max));
-    Mark { value: summary.geometric_mean.unwrap_or(summary.mean), interval }
+    Mark { value: summary.center(), interval }
 }
 
 /// One panel per target and file system: against the transfer size where there are several, else a row per probe
@@ -206,8 +207,7 @@ fn over_time(results: &Results) -> Vec<Plot> {
         let plots = cell.accesses.iter().filter_map(|access| {
             let samples = readings(figures, access.access, interval_ms);
             let traced = instantaneous(&samples);
-            let reported = access.bandwidth_mib_s.value()?;
-            let reported = reported.geometric_mean.unwrap_or(reported.mean);
+            let reported = access.bandwidth_mib_s.value()?.center();
             let (start, end) = (traced.first()?.0, traced.last()?.0);
             traced.iter().any(|(_, mark)| mark.value > 0.0).then_some(())?;
             let flat = [start, end].map(|at| (at, Mark { value: reported, interval: None }));
@@ -247,7 +247,12 @@ fn instantaneous(samples: &[CounterReading]) -> Vec<(f64, Mark)> {
 
 /// Figures of one architecture from kernel to kernel, with the levels between changes.
 fn along_kernels(results: &Results) -> Vec<Plot> {
-    let Ok(trend) = trend(&[(results.plan.study.name.clone(), results.clone())]) else { return Vec::new() };
+    // Looking for changes takes a while.
+    let of_one = |target: &&Target| results.plan.targets().iter().filter(|other| other.arch == target.arch).count();
+    if !results.plan.targets().iter().any(|target| of_one(target) >= SERIES_FROM) {
+        return Vec::new();
+    }
+    let Ok(trend) = trend(&[(results.plan.study.name.clone(), results)]) else { return Vec::new() };
     let plot_of = |series: &Series| {
         if series.points.len() < SERIES_FROM || series.quantity == Quantity::Bandwidth {
             return None;
