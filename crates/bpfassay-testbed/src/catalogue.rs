@@ -286,11 +286,14 @@ fn check_nixpkgs(name: &str, attribute: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The series of a name with three numeric parts: `6.12` of `6.12.94`.
+/// The series of the name of a build: `6.12` of `6.12.94`, `7.3-rc` of `7.3-rc7`.
 fn series_of(name: &str) -> Option<&str> {
-    let (series, last) = name.rsplit_once('.')?;
     let numeric = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let (major, minor) = series.split_once('.')?;
+    let (series, numbers, last) = match name.split_once("-rc") {
+        Some((numbers, last)) => (&name[..name.len() - last.len()], numbers, last),
+        None => name.rsplit_once('.').map(|(series, last)| (series, series, last))?,
+    };
+    let (major, minor) = numbers.split_once('.')?;
     [major, minor, last].into_iter().all(numeric).then_some(series)
 }
 

@@ -25,6 +25,12 @@ fn a_series_and_a_build_are_told_apart() {
     assert_eq!(build.version.as_deref(), Some("6.12.94"));
     assert_eq!(build.entries.len(), 1);
     assert_eq!(catalogue.find(Arch::X86_64, "7.3-rc").unwrap().version, None);
+    let candidate = catalogue.find(Arch::X86_64, "7.3-rc7").unwrap();
+    assert_eq!(candidate.version.as_deref(), Some("7.3-rc7"));
+    assert_eq!(candidate.entries.iter().map(|e| e.suite.as_str()).collect::<Vec<_>>(), ["experimental"]);
+    for wrong in ["7.3-rcx", "7-rc7", "7.3.1-rc7", "6.12-rc1"] {
+        assert!(catalogue.find(Arch::X86_64, wrong).is_err(), "{wrong}");
+    }
 }
 
 #[test]
