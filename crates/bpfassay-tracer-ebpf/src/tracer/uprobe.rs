@@ -79,20 +79,35 @@ entries! {
     uprobe__rename__entry: |context| Operation::Rename, None;
 }
 
-/// Functions that return bytes, or -1.
-#[uretprobe]
-fn uprobe__bytes__return(context: RetProbeContext) -> u32 {
-    stay_on_stack(&context);
-    ends(By::Preempted, context.ret());
-    0
+/// Programs at the return of functions. Of each there is a second one for kernels that compile no programs: those give them no
+/// stack of their own either, and refuse tail calls beside calls of functions, which the layout `lru-shared` has.
+macro_rules! returns {
+    ($($program:ident, $interpreted:ident: |$context:ident| $body:expr;)+) => {
+        $(
+            #[uretprobe]
+            fn $program($context: RetProbeContext) -> u32 {
+                stay_on_stack(&$context);
+                $body;
+                0
+            }
+
+            #[uretprobe]
+            fn $interpreted($context: RetProbeContext) -> u32 {
+                $body;
+                0
+            }
+        )+
+    };
 }
 
-/// Functions that return an `int`.
-#[uretprobe]
-fn uprobe__status__return(context: RetProbeContext) -> u32 {
-    stay_on_stack(&context);
-    ends(By::Preempted, i64::from(context.ret::<i32>()));
-    0
+returns! {
+    // Bytes, or -1.
+    uprobe__bytes__return, uprobe__bytes__return_interpreted: |context| ends(By::Preempted, context.ret());
+    // An `int`.
+    uprobe__status__return, uprobe__status__return_interpreted: |context|
+        ends(By::Preempted, i64::from(context.ret::<i32>()));
+    // 0, or the number of an error.
+    uprobe__mpi__return, uprobe__mpi__return_interpreted: |context| mpi_ends(context.ret::<i32>() != 0);
 }
 
 /// A call of MPI-IO that has begun.
@@ -151,23 +166,19 @@ mpi_entries! {
     uprobe__mpi_write_at__entry: |context| MpiWrite, mpi_bytes(context.argument(3), context.argument(4));
 }
 
-/// Functions that return 0, or the number of an error.
-#[uretprobe]
-fn uprobe__mpi__return(context: RetProbeContext) -> u32 {
-    stay_on_stack(&context);
-    let Some(call) = PENDING.get_ptr_mut(thread()) else { return 0 };
+#[inline(always)]
+fn mpi_ends(failed: bool) {
+    let Some(call) = PENDING.get_ptr_mut(thread()) else { return };
     // SAFETY: a value of the map, which only this thread uses.
     let Call { bytes, start, operation, wanted } = unsafe { *call };
     if wanted == 0 {
-        return 0;
+        return;
     }
     // SAFETY: likewise.
     unsafe { (*call).wanted = 0 };
     if let Some(subject) = Subject::new(Place::NOWHERE) {
-        let failed = context.ret::<i32>() != 0;
         let outcome =
             Outcome { bytes: if failed { 0 } else { bytes }, errors: u64::from(failed), duration: NO_DURATION };
         count_by(By::Preempted, &subject, operation, outcome, start);
     }
-    0
 }

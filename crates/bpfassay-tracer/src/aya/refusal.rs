@@ -57,7 +57,12 @@ fn words(error: &(dyn Error + 'static)) -> String {
 fn number(error: &(dyn Error + 'static)) -> Option<i32> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(number) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+        // aya shows such an error in place of itself, and its causes as its own: it is not among them.
+        let system = match error.downcast_ref() {
+            Some(ProgramError::IOError(error)) => Some(error),
+            _ => error.downcast_ref::<io::Error>(),
+        };
+        if let Some(number) = system.and_then(io::Error::raw_os_error) {
             return Some(number);
         }
         next = error.source();
@@ -84,6 +89,8 @@ mod tests {
         );
         assert!(refusal.message.ends_with("524 (os error 524)"), "{refusal:?}");
         assert_eq!(refusal.verifier, None);
+        let error = ProgramError::IOError(io::Error::from_raw_os_error(22));
+        assert_eq!(refuse(Step::Attach, None, &error).errno, Some(22));
     }
 
     #[test]

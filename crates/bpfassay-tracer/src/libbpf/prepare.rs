@@ -183,7 +183,7 @@ pub(crate) fn fsync_without_mount() -> Finding {
 }
 
 /// Whether the kernel compiles programs. Where it does not say, it is one that always does.
-fn has_jit() -> bool {
+pub(crate) fn has_jit() -> bool {
     fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").map_or(true, |text| text.trim() != "0")
 }
 
