@@ -7,7 +7,7 @@ use std::{
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
-    job::{Job, Task},
+    job::{Job, RunOrder, Task},
 };
 use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
@@ -85,7 +85,7 @@ impl Rig {
                 bpfassay_study::Clock::Wall => 0,
                 bpfassay_study::Clock::Instructions => SETTLE_MS,
             },
-            task: Task::Runs { runs: runs.iter().map(|run| run.order.clone()).collect() },
+            task: Task::Runs { runs: runs.iter().map(|run| order(study, block, run)).collect() },
         })
     }
 
@@ -105,8 +105,7 @@ impl Rig {
                 Clock::Instructions
             }
         };
-        // Replicates are seeds.
-        machine.seed = study.design.seed.wrapping_add(u64::from(block.replicate));
+        machine.seed = seed(study, block);
         machine.layout = match study.guest.addresses {
             Addresses::Fixed => Layout::Fixed,
             Addresses::Processes => Layout::Processes,
@@ -135,6 +134,9 @@ const SETTLE_MS: u64 = 12_000;
 /// counts (x86_64), and such guests may run beside whatever else the host does.
 const COUNTING: u32 = 6;
 
+/// The tracer's option for the order in which it hooks functions.
+const ATTACH_ORDER: &str = "--attach-order";
+
 /// The deadlines of `study` as the supervisor of guests takes them, in time of the host, rounded up to whole seconds.
 #[must_use]
 pub fn deadlines(study: &Study) -> Deadlines {
@@ -150,5 +152,70 @@ pub fn deadlines(study: &Study) -> Deadlines {
     match study.clock {
         bpfassay_study::Clock::Wall => deadlines,
         bpfassay_study::Clock::Instructions => deadlines.scaled(COUNTING),
+    }
+}
+
+/// Replicates are seeds.
+fn seed(study: &Study, block: &Block) -> u64 {
+    study.design.seed.wrapping_add(u64::from(block.replicate))
+}
+
+/// What the guest is told of `run`: as planned, and in which order to hook functions, which decides where the kernel puts
+/// programs and maps, as other addresses vary.
+fn order(study: &Study, block: &Block, run: &PlannedRun) -> RunOrder {
+    let mut order = run.order.clone();
+    let is_given = order.tracer_arguments.iter().any(|word| word.starts_with(ATTACH_ORDER));
+    if !order.probe.is_baseline() && study.guest.addresses != Addresses::Fixed && !is_given {
+        order.tracer_arguments.extend([ATTACH_ORDER.to_owned(), seed(study, block).to_string()]);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_study::{Available, Narrowing, expand};
+
+    use super::*;
+
+    /// What the tracer's arguments are in each replicate, with `extra` in the study file; none for the baseline.
+    fn arguments(extra: &str) -> Vec<(u32, String)> {
+        let text = format!(
+            r#"
+schema = 1
+name = "order"
+description = "For a test."
+clock = "instructions"
+probes = ["none", "fexit"]
+[[targets]]
+arch = "x86_64"
+kernels = "6.12"
+[[file_systems]]
+type = "tmpfs"
+[[workloads]]
+name = "w"
+options = "-w"
+[design]
+replicates = 2
+rounds = 1
+warm_up = 0
+control = false
+seed = 40
+{extra}"#
+        );
+        let study = Study::parse("order.toml", &text, &|_| Ok(None)).unwrap();
+        let plan = expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let all = plan.runs().map(|(block, run)| (block, order(&study, block, run)));
+        let (baseline, traced): (Vec<_>, Vec<_>) = all.partition(|(_, order)| order.probe.is_baseline());
+        assert!(baseline.iter().all(|(_, order)| order.tracer_arguments.is_empty()));
+        traced.into_iter().map(|(block, order)| (block.replicate, order.tracer_arguments.join(" "))).collect()
+    }
+
+    #[test]
+    fn functions_are_hooked_in_another_order_in_every_replicate() {
+        let given = |one: &str, two: &str| vec![(1, one.to_owned()), (2, two.to_owned())];
+        assert_eq!(arguments(""), given("--attach-order 41", "--attach-order 42"));
+        assert_eq!(arguments("[guest]\naddresses = \"fixed\""), given("", ""));
+        let own = "[tracer]\narguments = [\"--attach-order\", \"3\"]";
+        assert_eq!(arguments(own), given("--attach-order 3", "--attach-order 3"));
     }
 }

@@ -50,6 +50,7 @@ Options:
                              be given several times; default: the C library
       --function NAME=OTHER  Hook the kernel's function OTHER where the programs name NAME, for kernels that have it under
                              another name; may be given for several NAMEs
+      --attach-order N       Hook the functions in an order that follows from N, in place of always the same
       --symbol-cache FILE    Keep in FILE what /proc/kallsyms says of the hooked functions, and read it from there when this
                              program is started again in the same boot: the list is long and slow to read
       --bpf-stats            Have the kernel count runs and run time of every program while this one runs, and tell them at
@@ -75,7 +76,7 @@ pub(crate) enum Request {
     /// Tell what the kernel offers.
     Features,
     /// Attach and count.
-    Trace(Args),
+    Trace(Box<Args>),
 }
 
 /// The options, as given.
@@ -97,6 +98,7 @@ pub(crate) struct Args {
     uprobe: Vec<PathBuf>,
     functions: BTreeMap<String, String>,
     symbol_cache: Option<PathBuf>,
+    attach_order: Option<u64>,
 }
 
 /// What to do, in the kernel's terms.
@@ -156,7 +158,7 @@ impl Request {
         let (mut probe, mut map, mut loader, mut interval) = (None, None, None, None);
         let (mut cgroup, mut mount, mut listen) = (None, None, None);
         let (mut merge, mut stay, mut latency, mut bpf_stats) = (None, None, None, None);
-        let (mut map_entries, mut maxactive, mut symbol_cache) = (None, None, None);
+        let (mut map_entries, mut maxactive, mut symbol_cache, mut attach_order) = (None, None, None, None);
         let (mut functions, mut uprobe) = (BTreeMap::new(), Vec::new());
         let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
         while let Some(option) = parser.next()? {
@@ -189,6 +191,7 @@ impl Request {
                         parser.value()?.parse_with(|text| parse_count(text, MAX_MAXACTIVE))?,
                     )?;
                 }
+                Long("attach-order") => set(&mut attach_order, "attach-order", parser.value()?.parse()?)?,
                 Long("uprobe") => uprobe.push(parser.value()?.into()),
                 Long("symbol-cache") => set(&mut symbol_cache, "symbol-cache", parser.value()?.into())?,
                 Long("function") => {
@@ -201,7 +204,7 @@ impl Request {
             }
         }
         let probe = probe.ok_or(ArgumentError::NoProbe)?;
-        Ok(Self::Trace(Args {
+        Ok(Self::Trace(Box::new(Args {
             probe,
             map,
             loader,
@@ -218,7 +221,8 @@ impl Request {
             uprobe,
             functions,
             symbol_cache,
-        }))
+            attach_order,
+        })))
     }
 }
 
@@ -252,6 +256,7 @@ impl Args {
             uprobe: self.uprobe,
             functions: self.functions,
             symbol_cache: self.symbol_cache,
+            attach_order: self.attach_order,
         };
         Ok(Order {
             configuration,
@@ -330,7 +335,7 @@ mod tests {
 
     fn parse(words: &[&str]) -> Result<Args, ArgumentError> {
         match Request::parse(words)? {
-            Request::Trace(args) => Ok(args),
+            Request::Trace(args) => Ok(*args),
             other => panic!("{words:?}: {other:?}"),
         }
     }
@@ -353,6 +358,7 @@ mod tests {
             "uprobe",
             "function",
             "symbol-cache",
+            "attach-order",
             "bpf-stats",
             "merge",
             "listen",
@@ -423,6 +429,7 @@ mod tests {
             "/lib/x",
             "--symbol-cache",
             "/s",
+            "--attach-order=7",
         ];
         let functions = ["--function", "vfs_read=vfs_read.isra.0", "--function=vfs_write=other"];
         let words: Vec<&str> = words.iter().chain(&functions).copied().collect();
@@ -433,6 +440,7 @@ mod tests {
             maxactive: Some(4),
             uprobe: vec!["/lib/x".into()],
             symbol_cache: Some("/s".into()),
+            attach_order: Some(7),
             functions: functions.map(|(name, other)| (name.to_owned(), other.to_owned())).into(),
             ..Options::default()
         };

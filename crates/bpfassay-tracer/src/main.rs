@@ -10,6 +10,7 @@
 
 mod accounts;
 mod args;
+mod attach_order;
 mod aya;
 mod cgroups;
 mod command;

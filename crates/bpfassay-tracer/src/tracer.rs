@@ -48,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) maxactive: Option<u32>,
     /// The programs and libraries whose functions uprobes are put on; none: the libc that the dynamic linker would take.
     pub(crate) uprobe: Vec<PathBuf>,
+    /// Hook functions in the order that follows from this number; `None`: as the object file has them.
+    pub(crate) attach_order: Option<u64>,
     /// Kernel functions to hook in place of those that the programs name.
     pub(crate) functions: BTreeMap<String, String>,
     /// A file to keep what the symbol table said of functions in, between tracers of one boot.

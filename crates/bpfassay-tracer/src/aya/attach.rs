@@ -27,9 +27,13 @@ use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, rea
 
 use super::refusal::refuse;
 use crate::{
+    attach_order,
     hooked::{Hooked, Kind, KprobeMode},
     kernel,
-    libbpf::{attach::BEHIND_FTRACE_SITE, prepare::not_counted},
+    libbpf::{
+        attach::BEHIND_FTRACE_SITE,
+        prepare::{self, not_counted},
+    },
     probes::{REQUIRED, SYSCALLS},
     return_probe::ReturnProbe,
     tracer::Options,
@@ -50,10 +54,11 @@ struct Attached {
 
 /// Names of the programs of `probe` that are to be loaded, sorted.
 pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe, copies: u32, options: &Options) -> Vec<String> {
+    let is_compiled = prepare::has_jit();
     let names = ebpf
         .programs()
         .map(|(name, _)| name)
-        .filter(|name| parse(name, probe).is_some_and(|name| is_wanted(name, copies, options)));
+        .filter(|name| parse(name, probe).is_some_and(|name| is_wanted(name, copies, is_compiled, options)));
     let mut names: Vec<String> = names.map(str::to_owned).collect();
     names.sort_unstable();
     names
@@ -74,6 +79,7 @@ pub(super) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
 struct Name<'a> {
     function: &'a str,
     /// `entry`, `return`, `begin` or `mark`, and the number of a copy from the second on; empty for the program that counts.
+    /// `return_interpreted` in place of `return` where the kernel does not compile programs.
     part: &'a str,
 }
 
@@ -90,8 +96,10 @@ fn function_of(name: &str, probe: Probe) -> Option<&str> {
 }
 
 /// Whether a program of that name is wanted with `copies` of those that may be preempted.
-fn is_wanted(name: Name<'_>, copies: u32, options: &Options) -> bool {
+fn is_wanted(name: Name<'_>, copies: u32, is_compiled: bool, options: &Options) -> bool {
     match name.part {
+        "return_interpreted" => !is_compiled,
+        "return" => is_compiled,
         "begin" => options.latency,
         "mark" => copies > 1,
         part => part.rsplit('_').next().and_then(|copy| copy.parse::<u32>().ok()).is_none_or(|copy| copy <= copies),
@@ -156,6 +164,8 @@ pub(super) fn all(ebpf: &mut Ebpf, probe: Probe, names: &[String], options: &Opt
     let mut all = All::default();
     // Only uprobes need them.
     let mut files = None;
+    let mut names: Vec<&String> = names.iter().collect();
+    names.sort_by_key(|name| attach_order::key(options.attach_order, function_of(name, probe).unwrap_or_default()));
     for name in names {
         let refused = |error: ProgramError| refuse(Step::Attach, Some(name), &error);
         let (program, function) =
@@ -359,12 +369,20 @@ mod tests {
     #[test]
     fn copies_and_clocks_are_loaded_where_they_are_of_use() {
         let wanted = |part, copies, latency| {
-            is_wanted(Name { function: "vfs_read", part }, copies, &Options { latency, ..Options::default() })
+            is_wanted(Name { function: "vfs_read", part }, copies, true, &Options { latency, ..Options::default() })
         };
         assert!(wanted("", 1, false) && wanted("entry", 1, false));
         assert!(!wanted("2", 1, false) && wanted("2", 2, false) && !wanted("3", 2, false));
         assert!(!wanted("begin", 3, false) && wanted("begin", 1, true));
         assert!(!wanted("mark", 1, false) && wanted("mark", 3, false));
         assert!(!wanted("mark_2", 1, false) && wanted("mark_2", 3, false));
+    }
+
+    #[test]
+    fn one_of_two_programs_at_a_return_is_loaded() {
+        for is_compiled in [false, true] {
+            let wanted = |part| is_wanted(Name { function: "bytes", part }, 1, is_compiled, &Options::default());
+            assert_eq!((wanted("return"), wanted("return_interpreted")), (is_compiled, !is_compiled));
+        }
     }
 }

@@ -13,6 +13,7 @@ use libbpf_rs::{Link, Object, ProgramMut};
 
 use super::{Failure, prepare::not_counted, return_room, sys};
 use crate::{
+    attach_order,
     hooked::{Hooked, Kind, KprobeMode},
     kernel, misses,
     probes::{self, Attachment, End, REQUIRED, SYSCALLS},
@@ -40,8 +41,8 @@ pub(super) struct Attached {
     pub(super) links: Vec<Box<dyn Any>>,
     /// What could not be hooked and is not counted.
     pub(super) findings: Vec<Finding>,
-    /// Once it is known: see [`return_room`].
-    return_room: Option<Vec<CString>>,
+    /// See [`return_room`].
+    return_room: Vec<CString>,
 }
 
 impl Attached {
@@ -89,12 +90,25 @@ impl At {
 /// # Errors
 /// The first [`Failure`]; what was attached before is detached.
 pub(super) fn all(object: &Object, options: &Options) -> Result<Attached, Failure> {
+    let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
+    programs.sort_by_key(|program| {
+        let section = program.section().to_string_lossy();
+        attach_order::key(options.attach_order, probes::attachment(&section).map_or("", |(_, target)| target))
+    });
     let mut attached = Attached::default();
+    // Before the first is attached: finding it out takes a thousand reads, of which programs at entries would remember
+    // those whose returns nobody watches yet.
+    let watches_returns = |program: &ProgramMut<'_>| {
+        matches!(probes::attachment(&program.section().to_string_lossy()), Some((Attachment::KretprobeMulti, _)))
+    };
+    if programs.iter().any(watches_returns) {
+        attached.return_room = return_room::others();
+    }
     // Where the kernel tells of misses only for kprobes made through tracefs, the first program finds out.
     let mut mode = KprobeMode::Perf;
     // Only uprobes need them.
     let mut files = None;
-    for program in object.progs_mut().filter(|program| program.autoload()) {
+    for program in programs {
         let name = program.name().to_string_lossy().into_owned();
         let failed = |error| Failure { step: Step::Attach, program: Some(name.clone()), error };
         let section = program.section().to_string_lossy().into_owned();
@@ -165,9 +179,8 @@ fn hook(
             (sys::attach_kprobe_multi(program, &[&symbol], false)?, At::new(function, Kind::KprobeMulti))
         }
         Attachment::KretprobeMulti => {
-            let others = attached.return_room.get_or_insert_with(return_room::others);
             let functions: Vec<&CStr> =
-                [symbol.as_c_str()].into_iter().chain(others.iter().map(CString::as_c_str)).collect();
+                [symbol.as_c_str()].into_iter().chain(attached.return_room.iter().map(CString::as_c_str)).collect();
             let link = match sys::attach_kprobe_multi(program, &functions, true) {
                 // One of the others cannot be hooked here: with less room, then.
                 Err(_) if functions.len() > 1 => sys::attach_kprobe_multi(program, &[&symbol], true)?,

@@ -1,0 +1,54 @@
+//! In which order functions are hooked.
+//!
+//! Where the kernel puts the code of a program, its trampoline and its maps follows from the order in which they are made,
+//! and with them which cache lines and pages they share: the cost of one order would be the accident of one layout. Programs
+//! on one function keep their order, as copies of a program rely on it.
+
+/// What to sort the functions that are hooked by: a number that depends on `seed` and the function's name. Without a seed
+/// they stay as the object file has them.
+pub(crate) fn key(seed: Option<u64>, function: &str) -> u64 {
+    let Some(seed) = seed else { return 0 };
+    // FNV-1a, 64 bits (Fowler, Noll and Vo; draft-eastlake-fnv).
+    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let name = function.bytes().fold(0xcbf2_9ce4_8422_2325, hash);
+    // The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): close seeds give orders that have nothing in common.
+    let mixed = name ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    const FUNCTIONS: [&str; 4] = ["vfs_read", "vfs_write", "vfs_readv", "vfs_writev"];
+
+    fn order(seed: Option<u64>) -> Vec<&'static str> {
+        let mut functions = FUNCTIONS.to_vec();
+        functions.sort_by_key(|function| key(seed, function));
+        functions
+    }
+
+    #[test]
+    fn without_a_seed_nothing_moves() {
+        assert_eq!(order(None), FUNCTIONS);
+    }
+
+    #[test]
+    fn the_order_follows_from_the_seed() {
+        assert_eq!(order(Some(7)), order(Some(7)));
+        // The smallest numbers, which replicates have: each of the 24 orders comes up, and none far too often.
+        let orders: Vec<_> = (0..2400).map(|seed| order(Some(seed))).collect();
+        let mut times = BTreeMap::<_, u32>::new();
+        for order in &orders {
+            *times.entry(order.clone()).or_default() += 1;
+        }
+        assert_eq!(times.len(), 24);
+        // 100 are expected of each, with a standard deviation of 9.8.
+        assert!(times.values().all(|times| (50..150).contains(times)), "{times:?}");
+        assert!(orders[..8].iter().collect::<BTreeSet<_>>().len() > 4);
+    }
+}
