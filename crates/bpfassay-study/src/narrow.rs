@@ -1,12 +1,13 @@
 //! Narrowing a study from the command line.
 
-use std::fmt::Display;
+use std::{collections::BTreeSet, fmt::Display};
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 
 use crate::{
     Design, ExpandError, Study, Target,
-    plan::{LeftOut, Narrowing},
+    document::nearest,
+    plan::{LeftOut, Narrowing, Plan},
 };
 
 /// Largest number of replicates.
@@ -112,4 +113,36 @@ fn targets_asked(archs: &[Arch], kernels: &[String]) -> String {
     let archs = (!archs.is_empty()).then(|| format!("architecture {}", list(archs)));
     let kernels = (!kernels.is_empty()).then(|| format!("kernel {}", list(kernels)));
     archs.into_iter().chain(kernels).collect::<Vec<_>>().join(" and ")
+}
+
+/// Takes out of `plan` what its narrowing to cells does not name. The baselines of the cells that are named stay, and every
+/// run keeps its name and its place in the order.
+pub(crate) fn keep_cells(plan: &mut Plan) -> Result<(), ExpandError> {
+    if plan.narrowing.cells.is_empty() {
+        return Ok(());
+    }
+    let mut places = Vec::new();
+    for id in &plan.narrowing.cells {
+        let Some(cell) = plan.cell(id) else {
+            return Err(ExpandError::NoCell {
+                study: plan.study.name.clone(),
+                cell: id.chars().take(128).collect(),
+                nearest: nearest(id, plan.cells.iter().map(|cell| cell.id.as_str())).map(str::to_owned),
+            });
+        };
+        places.push((cell.target.clone(), cell.case.clone(), cell.file_system.clone()));
+    }
+    let named = &plan.narrowing.cells;
+    plan.cells.retain(|cell| {
+        let is_at = |(target, case, file_system): &(_, _, _)| {
+            (target, case, file_system) == (&cell.target, &cell.case, &cell.file_system)
+        };
+        named.contains(&cell.id) || cell.is_baseline() && places.iter().any(is_at)
+    });
+    let kept: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
+    for block in &mut plan.blocks {
+        block.runs.retain(|run| kept.contains(run.cell.as_str()));
+    }
+    plan.blocks.retain(|block| !block.runs.is_empty());
+    Ok(())
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     EngineChoice, ExpandError, Interface, IorSpec, IorTest, Share, Study, Target, WorkloadKind, WorkloadSpec,
-    narrow::{list, narrow},
+    narrow::{keep_cells, list, narrow},
     order::shuffle,
     study::digest,
 };
@@ -32,6 +32,9 @@ pub struct Narrowing {
     pub kernels: Vec<String>,
     /// Probe configurations (`--probe`); the baseline stays in any case.
     pub probes: Vec<ProbeConfiguration>,
+    /// Cells by their ids (`--cell`); the baselines that they are compared with stay in any case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<String>,
     /// Boots in place of the study's number (`--replicates`).
     pub replicates: Option<u32>,
     /// Sequential sampling in place of the study's own (`--until`).
@@ -263,6 +266,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
             plan.blocks.push(case.block(study, &narrowed.probes, target, file_system, replicate));
         }
     }
+    keep_cells(&mut plan)?;
     plan.digest = digest(&(&plan.study, &plan.cells, &plan.blocks));
     Ok(plan)
 }

@@ -55,6 +55,33 @@ fn plan(study: &Study, narrowing: &Narrowing) -> Result<Plan, ExpandError> {
 }
 
 #[test]
+fn a_cell_is_kept_with_its_baseline_and_its_place_in_the_order() {
+    let study = study(2, 2, 7, "auto");
+    let whole = plan(&study, &Narrowing::default()).unwrap();
+    let id = "x86_64_7.2_sizes-t1MiB_nfs4.2_fexit";
+    let cells =
+        |ids: &[&str]| Narrowing { cells: ids.iter().map(|&id| id.to_owned()).collect(), ..Narrowing::default() };
+    let part = plan(&study, &cells(&[id])).unwrap();
+    let ids = |plan: &Plan| plan.cells.iter().map(|cell| cell.id.clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&part), ["x86_64_7.2_sizes-t1MiB_nfs4.2_none", id]);
+    let runs = |plan: &Plan| plan.runs().map(|(_, run)| run.clone()).collect::<Vec<_>>();
+    let kept: Vec<_> = runs(&whole).into_iter().filter(|run| part.cell(&run.cell).is_some()).collect();
+    assert_eq!(runs(&part), kept);
+    assert!(kept.iter().any(|run| run.control) && part.blocks.len() == 2);
+    assert_ne!(part.digest, whole.digest);
+
+    let baseline = plan(&study, &cells(&["riscv64_7.2_sizes-t1MiB_tmpfs-64MiB_none"])).unwrap();
+    assert_eq!(baseline.cells.len(), 1);
+    let error = plan(&study, &cells(&["x86_64_7.2_sizes-t1MiB_nfs4.2_fexti"])).unwrap_err().to_string();
+    let told = "study `small` has no cell `x86_64_7.2_sizes-t1MiB_nfs4.2_fexti`, did you mean \
+                `x86_64_7.2_sizes-t1MiB_nfs4.2_fexit`?: `bpfassay plan small` lists them";
+    assert_eq!(error, told);
+    // What other words keep away is not there either.
+    let narrowing = Narrowing { archs: vec![Arch::Aarch64], ..cells(&[id]) };
+    assert!(matches!(plan(&study, &narrowing), Err(ExpandError::NoCell { .. })));
+}
+
+#[test]
 fn patterns_become_the_builds_that_they_stand_for() {
     let builds = |arch: Arch| -> Result<Vec<String>, ExpandError> {
         let all = ["6.1.170", "6.12.43", "6.12.57", "7.2.6"];
@@ -197,7 +224,7 @@ fn narrowing_keeps_what_is_named_and_the_baseline() {
         kernels: vec!["7.2".to_owned()],
         probes: vec![fexit()],
         replicates: Some(3),
-        until: None,
+        ..Narrowing::default()
     };
     let plan = plan(&study(1, 1, 1, "auto"), &narrowing).unwrap();
     let probes: BTreeSet<String> = plan.cells.iter().map(|cell| cell.probe.to_string()).collect();
@@ -268,7 +295,7 @@ fn narrowings() -> impl Strategy<Value = Narrowing> {
         kernels,
         probes,
         replicates,
-        until: None,
+        ..Narrowing::default()
     })
 }
 

@@ -109,6 +109,10 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "PROBE", value_delimiter = ',')]
     pub(crate) probe: Vec<ProbeConfiguration>,
 
+    /// Only this cell (and the baseline that it is compared with), by its id in results and messages; may be given several times
+    #[arg(long, value_name = "ID")]
+    pub(crate) cell: Vec<String>,
+
     /// The clock to measure time with, in place of the study's own: wall or instructions
     #[arg(long, value_name = "CLOCK")]
     pub(crate) clock: Option<Clock>,
@@ -159,7 +163,7 @@ pub(crate) struct Run {
     pub(crate) output: Option<PathBuf>,
 
     /// Go on with an interrupted run from its results directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "clock", "replicates", "until"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "clock", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// How guests are executed

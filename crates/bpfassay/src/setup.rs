@@ -94,6 +94,7 @@ pub(crate) fn expand(
         archs: selection.arch.clone(),
         kernels: selection.kernel.clone(),
         probes: selection.probe.clone(),
+        cells: selection.cell.clone(),
         replicates: selection.replicates,
         until: selection.until,
     };

@@ -25,6 +25,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         kernel: vec![arguments.kernel.clone()],
         modules: arguments.modules.clone(),
         probe: Vec::new(),
+        cell: Vec::new(),
         clock: None,
         replicates: Some(1),
         until: None,
