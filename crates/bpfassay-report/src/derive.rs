@@ -12,13 +12,21 @@ pub(crate) mod sampling;
 
 pub(crate) use runs::readings;
 
+use bpfassay_study::Plan;
+
 use crate::{
-    Contents, Entry, Figure, RESULTS_VERSION, Results,
-    results::{Boot, RunResult},
+    Contents, Entry, Figure, RESULTS_VERSION, Results, RunRecord,
+    results::{Boot, RunDerived, RunResult},
 };
 
 /// Nominal coverage of intervals.
 pub(crate) const LEVEL: f64 = 0.95;
+
+/// What follows from one record of a run of `plan`; nothing where it has no figures, or no cell in the plan.
+#[must_use]
+pub fn of_run(plan: &Plan, record: &RunRecord) -> Option<RunDerived> {
+    runs::derive(plan, plan.cell(&record.cell)?, record)
+}
 
 /// Everything that follows from what a journal holds, finished or not.
 #[must_use]

@@ -2,11 +2,12 @@
 //! (`results.json` and its JSON schema), and the tables that show them.
 //!
 //! Here: [`journal`] (the only part with input and output, besides [`results::read`] and [`results::write`]), [`record`] and [`outcome`]
-//! (what is journalled), [`mod@fingerprint`] (whether two runs have the same raw figures), [`derive`] (from records to results), [`results`] (the schema), [`mod@compare`] (two results), [`trend`] (a series of them), [`render`] (tables; pure).
+//! (what is journalled), [`mod@fingerprint`] (whether two runs have the same raw figures), [`derive`] (from records to results), [`results`] (the schema), [`mod@compare`] (two results), [`trend`] (a series of them), [`event`] (what is told meanwhile), [`render`] (tables; pure).
 //! Not here: estimators (bpfassay-stats), running anything (bpfassay-runner), what a study is (bpfassay-study).
 
 pub mod compare;
 pub mod derive;
+pub mod event;
 pub mod figure;
 pub mod fingerprint;
 mod ior;
@@ -21,6 +22,7 @@ pub mod trend;
 mod words;
 
 pub use derive::{derive, sampling::to_do};
+pub use event::Event;
 pub use figure::Figure;
 pub use fingerprint::fingerprint;
 pub use journal::{Contents, Journal, JournalError};

@@ -10,29 +10,37 @@ mod common;
 
 use std::path::Path;
 
-use bpfassay_report::{ResultsError, derive, results, schema::results_schema};
+use bpfassay_report::{
+    ResultsError, derive, results,
+    schema::{events_schema, results_schema},
+};
 use common::{contents, outcome, study};
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/schema/results-v1.json");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/schema");
 
-/// `BPFASSAY_UPDATE_SCHEMA=1 cargo test -p bpfassay-report` writes the file anew.
+fn published(name: &str) -> String {
+    std::fs::read_to_string(Path::new(FOLDER).join(name)).unwrap()
+}
+
+/// `BPFASSAY_UPDATE_SCHEMA=1 cargo test -p bpfassay-report` writes the files anew.
 #[test]
-fn the_published_file_is_current() {
-    let schema = results_schema().unwrap();
-    if std::env::var_os("BPFASSAY_UPDATE_SCHEMA").is_some() {
-        std::fs::create_dir_all(Path::new(FILE).parent().unwrap()).unwrap();
-        std::fs::write(FILE, &schema).unwrap();
+fn the_published_files_are_current() {
+    for (name, schema) in [("results-v1.json", results_schema()), ("events-v1.json", events_schema())] {
+        let schema = schema.unwrap();
+        if std::env::var_os("BPFASSAY_UPDATE_SCHEMA").is_some() {
+            std::fs::create_dir_all(FOLDER).unwrap();
+            std::fs::write(Path::new(FOLDER).join(name), &schema).unwrap();
+        }
+        assert!(
+            published(name) == schema,
+            "results/schema/{name} is not what the types say: run BPFASSAY_UPDATE_SCHEMA=1 cargo test -p bpfassay-report"
+        );
     }
-    let published = std::fs::read_to_string(FILE).unwrap();
-    assert!(
-        published == schema,
-        "results/schema/results-v1.json is not what the types say: run BPFASSAY_UPDATE_SCHEMA=1 cargo test -p bpfassay-report"
-    );
 }
 
 #[test]
 fn results_keep_to_the_schema() {
-    let schema = serde_json::from_str(&std::fs::read_to_string(FILE).unwrap()).unwrap();
+    let schema = serde_json::from_str(&published("results-v1.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let results = derive(&contents(&study(Some("2s"), 2, 2), outcome));
     let value = serde_json::to_value(&results).unwrap();

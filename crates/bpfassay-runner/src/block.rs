@@ -198,12 +198,12 @@ impl Boot<'_> {
             GuestMessage::Phase { phase: Phase::Boot | Phase::SetUp | Phase::Shell, .. }
             | GuestMessage::Hello { .. } => {}
             GuestMessage::Phase { run: None, .. } => {}
-            GuestMessage::Phase { run: Some(run), .. } => {
+            GuestMessage::Phase { run: Some(run), phase } => {
                 if !self.left.iter().any(|planned| planned.order.id == run) {
                     return Ok(Some(format!("the guest speaks of a run that it was not to do: {}", shortened(&run))));
                 }
+                self.context.tell(&Progress::Phase(self.block, &run, phase));
                 if in_flight.as_ref().is_none_or(|current| current.id != run) {
-                    self.context.tell(&Progress::RunStarted(self.block, &run));
                     *in_flight = Some(InFlight::new(run));
                 }
             }

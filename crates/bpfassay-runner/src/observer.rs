@@ -1,5 +1,6 @@
 //! What carrying out a plan tells whoever watches.
 
+use bpfassay_protocol::message::Phase;
 use bpfassay_report::{BlockEnded, BlockStarted, GuestReady, RunRecord};
 use bpfassay_study::Block;
 
@@ -10,8 +11,8 @@ pub enum Progress<'a> {
     Booting(&'a Block, &'a BlockStarted),
     /// It is ready.
     Ready(&'a Block, &'a GuestReady),
-    /// A run begins.
-    RunStarted(&'a Block, &'a str),
+    /// A run, by its id, begins a phase.
+    Phase(&'a Block, &'a str, Phase),
     /// A run ended; its record is in the journal.
     RunEnded(&'a RunRecord),
     /// The guest is gone.

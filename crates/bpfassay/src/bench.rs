@@ -11,10 +11,19 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cli,
     exit::{Failure, INTERRUPTED},
-    progress::Display,
+    progress::{Watched, Watcher},
     provenance,
     setup::{self, Store, Testbed, Trial},
 };
+
+/// How to tell what happens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Telling<'a> {
+    /// The study, as the user named it.
+    pub(crate) study: &'a str,
+    /// In which form.
+    pub(crate) format: cli::MessageFormat,
+}
 
 /// A host that is ready to measure.
 pub(crate) struct Bench {
@@ -49,7 +58,7 @@ impl Bench {
         self.rig.qemu.keys().all(|&arch| !self.rig.is_emulated(arch))
     }
 
-    /// Carries out `blocks` of `plan`, each with the number of boots that it had before, and shows how it goes on. Logs
+    /// Carries out `blocks` of `plan`, each with the number of boots that it had before, and tells how it goes on. Logs
     /// go to `directory`, the journal's.
     pub(crate) async fn carry_out(
         &self,
@@ -57,14 +66,13 @@ impl Bench {
         blocks: Vec<(Block, u32)>,
         journal: Journal,
         directory: &Path,
+        telling: Telling<'_>,
     ) -> Result<Summary, Failure> {
-        let runs = blocks.iter().map(|(block, _)| block.runs.len()).sum();
-        let display = Display::new(plan, runs, |cell| {
-            plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe))
-        });
+        let Telling { study, format } = telling;
+        let watcher = Watcher::new(&Watched { plan, jobs: self.slots, directory, study, format }, &blocks);
         let order = Order { study: &plan.study, blocks, rig: &self.rig, slots: self.slots, directory };
-        let outcome = bpfassay_runner::carry_out(order, journal, &display, &self.cancel).await;
-        display.finish();
+        let outcome = bpfassay_runner::carry_out(order, journal, &watcher, &self.cancel).await;
+        watcher.finish();
         outcome.map_err(Failure::infrastructure)
     }
 }

@@ -169,6 +169,11 @@ pub(crate) struct Run {
     /// How guests are executed
     #[arg(long, value_enum, default_value_t)]
     pub(crate) accelerator: AcceleratorChoice,
+
+    /// How to tell what happens: a bar or lines on standard error and a table at the end, or a JSON object per event on standard
+    /// output (`bpfassay schema events`)
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) message_format: MessageFormat,
 }
 
 /// Arguments of `plan`.
@@ -323,6 +328,18 @@ pub(crate) enum SchemaOf {
     Results,
     /// The testbed manifest
     Manifest,
+    /// A line of `run --message-format json`
+    Events,
+}
+
+/// How what happens is told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MessageFormat {
+    /// To people
+    #[default]
+    Human,
+    /// To programs
+    Json,
 }
 
 /// How guests are executed.

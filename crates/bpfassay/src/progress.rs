@@ -1,114 +1,288 @@
-//! What is shown while a plan is carried out: on a terminal a bar with the guests in flight, elsewhere a line per event.
+//! What is told while a plan is carried out: events, for people ([`shown`]) or as JSON for programs.
+
+mod left;
+mod shown;
 
 use std::{
-    collections::BTreeMap,
-    io::{self, Write},
+    collections::BTreeSet,
+    io::Write,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
-    time::Instant,
 };
 
-use bpfassay_report::Outcome;
+use bpfassay_report::{
+    Event, Outcome, RunRecord,
+    derive::of_run,
+    event::{EVENTS_VERSION, Ending, RunEnded, Started},
+};
 use bpfassay_runner::{Observer, Progress};
 use bpfassay_study::{Block, Plan};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Shows progress on standard error.
-pub(crate) struct Display {
-    began: Instant,
-    bar: ProgressBar,
-    /// Cells whose refusals the study expects, by cell id.
-    expected: Vec<String>,
-    /// What each guest in flight is doing, by block.
-    in_flight: Mutex<BTreeMap<String, String>>,
+use crate::cli::MessageFormat;
+use left::Left;
+
+/// Takes events in, from several tasks at once.
+trait Sink: Send + Sync {
+    fn take(&self, event: &Event);
+    /// There will be no more.
+    fn finish(&self);
 }
 
-impl Display {
-    /// For `runs` runs of `plan`, all of them or what is left.
-    pub(crate) fn new(plan: &Plan, runs: usize, is_expected: impl Fn(&bpfassay_study::Cell) -> bool) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(runs as u64), ProgressDrawTarget::stderr());
-        // A template of ours that does not parse is shown plainly; a test parses it.
-        if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(std::time::Duration::from_millis(500));
-        let expected = plan.cells.iter().filter(|cell| is_expected(cell)).map(|cell| cell.id.clone()).collect();
-        Self { began: Instant::now(), bar, expected, in_flight: Mutex::default() }
-    }
+/// A JSON object per event on standard output.
+struct Json;
 
-    /// Takes the bar away.
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-
-    fn line(&self, text: &str) {
-        if self.bar.is_hidden() {
-            // A reader that has gone away (`2>&1 | head`) must not end the measurement.
-            let _ = writeln!(io::stderr(), "[{:>4} s] {text}", self.began.elapsed().as_secs());
-        } else {
-            self.bar.println(text);
+impl Sink for Json {
+    fn take(&self, event: &Event) {
+        if let Ok(line) = serde_json::to_string(event) {
+            // A reader that has gone away must not end the measurement.
+            let _ = writeln!(std::io::stdout(), "{line}");
         }
     }
 
-    /// Notes what the guest of `block` does, or that it is gone.
-    fn now(&self, block: &Block, doing: Option<&str>) {
-        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        match doing {
-            Some(doing) => in_flight.insert(block.id.clone(), format!("{}: {doing}", block.target)),
-            None => in_flight.remove(&block.id),
+    fn finish(&self) {}
+}
+
+/// Tells programs that everything is over.
+pub(crate) fn conclude(event: &Event) {
+    Json.take(event);
+}
+
+/// Makes events of what the runner tells.
+pub(crate) struct Watcher<'a> {
+    plan: &'a Plan,
+    directory: PathBuf,
+    /// The study, as the user named it.
+    study: String,
+    /// Cells whose refusals the study expects, by id.
+    refusals: BTreeSet<&'a str>,
+    of: u64,
+    state: Mutex<State>,
+    sink: Box<dyn Sink>,
+}
+
+struct State {
+    done: u64,
+    left: Left,
+}
+
+/// What a [`Watcher`] watches.
+pub(crate) struct Watched<'a> {
+    /// What is carried out.
+    pub(crate) plan: &'a Plan,
+    /// Guests side by side.
+    pub(crate) jobs: NonZeroU32,
+    /// The results directory.
+    pub(crate) directory: &'a Path,
+    /// The study, as the user named it: a word of a command line.
+    pub(crate) study: &'a str,
+    /// How to tell of it.
+    pub(crate) format: MessageFormat,
+}
+
+impl<'a> Watcher<'a> {
+    /// Tells that it begins with `blocks`, the part of the plan that is to be done now.
+    pub(crate) fn new(watched: &Watched<'a>, blocks: &[(Block, u32)]) -> Self {
+        let Watched { plan, jobs, directory, study, format } = *watched;
+        let of = blocks.iter().map(|(block, _)| block.runs.len() as u64).sum();
+        let expects = |cell: &&bpfassay_study::Cell| {
+            plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe))
         };
-        let all: Vec<&str> = in_flight.values().map(String::as_str).collect();
-        self.bar.set_message(all.join(" · "));
+        let watcher = Self {
+            plan,
+            directory: directory.to_owned(),
+            study: study.to_owned(),
+            refusals: plan.cells.iter().filter(expects).map(|cell| cell.id.as_str()).collect(),
+            of,
+            state: Mutex::new(State { done: 0, left: Left::new(blocks.iter().map(|(block, _)| block), jobs) }),
+            sink: match format {
+                MessageFormat::Human => Box::new(shown::Shown::new(of)),
+                MessageFormat::Json => Box::new(Json),
+            },
+        };
+        watcher.sink.take(&Event::Started(Started {
+            version: EVENTS_VERSION,
+            study: plan.study.name.clone(),
+            clock: plan.study.clock,
+            directory: directory.to_owned(),
+            runs: of,
+            jobs: jobs.get(),
+        }));
+        watcher
+    }
+
+    /// Takes away what is shown for the time being.
+    pub(crate) fn finish(&self) {
+        self.sink.finish();
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn run_ended(&self, record: &RunRecord) -> RunEnded {
+        let seconds = seconds(record.duration_ms);
+        let is_refusal_expected = self.refusals.contains(record.cell.as_str());
+        let (outcome, is_expected, message) = match &record.outcome {
+            Outcome::Measured(_) => (Ending::Measured, !is_refusal_expected, None),
+            Outcome::Refused(refusal) => (Ending::Refused, is_refusal_expected, Some(refusal.message.clone())),
+            // The log is told by itself.
+            Outcome::Failed(failure) => {
+                let failure = bpfassay_report::RunFailure { log: None, ..failure.clone() };
+                (Ending::Failed, false, Some(failure.to_string()))
+            }
+        };
+        let (log, repeat, shell) = match &record.outcome {
+            Outcome::Failed(failure) => {
+                let log = failure.log.as_ref().map(|log| self.directory.join(log));
+                (log, Some(self.repeat(record)), Some(shell(record)))
+            }
+            Outcome::Measured(_) | Outcome::Refused(_) => (None, None, None),
+        };
+        let (done, seconds_left) = self.change(|state| {
+            state.done += 1;
+            state.left.ended(&record.block, &record.cell, seconds);
+            (state.done, state.left.seconds())
+        });
+        RunEnded {
+            run: record.run.clone(),
+            cell: record.cell.clone(),
+            outcome,
+            is_expected,
+            seconds,
+            message,
+            bytes: of_run(self.plan, record).map(|derived| derived.bytes).unwrap_or_default(),
+            log,
+            repeat,
+            shell,
+            done,
+            of: self.of,
+            seconds_left,
+        }
+    }
+
+    /// The command that does just the cell of `record` again.
+    fn repeat(&self, record: &RunRecord) -> Vec<String> {
+        let clock = self.plan.study.clock.to_string();
+        ["bpfassay", "run", &self.study, "--cell", &record.cell, "--clock", &clock].map(str::to_owned).to_vec()
     }
 }
 
-const TEMPLATE: &str = "{bar:24} {pos}/{len} runs  {elapsed} (about {eta} left)  {wide_msg}";
+/// The command that opens a shell in the guest of `record`.
+fn shell(record: &RunRecord) -> Vec<String> {
+    let target = &record.target;
+    ["bpfassay", "shell", "--arch", target.arch.name(), "--kernel", &target.kernel].map(str::to_owned).to_vec()
+}
 
-impl Observer for Display {
+/// `words` as they are typed into a shell.
+fn command(words: &[String]) -> String {
+    let is_plain =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./+@=:,%".contains(c));
+    let typed =
+        |word: &String| if is_plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
+    words.iter().map(typed).collect::<Vec<_>>().join(" ")
+}
+
+fn seconds(milliseconds: u64) -> f64 {
+    milliseconds as f64 / 1000.0
+}
+
+impl Observer for Watcher<'_> {
     fn progress(&self, progress: &Progress<'_>) {
-        match progress {
+        let event = match progress {
             Progress::Booting(block, started) => {
-                self.now(block, Some("booting"));
-                if started.boot > 1 {
-                    self.line(&format!("{}: boot {}", block.id, started.boot));
-                }
+                Event::Booting { block: block.id.clone(), target: block.target.clone(), boot: started.boot }
             }
             Progress::Ready(block, ready) => {
-                self.now(block, Some("ready"));
-                self.line(&format!(
-                    "{}: ready after {:.1} s (Linux {})",
-                    block.id,
-                    ready.ready_after_ms as f64 / 1000.0,
-                    ready.facts.kernel_release
-                ));
+                let seconds = seconds(ready.ready_after_ms);
+                self.change(|state| state.left.booted(block, seconds));
+                Event::Ready { block: block.id.clone(), seconds, kernel_release: ready.facts.kernel_release.clone() }
             }
-            Progress::RunStarted(block, run) => {
-                let what = run.strip_prefix(block.id.as_str()).unwrap_or(run).trim_start_matches('_');
-                self.now(block, Some(what));
+            Progress::Phase(block, run, phase) => {
+                Event::Phase { block: block.id.clone(), run: (*run).to_owned(), phase: *phase }
             }
-            Progress::RunEnded(record) => {
-                self.bar.inc(1);
-                let seconds = record.duration_ms as f64 / 1000.0;
-                match &record.outcome {
-                    Outcome::Measured(_) => self.line(&format!("{}: measured in {seconds:.1} s", record.run)),
-                    Outcome::Refused(refusal) => {
-                        let expected = if self.expected.contains(&record.cell) { ", as expected" } else { "" };
-                        self.line(&format!("{}: refused{expected}: {}", record.run, refusal.message));
-                    }
-                    Outcome::Failed(failure) => self.line(&format!("{}: FAILED: {failure}", record.run)),
-                }
+            Progress::RunEnded(record) => Event::RunEnded(Box::new(self.run_ended(record))),
+            Progress::Ended(block, ended) => {
+                Event::GuestEnded { block: block.id.clone(), trouble: ended.trouble.clone() }
             }
-            Progress::Ended(block, _) => self.now(block, None),
-            Progress::Log(block, text) => self.line(&format!("{}: {text}", block.id)),
-        }
+            Progress::Log(block, text) => Event::Log { block: block.id.clone(), text: (*text).to_owned() },
+        };
+        self.sink.take(&event);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_report::{FailureKind, RunFailure};
+    use bpfassay_study::{Available, Narrowing, Study};
+
     use super::*;
 
+    /// Two targets, each with one boot of two runs: the baseline and fexit.
+    pub(super) fn plan() -> Plan {
+        let text = r#"
+schema = 1
+name = "small"
+description = "For a test."
+clock = "wall"
+probes = ["none", "fexit"]
+[[targets]]
+arch = "x86_64"
+kernels = ["6.12", "7.2"]
+[[file_systems]]
+type = "tmpfs"
+[[workloads]]
+name = "w"
+options = "-w"
+[design]
+replicates = 1
+rounds = 1
+warm_up = 0
+control = false
+seed = 1
+"#;
+        let study = Study::parse("small.toml", text, &|_| Ok(None)).unwrap();
+        bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap()
+    }
+
     #[test]
-    fn the_template_is_one() {
-        assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
+    fn words_are_typed_as_a_shell_reads_them() {
+        let words = ["bpfassay", "run", "my study.toml", "it's", ""].map(str::to_owned);
+        assert_eq!(command(&words), r"bpfassay run 'my study.toml' 'it'\''s' ''");
+    }
+
+    #[test]
+    fn a_failed_run_names_its_log_and_what_does_it_again() {
+        let plan = plan();
+        let blocks: Vec<_> = plan.blocks.iter().map(|block| (block.clone(), 0)).collect();
+        let watched = Watched {
+            plan: &plan,
+            jobs: NonZeroU32::MIN,
+            directory: Path::new("out"),
+            study: "small.toml",
+            format: MessageFormat::Human,
+        };
+        let watcher = Watcher::new(&watched, &blocks);
+        let block = &plan.blocks[1];
+        let failure = RunFailure {
+            kind: FailureKind::Panic,
+            phase: None,
+            telling: vec!["Kernel panic - not syncing".to_owned()],
+            log: Some("logs/one.log".to_owned()),
+        };
+        let record = RunRecord::new(block, &block.runs[0], 1, 0, 1500, Outcome::Failed(failure));
+        let ended = watcher.run_ended(&record);
+        watcher.finish();
+        assert_eq!((ended.outcome, ended.is_expected, ended.done, ended.of), (Ending::Failed, false, 1, 4));
+        assert_eq!(ended.message.unwrap(), "kernel panic: Kernel panic - not syncing");
+        assert_eq!(ended.log.unwrap(), Path::new("out/logs/one.log"));
+        let cell = &block.runs[0].cell;
+        let repeat = command(&ended.repeat.unwrap());
+        assert_eq!(repeat, format!("bpfassay run small.toml --cell {cell} --clock wall"));
+        assert_eq!(command(&ended.shell.unwrap()), "bpfassay shell --arch x86_64 --kernel 7.2");
+        assert_eq!(ended.seconds_left, Some(1.5 * 3.0));
+        // Both commands are commands.
+        use clap::Parser as _;
+        assert!(crate::cli::Cli::try_parse_from(repeat.split(' ')).is_ok());
     }
 }

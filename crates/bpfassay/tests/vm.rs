@@ -216,27 +216,6 @@ fn boots_go_on_until_intervals_are_narrow() {
 }
 
 #[test]
-fn a_panic_is_named_and_its_log_kept() {
-    if !guests_wanted() {
-        return;
-    }
-    let (directory, results) = run("panic.toml", 4);
-    let runs = results["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 3);
-    for run in runs {
-        let outcome = &run["record"]["outcome"];
-        assert_eq!(
-            (outcome["type"].as_str(), outcome["kind"].as_str()),
-            (Some("failed"), Some("panic")),
-            "{outcome:#}"
-        );
-        let log = directory.path().join("out").join(outcome["log"].as_str().unwrap());
-        let log = fs::read_to_string(log).unwrap();
-        assert!(log.contains("Kernel panic - not syncing"), "{log}");
-    }
-}
-
-#[test]
 fn a_run_that_hangs_does_not_keep_the_others_from_their_turn() {
     if !guests_wanted() {
         return;

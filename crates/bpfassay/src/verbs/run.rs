@@ -3,16 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use bpfassay_report::{
-    Contents, Entry, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Results, render, results,
+    Contents, Entry, Event, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Results, event::Concluded, render,
+    results,
 };
 use bpfassay_runner::block::unix_ms;
 use bpfassay_stats::Verdict;
 use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{
-    bench::Bench,
-    cli,
+    bench::{Bench, Telling},
+    cli::{self, MessageFormat},
     exit::{Failure, INCONCLUSIVE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
+    progress,
     setup::{self, Store},
 };
 
@@ -63,8 +65,11 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
             (directory, journal, blocks)
         }
     };
+    // What was resumed names its study, if not where its file is.
+    let study = if arguments.resume.is_some() { plan.study.name.as_str() } else { arguments.selection.study.as_str() };
+    let telling = Telling { study, format: arguments.message_format };
     let summary = loop {
-        let summary = bench.carry_out(&plan, blocks, journal, &directory).await?;
+        let summary = bench.carry_out(&plan, blocks, journal, &directory, telling).await?;
         // Sequential sampling: what was measured tells whether there is more to do. Where boots are fixed there is not.
         if summary.cancelled || plan.until().is_none() {
             break summary;
@@ -77,12 +82,35 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         }
     };
 
-    let results = conclude(&directory)?;
-    if summary.cancelled {
-        super::print(&format!("interrupted; go on with: bpfassay run --resume {}\n", directory.display()))?;
-        return Ok(INTERRUPTED);
+    let (results, fingerprint) = conclude(&directory)?;
+    let code = if summary.cancelled { INTERRUPTED } else { verdict(&results) };
+    let path = directory.join(results::FILE_NAME);
+    match arguments.message_format {
+        MessageFormat::Human => {
+            let width = super::terminal_width();
+            let mut text = render::text(&results, render::Style { width });
+            if let Some(fingerprint) = fingerprint {
+                text.push_str(&format!("fingerprint of the raw figures: {fingerprint}\n"));
+            }
+            text.push_str(&format!("results: {}\n", path.display()));
+            if summary.cancelled {
+                text.push_str(&format!("interrupted; go on with: bpfassay run --resume {}\n", directory.display()));
+            }
+            super::print(&text)?;
+        }
+        MessageFormat::Json => {
+            let count = |verdict| results.gates.iter().filter(|gate| gate.verdict == verdict).count() as u64;
+            progress::conclude(&Event::Concluded(Concluded {
+                results: path,
+                passes: count(Verdict::Pass),
+                regressions: count(Verdict::Regression),
+                inconclusive: count(Verdict::Inconclusive),
+                fingerprint,
+                exit_code: code,
+            }));
+        }
     }
-    Ok(verdict(&results))
+    Ok(code)
 }
 
 /// What is to be done next, with the number of boots that each block had before.
@@ -94,19 +122,16 @@ fn left(contents: &Contents) -> Vec<(Block, u32)> {
     bpfassay_report::to_do(contents).into_iter().map(with_boots).collect()
 }
 
-/// Derives the results from the journal, writes `results.json`, prints the table and the path.
-fn conclude(directory: &Path) -> Result<Results, Failure> {
+/// Derives the results from the journal and writes `results.json`. The fingerprint goes with them where raw figures are the
+/// same everywhere.
+fn conclude(directory: &Path) -> Result<(Results, Option<String>), Failure> {
     let contents = Contents::read(directory)?;
     let results = bpfassay_report::derive(&contents);
     results::write(directory, &results).map_err(Failure::infrastructure)?;
-    let width = super::terminal_width();
-    super::print(&render::text(&results, render::Style { width }))?;
-    if results.plan.study.clock == Clock::Instructions {
-        let fingerprint = bpfassay_report::fingerprint(results.runs.iter().map(|run| &run.record));
-        super::print(&format!("fingerprint of the raw figures: {fingerprint}\n"))?;
-    }
-    super::print(&format!("results: {}\n", directory.join(results::FILE_NAME).display()))?;
-    Ok(results)
+    let is_counted = results.plan.study.clock == Clock::Instructions;
+    let fingerprint =
+        is_counted.then(|| bpfassay_report::fingerprint(results.runs.iter().map(|run| &run.record)).to_string());
+    Ok((results, fingerprint))
 }
 
 /// What the results come to: what is known to be broken first, then what went wrong, then what is not known.

@@ -10,7 +10,7 @@ use bpfassay_runner::block::unix_ms;
 use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{
-    bench::Bench,
+    bench::{Bench, Telling},
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
     provenance,
@@ -39,7 +39,8 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let header = Header { journal: JOURNAL_VERSION, started_unix_ms: unix_ms(), plan: plan.clone(), provenance };
     let journal = Journal::create(&directory, &header)?;
     let todo = plan.blocks.iter().cloned().map(|block| (block, 0)).collect();
-    if bench.carry_out(&plan, todo, journal, &directory).await?.cancelled {
+    let telling = Telling { study: &plan.study.name, format: cli::MessageFormat::Human };
+    if bench.carry_out(&plan, todo, journal, &directory, telling).await?.cancelled {
         super::print("interrupted; nothing is said of the figures\n")?;
         return Ok(INTERRUPTED);
     }
