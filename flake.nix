@@ -11,9 +11,7 @@
         "x86_64-linux"
         "aarch64-linux"
       ];
-      assays = lib.genAttrs systems (
-        system: import ./nix { pkgs = nixpkgs.legacyPackages.${system}; }
-      );
+      assays = lib.genAttrs systems (system: import ./nix { pkgs = nixpkgs.legacyPackages.${system}; });
       of = attribute: lib.mapAttrs (_: assay: assay.${attribute}) assays;
     in
     {

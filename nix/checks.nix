@@ -28,6 +28,14 @@ in
     '';
   };
 
+  # As `nix fmt` leaves them.
+  nix-formatting =
+    pkgs.runCommand "bpfassay-nix-formatting" { nativeBuildInputs = [ pkgs.nixfmt ]; }
+      ''
+        find ${workspace.nixFiles} -name '*.nix' -exec nixfmt --check {} +
+        touch $out
+      '';
+
   clippy = check "clippy" {
     nativeBuildInputs = workspace.tracerInputs.nativeBuildInputs ++ [ pkgs.clippy ];
     buildPhase = ''
@@ -49,6 +57,12 @@ in
     buildPhase = ''
       export HOME=$TMPDIR
       BPFASSAY_VM_TESTS=off cargo nextest run --offline --workspace --exclude bpfassay --no-fail-fast
+    '';
+    # For ci/nix-report; where .config/nextest.toml has it.
+    installPhase = ''
+      runHook preInstall
+      install -D --mode=644 target/nextest/default/junit.xml $out/junit.xml
+      runHook postInstall
     '';
   };
 }

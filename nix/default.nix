@@ -19,7 +19,13 @@ let
       ebpfRust = ebpfRust.${name};
     }
   );
-  ebpf = arch.each (name: import ./ebpf.nix { pkgs = arch.pkgsFor name; inherit workspace; });
+  ebpf = arch.each (
+    name:
+    import ./ebpf.nix {
+      pkgs = arch.pkgsFor name;
+      inherit workspace;
+    }
+  );
   ebpfRust = arch.each (
     name:
     import ./ebpf-rust.nix {
@@ -50,22 +56,39 @@ let
       ;
   };
 
-  studies = lib.mapAttrs' (file: _: {
-    name = lib.removeSuffix ".toml" file;
-    value = ../crates/bpfassay-study/studies + "/${file}";
-  }) (
-    lib.filterAttrs (
-      file: _: lib.hasSuffix ".toml" file && (lib.importTOML (../crates/bpfassay-study/studies + "/${file}")) ? targets
-    ) (builtins.readDir ../crates/bpfassay-study/studies)
-  );
+  studies =
+    lib.mapAttrs'
+      (file: _: {
+        name = lib.removeSuffix ".toml" file;
+        value = ../crates/bpfassay-study/studies + "/${file}";
+      })
+      (
+        lib.filterAttrs (
+          file: _:
+          lib.hasSuffix ".toml" file
+          && (lib.importTOML (../crates/bpfassay-study/studies + "/${file}")) ? targets
+        ) (builtins.readDir ../crates/bpfassay-study/studies)
+      );
 
   testbeds = lib.mapAttrs (
-    name: study: assayLib.mkTestbed { name = "bpfassay-testbed-${name}"; inherit study; }
+    name: study:
+    assayLib.mkTestbed {
+      name = "bpfassay-testbed-${name}";
+      inherit study;
+    }
   ) studies;
 
-  # The command with a testbed of the store behind it: no package manager, and no network while measuring.
-  withTestbed = import ./with-testbed.nix { inherit pkgs bpfassay qemu; };
-  quick = withTestbed testbeds.quick;
+  # The guests of one architecture alone: kernels and root file systems (initramfs segments).
+  guests = arch.each (
+    name:
+    assayLib.mkTestbed {
+      name = "bpfassay-guests-${name}";
+      study = studies.quick;
+      archs = [ name ];
+    }
+  );
+
+  quick = assayLib.withTestbed testbeds.quick;
 
   perArch = prefix: lib.mapAttrs' (name: lib.nameValuePair "${prefix}-${name}");
 
@@ -98,6 +121,7 @@ in
     bpfassay-tracer = programs.tracer;
     testbed = testbeds.quick;
   }
+  // perArch "guests" guests
   // perArch "payload" payloads
   // perArch "ebpf-c" ebpf
   // perArch "ebpf-rust" ebpfRust
@@ -129,9 +153,11 @@ in
   legacyPackages = {
     inherit testbeds kernels;
     # Crates by themselves, with their tests.
-    crates = lib.genAttrs workspace.crates (crate: import ./crate.nix { inherit pkgs workspace crate; });
+    crates = lib.genAttrs workspace.crates (
+      crate: import ./crate.nix { inherit pkgs workspace crate; }
+    );
     studies = studyChecks;
-    withTestbeds = lib.mapAttrs (_: withTestbed) testbeds;
+    withTestbeds = lib.mapAttrs (_: assayLib.withTestbed) testbeds;
   };
 
   hydraJobs = {

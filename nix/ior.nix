@@ -6,9 +6,11 @@ let
   ior = pkgs.ior.override { mpi = pkgs.mpich; };
   closure = pkgs.buildPackages.closureInfo { rootPaths = [ ior ]; };
 in
-pkgs.buildPackages.runCommand "bpfassay-ior-${pkgs.stdenv.hostPlatform.parsed.cpu.name}" { passthru = { inherit ior; }; } ''
-  mkdir -p $out/bin $out/nix/store
-  xargs cp --archive --target-directory=$out/nix/store < ${closure}/store-paths
-  chmod -R u+w $out/nix/store
-  ln -s ${ior}/bin/ior $out/bin/ior
-''
+pkgs.buildPackages.runCommand "bpfassay-ior-${pkgs.stdenv.hostPlatform.parsed.cpu.name}"
+  { passthru = { inherit ior; }; }
+  ''
+    mkdir -p $out/bin $out/nix/store
+    xargs cp --archive --target-directory=$out/nix/store < ${closure}/store-paths
+    chmod -R u+w $out/nix/store
+    ln -s ${ior}/bin/ior $out/bin/ior
+  ''

@@ -16,7 +16,8 @@ let
         y = lib.kernel.yes;
         m = lib.kernel.module;
       };
-      force = answer: lib.mkForce (if matches "# optional: .*" == [ ] then answer else lib.kernel.option answer);
+      force =
+        answer: lib.mkForce (if matches "# optional: .*" == [ ] then answer else lib.kernel.option answer);
       set = map (found: {
         name = lib.elemAt found 0;
         value = force answers.${lib.elemAt found 1};
@@ -56,7 +57,8 @@ rec {
     kernel: names:
     let
       wanted = lib.filter (
-        fragment: lib.versionAtLeast kernel.version fragment.since && lib.versionOlder kernel.version fragment.before
+        fragment:
+        lib.versionAtLeast kernel.version fragment.since && lib.versionOlder kernel.version fragment.before
       ) (map (name: fragments.${name}) names);
     in
     kernel.override {
@@ -75,12 +77,18 @@ rec {
   namesIn =
     pkgs:
     lib.filter (
-      name: (builtins.tryEval (pkgs.linuxKernel.kernels.${catalogue.nixpkgs.${name}} or null)).value or null != null
+      name:
+      (builtins.tryEval (pkgs.linuxKernel.kernels.${catalogue.nixpkgs.${name}} or null)).value or null
+      != null
     ) (lib.attrNames catalogue.nixpkgs);
 
   # Name → kernel, for one architecture, `pkgs` being its package set.
   kernelsFor =
-    { pkgs, arch, all }:
+    {
+      pkgs,
+      arch,
+      all,
+    }:
     lib.genAttrs (lib.filter (name: lib.elem arch (architecturesOf all name)) (namesIn pkgs)) (
       name: configure pkgs.linuxKernel.kernels.${catalogue.nixpkgs.${name}} standard
     );

@@ -28,6 +28,9 @@ rec {
   # A study as a build result (see nix/study.nix).
   mkStudyCheck = import ./study.nix { inherit pkgs bpfassay qemu; };
 
+  # The command with a testbed of the store behind it: no package manager, and no network while measuring.
+  withTestbed = import ./with-testbed.nix { inherit pkgs bpfassay qemu; };
+
   # One NixOS test per kernel in which a command of yours runs while IOR works on an NFS mount (see nix/tool-checks.nix).
   mkToolChecks = import ./tool-checks.nix { inherit pkgs; };
 

@@ -25,13 +25,11 @@ in
     workspace.tracerInputs
     // {
       env = workspace.tracerInputs.env // {
-        BPFASSAY_EBPF_OBJECTS = "${
-          import ./ebpf-rust.nix {
-            inherit workspace;
-            pkgs = pkgs.pkgsBuildBuild;
-            arch = pkgs.stdenv.hostPlatform.parsed.cpu.name;
-          }
-        }";
+        BPFASSAY_EBPF_OBJECTS = "${import ./ebpf-rust.nix {
+          inherit workspace;
+          pkgs = pkgs.pkgsBuildBuild;
+          arch = pkgs.stdenv.hostPlatform.parsed.cpu.name;
+        }}";
       };
     }
   );

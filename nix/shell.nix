@@ -1,5 +1,9 @@
 # Everything to work on bpfassay with.
-{ pkgs, workspace, qemu }:
+{
+  pkgs,
+  workspace,
+  qemu,
+}:
 pkgs.mkShell {
   name = "bpfassay";
   inherit (workspace.tracerInputs) buildInputs hardeningDisable;

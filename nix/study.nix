@@ -1,6 +1,10 @@
 # Studies as build results: what a study comes to is a function of the testbed, QEMU, bpfassay and the study, and Nix keeps it
 # as such. `nix build --rebuild` measures again and must get the same bits.
-{ pkgs, bpfassay, qemu }:
+{
+  pkgs,
+  bpfassay,
+  qemu,
+}:
 # study      a study file, or the name of a bundled study
 # testbed    a directory with a manifest.json, such as mkTestbed makes
 # arguments  more arguments of `bpfassay run`: [ "--arch" "riscv64" ]

@@ -30,21 +30,38 @@ let
       sha256 = digestOf source;
     };
 
+  # Kernels of an architecture by their versions, which a study may name as builds (6.12.94) or by patterns.
+  builds =
+    arch:
+    lib.listToAttrs (
+      map (kernel: lib.nameValuePair kernel.version kernel) (lib.attrValues kernels.${arch})
+    );
+
+  # The kernels that a name in a study stands for: a pattern (6.12.* or *) for all builds that begin so, oldest first.
+  namesOf =
+    arch: name:
+    if lib.hasSuffix "*" name then
+      lib.filter (lib.hasPrefix (lib.removeSuffix "*" name)) (
+        lib.sort lib.versionOlder (lib.attrNames (builds arch))
+      )
+    else
+      [ name ];
+
   # The architectures and kernels of a study file.
   targetsOf =
     study:
-    let
-      list = value: if lib.isList value then value else [ value ];
-    in
     lib.unique (
       lib.concatMap (
         table:
-        lib.concatMap (arch: map (name: { inherit arch name; }) (list table.kernels)) (list table.arch)
+        lib.concatMap (
+          arch: map (name: { inherit arch name; }) (lib.concatMap (namesOf arch) (lib.toList table.kernels))
+        ) (lib.toList table.arch)
       ) (lib.importTOML study).targets
     );
 in
 # study           the study whose targets are wanted, as far as nixpkgs has their kernels
-# targets         or [ { arch, name } … ]
+# targets         or [ { arch, name } … ], names being those of the catalogue or versions
+# archs           of which architectures
 # extraKernels    more kernels, or others for names of the catalogue: { NAME.ARCH = derivation; }, as buildLinux makes
 #                 them, or { version, image, modules, config } for one that was built elsewhere
 # programs        the guests' programs: { ARCH = directory; }, where they were built elsewhere
@@ -52,16 +69,20 @@ in
 {
   name ? "bpfassay-testbed",
   study ? null,
-  targets ? targetsOf study,
+  archs ? arch.all,
+  targets ? lib.filter (target: lib.elem target.arch archs) (targetsOf study),
   extraKernels ? { },
   programs ? lib.mapAttrs (_: payload: "${payload}/bin") payloads,
   ior ? true,
 }:
 let
-  find = target: extraKernels.${target.name}.${target.arch} or kernels.${target.arch}.${target.name} or null;
+  find =
+    target:
+    extraKernels.${target.name}.${target.arch} or kernels.${target.arch}.${target.name}
+      or (builds target.arch).${target.name} or null;
   found = lib.filter (target: find target != null) targets;
   absent = lib.subtractLists found targets;
-  archs = lib.unique (map (target: target.arch) found);
+  archsFound = lib.unique (map (target: target.arch) found);
 
   ingredients =
     target:
@@ -98,18 +119,19 @@ let
               made = iors.${arch}.ior;
             in
             component "ior" made.version made.src
-          ) archs
+          ) archsFound
         )
       )
     );
-    programs = lib.genAttrs archs (arch: programs.${arch});
-    ior = lib.optionalAttrs ior (lib.genAttrs archs (arch: "${iors.${arch}}"));
+    programs = lib.genAttrs archsFound (arch: programs.${arch});
+    ior = lib.optionalAttrs ior (lib.genAttrs archsFound (arch: "${iors.${arch}}"));
     targets = map ingredients found;
   };
 in
-assert lib.assertMsg (found != [ ]) "${name}: nixpkgs has no kernel of the targets asked for (${
-  lib.concatMapStringsSep ", " (target: "${target.arch} ${target.name}") absent
-})";
+assert lib.assertMsg (found != [ ])
+  "${name}: nixpkgs has no kernel of the targets asked for (${
+    lib.concatMapStringsSep ", " (target: "${target.arch} ${target.name}") absent
+  })";
 import ./compose-testbed.nix { inherit pkgs bpfassay; } {
   inherit name;
   recipe = pkgs.writers.writeJSON "${name}-recipe.json" recipe;

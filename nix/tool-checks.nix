@@ -3,7 +3,7 @@
 { pkgs }:
 let
   inherit (pkgs) lib;
-  testers = (pkgs.extend (import ./overlay.nix)).testers;
+  nixosTest = import ./nixos-test.nix { inherit pkgs; };
   kernelFile = import ./kernels.nix { inherit lib; };
 in
 # name      what the checks are called: NAME-6_12, …
@@ -31,38 +31,36 @@ let
 in
 lib.mapAttrs' (
   kernelName: kernel:
-  lib.nameValuePair "${name}-${kernelFile.attributeName kernelName}" (
-    testers.runNixOSTest {
-      name = "${name}-${kernelFile.attributeName kernelName}";
-      nodes.node = {
-        imports = [ ./node.nix ];
-        boot.kernelPackages = pkgs.linuxPackagesFor kernel;
-        boot.kernel.sysctl."vm.panic_on_oom" = 0;
-        environment.systemPackages = [ package ];
-        virtualisation.memorySize = 1024;
-        systemd.services.tool = {
-          script = "exec ${command}";
-          serviceConfig.KillSignal = "SIGINT";
-        };
+  lib.nameValuePair "${name}-${kernelFile.attributeName kernelName}" (nixosTest {
+    name = "${name}-${kernelFile.attributeName kernelName}";
+    nodes.node = {
+      imports = [ ./node.nix ];
+      boot.kernelPackages = pkgs.linuxPackagesFor kernel;
+      boot.kernel.sysctl."vm.panic_on_oom" = 0;
+      environment.systemPackages = [ package ];
+      virtualisation.memorySize = 1024;
+      systemd.services.tool = {
+        script = "exec ${command}";
+        serviceConfig.KillSignal = "SIGINT";
       };
-      testScript = ''
-        node.wait_for_unit("mnt-nfs.mount")
-        node.systemctl("start tool.service")
-        ${
-          if ready == null then
-            "node.sleep(${toString settle})"
-          else
-            "node.wait_until_succeeds(${builtins.toJSON ready})"
-        }
-        node.require_unit_state("tool.service")
-        node.succeed("ior -a POSIX -w -r -e -t 256k -b 4m -o /mnt/nfs/ior.dat")
-        node.succeed(${builtins.toJSON check})
-        node.systemctl("stop tool.service")
-        status = node.succeed("systemctl show --property=Result --value tool.service").strip()
-        node.execute("journalctl --unit=tool.service --output=cat > /tmp/tool.log")
-        node.copy_from_machine("/tmp/tool.log")
-        assert status == "success", f"the tool ended with: {status}"
-      '';
-    }
-  )
+    };
+    testScript = ''
+      node.wait_for_unit("mnt-nfs.mount")
+      node.systemctl("start tool.service")
+      ${
+        if ready == null then
+          "node.sleep(${toString settle})"
+        else
+          "node.wait_until_succeeds(${builtins.toJSON ready})"
+      }
+      node.require_unit_state("tool.service")
+      node.succeed("ior -a POSIX -w -r -e -t 256k -b 4m -o /mnt/nfs/ior.dat")
+      node.succeed(${builtins.toJSON check})
+      node.systemctl("stop tool.service")
+      status = node.succeed("systemctl show --property=Result --value tool.service").strip()
+      node.execute("journalctl --unit=tool.service --output=cat > /tmp/tool.log")
+      node.copy_from_machine("/tmp/tool.log")
+      assert status == "success", f"the tool ended with: {status}"
+    '';
+  })
 ) wanted

@@ -1,5 +1,9 @@
 # The command `bpfassay` with a testbed and QEMU of the store.
-{ pkgs, bpfassay, qemu }:
+{
+  pkgs,
+  bpfassay,
+  qemu,
+}:
 testbed:
 pkgs.writeShellApplication {
   name = "bpfassay";

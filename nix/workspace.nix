@@ -11,7 +11,9 @@ rec {
   inherit root lockFile;
 
   # Names of the crates.
-  crates = lib.attrNames (lib.filterAttrs (_: type: type == "directory") (builtins.readDir (root + "/crates")));
+  crates = lib.attrNames (
+    lib.filterAttrs (_: type: type == "directory") (builtins.readDir (root + "/crates"))
+  );
 
   # The description that a crate's own manifest gives.
   description = crate: (lib.importTOML (root + "/crates/${crate}/Cargo.toml")).package.description;
@@ -33,6 +35,12 @@ rec {
       (lib.fileset.fileFilter (file: file.hasExt "toml") (root + "/kernels"))
       (lib.fileset.fileFilter (file: file.hasExt "toml") (root + "/vm-tests"))
     ];
+  };
+
+  # What the formatter of the flake is for.
+  nixFiles = lib.fileset.toSource {
+    inherit root;
+    fileset = lib.fileset.fileFilter (file: file.hasExt "nix") root;
   };
 
   # Arguments for buildRustPackage.

@@ -18,6 +18,8 @@ while read -r _ label; do
   echo
   n=$((n + 1))
 done
+echo '{"type":"end"}'
+[ -z "${STAYS-}" ] || exec sleep 5
 X
 cat >"$work/ior" <<'X'
 #!/usr/bin/env bash
@@ -40,6 +42,7 @@ expect() {
 
 expect 0 passed ''
 grep -q -- "-b 4194304 -o $work/gate.dat" "$work/out/ior.txt"
+[ "$(cat "$work/out/end.jsonl")" = '{"type":"end"}' ]
 expect 1 failed failure WRITTEN=4194303
 expect 1 failed failure READ=4194305
 [ "$(jq .bytes.read "$work/out/gate.json")" = 4194305 ]
@@ -47,3 +50,4 @@ expect 3 refused skipped 'FIRST_LINE={"type":"refused","message":"errno 524 <&>"
 grep -q 'message="errno 524 &lt;&amp;&gt;"' "$work/out/junit.xml"
 expect 2 error error 'FIRST_LINE={"type":"sample"}'
 expect 2 error error IOR_STATUS=1
+expect 2 error error STAYS=yes PATIENCE=1

@@ -4,7 +4,8 @@
 #   gate.sh PROBE MOUNT_POINT OUTPUT_DIRECTORY
 #
 # Writes gate.json and junit.xml to the directory, whatever comes out. Exit status: 0 the gate holds, 1 it does not, 3 the
-# kernel refuses the probe configuration, 2 anything else. IOR and TRACER name other programs than those on PATH.
+# kernel refuses the probe configuration, 2 anything else. IOR and TRACER name other programs than those on PATH; the tracer may
+# take PATIENCE seconds to end (60).
 set -uo pipefail
 probe=${1:?usage: gate.sh PROBE MOUNT_POINT OUTPUT_DIRECTORY} mount=${2:?} out=${3:?}
 ior=${IOR:-ior} tracer=${TRACER:-bpfassay-tracer}
@@ -44,7 +45,7 @@ bytes() {
 }
 
 coproc TRACER_PROCESS { exec "$tracer" --probe "$probe" --mount "$mount"; }
-exec {from}<&"${TRACER_PROCESS[0]}" {to}>&"${TRACER_PROCESS[1]}"
+exec {from}<&"${TRACER_PROCESS[0]}" {to}>&"${TRACER_PROCESS[1]}" {TRACER_PROCESS[1]}>&-
 IFS= read -r -t 120 -u "$from" line || finish error "the tracer wrote nothing"
 case $(jq --raw-output .type <<<"$line") in
   ready) ;;
@@ -58,7 +59,9 @@ IFS= read -r -t 60 -u "$from" before || finish error "the tracer gave no sample 
   finish error "IOR failed: $(tail -n 1 "$out/ior.txt")"
 echo "sample after" >&"$to"
 IFS= read -r -t 60 -u "$from" after || finish error "the tracer gave no sample after IOR"
+# It says what it lost, and ends. A tracer that does not end is an error like any other.
 exec {to}>&-
+timeout "${PATIENCE:-60}" cat <&"$from" >"$out/end.jsonl" || finish error "the tracer did not end with its input"
 
 written=$(($(bytes "$after" write) - $(bytes "$before" write)))
 read=$(($(bytes "$after" read) - $(bytes "$before" read)))

@@ -7,7 +7,7 @@
 }:
 let
   inherit (pkgs) lib;
-  testers = (pkgs.extend (import ../nix/overlay.nix)).testers;
+  nixosTest = import ../nix/nixos-test.nix { inherit pkgs; };
   probes = [
     "fexit"
     "kprobe"
@@ -15,7 +15,7 @@ let
 
   test =
     name: kernel:
-    testers.runNixOSTest {
+    nixosTest {
       name = "bpfassay-nixos-${attributeName name}";
       nodes.node = {
         imports = [
@@ -29,7 +29,9 @@ let
         };
         # For measurements, not for catching bugs of NixOS: the test driver's own clock source is slow, and its kernel ends at
         # the first shortage of memory (nixos/modules/testing/test-instrumentation.nix).
-        boot.kernelParams = lib.mkAfter [ "clocksource=${if pkgs.stdenv.hostPlatform.isx86 then "tsc" else "arch_sys_counter"}" ];
+        boot.kernelParams = lib.mkAfter [
+          "clocksource=${if pkgs.stdenv.hostPlatform.isx86 then "tsc" else "arch_sys_counter"}"
+        ];
         boot.kernel.sysctl."vm.panic_on_oom" = 0;
         virtualisation = {
           memorySize = 1024;
@@ -60,4 +62,6 @@ let
       '';
     };
 in
-lib.mapAttrs' (name: kernel: lib.nameValuePair "nixos-${attributeName name}" (test name kernel)) kernels
+lib.mapAttrs' (
+  name: kernel: lib.nameValuePair "nixos-${attributeName name}" (test name kernel)
+) kernels

@@ -1,0 +1,10 @@
+# A NixOS VM test that knows our packages and runs on builders without KVM as well, by QEMU's emulation: the test driver's
+# QEMU takes what there is, only the derivation asks for KVM (nixos/lib/testing/run.nix: requiredFeatures).
+{ pkgs }:
+let
+  inherit (pkgs.extend (import ./overlay.nix)) testers;
+in
+module:
+(testers.runNixOSTest module).overrideTestDerivation (old: {
+  requiredSystemFeatures = pkgs.lib.remove "kvm" old.requiredSystemFeatures;
+})
