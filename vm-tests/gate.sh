@@ -45,7 +45,8 @@ bytes() {
 }
 
 coproc TRACER_PROCESS { exec "$tracer" --probe "$probe" --mount "$mount"; }
-exec {from}<&"${TRACER_PROCESS[0]}" {to}>&"${TRACER_PROCESS[1]}" {TRACER_PROCESS[1]}>&-
+writer=${TRACER_PROCESS[1]}
+exec {from}<&"${TRACER_PROCESS[0]}" {to}>&"$writer" {writer}>&-
 IFS= read -r -t 120 -u "$from" line || finish error "the tracer wrote nothing"
 case $(jq --raw-output .type <<<"$line") in
   ready) ;;
