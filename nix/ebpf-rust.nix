@@ -37,9 +37,11 @@ pkgs.rustPlatform.buildRustPackage (
       runHook preInstall
       mkdir -p $out/${arch}
       for object in target/${target}/payload/*; do
-        if [ -f "$object" ] && [ -x "$object" ]; then
-          cp "$object" "$out/${arch}/$(basename "$object").o"
-        fi
+        # Besides them there are only lists of sources and directories. LLVM makes no file executable.
+        case $object in
+          *.d) ;;
+          *) if [ -f "$object" ]; then cp "$object" "$out/${arch}/$(basename "$object").o"; fi ;;
+        esac
       done
       [ -n "$(ls $out/${arch})" ] || { echo "no eBPF object was built" >&2; exit 1; }
       runHook postInstall

@@ -35,14 +35,16 @@ let
       targetPlatforms = final.lib.platforms.linux;
       badTargetPlatforms = [ ];
       version = "1.95.0";
+      llvmPackages = { inherit llvm; };
     };
-  # A smoke test needs no optimised programs; without optimisation they compile in a third of the time.
+  # A smoke test needs no optimised programs; without optimisation they compile in a third of the time. Guests' programs do: LLVM
+  # makes no eBPF of what was not optimised.
   cargo =
     prev.runCommand "cargo" { } ''
       mkdir -p $out/bin
       cat > $out/bin/cargo <<'X'
       #!/bin/bash
-      export CARGO_PROFILE_RELEASE_OPT_LEVEL=0
+      export CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_PAYLOAD_OPT_LEVEL=3
       exec /opt/rust/bin/cargo "$@"
       X
       chmod +x $out/bin/cargo

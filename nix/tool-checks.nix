@@ -40,6 +40,8 @@ lib.mapAttrs' (
       environment.systemPackages = [ package ];
       virtualisation.memorySize = 1024;
       systemd.services.tool = {
+        # Units do not see what the system's users see.
+        path = [ package ];
         script = "exec ${command}";
         serviceConfig.KillSignal = "SIGINT";
       };
