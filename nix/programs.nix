@@ -20,7 +20,16 @@ let
     );
 in
 {
-  bpfassay = build "bpfassay" { };
+  bpfassay = build "bpfassay" {
+    postInstall = ''
+      share=$out/share
+      mkdir -p $share/man/man1 $share/bash-completion/completions $share/zsh/site-functions $share/fish/vendor_completions.d
+      $out/bin/bpfassay man $share/man/man1
+      $out/bin/bpfassay completions bash >$share/bash-completion/completions/bpfassay
+      $out/bin/bpfassay completions zsh >$share/zsh/site-functions/_bpfassay
+      $out/bin/bpfassay completions fish >$share/fish/vendor_completions.d/bpfassay.fish
+    '';
+  };
   tracer = build "bpfassay-tracer" (
     workspace.tracerInputs
     // {

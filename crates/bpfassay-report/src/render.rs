@@ -18,8 +18,8 @@ mod text;
 mod trend;
 
 pub use compare::{comparison_markdown, comparison_text};
-pub use html::html;
-pub use junit::junit;
+pub use html::{NoFigure, comparison_html, figure_svg, html};
+pub use junit::{comparison_junit, junit};
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
 pub use raw_runs::csv;

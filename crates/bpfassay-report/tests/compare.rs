@@ -16,7 +16,7 @@ use bpfassay_report::{
     Outcome, Results,
     compare::{CellComparison, Comparison, Fate, NotComparable, Question, compare},
     derive,
-    render::{Style, comparison_markdown, comparison_text},
+    render::{Style, comparison_html, comparison_junit, comparison_markdown, comparison_text},
 };
 use bpfassay_stats::gate::Change;
 use bpfassay_study::{Block, Clock, PlannedRun, Study};
@@ -213,4 +213,10 @@ fn comparisons_as_they_look() {
     insta::assert_snapshot!(comparison_text(&comparison, Style::default(), false));
     insta::assert_snapshot!(comparison_markdown(&comparison, true));
     insta::assert_snapshot!(comparison_text(&compared(&base, &base), Style::default(), false));
+    insta::assert_snapshot!(comparison_junit(&comparison).unwrap());
+    // Without what all pages have.
+    let page = comparison_html(&comparison, true).unwrap();
+    let (head, body) = page.split_once("<body>").unwrap();
+    assert!(head.contains("<title>made-up against made-up</title>"), "{head}");
+    insta::assert_snapshot!(body);
 }

@@ -5,27 +5,18 @@
 mod common;
 
 use bpfassay_report::{
-    Entry, Outcome, Results, derive,
-    render::{csv, html, junit, openmetrics},
+    Results, derive,
+    render::{csv, figure_svg, html, junit, openmetrics},
 };
-use common::{MOVED, contents, outcome, sample, study};
+use bpfassay_study::Clock;
+use common::{
+    contents,
+    made_up::{sampled, series},
+    outcome, paths, quick, study,
+};
 
 fn results() -> Results {
     derive(&contents(&study(None, 3, 1), outcome))
-}
-
-/// With two samples in every traced run: half of what is written, then all.
-fn sampled() -> Results {
-    let mut contents = contents(&study(Some("2s"), 1, 2), outcome);
-    for entry in &mut contents.entries {
-        if let Entry::Run(record) = entry
-            && let Outcome::Measured(figures) = &mut record.outcome
-            && !figures.probe.is_baseline()
-        {
-            figures.samples = vec![sample(1_500_000_000, None, MOVED / 2, 0), sample(3_500_000_000, None, MOVED, 0)];
-        }
-    }
-    derive(&contents)
 }
 
 #[test]
@@ -100,4 +91,55 @@ fn what_a_guest_wrote_is_not_markup() {
     let page = html(&results).unwrap();
     assert!(!page.contains("<b onclick"), "a note is markup");
     assert!(!page.contains('\u{1b}'), "a terminal's escape");
+}
+
+#[test]
+fn the_report_in_the_repository_is_that_of_its_results() {
+    let page = html(&quick::results()).unwrap();
+    let file = quick::folder().join("report.html");
+    if std::env::var_os("BPFASSAY_UPDATE_REPORT").is_some() {
+        std::fs::write(&file, &page).unwrap();
+    }
+    let published = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        published == page,
+        "results/quick/report.html is not what its results come to: run BPFASSAY_UPDATE_REPORT=1 cargo test -p bpfassay-report"
+    );
+}
+
+/// What README.md shows.
+const SHOWN: &str = "x86_64 7.2, nfs4.2: relative overhead";
+
+#[test]
+fn the_figure_of_the_readme_is_that_of_its_results() {
+    let svg = figure_svg(&quick::results(), SHOWN).unwrap();
+    let file = quick::folder().join("overhead.svg");
+    if std::env::var_os("BPFASSAY_UPDATE_REPORT").is_some() {
+        std::fs::write(&file, &svg).unwrap();
+    }
+    assert!(std::fs::read_to_string(&file).unwrap() == svg, "BPFASSAY_UPDATE_REPORT=1 cargo test -p bpfassay-report");
+    // By itself, on light and dark.
+    assert!(svg.contains("prefers-color-scheme: dark") && svg.contains("--paper:") && svg.ends_with("</svg>\n"));
+    assert!(!svg.contains("url(") && svg.matches("<svg ").count() == 1);
+    let error = figure_svg(&quick::results(), "relative overhead").unwrap_err();
+    assert_eq!(error.found, quick::results().plan.targets().len());
+    assert!(error.to_string().contains(SHOWN), "{error}");
+}
+
+#[test]
+fn what_was_seen_of_io_paths_is_shown_by_colour_and_word() {
+    let page = html(&paths::results()).unwrap();
+    for cell in ["<td class=\"good\">all</td>", "<td class=\"bad\">none</td>", "<td class=\"open\">"] {
+        assert!(page.contains(cell), "{cell}");
+    }
+    assert!(page.contains("<a href=\"#paths\">") && page.matches("id=\"paths\"").count() == 1);
+    assert!(page.contains("<td>not done: errno 95</td>"), "what was not done is neither good nor bad");
+}
+
+#[test]
+fn a_series_of_kernels_shows_where_its_level_changes() {
+    let page = html(&series(Clock::Instructions)).unwrap();
+    assert!(page.contains("x86_64, fexit, w, write: instructions/call along the kernels"));
+    assert!(page.contains("fexit write: instructions/call from 6.18.12 to 6.18.13: 1.10"), "the change is not told");
+    assert!(page.contains("No change of level is shown."));
 }

@@ -10,40 +10,13 @@ mod common;
 
 use std::cmp::Ordering;
 
-use bpfassay_protocol::{Arch, probe::Probe};
 use bpfassay_report::{
-    Outcome, Results, derive,
+    Results,
     render::{Style, trend_markdown, trend_text},
     trend::{Quantity, by_version, trend},
 };
-use bpfassay_study::{Clock, Study, Target};
-use common::{contents, figures, not_supported, study};
-
-/// Calls of each phase.
-const CALLS: u64 = 32;
-
-/// Twenty-four kernels, under which fexit needs 500 instructions per call, from the thirteenth on 550; a few more each. (Of
-/// twelve points, more than one in a hundred orders would show such a change by chance.)
-fn series(clock: Clock) -> Results {
-    let mut study = Study { clock, ..study(None, 2, 1) };
-    // Not in order: the trend puts them so.
-    let kernels = (1..=24).map(|patch| patch * 7 % 25);
-    let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
-    study.targets = kernels.map(target).collect();
-    derive(&contents(&study, |block, run| {
-        let patch: u64 = block.target.kernel.trim_start_matches("6.18.").parse().unwrap();
-        let traced = run.order.probe.probe == Probe::Fexit;
-        if traced && patch == 4 {
-            return Outcome::Refused(not_supported());
-        }
-        let extra = if traced { if patch >= 13 { 550 + patch % 3 } else { 500 + patch % 3 } } else { 0 };
-        let mut figures = figures(run.order.probe, 100.0 / (1.0 + extra as f64 / 1e4), 200.0);
-        for phase in &mut figures.phases {
-            phase.interval.after.monotonic_ns += extra * CALLS;
-        }
-        Outcome::Measured(Box::new(figures))
-    }))
-}
+use bpfassay_study::Clock;
+use common::made_up::series;
 
 #[test]
 fn the_kernel_that_made_it_dearer_is_found() {

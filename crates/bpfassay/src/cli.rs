@@ -1,6 +1,8 @@
 //! The command line: what can be said, nothing of what is done.
 
 mod compare;
+#[cfg(test)]
+mod documented;
 mod report;
 
 use std::path::PathBuf;
@@ -10,7 +12,7 @@ use bpfassay_study::{Clock, Share};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
-    compare::{Compare, FailOn, Format, Trend},
+    compare::{Compare, ComparisonFormat, FailOn, Format, Trend},
     report::{Report, ReportFormat},
 };
 use crate::exit;
@@ -82,6 +84,18 @@ pub(crate) enum Verb {
     Report(Report),
     /// Print the JSON schema of a file that bpfassay writes
     Schema(Schema),
+    /// Print completions for a shell: `bpfassay completions bash >~/.local/share/bash-completion/completions/bpfassay`
+    Completions {
+        /// Which shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual's pages, one per verb, for man(1)
+    Man {
+        /// Directory for them, such as ~/.local/share/man/man1; made where it does not exist
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
     /// Make, check or pack testbeds by hand: for other builders, such as Nix, and for hosts without a network
     Testbed(Testbed),
 }

@@ -25,7 +25,7 @@ pub fn comparison_markdown(comparison: &Comparison, whole: bool) -> String {
     markdown::one(&table(comparison, whole))
 }
 
-fn table(comparison: &Comparison, whole: bool) -> Table {
+pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
     let mut remarks = Remarks::default();
     let many_cases = comparison.cells.iter().any(|cell| cell.case != comparison.cells[0].case);
     let many_file_systems = comparison.cells.iter().any(|cell| cell.file_system != comparison.cells[0].file_system);
@@ -40,7 +40,6 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
         place
     };
     let mut rows = Vec::new();
-    let mut counts = Counts::default();
     for cell in &comparison.cells {
         let mut row = |change: &str, access: &str, ratio: String, cost: String, bytes: String| {
             rows.push((
@@ -52,15 +51,11 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
         match &cell.fate {
             Fate::New => row("new", "", none(), none(), none()),
             Fate::Gone => row("gone", "", none(), none(), none()),
-            Fate::Broken { reason } => {
-                counts.broken += 1;
-                row("BROKEN", "", remarks.mark(reason.clone()), none(), none());
-            }
+            Fate::Broken { reason } => row("BROKEN", "", remarks.mark(reason.clone()), none(), none()),
             Fate::Mended { reason } => row("mended", "", remarks.mark(format!("before: {reason}")), none(), none()),
-            Fate::Neither { .. } => counts.neither += 1,
+            Fate::Neither { .. } => {}
             Fate::Compared => {
                 for access in &cell.accesses {
-                    counts.add(access);
                     let shown = whole || access.is_regression() || !matches!(access.change, Change::Equivalent);
                     if shown {
                         let ratio = match access.ratio.value() {
@@ -83,7 +78,10 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
     Table {
         title: format!(
             "{} against {}, clock {}: {}",
-            comparison.studies[1], comparison.studies[0], comparison.clock, counts
+            comparison.studies[1],
+            comparison.studies[0],
+            comparison.clock,
+            Counts::of(comparison)
         ),
         columns: ["change", "target", "probe", "access", "new / base", "instructions/call", "byte error"]
             .map(str::to_owned)
@@ -113,7 +111,7 @@ fn legend(comparison: &Comparison) -> Vec<String> {
     legend
 }
 
-fn change(access: &AccessComparison) -> &'static str {
+pub(super) fn change(access: &AccessComparison) -> &'static str {
     match access.change {
         _ if access.miscounts() => "MISCOUNTS",
         Change::Increase => "SLOWER",
@@ -141,25 +139,39 @@ fn bytes(access: &AccessComparison) -> String {
 }
 
 /// `1.0051 [1.0050, 1.0052]`: changes are smaller than overheads.
-fn fine(estimate: &Estimate) -> String {
+pub(super) fn fine(estimate: &Estimate) -> String {
     match estimate.bounds.interval() {
         Some(interval) => format!("{:.4} [{:.4}, {:.4}]", estimate.value, interval.lower, interval.upper),
         None => format!("{:.4}", estimate.value),
     }
 }
 
+/// How many cells and accesses came to what.
 #[derive(Default)]
-struct Counts {
-    broken: u32,
-    slower: u32,
-    faster: u32,
-    alike: u32,
-    inconclusive: u32,
-    miscounts: u32,
-    neither: u32,
+pub(super) struct Counts {
+    pub(super) broken: u32,
+    pub(super) slower: u32,
+    pub(super) faster: u32,
+    pub(super) alike: u32,
+    pub(super) inconclusive: u32,
+    pub(super) miscounts: u32,
+    pub(super) neither: u32,
 }
 
 impl Counts {
+    pub(super) fn of(comparison: &Comparison) -> Self {
+        let mut counts = Self::default();
+        for cell in &comparison.cells {
+            match &cell.fate {
+                Fate::Broken { .. } => counts.broken += 1,
+                Fate::Neither { .. } => counts.neither += 1,
+                Fate::Compared => cell.accesses.iter().for_each(|access| counts.add(access)),
+                Fate::New | Fate::Gone | Fate::Mended { .. } => {}
+            }
+        }
+        counts
+    }
+
     fn add(&mut self, access: &AccessComparison) {
         self.miscounts += u32::from(access.miscounts());
         let count = match access.change {

@@ -20,6 +20,9 @@ use crate::{
     results::{CellResult, PathCoverage},
 };
 
+/// The first columns.
+const HEAD: [&str; 2] = ["path", "moves"];
+
 /// Workload case, file system, bytes per path.
 type Key<'a> = (&'a str, &'a str, u64);
 
@@ -85,7 +88,7 @@ fn table(results: &Results, cells: &[&CellResult]) -> Table {
     let traced: Vec<&CellResult> = cells.iter().copied().filter(|cell| !cell.probe.is_baseline()).collect();
     let shown = if traced.is_empty() { cells.to_vec() } else { traced };
     let mut remarks = Remarks::default();
-    let mut columns = vec!["path".to_owned(), "moves".to_owned()];
+    let mut columns = HEAD.map(str::to_owned).to_vec();
     columns.extend(shown.iter().map(|cell| cell.probe.to_string()));
     let mut head = vec!["(attach)".to_owned(), String::new()];
     head.extend(shown.iter().map(|cell| attach(cell, &mut remarks)));
@@ -173,6 +176,21 @@ fn one(cell: &CellResult, owed: &Owed, row: &PathCoverage) -> String {
         text.push_str(&format!(", {:+} errors", difference.errors));
     }
     text
+}
+
+/// Whether `table` is one of these.
+pub(super) fn is_of_paths(table: &Table) -> bool {
+    table.columns.iter().zip(HEAD).filter(|(column, head)| *column == head).count() == HEAD.len()
+}
+
+/// How the words of [`one`] are shown: `good`, `bad`, `open`; `None` for all others.
+pub(super) fn class(text: &str) -> Option<&'static str> {
+    match text {
+        "all" => Some("good"),
+        "none" => Some("bad"),
+        _ if text.starts_with("all,") || text.contains(" of ") || text.starts_with(['+', '-']) => Some("open"),
+        _ => None,
+    }
 }
 
 fn legend() -> Vec<String> {

@@ -3,15 +3,21 @@
 //! The tables are those of the terminal; beside them stand plots, what failed with its telling lines, and how to do it
 //! again.
 
+mod comparison;
 mod figures;
 mod plot;
+mod standalone;
 
 use askama::Template;
 use bpfassay_stats::Verdict;
 
 use self::figures::Section;
+pub use self::{
+    comparison::comparison_html,
+    standalone::{NoFigure, figure_svg},
+};
 use super::{
-    capabilities,
+    capabilities, coverage,
     rows::{self, Table},
 };
 use crate::{
@@ -29,7 +35,9 @@ struct Page<'a> {
     description: &'a str,
     counts: Vec<Count>,
     matrix: Option<Matrix>,
-    tables: Vec<Table>,
+    /// Each with what the page calls the place, where it does.
+    tables: Vec<(Option<&'static str>, Table)>,
+    has_paths: bool,
     sections: Vec<Section>,
     failures: Vec<Failure>,
     fingerprint: String,
@@ -37,12 +45,22 @@ struct Page<'a> {
     style: &'static str,
 }
 
+/// What the pages look like.
+const STYLE: &str = include_str!("../../templates/report.css");
+
 /// A number that sums the report up.
 struct Count {
     number: usize,
     what: &'static str,
     /// How it is shown: `good`, `bad`, `open`, or nothing.
     class: &'static str,
+}
+
+impl Count {
+    /// Nothing counted is not worth a colour.
+    fn new(number: usize, what: &'static str, class: &'static str) -> Self {
+        Self { number, what, class: if number == 0 { "" } else { class } }
+    }
 }
 
 /// Probe configurations × targets.
@@ -70,19 +88,31 @@ struct Failure {
 /// [`std::fmt::Error`], which writing into memory does not end in.
 pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
     let study = &results.plan.study;
-    let page = Page {
+    let tables: Vec<Table> = rows::tables(results).into_iter().chain(capabilities::tables(results)).collect();
+    finished(&Page {
         results,
         title: format!("{}: bpfassay report", study.name),
         description: study.description.trim(),
         counts: counts(results),
         matrix: matrix(results),
-        tables: rows::tables(results).into_iter().chain(capabilities::tables(results)).collect(),
+        has_paths: tables.iter().any(coverage::is_of_paths),
+        tables: placed(tables),
         sections: figures::sections(results),
         failures: failures(results),
         fingerprint: fingerprint(results.runs.iter().map(|run| &run.record)),
         repeat: repeat(results),
-        style: include_str!("../../templates/report.css"),
-    };
+        style: STYLE,
+    })
+}
+
+/// The first table of I/O paths is a place of its own.
+fn placed(tables: Vec<Table>) -> Vec<(Option<&'static str>, Table)> {
+    let first = tables.iter().position(coverage::is_of_paths);
+    let place = |index: usize| (Some(index) == first).then_some("paths");
+    tables.into_iter().enumerate().map(|(index, table)| (place(index), table)).collect()
+}
+
+fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {
     // Its only errors are those of writing and of a template that names what there is not, which does not compile.
     let page = page.render().map_err(|_| std::fmt::Error)?;
     Ok(words::printable(&page))
@@ -96,26 +126,31 @@ fn counts(results: &Results) -> Vec<Count> {
     let mut counts = Vec::new();
     if !results.plan.study.gates.is_empty() {
         counts.extend([
-            Count { number: gates(Verdict::Pass), what: "gates passed", class: "good" },
-            Count { number: gates(Verdict::Regression), what: "regressions", class: "bad" },
-            Count { number: gates(Verdict::Inconclusive), what: "gates inconclusive", class: "open" },
+            Count::new(gates(Verdict::Pass), "gates passed", "good"),
+            Count::new(gates(Verdict::Regression), "regressions", "bad"),
+            Count::new(gates(Verdict::Inconclusive), "gates inconclusive", "open"),
         ]);
     }
     let failed: u32 = results.cells.iter().map(|cell| cell.runs.failed).sum();
     counts.extend([
-        Count { number: results.plan.targets().len(), what: "targets", class: "" },
-        Count { number: results.cells.len(), what: "cells", class: "" },
-        Count { number: results.runs.iter().filter(measured).count(), what: "runs measured", class: "" },
-        Count { number: usize::try_from(failed).unwrap_or(usize::MAX), what: "runs failed", class: "bad" },
-        Count { number: surprises, what: "surprises", class: "bad" },
+        Count::new(results.plan.targets().len(), "targets", ""),
+        Count::new(results.cells.len(), "cells", ""),
+        Count::new(results.runs.iter().filter(measured).count(), "runs measured", ""),
+        Count::new(usize::try_from(failed).unwrap_or(usize::MAX), "runs failed", "bad"),
+        Count::new(surprises, "surprises", "bad"),
     ]);
-    // Nothing bad is not worth a colour.
-    for count in &mut counts {
-        if count.number == 0 {
-            count.class = "";
-        }
-    }
     counts
+}
+
+/// How a cell of a table is shown, where it is a verdict or says what was seen of an I/O path.
+fn table_class(table: &Table, text: &str) -> Option<&'static str> {
+    match text {
+        _ if coverage::is_of_paths(table) => coverage::class(text),
+        "SLOWER" | "BROKEN" | "MISCOUNTS" | "regression" => Some("bad"),
+        "inconclusive" => Some("open"),
+        "faster" | "mended" => Some("good"),
+        _ => ["REFUSED:", "FAILED:", "UNSTEADY:"].iter().any(|word| text.contains(word)).then_some("bad"),
+    }
 }
 
 /// Where cells of one configuration and target are several (workloads, file systems), the worst of them is shown.

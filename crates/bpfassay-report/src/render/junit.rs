@@ -1,10 +1,12 @@
 //! JUnit, as CI systems read it: a test case per gate, and per cell whether it ran and attached as expected.
 
-use bpfassay_stats::Verdict;
+use bpfassay_stats::{Verdict, gate::Change};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
+use super::compare;
 use crate::{
     Results,
+    compare::{AccessComparison, CellComparison, Comparison, Fate},
     results::{Attach, CellResult, GateResult},
     words,
 };
@@ -30,11 +32,79 @@ pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
         let mut surprises = TestSuite::new(format!("{study} expectations"));
         for (what, target, verdict) in matrix.surprises() {
             let status = failed(NonSuccessKind::Failure, "surprise", format!("{verdict:?}"));
-            surprises.add_test_case(TestCase::new(format!("{what} on {target}"), status));
+            let mut case = TestCase::new(format!("{what} on {target}"), status);
+            case.set_classname(target.to_string());
+            surprises.add_test_case(case);
         }
         report.add_test_suite(surprises);
     }
-    report.to_string()
+    written(&report)
+}
+
+/// `comparison` as JUnit: a test case per cell that has no figures in one of the two, and per access of the others.
+///
+/// What got worse is a failure; what is new, gone, or neither shown to have changed nor not to is skipped, and so no pass.
+///
+/// # Errors
+/// [`quick_junit::SerializeError`]
+pub fn comparison_junit(comparison: &Comparison) -> Result<String, quick_junit::SerializeError> {
+    let [base, new] = &comparison.studies;
+    let mut report = Report::new(format!("bpfassay {new} against {base}"));
+    let mut suite = TestSuite::new(format!("{new} against {base}"));
+    suite.add_test_cases(comparison.cells.iter().flat_map(compared));
+    report.add_test_suite(suite);
+    written(&report)
+}
+
+/// In the form of the schema by which Jenkins validates (junit-10.xsd of its xUnit plugin): there the number of skipped cases
+/// is told of each suite, not of all.
+fn written(report: &Report) -> Result<String, quick_junit::SerializeError> {
+    let text = report.to_string()?;
+    let Some((before, rest)) = text.split_once("<testsuites ") else { return Ok(text) };
+    let Some((attributes, suites)) = rest.split_once('>') else { return Ok(text) };
+    let skipped =
+        attributes.split_once(" skipped=\"").and_then(|(before, rest)| Some((before, rest.split_once('"')?.1)));
+    let attributes = skipped.map_or_else(|| attributes.to_owned(), |(before, after)| format!("{before}{after}"));
+    Ok(format!("{before}<testsuites {attributes}>{suites}"))
+}
+
+fn skipped(message: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::skipped();
+    status.set_message(words::printable(message));
+    status
+}
+
+fn compared(cell: &CellComparison) -> Vec<TestCase> {
+    let case = |access: String, status: TestCaseStatus| {
+        let name = format!("{}, {}, {}, {}{access}", cell.target(), cell.case, cell.file_system, cell.under_test);
+        let mut case = TestCase::new(name, status);
+        case.set_classname(format!("{}.{}", cell.target(), cell.under_test));
+        case
+    };
+    let status = match &cell.fate {
+        Fate::Compared => {
+            let access = |access: &AccessComparison| case(format!(", {}", access.access), changed(access));
+            return cell.accesses.iter().map(access).collect();
+        }
+        Fate::Broken { reason } => failed(NonSuccessKind::Failure, "broken", reason.clone()),
+        Fate::New => skipped("new: the base has no such cell"),
+        Fate::Gone => skipped("gone: the new results have no such cell"),
+        Fate::Mended { reason } => skipped(&format!("mended; in the base: {reason}")),
+        Fate::Neither { reason } => skipped(&format!("measured in neither: {reason}")),
+    };
+    vec![case(String::new(), status)]
+}
+
+fn changed(access: &AccessComparison) -> TestCaseStatus {
+    let ratio = match access.ratio.value() {
+        Some(ratio) => format!("{} new / base {}", access.measure, compare::fine(&ratio.estimate)),
+        None => access.ratio.reason().unwrap_or(words::NONE).to_owned(),
+    };
+    match access.change {
+        _ if access.is_regression() => failed(NonSuccessKind::Failure, &compare::change(access).to_lowercase(), ratio),
+        Change::Inconclusive => skipped(&format!("inconclusive: {ratio}")),
+        Change::Increase | Change::Decrease | Change::Equivalent => TestCaseStatus::success(),
+    }
 }
 
 fn failed(kind: NonSuccessKind, what: &str, message: String) -> TestCaseStatus {
@@ -47,9 +117,7 @@ fn cell(cell: &CellResult) -> TestCase {
     let status = match (&cell.attach, cell.failures.first()) {
         (_, Some(first)) => failed(NonSuccessKind::Error, "failed", format!("{}: {}", first.run, first.failure)),
         (Attach::Refused { refusal, expected: true, .. }, None) => {
-            let mut status = TestCaseStatus::skipped();
-            status.set_message(words::printable(&format!("refused, as expected: {}", words::refusal(refusal))));
-            status
+            skipped(&format!("refused, as expected: {}", words::refusal(refusal)))
         }
         (Attach::Refused { refusal, .. }, None) => {
             failed(NonSuccessKind::Failure, "refused", format!("{}: {}", words::refusal(refusal), refusal.message))

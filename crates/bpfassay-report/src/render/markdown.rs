@@ -43,7 +43,7 @@ pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\\' | '|' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '&' => escaped.extend(['\\', c]),
+            '\\' | '|' | '`' | '*' | '_' | '~' | '[' | ']' | '<' | '>' | '#' | '&' => escaped.extend(['\\', c]),
             c if c.is_control() => escaped.push(' '),
             c => escaped.push(c),
         }

@@ -80,7 +80,8 @@ fn number(quantity: Quantity, value: f64) -> String {
     }
 }
 
-fn told(series: &Series, change: &ChangePoint) -> String {
+/// `fexit write: instructions/call from 6.18.12 to 6.18.13: 1.10 times as much`.
+pub(super) fn told(series: &Series, change: &ChangePoint) -> String {
     let label = |index: usize| series.points.get(index).map(|point| point.label.as_str()).unwrap_or_default();
     let ratio = words::ratio(&change.ratio);
     let place = match change.earliest == change.latest {

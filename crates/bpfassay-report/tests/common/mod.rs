@@ -7,6 +7,10 @@
 )]
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod made_up;
+pub(crate) mod paths;
+pub(crate) mod quick;
+
 use std::collections::BTreeMap;
 
 use bpfassay_protocol::{

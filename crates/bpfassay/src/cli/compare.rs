@@ -34,7 +34,11 @@ pub(crate) struct Compare {
 
     /// How to write it
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) format: Format,
+    pub(crate) format: ComparisonFormat,
+
+    /// Where to write it, `-` for standard output, which is the default
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 
     /// Show what did not change, too
     #[arg(long)]
@@ -106,6 +110,22 @@ pub(crate) enum Format {
     Text,
     /// A table for pull requests and job summaries
     Markdown,
+    /// Everything, for programs
+    Json,
+}
+
+/// How to write a comparison.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ComparisonFormat {
+    /// A table for terminals
+    #[default]
+    Text,
+    /// A table for pull requests and job summaries
+    Markdown,
+    /// One page with the table and plots that needs nothing else
+    Html,
+    /// Test cases, for CI systems; what is not shown either way is skipped
+    Junit,
     /// Everything, for programs
     Json,
 }

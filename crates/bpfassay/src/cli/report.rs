@@ -15,6 +15,10 @@ pub(crate) struct Report {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: ReportFormat,
 
+    /// Which figure, for svg: its title in the page, or a part of it that no other has
+    #[arg(long, value_name = "TITLE", required_if_eq("format", "svg"))]
+    pub(crate) figure: Option<String>,
+
     /// Where to write it, `-` for standard output [default: report.html in the results directory; standard output for other formats]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -36,4 +40,6 @@ pub(crate) enum ReportFormat {
     Openmetrics,
     /// A line per run and access
     Csv,
+    /// One figure of the page (--figure), for light and dark
+    Svg,
 }

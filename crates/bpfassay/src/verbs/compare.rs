@@ -2,12 +2,12 @@
 
 use bpfassay_report::{
     compare::{Question, compare as compare_results},
-    render::{Style, comparison_markdown, comparison_text},
+    render::{Style, comparison_html, comparison_junit, comparison_markdown, comparison_text},
     results,
 };
 
 use crate::{
-    cli::{self, FailOn, Format},
+    cli::{self, ComparisonFormat, FailOn},
     exit::{Failure, INCONCLUSIVE, INTERNAL, Outcome, REGRESSION, SUCCESS},
 };
 
@@ -22,16 +22,23 @@ pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
     };
     let comparison = compare_results(&base, &new, &question).map_err(Failure::usage)?;
     let text = match arguments.format {
-        Format::Text => {
-            let width = super::terminal_width();
+        ComparisonFormat::Text => {
+            let width = super::terminal_width().filter(|_| arguments.output.is_none());
             comparison_text(&comparison, Style { width }, arguments.all)
         }
-        Format::Markdown => comparison_markdown(&comparison, arguments.all),
-        Format::Json => {
+        ComparisonFormat::Markdown => comparison_markdown(&comparison, arguments.all),
+        ComparisonFormat::Html => {
+            comparison_html(&comparison, arguments.all).map_err(|error| Failure::new(INTERNAL, error))?
+        }
+        ComparisonFormat::Junit => comparison_junit(&comparison).map_err(|error| Failure::new(INTERNAL, error))?,
+        ComparisonFormat::Json => {
             serde_json::to_string_pretty(&comparison).map_err(|error| Failure::new(INTERNAL, error))? + "\n"
         }
     };
-    super::print(&text)?;
+    match arguments.output.as_deref().filter(|file| file.as_os_str() != "-") {
+        Some(file) => super::write(file, &text)?,
+        None => super::print(&text)?,
+    }
     let fails_on = |what: FailOn| arguments.fail_on.contains(&what);
     Ok(if fails_on(FailOn::Regression) && comparison.is_regression() {
         REGRESSION

@@ -4,6 +4,7 @@ mod compare;
 mod doctor;
 mod fetch;
 mod kernels;
+mod manual;
 mod plan;
 mod report;
 mod run;
@@ -13,7 +14,10 @@ mod testbed;
 mod trend;
 mod verify;
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::{
+    io::{ErrorKind, IsTerminal, Write},
+    path::Path,
+};
 
 use crate::{
     cli::{Cli, Verb},
@@ -35,6 +39,8 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Verb::Trend(arguments) => trend::trend(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Schema(arguments) => schema::schema(&arguments),
+        Verb::Completions { shell } => manual::completions(shell),
+        Verb::Man { directory } => manual::pages(&directory),
         Verb::Testbed(arguments) => testbed::testbed(&arguments, &global),
     }
 }
@@ -69,4 +75,19 @@ fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes `text` to `file`, which `--output` named or stands for.
+///
+/// # Errors
+/// An infrastructure failure where it cannot be written.
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(file, text).map_err(|error| {
+        let report = miette::miette!(
+            help = "name another file with --output, or `-` for standard output",
+            "cannot write the report to {}: {error}",
+            file.display()
+        );
+        Failure { code: INFRASTRUCTURE, report }
+    })
 }

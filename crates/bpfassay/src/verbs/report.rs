@@ -1,15 +1,15 @@
 //! `bpfassay report`: results as people and other programs read them.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use bpfassay_report::{
-    render::{Style, csv, html, junit, markdown, openmetrics, text},
+    render::{Style, csv, figure_svg, html, junit, markdown, openmetrics, text},
     results,
 };
 
 use crate::{
     cli::{self, ReportFormat},
-    exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome, SUCCESS},
+    exit::{Failure, INTERNAL, Outcome, SUCCESS},
 };
 
 /// The file name of the page.
@@ -26,6 +26,9 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
         ReportFormat::Markdown => markdown(&results),
         ReportFormat::Junit => junit(&results).map_err(|error| Failure::new(INTERNAL, error))?,
         ReportFormat::Openmetrics => openmetrics(&results),
+        ReportFormat::Svg => {
+            figure_svg(&results, arguments.figure.as_deref().unwrap_or_default()).map_err(Failure::usage)?
+        }
         ReportFormat::Csv => csv(&results).map_err(|error| Failure::new(INTERNAL, error))?,
     };
     let beside = || {
@@ -43,14 +46,7 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
         super::print(&written)?;
         return Ok(SUCCESS);
     };
-    fs::write(&file, written).map_err(|error| {
-        let report = miette::miette!(
-            help = "name another file with --output, or `-` for standard output",
-            "cannot write the report to {}: {error}",
-            file.display()
-        );
-        Failure { code: INFRASTRUCTURE, report }
-    })?;
+    super::write(&file, &written)?;
     super::print(&format!("{}\n", file.display()))?;
     Ok(SUCCESS)
 }

@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{job::Workload, message::RunFigures};
-use bpfassay_stats::{Estimate, Summary, relative_error::CounterReading};
+use bpfassay_stats::{Summary, relative_error::CounterReading};
 use bpfassay_study::Target;
 use bpfassay_workload::ior::Invocation;
 
-use super::plot::{self, Curves, Intervals, Mark};
+use super::{
+    super::trend::told,
+    plot::{self, Curves, Intervals, Mark},
+};
 use crate::{
     Figure, Outcome, Results,
     derive::readings,
@@ -72,7 +75,7 @@ const OVERHEAD: Of = Of {
     note: "Above 1: slower than without a probe. The row `none` is the baseline against itself: the noise floor.",
     mark: |cell, access| {
         let figure = if cell.is_baseline() { &access.control } else { &access.overhead };
-        figure.value().map(|overhead| estimate(&overhead.estimate))
+        figure.value().map(|overhead| Mark::of(&overhead.estimate))
     },
 };
 
@@ -91,14 +94,9 @@ const COST: Of = Of {
     note: "By the instruction clock: the same figures on every machine. The row `none` is the baseline against itself.",
     mark: |cell, access| {
         let figure = if cell.is_baseline() { &access.control_cost } else { &access.cost };
-        figure.value().map(|cost| estimate(&cost.per_call))
+        figure.value().map(|cost| Mark::of(&cost.per_call))
     },
 };
-
-fn estimate(estimate: &Estimate) -> Mark {
-    let interval = estimate.bounds.interval().map(|interval| (interval.lower, interval.upper));
-    Mark { value: estimate.value, interval }
-}
 
 fn summary(summary: &Summary) -> Mark {
     let interval = (summary.n > 1).then_some((summary.min, summary.max));
@@ -267,7 +265,6 @@ fn along_kernels(results: &Results) -> Vec<Plot> {
         let stretches = series.segmentation.value().map(|found| found.stretches.as_slice()).unwrap_or_default();
         let levels =
             stretches.iter().map(|stretch| (1, place(stretch.first)..place(stretch.last), stretch.level.value));
-        let changes = series.segmentation.value().map_or(0, |found| found.changes.len());
         let svg = plot::curves(&Curves {
             along: String::new(),
             quantity: series.quantity.to_string(),
@@ -285,7 +282,10 @@ fn along_kernels(results: &Results) -> Vec<Plot> {
             svg,
             series: vec!["kernel".to_owned(), "level between changes".to_owned()],
             note: match &series.segmentation {
-                Figure::Value(_) => format!("{changes} changes of level."),
+                Figure::Value(found) if found.changes.is_empty() => "No change of level is shown.".to_owned(),
+                Figure::Value(found) => {
+                    found.changes.iter().map(|change| told(series, change)).collect::<Vec<_>>().join("; ") + "."
+                }
                 Figure::NotMeasured(reason) => format!("Changes of level not looked for: {reason}."),
             },
         })

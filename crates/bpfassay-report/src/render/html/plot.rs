@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use bpfassay_stats::Estimate;
 use plotters::{
     chart::{ChartBuilder, ChartContext},
     coord::{Shift, ranged1d::ValueFormatter, types::RangedCoordf64},
@@ -29,6 +30,8 @@ const ROW: u32 = 26;
 /// Of a character of a label, on average.
 const CHARACTER: u32 = 7;
 const FONT: i32 = 13;
+/// Half of the number below the end of an axis.
+const MARGIN: u32 = 32;
 
 /// Of what is drawn, in any unit.
 const LARGEST: f64 = 1e12;
@@ -43,6 +46,12 @@ pub(super) struct Mark {
 }
 
 impl Mark {
+    /// With its interval, where it has one.
+    pub(super) fn of(estimate: &Estimate) -> Self {
+        let interval = estimate.bounds.interval().map(|interval| (interval.lower, interval.upper));
+        Self { value: estimate.value, interval }
+    }
+
     fn ends(self) -> [f64; 3] {
         let (lower, upper) = self.interval.unwrap_or((self.value, self.value));
         [lower, self.value, upper]
@@ -91,7 +100,7 @@ pub(super) fn intervals(plot: &Intervals) -> Option<String> {
     drawn(size, |area| {
         let y = f64::from(rows)..0.0;
         let mut chart = ChartBuilder::on(area)
-            .margin_right(16)
+            .margin_right(MARGIN)
             .margin_top(8)
             .x_label_area_size(48)
             .y_label_area_size(left)
@@ -129,7 +138,7 @@ pub(super) fn curves(plot: &Curves) -> Option<String> {
     let bottom = if plot.names.is_empty() { 48 } else { 112 };
     drawn((WIDTH, 300 + bottom), |area| {
         let mut builder = ChartBuilder::on(area);
-        builder.margin_right(16).margin_top(8).x_label_area_size(bottom).y_label_area_size(72);
+        builder.margin_right(MARGIN).margin_top(8).x_label_area_size(bottom).y_label_area_size(72);
         if plot.logarithmic {
             let chart = builder.build_cartesian_2d((low / 1.3..high * 1.3).log_scale(), y.clone())?;
             draw_log(chart, plot, low / 1.3..high * 1.3, y.end - y.start)

@@ -1,0 +1,97 @@
+//! A comparison as a page like a report's.
+
+use askama::Template;
+
+use super::{
+    Count,
+    figures::{Plot, Section},
+    finished,
+    plot::{self, Intervals, Mark},
+    table_class,
+};
+use crate::{
+    compare::{CellComparison, Comparison},
+    render::{
+        compare::{self, Counts},
+        rows::Table,
+    },
+    results::Access,
+};
+
+#[derive(Template)]
+#[template(path = "comparison.html")]
+struct Page<'a> {
+    comparison: &'a Comparison,
+    title: String,
+    counts: Vec<Count>,
+    table: Table,
+    sections: Vec<Section>,
+    style: &'static str,
+}
+
+/// `comparison` as an HTML page that needs nothing else; `whole`: with what did not change.
+///
+/// # Errors
+/// [`std::fmt::Error`], which writing into memory does not end in.
+pub fn comparison_html(comparison: &Comparison, whole: bool) -> Result<String, std::fmt::Error> {
+    let [base, new] = &comparison.studies;
+    let plots = plots(comparison);
+    let section = Section { id: "ratios", title: "New / base", plots };
+    finished(&Page {
+        comparison,
+        title: format!("{new} against {base}"),
+        counts: counts(comparison),
+        table: compare::table(comparison, whole),
+        sections: if section.plots.is_empty() { Vec::new() } else { vec![section] },
+        style: super::STYLE,
+    })
+}
+
+fn counts(comparison: &Comparison) -> Vec<Count> {
+    let counts = Counts::of(comparison);
+    [
+        (counts.broken, "broken", "bad"),
+        (counts.miscounts, "miscount", "bad"),
+        (counts.slower, "slower", "bad"),
+        (counts.inconclusive, "inconclusive", "open"),
+        (counts.faster, "faster", "good"),
+        (counts.alike, "alike", "good"),
+        (counts.neither, "cells measured in neither", ""),
+    ]
+    .map(|(number, what, class)| Count::new(usize::try_from(number).unwrap_or(usize::MAX), what, class))
+    .into()
+}
+
+/// One panel per pair of targets and file system.
+fn plots(comparison: &Comparison) -> Vec<Plot> {
+    let many = comparison.cells.iter().any(|cell| cell.case != comparison.cells[0].case);
+    let mut panels: Vec<(String, Vec<&CellComparison>)> = Vec::new();
+    for cell in &comparison.cells {
+        let name = format!("{}, {}", cell.target(), cell.file_system);
+        match panels.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, cells)) => cells.push(cell),
+            None => panels.push((name, vec![cell])),
+        }
+    }
+    let row = |cell: &&CellComparison| {
+        let marks = (0..).zip(&Access::ALL).filter_map(|(series, access)| {
+            let access = cell.accesses.iter().find(|known| known.access == *access)?;
+            Some((series, Mark::of(&access.ratio.value()?.estimate)))
+        });
+        let marks: Vec<_> = marks.collect();
+        let name = if many { format!("{}, {}", cell.under_test, cell.case) } else { cell.under_test.clone() };
+        (!marks.is_empty()).then_some((name, marks))
+    };
+    let panel = |(name, cells): (String, Vec<&CellComparison>)| {
+        let rows = cells.iter().filter_map(row).collect();
+        let plot = Intervals { quantity: "new / base (above 1: slower)".to_owned(), reference: 1.0, rows };
+        Some(Plot {
+            title: format!("{name}: new / base"),
+            svg: plot::intervals(&plot)?,
+            series: Access::ALL.map(|access| access.to_string()).into(),
+            note: "With its interval for this cell alone. Of `none`: time for the same bytes; of a tool: its overhead."
+                .to_owned(),
+        })
+    };
+    panels.into_iter().filter_map(panel).collect()
+}

@@ -1,0 +1,98 @@
+//! One plot of a report as a file of its own, readable on light and dark: for a README or a paper.
+
+use std::fmt::Write as _;
+
+use super::{
+    STYLE,
+    figures::{Plot, sections},
+};
+use crate::{Results, words};
+
+/// Above the plot, for its title; below it, for its key.
+const TITLE: u32 = 32;
+const KEY: u32 = 28;
+
+/// There is no such figure, or there are several.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{found} figures of the report are called {wanted:?}: give a part of the title of one of these: {}", known.join("; "))]
+pub struct NoFigure {
+    /// What was asked for.
+    pub wanted: String,
+    /// How many there are.
+    pub found: usize,
+    /// The titles of all that there are.
+    pub known: Vec<String>,
+}
+
+/// The figure of the report on `results` whose title is `wanted`, or the only one with it in its title, as an SVG file.
+///
+/// # Errors
+/// [`NoFigure`]
+pub fn figure_svg(results: &Results, wanted: &str) -> Result<String, NoFigure> {
+    let plots: Vec<Plot> = sections(results).into_iter().flat_map(|section| section.plots).collect();
+    let exact: Vec<&Plot> = plots.iter().filter(|plot| plot.title == wanted).collect();
+    let found =
+        if exact.is_empty() { plots.iter().filter(|plot| plot.title.contains(wanted)).collect() } else { exact };
+    match found.as_slice() {
+        [plot] => Ok(words::printable(&alone(plot))),
+        _ => Err(NoFigure {
+            wanted: wanted.to_owned(),
+            found: found.len(),
+            known: plots.iter().map(|plot| plot.title.clone()).collect(),
+        }),
+    }
+}
+
+fn alone(plot: &Plot) -> String {
+    let body = plot.svg.split_once('>').map_or("", |(_, rest)| rest);
+    let body = body.rsplit_once("</svg>").map_or(body, |(body, _)| body);
+    let size = plot.svg.split_once("viewBox=\"0 0 ").and_then(|(_, rest)| rest.split_once('"')).map(|(size, _)| size);
+    let mut sides = size.unwrap_or_default().split(' ').map(|side| side.parse::<u32>().unwrap_or(0));
+    let (width, height) = (sides.next().unwrap_or(0), sides.next().unwrap_or(0));
+    // The variables of the page, in both schemes.
+    let (variables, _) = STYLE.split_once("* {").unwrap_or((STYLE, ""));
+    let title = escape(&plot.title);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {}\" font-family=\"sans-serif\" role=\"img\">\n\
+         <title>{title}</title>\n<style>{variables}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>\n\
+         <text x=\"{}\" y=\"22\" text-anchor=\"middle\" font-size=\"15\" font-weight=\"bold\" fill=\"var(--ink)\">{title}</text>\n\
+         <g transform=\"translate(0 {TITLE})\">{body}</g>\n",
+        height + TITLE + KEY,
+        width / 2,
+    );
+    let baseline = height + TITLE + 14;
+    // As wide as their names in letters of about 7.
+    let mut x = 16;
+    for (number, name) in (0..8).cycle().zip(&plot.series) {
+        let _ = writeln!(svg, "{}", mark(number, x, baseline - 5));
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{baseline}\" font-size=\"13\" fill=\"var(--ink)\">{}</text>",
+            x + 12,
+            escape(name)
+        );
+        x += 40 + 7 * u32::try_from(name.chars().count()).unwrap_or(0);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// The mark of a series, as [`super::plot`] draws it.
+fn mark(series: u32, x: u32, y: u32) -> String {
+    let colour = format!("fill=\"var(--series-{series})\"");
+    let (left, right, top, bottom) = (x - 4, x + 4, y - 4, y + 4);
+    match series % 4 {
+        0 => format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"4\" {colour}/>"),
+        1 => format!("<rect x=\"{left}\" y=\"{top}\" width=\"8\" height=\"8\" {colour}/>"),
+        2 => format!("<path d=\"M{x} {top} L{right} {bottom} L{left} {bottom} Z\" {colour}/>"),
+        _ => format!(
+            "<path d=\"M{left} {top} L{right} {bottom} M{left} {bottom} L{right} {top}\" stroke=\"var(--series-{series})\" \
+             stroke-width=\"2\"/>"
+        ),
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,187 @@
+//! The pages in a real browser, a headless Chromium: that they need nothing but themselves, complain of nothing, fit the
+//! window, are accessible, and show the numbers of results.json.
+//!
+//! `BPFASSAY_BROWSER` names the browser, `BPFASSAY_AXE` the file `axe.min.js` (<https://github.com/dequelabs/axe-core>);
+//! `ci/test` sees to both. `BPFASSAY_SCREENSHOTS` names a directory for pictures of the pages.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says aloud what it skips"
+)]
+
+#[path = "browser/chromium.rs"]
+mod chromium;
+mod common;
+#[path = "browser/plots.rs"]
+mod plots;
+
+use std::{env, fs, path::Path};
+
+use bpfassay_protocol::probe::Probe;
+use bpfassay_report::{
+    Outcome, Results,
+    compare::{Question, compare},
+    derive,
+    render::{comparison_html, html},
+    results::{CellAccess, CellResult},
+};
+use bpfassay_study::Clock;
+use chromium::Browser;
+use common::{contents, made_up, not_supported, outcome, paths, quick, study};
+
+/// From a telephone to a desk, in CSS pixels. WCAG 2.2, 1.4.10, asks for 320.
+const WIDTHS: [u32; 3] = [320, 800, 1600];
+/// A4 within margins of 1 cm, in CSS pixels (96 per inch).
+const PAPER: u32 = 718;
+
+/// `page` in every window, by everybody's rules.
+fn assert_fit(browser: &mut Browser, name: &str, page: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.html");
+    fs::write(&file, page).unwrap();
+    browser.open(&file);
+    let mut unreadable = Vec::new();
+    for width in WIDTHS {
+        browser.resize(width);
+        for scheme in ["light", "dark"] {
+            browser.show_as("screen", scheme);
+            let what = format!("{name}-{scheme}-{width}");
+            assert_no_overflow(browser, &what);
+            assert_accessible(browser, &what);
+            picture(browser, &what);
+        }
+        unreadable.extend(plots::unreadable(browser, &format!("{name}, {width} pixels")));
+    }
+    assert!(unreadable.is_empty(), "{unreadable:#?}");
+    browser.show_as("print", "light");
+    browser.resize(PAPER);
+    assert_no_overflow(browser, &format!("{name}-print"));
+    browser.show_as("screen", "light");
+    let (requests, complaints) = browser.requests_and_complaints();
+    assert_eq!(requests.len(), 1, "{name} asks for more than itself: {requests:?}");
+    assert!(complaints.is_empty(), "{name}: {complaints:#?}");
+}
+
+/// Nothing lies beside the window, where only scrolling sideways would show it.
+fn assert_no_overflow(browser: &mut Browser, what: &str) {
+    let wide = browser.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]");
+    assert!(wide[0].as_u64() <= wide[1].as_u64(), "{what}: {wide} pixels wide");
+}
+
+/// No violation of the rules of axe-core that is serious or critical.
+fn assert_accessible(browser: &mut Browser, what: &str) {
+    let Some(axe) = env::var_os("BPFASSAY_AXE") else {
+        println!("SKIPPED: BPFASSAY_AXE names no axe.min.js: accessibility is not tested");
+        return;
+    };
+    if browser.evaluate("typeof axe") == "undefined" {
+        let script = fs::read_to_string(axe).unwrap();
+        browser.evaluate(&format!("{script}; null"));
+    }
+    let found = browser.evaluate(
+        "axe.run(document, {resultTypes: ['violations']}).then(found => ({rules: found.passes.length, \
+         violations: found.violations.map(of => [of.impact, of.id, of.nodes.length, of.nodes[0].html, of.nodes[0].failureSummary])}))",
+    );
+    assert!(found["rules"].as_u64() > Some(10), "axe checked next to nothing: {found}");
+    let violations = found["violations"].as_array().unwrap();
+    assert!(violations.is_empty(), "{what}: {violations:#?}");
+}
+
+fn picture(browser: &mut Browser, name: &str) {
+    if let Some(folder) = env::var_os("BPFASSAY_SCREENSHOTS") {
+        fs::write(Path::new(&folder).join(format!("{name}.png.base64")), browser.screenshot()).unwrap();
+    }
+}
+
+/// Whether `text` is `value`, to the digits that it has.
+fn is_rounded(text: &str, value: f64) -> bool {
+    let text = text.trim_end_matches('%');
+    let Ok(shown) = text.parse::<f64>() else { return false };
+    let digits = text.split_once('.').map_or(0, |(_, digits)| digits.len());
+    (shown - value).abs() <= 0.5 * 10f64.powi(-i32::try_from(digits).unwrap()) + 1e-9
+}
+
+/// The rows of the table of cells, as the browser has them.
+fn table_of_cells(browser: &mut Browser) -> Vec<std::collections::BTreeMap<String, String>> {
+    let rows = browser.evaluate(
+        "(() => { const table = [...document.querySelectorAll('#tables table')].find(table => \
+         table.tHead.textContent.includes('overhead [95 %]')); \
+         const names = [...table.tHead.rows[0].cells].map(cell => cell.textContent); \
+         return [...table.tBodies[0].rows].map(row => Object.fromEntries([...row.cells].map((cell, i) => [names[i], cell.textContent]))); })()",
+    );
+    serde_json::from_value(rows).unwrap()
+}
+
+fn assert_row(row: &std::collections::BTreeMap<String, String>, cell: &CellResult, access: &CellAccess) {
+    let place = format!("{}, {}: {row:?}", cell.cell, access.access);
+    assert_eq!(row["access"], access.access.name(), "{place}");
+    if !row["probe"].is_empty() {
+        assert_eq!(
+            (row["target"].as_str(), row["probe"].as_str()),
+            (cell.target.to_string().as_str(), cell.under_test().as_str()),
+            "{place}"
+        );
+    }
+    match access.bandwidth_mib_s.value() {
+        Some(summary) => assert!(is_rounded(&row["MiB/s"], summary.center()), "{place}"),
+        None => assert!(row["MiB/s"].starts_with("not measured"), "{place}"),
+    }
+    let overhead = if cell.is_baseline() { &access.control } else { &access.overhead };
+    match overhead.value() {
+        Some(overhead) => {
+            let shown: Vec<&str> = row["overhead [95 %]"]
+                .trim_start_matches("A/A ")
+                .split([' ', '[', ',', ']'])
+                .filter(|word| !word.is_empty())
+                .collect();
+            let interval = overhead.estimate.bounds.interval().map(|interval| [interval.lower, interval.upper]);
+            let values: Vec<f64> =
+                [overhead.estimate.value].into_iter().chain(interval.into_iter().flatten()).collect();
+            assert!(shown.len() >= values.len(), "{place}");
+            assert!(shown.iter().zip(&values).all(|(text, value)| is_rounded(text, *value)), "{place}: {values:?}");
+        }
+        None => assert!(row["overhead [95 %]"].starts_with("not measured"), "{place}"),
+    }
+    if let (Some(errors), false) = (access.byte_error.value(), cell.is_baseline()) {
+        let shown = row["byte error"].split(' ').next().unwrap().trim_end_matches(',').to_owned();
+        let values: Vec<i64> = shown.split("..").map(|number| number.parse().unwrap()).collect();
+        assert_eq!(
+            (values[0], *values.last().unwrap()),
+            (errors.min.try_into().unwrap(), errors.max.try_into().unwrap()),
+            "{place}"
+        );
+    }
+}
+
+/// The page of `results` by everybody's rules, and its numbers by those of `results`.
+fn assert_told(browser: &mut Browser, name: &str, results: &Results) {
+    assert_fit(browser, name, &html(results).unwrap());
+    let rows = table_of_cells(browser);
+    let planned: Vec<_> =
+        results.cells.iter().flat_map(|cell| cell.accesses.iter().map(move |access| (cell, access))).collect();
+    assert_eq!(rows.len(), planned.len(), "{name}");
+    for (row, (cell, access)) in rows.iter().zip(planned) {
+        assert_row(row, cell, access);
+    }
+    plots::assert_marks(browser, results);
+}
+
+#[test]
+fn pages_are_right_in_a_browser() {
+    let Some(program) = chromium::find() else { return };
+    let mut browser = Browser::start(&program);
+    assert_told(&mut browser, "quick", &quick::results());
+    assert_told(&mut browser, "made-up", &derive(&contents(&study(None, 3, 2), outcome)));
+    assert_told(&mut browser, "sampled", &made_up::sampled());
+    assert_told(&mut browser, "kernels", &made_up::series(Clock::Instructions));
+    assert_fit(&mut browser, "paths", &html(&paths::results()).unwrap());
+    let made_up = derive(&contents(&study(None, 3, 2), outcome));
+    let other = derive(&contents(&study(None, 3, 2), |block, run| match run.order.probe.probe {
+        Probe::Kprobe => Outcome::Refused(not_supported()),
+        _ => outcome(block, run),
+    }));
+    let comparison = compare(&made_up, &other, &Question::default()).unwrap();
+    assert_fit(&mut browser, "comparison", &comparison_html(&comparison, true).unwrap());
+}

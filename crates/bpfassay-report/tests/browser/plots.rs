@@ -1,0 +1,107 @@
+//! Plots as a browser draws them: present, legible, and with their marks where results.json has the figures.
+
+use std::collections::BTreeMap;
+
+use bpfassay_report::{
+    Results,
+    results::{Access, CellAccess, CellResult},
+};
+use serde::Deserialize;
+
+use crate::chromium::Browser;
+
+/// Pixels of a plot's own measure: half a mark.
+const NEAR: f64 = 2.0;
+
+/// A plot of intervals: the numbers below its axis with their places, and the places of its marks, by series.
+#[derive(Debug, Deserialize)]
+struct Drawn {
+    title: String,
+    ticks: Vec<(f64, f64)>,
+    /// From top to bottom; first series circles, second squares.
+    circles: Vec<f64>,
+    squares: Vec<f64>,
+}
+
+/// Where each figure lies on the axis that the ticks tell of.
+fn assert_at(drawn: &Drawn, marks: &[f64], values: &[f64]) {
+    assert_eq!(marks.len(), values.len(), "{drawn:?}: {values:?}");
+    let (first, last) = (drawn.ticks.first().unwrap(), drawn.ticks.last().unwrap());
+    let per_unit = (last.0 - first.0) / (last.1 - first.1);
+    for (at, value) in marks.iter().zip(values) {
+        let expected = first.0 + (value - first.1) * per_unit;
+        assert!((at - expected).abs() <= NEAR, "{}: {value} is drawn at {at}, not at {expected}", drawn.title);
+    }
+}
+
+/// Every figure that results.json has stands in its plot, at its place.
+pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
+    let drawn = browser.evaluate(
+        "[...document.querySelectorAll('figure')].map(figure => { const svg = figure.querySelector('svg'); \
+         const middle = polygon => { const box = polygon.getBBox(); return [box.y, box.x + box.width / 2]; }; \
+         const sorted = marks => marks.sort((a, b) => a[0] - b[0]).map(mark => mark[1]); \
+         return { title: figure.querySelector('figcaption').textContent, \
+           ticks: [...svg.querySelectorAll('text')].filter(text => /^-?[0-9.]+$/.test(text.textContent.trim())) \
+             .map(text => { const box = text.getBBox(); return [box.x + box.width / 2, parseFloat(text.textContent)]; }) \
+             .sort((a, b) => a[0] - b[0]), \
+           circles: sorted([...svg.querySelectorAll('circle')].map(middle)), \
+           squares: sorted([...svg.querySelectorAll('polygon')].map(middle)) }; })",
+    );
+    let drawn: Vec<Drawn> = serde_json::from_value(drawn).unwrap();
+    let drawn: BTreeMap<&str, &Drawn> = drawn.iter().map(|drawn| (drawn.title.as_str(), drawn)).collect();
+    type Value = fn(&CellResult, &CellAccess) -> Option<f64>;
+    let figures: [(&str, Value); 3] = [
+        ("relative overhead", |cell, access| {
+            let figure = if cell.is_baseline() { &access.control } else { &access.overhead };
+            figure.value().map(|overhead| overhead.estimate.value)
+        }),
+        ("relative error", |_, access| access.relative_error_ior_interval.value().map(|summary| summary.center())),
+        ("extra instructions per call", |cell, access| {
+            let figure = if cell.is_baseline() { &access.control_cost } else { &access.cost };
+            figure.value().map(|cost| cost.per_call.value)
+        }),
+    ];
+    for target in results.plan.targets() {
+        for (name, value) in figures {
+            let cells = results.cells.iter().filter(|cell| cell.target == *target);
+            let of = |wanted: Access| -> Vec<f64> {
+                let figures = cells.clone().filter_map(|cell| {
+                    let access = cell.accesses.iter().find(|access| access.access == wanted)?;
+                    value(cell, access)
+                });
+                figures.collect()
+            };
+            let [write, read] = [of(Access::Write), of(Access::Read)];
+            if write.is_empty() && read.is_empty() {
+                continue;
+            }
+            let title = format!("{target}, {}: {name} by probe configuration", results.cells[0].file_system);
+            let drawn = drawn.get(title.as_str()).unwrap_or_else(|| panic!("no plot {title:?}"));
+            assert_at(drawn, &drawn.circles, &write);
+            assert_at(drawn, &drawn.squares, &read);
+        }
+    }
+}
+
+/// Every plot is drawn, inside its own bounds, in letters that can be read.
+/// What is otherwise.
+pub(crate) fn unreadable(browser: &mut Browser, what: &str) -> Vec<String> {
+    let plots = browser.evaluate(
+        "[...document.querySelectorAll('figure')].map(figure => { const svg = figure.querySelector('svg'); \
+         const bounds = svg.getBoundingClientRect(); const texts = [...svg.querySelectorAll('text')].filter(text => text.textContent.trim()); \
+         const outside = texts.filter(text => { const box = text.getBoundingClientRect(); \
+           return box.left < bounds.left - 1 || box.right > bounds.right + 1 || box.top < bounds.top - 1 || box.bottom > bounds.bottom + 1; }); \
+         return { title: figure.querySelector('figcaption').textContent, width: bounds.width, texts: texts.length, \
+           outside: outside.map(text => text.textContent), \
+           height: Math.min(...texts.map(text => { const box = text.getBoundingClientRect(); return Math.min(box.width, box.height); })), \
+           marks: svg.querySelectorAll('circle, polygon, path, polyline').length }; })",
+    );
+    let plots = plots.as_array().unwrap();
+    assert!(!plots.is_empty(), "{what}: no plot");
+    let is_readable = |plot: &&serde_json::Value| {
+        let number = |name: &str| plot[name].as_f64().unwrap();
+        let is_drawn = number("width") > 200.0 && number("texts") > 2.0 && number("marks") > 0.0;
+        is_drawn && plot["outside"].as_array().unwrap().is_empty() && number("height") >= 9.0
+    };
+    plots.iter().filter(|plot| !is_readable(plot)).map(|plot| format!("{what}: {plot}")).collect()
+}

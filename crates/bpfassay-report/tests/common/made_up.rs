@@ -1,0 +1,47 @@
+//! Made-up results that have more to show than the plain study.
+
+use bpfassay_protocol::{Arch, probe::Probe};
+use bpfassay_report::{Entry, Outcome, Results, derive};
+use bpfassay_study::{Clock, Study, Target};
+
+use super::{MOVED, contents, figures, not_supported, outcome, sample, study};
+
+/// With two samples in every traced run: half of what is written, then all.
+pub(crate) fn sampled() -> Results {
+    let mut contents = contents(&study(Some("2s"), 1, 2), outcome);
+    for entry in &mut contents.entries {
+        if let Entry::Run(record) = entry
+            && let Outcome::Measured(figures) = &mut record.outcome
+            && !figures.probe.is_baseline()
+        {
+            figures.samples = vec![sample(1_500_000_000, None, MOVED / 2, 0), sample(3_500_000_000, None, MOVED, 0)];
+        }
+    }
+    derive(&contents)
+}
+
+/// Calls of each phase.
+const CALLS: u64 = 32;
+
+/// Twenty-four kernels, under which fexit needs 500 instructions per call, from the thirteenth on 550; a few more each. (Of
+/// twelve points, more than one in a hundred orders would show such a change by chance.)
+pub(crate) fn series(clock: Clock) -> Results {
+    let mut study = Study { clock, ..study(None, 2, 1) };
+    // Not in order: the trend puts them so.
+    let kernels = (1..=24).map(|patch| patch * 7 % 25);
+    let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
+    study.targets = kernels.map(target).collect();
+    derive(&contents(&study, |block, run| {
+        let patch: u64 = block.target.kernel.trim_start_matches("6.18.").parse().unwrap();
+        let traced = run.order.probe.probe == Probe::Fexit;
+        if traced && patch == 4 {
+            return Outcome::Refused(not_supported());
+        }
+        let extra = if traced { if patch >= 13 { 550 + patch % 3 } else { 500 + patch % 3 } } else { 0 };
+        let mut figures = figures(run.order.probe, 100.0 / (1.0 + extra as f64 / 1e4), 200.0);
+        for phase in &mut figures.phases {
+            phase.interval.after.monotonic_ns += extra * CALLS;
+        }
+        Outcome::Measured(Box::new(figures))
+    }))
+}

@@ -1,0 +1,148 @@
+//! What the documentation says is so: its commands are commands, its studies are studies, its links lead somewhere.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says aloud what it skips"
+)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_study::{Available, Narrowing, Study, bundled, expand};
+use clap::Parser as _;
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
+use super::{Cli, Verb};
+
+/// A page, and where it lies.
+struct Page {
+    path: PathBuf,
+    text: String,
+}
+
+impl Page {
+    /// The blocks of code in `language`.
+    fn code(&self, language: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut wanted = false;
+        for event in Parser::new_ext(&self.text, Options::ENABLE_TABLES) {
+            match event {
+                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(of))) => {
+                    wanted = of.as_ref() == language;
+                    if wanted {
+                        found.push(String::new());
+                    }
+                }
+                Event::End(TagEnd::CodeBlock) => wanted = false,
+                Event::Text(text) if wanted => found.last_mut().unwrap().push_str(&text),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn links(&self) -> Vec<String> {
+        let link = |event| match event {
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => Some(dest_url.into_string()),
+            _ => None,
+        };
+        Parser::new_ext(&self.text, Options::ENABLE_TABLES).filter_map(link).collect()
+    }
+}
+
+/// README.md, docs/ and the pages beside the results; `None`, said aloud, where the sources are built without them (Nix).
+fn pages() -> Option<Vec<Page>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if !root.join("README.md").exists() {
+        println!("SKIPPED: there is no README.md beside these sources");
+        return None;
+    }
+    let mut paths = vec![root.join("README.md")];
+    for folder in ["docs", "results", "results/quick"] {
+        let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        paths.extend(entries.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
+    }
+    Some(paths.into_iter().map(|path| Page { text: fs::read_to_string(&path).unwrap(), path }).collect())
+}
+
+/// The words of each command of ours in a line of shell.
+fn commands(line: &str) -> Vec<Vec<String>> {
+    let line = line.split(" #").next().unwrap_or(line);
+    let parts = line.split("&&").flat_map(|part| part.split(['|', '>', '<']).next());
+    let ours = parts.filter_map(|part| {
+        let part = part.trim();
+        // In a checkout the command is called by cargo.
+        let part = part.replacen("cargo run --release -- ", "bpfassay ", 1);
+        part.starts_with("bpfassay ").then(|| part.split_whitespace().map(str::to_owned).collect())
+    });
+    ours.collect()
+}
+
+#[test]
+fn commands_are_understood() {
+    let Some(pages) = pages() else { return };
+    let mut count = 0;
+    for page in pages {
+        for line in page.code("sh").iter().flat_map(|block| block.lines()) {
+            for words in commands(line) {
+                let cli = Cli::try_parse_from(&words)
+                    .unwrap_or_else(|error| panic!("{}: {line}: {error}", page.path.display()));
+                let study = match &cli.verb {
+                    Verb::Run(run) => &run.selection.study,
+                    Verb::Plan(plan) => &plan.selection.study,
+                    Verb::Fetch(fetch) => &fetch.selection.study,
+                    _ => continue,
+                };
+                let is_file = study.ends_with(".toml");
+                assert!(is_file || bundled::NAMES.contains(&study.as_str()), "{}: {line}", page.path.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 20, "only {count} commands were found");
+}
+
+#[test]
+fn studies_expand() {
+    let Some(pages) = pages() else { return };
+    let mut count = 0;
+    for page in pages {
+        for text in page.code("toml").iter().filter(|text| text.starts_with("schema = ")) {
+            let name = page.path.display().to_string();
+            let study = Study::parse(&name, text, &|script| Ok(bundled::script(script).map(str::to_owned)))
+                .unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
+            let plan = expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+            assert!(!plan.cells.is_empty() && plan.left_out.is_empty(), "{name}: {text}");
+            count += 1;
+        }
+    }
+    assert!(count >= 3, "only {count} studies were found");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let Some(pages) = pages() else { return };
+    let mut count = 0;
+    for page in pages {
+        for link in page.links().iter().filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let file = page.path.parent().unwrap().join(link.split('#').next().unwrap());
+            assert!(file.exists(), "{}: {link}", page.path.display());
+            count += 1;
+        }
+    }
+    assert!(count > 20, "only {count} links were found");
+}
+
+#[test]
+fn lines_of_shell_are_taken_apart() {
+    assert_eq!(
+        commands("bpfassay fetch quick && bpfassay --offline run # go"),
+        [vec!["bpfassay", "fetch", "quick"], vec!["bpfassay", "--offline", "run"]]
+    );
+    assert_eq!(commands("cargo run --release -- run | head"), [["bpfassay", "run"]]);
+    assert!(commands("ci/test && cargo build").is_empty());
+}

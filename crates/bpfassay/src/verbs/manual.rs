@@ -1,0 +1,32 @@
+//! `bpfassay man` and `bpfassay completions`: made from the same definition as `--help`.
+
+use std::{fs, path::Path};
+
+use clap::CommandFactory as _;
+
+use crate::{
+    cli::Cli,
+    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS},
+};
+
+/// One page per verb in `directory`, and that of the command.
+pub(crate) fn pages(directory: &Path) -> Outcome {
+    let written = fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
+    written.map_err(|error| {
+        let report = miette::miette!(
+            help = "name a directory that can be written to",
+            "cannot write the manual's pages to {}: {error}",
+            directory.display()
+        );
+        Failure { code: INFRASTRUCTURE, report }
+    })?;
+    super::print(&format!("{}\n", directory.display()))?;
+    Ok(SUCCESS)
+}
+
+pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "bpfassay", &mut script);
+    super::print(&String::from_utf8_lossy(&script))?;
+    Ok(SUCCESS)
+}
