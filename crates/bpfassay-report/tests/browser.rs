@@ -37,21 +37,24 @@ const WIDTHS: [u32; 3] = [320, 800, 1600];
 const PAPER: u32 = 718;
 
 /// `page` in every window, by everybody's rules.
-fn assert_fit(browser: &mut Browser, name: &str, page: &str) {
+fn assert_fit(browser: &mut Browser, name: &str, page: &str, widths: &[u32]) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.html");
     fs::write(&file, page).unwrap();
     browser.open(&file);
     let mut unreadable = Vec::new();
-    for width in WIDTHS {
+    for &width in widths {
         browser.resize(width);
-        for scheme in ["light", "dark"] {
+        // Colours are the same in every window.
+        let schemes = if width == widths[0] { &["light", "dark"][..] } else { &["light"] };
+        for scheme in schemes {
             browser.show_as("screen", scheme);
             let what = format!("{name}-{scheme}-{width}");
             assert_no_overflow(browser, &what);
             assert_accessible(browser, &what);
             picture(browser, &what);
         }
+        browser.show_as("screen", "light");
         unreadable.extend(plots::unreadable(browser, &format!("{name}, {width} pixels")));
     }
     assert!(unreadable.is_empty(), "{unreadable:#?}");
@@ -157,7 +160,7 @@ fn assert_row(row: &std::collections::BTreeMap<String, String>, cell: &CellResul
 
 /// The page of `results` by everybody's rules, and its numbers by those of `results`.
 fn assert_told(browser: &mut Browser, name: &str, results: &Results) {
-    assert_fit(browser, name, &html(results).unwrap());
+    assert_fit(browser, name, &html(results).unwrap(), &WIDTHS);
     let rows = table_of_cells(browser);
     let planned: Vec<_> =
         results.cells.iter().flat_map(|cell| cell.accesses.iter().map(move |access| (cell, access))).collect();
@@ -175,13 +178,14 @@ fn pages_are_right_in_a_browser() {
     assert_told(&mut browser, "quick", &quick::results());
     assert_told(&mut browser, "made-up", &derive(&contents(&study(None, 3, 2), outcome)));
     assert_told(&mut browser, "sampled", &made_up::sampled());
-    assert_told(&mut browser, "kernels", &made_up::series(Clock::Instructions));
-    assert_fit(&mut browser, "paths", &html(&paths::results()).unwrap());
+    // More of the same plots, and those along the kernels.
+    assert_fit(&mut browser, "kernels", &html(&made_up::series(Clock::Instructions)).unwrap(), &WIDTHS[..1]);
+    assert_fit(&mut browser, "paths", &html(&paths::results()).unwrap(), &WIDTHS[..1]);
     let made_up = derive(&contents(&study(None, 3, 2), outcome));
     let other = derive(&contents(&study(None, 3, 2), |block, run| match run.order.probe.probe {
         Probe::Kprobe => Outcome::Refused(not_supported()),
         _ => outcome(block, run),
     }));
     let comparison = compare(&made_up, &other, &Question::default()).unwrap();
-    assert_fit(&mut browser, "comparison", &comparison_html(&comparison, true).unwrap());
+    assert_fit(&mut browser, "comparison", &comparison_html(&comparison, true).unwrap(), &WIDTHS);
 }

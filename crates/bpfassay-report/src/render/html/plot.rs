@@ -29,7 +29,8 @@ const WIDTH: u32 = 600;
 const ROW: u32 = 26;
 /// Of a character of a label, on average.
 const CHARACTER: u32 = 7;
-const FONT: i32 = 13;
+/// In the measure of plotters, which writes 1 / 1.24 of it.
+const FONT: i32 = 16;
 /// Half of the number below the end of an axis.
 const MARGIN: u32 = 32;
 
@@ -138,7 +139,7 @@ pub(super) fn curves(plot: &Curves) -> Option<String> {
     let bottom = if plot.names.is_empty() { 48 } else { 112 };
     drawn((WIDTH, 300 + bottom), |area| {
         let mut builder = ChartBuilder::on(area);
-        builder.margin_right(MARGIN).margin_top(8).x_label_area_size(bottom).y_label_area_size(72);
+        builder.margin_left(12).margin_right(MARGIN).margin_top(8).x_label_area_size(bottom).y_label_area_size(72);
         if plot.logarithmic {
             let chart = builder.build_cartesian_2d((low / 1.3..high * 1.3).log_scale(), y.clone())?;
             draw_log(chart, plot, low / 1.3..high * 1.3, y.end - y.start)
