@@ -136,6 +136,10 @@ pub(super) fn curves(plot: &Curves) -> Option<String> {
     if !low.is_finite() || !high.is_finite() || low < -LARGEST || high > LARGEST {
         return None;
     }
+    // Powers of ten that small are none to the library, which then looks for the next one for ever.
+    if plot.logarithmic && low < 1.0 / LARGEST {
+        return None;
+    }
     let bottom = if plot.names.is_empty() { 48 } else { 112 };
     drawn((WIDTH, 300 + bottom), |area| {
         let mut builder = ChartBuilder::on(area);
@@ -367,6 +371,23 @@ mod tests {
         };
         assert_eq!(curves(&curves_of(Vec::new())), None);
         assert_eq!(curves(&curves_of(vec![vec![(0.0, mark(1.0))]])), None, "a logarithmic axis has no zero");
+    }
+
+    #[test]
+    fn an_axis_with_numbers_that_no_power_of_ten_reaches_ends() {
+        let smallest = [f64::from_bits(1), f64::MIN_POSITIVE, 1e-300, 1e-13];
+        for at in smallest {
+            let plot = Curves {
+                along: String::new(),
+                quantity: String::new(),
+                reference: None,
+                names: Vec::new(),
+                logarithmic: true,
+                series: vec![[at, 1.0].map(|at| (at, mark(1.0))).to_vec()],
+                levels: Vec::new(),
+            };
+            assert_eq!(curves(&plot), None, "{at:e}");
+        }
     }
 
     #[test]
