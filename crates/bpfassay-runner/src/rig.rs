@@ -173,37 +173,26 @@ fn order(study: &Study, block: &Block, run: &PlannedRun) -> RunOrder {
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_protocol::{ProbeConfiguration, probe::Probe};
     use bpfassay_study::{Available, Narrowing, expand};
 
     use super::*;
 
-    /// What the tracer's arguments are in each replicate, with `extra` in the study file; none for the baseline.
-    fn arguments(extra: &str) -> Vec<(u32, String)> {
-        let text = format!(
-            r#"
-schema = 1
-name = "order"
-description = "For a test."
-clock = "instructions"
-probes = ["none", "fexit"]
-[[targets]]
-arch = "x86_64"
-kernels = "6.12"
-[[file_systems]]
-type = "tmpfs"
-[[workloads]]
-name = "w"
-options = "-w"
-[design]
-replicates = 2
-rounds = 1
-warm_up = 0
-control = false
-seed = 40
-{extra}"#
-        );
-        let study = Study::parse("order.toml", &text, &|_| Ok(None)).unwrap();
-        let plan = expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+    /// What the tracer's arguments are in each replicate, with those of the study; none for the baseline.
+    fn arguments(addresses: Addresses, of_study: &[&str]) -> Vec<(u32, String)> {
+        let mut study = bpfassay_study::load("quick").unwrap();
+        study.guest.addresses = addresses;
+        study.tracer_arguments = of_study.iter().map(|&word| word.to_owned()).collect();
+        study.design.rounds = 1;
+        study.design.seed = 40;
+        let narrowing = Narrowing {
+            archs: vec![Arch::X86_64],
+            kernels: vec!["6.12".to_owned()],
+            probes: vec![ProbeConfiguration::with_defaults(Probe::Fexit)],
+            replicates: Some(2),
+            ..Narrowing::default()
+        };
+        let plan = expand(&study, &narrowing, &Available::default()).unwrap();
         let all = plan.runs().map(|(block, run)| (block, order(&study, block, run)));
         let (baseline, traced): (Vec<_>, Vec<_>) = all.partition(|(_, order)| order.probe.is_baseline());
         assert!(baseline.iter().all(|(_, order)| order.tracer_arguments.is_empty()));
@@ -213,9 +202,9 @@ seed = 40
     #[test]
     fn functions_are_hooked_in_another_order_in_every_replicate() {
         let given = |one: &str, two: &str| vec![(1, one.to_owned()), (2, two.to_owned())];
-        assert_eq!(arguments(""), given("--attach-order 41", "--attach-order 42"));
-        assert_eq!(arguments("[guest]\naddresses = \"fixed\""), given("", ""));
-        let own = "[tracer]\narguments = [\"--attach-order\", \"3\"]";
-        assert_eq!(arguments(own), given("--attach-order 3", "--attach-order 3"));
+        assert_eq!(arguments(Addresses::Processes, &[]), given("--attach-order 41", "--attach-order 42"));
+        assert_eq!(arguments(Addresses::Fixed, &[]), given("", ""));
+        let own = arguments(Addresses::Processes, &["--attach-order", "3"]);
+        assert_eq!(own, given("--attach-order 3", "--attach-order 3"));
     }
 }

@@ -1,6 +1,6 @@
 //! What can be wrong with a study or with the wish to narrow it.
 
-use std::{fmt, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
 /// Why a study cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -66,14 +66,14 @@ pub enum ExpandError {
         available: String,
     },
     /// What is left of the study has no such cell.
-    #[error("study `{study}` has no cell `{cell}`{}: `bpfassay plan {study}` lists them", Nearest(nearest.as_deref()))]
+    #[error("study `{study}` has no cell `{cell}`{nearest}: `bpfassay plan {study}` lists them")]
     NoCell {
         /// The study's name.
         study: String,
         /// The id that was given.
         cell: String,
-        /// The id that is most like it.
-        nearest: Option<String>,
+        /// Empty, or a suggestion that begins with `, `.
+        nearest: String,
     },
     /// Each word is in the study, but not together.
     #[error("study `{study}` has no target for {asked}; its targets are {available}")]
@@ -127,13 +127,4 @@ pub enum ExpandError {
         /// Largest number of runs.
         limit: usize,
     },
-}
-
-/// `, did you mean …?` or nothing.
-struct Nearest<'a>(Option<&'a str>);
-
-impl fmt::Display for Nearest<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |nearest| write!(f, ", did you mean `{nearest}`?"))
-    }
 }

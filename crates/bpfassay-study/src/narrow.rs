@@ -127,7 +127,9 @@ pub(crate) fn keep_cells(plan: &mut Plan) -> Result<(), ExpandError> {
             return Err(ExpandError::NoCell {
                 study: plan.study.name.clone(),
                 cell: id.chars().take(128).collect(),
-                nearest: nearest(id, plan.cells.iter().map(|cell| cell.id.as_str())).map(str::to_owned),
+                nearest: nearest(id, plan.cells.iter().map(|cell| cell.id.as_str()))
+                    .map(|near| format!(", did you mean `{near}`?"))
+                    .unwrap_or_default(),
             });
         };
         places.push((cell.target.clone(), cell.case.clone(), cell.file_system.clone()));

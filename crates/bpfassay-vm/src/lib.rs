@@ -30,6 +30,6 @@ pub use device::clock::Clock;
 pub use ending::{EndReason, Ending};
 pub use error::VmError;
 pub use guest::{BootOptions, Event, Guest};
-pub use machine::{Layout, Machine};
+pub use machine::{Layout, Machine, shell_words};
 pub use progress::Deadlines;
 pub use qemu::{Qemu, QemuVersion};

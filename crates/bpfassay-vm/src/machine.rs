@@ -131,12 +131,16 @@ impl Machine {
     #[must_use]
     pub fn shell_command(&self, program: &Path) -> String {
         let arguments = self.arguments();
-        let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str));
-        words.map(quoted).collect::<Vec<_>>().join(" ")
+        shell_words(std::iter::once(program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str)))
     }
 }
 
-/// `word` as one word of a POSIX shell. Bytes that are not UTF-8 are shown as the replacement character.
+/// `words` as they are typed into a POSIX shell. Bytes that are not UTF-8 are shown as the replacement character.
+pub fn shell_words<'a>(words: impl IntoIterator<Item = &'a (impl AsRef<OsStr> + ?Sized + 'a)>) -> String {
+    words.into_iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
+}
+
+/// `word` as one word of it.
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);

@@ -11,19 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cli,
     exit::{Failure, INTERRUPTED},
-    progress::{Watched, Watcher},
+    progress::{Telling, Watcher},
     provenance,
     setup::{self, Store, Testbed, Trial},
 };
-
-/// How to tell what happens.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Telling<'a> {
-    /// The study, as the user named it.
-    pub(crate) study: &'a str,
-    /// In which form.
-    pub(crate) format: cli::MessageFormat,
-}
 
 /// A host that is ready to measure.
 pub(crate) struct Bench {
@@ -68,8 +59,7 @@ impl Bench {
         directory: &Path,
         telling: Telling<'_>,
     ) -> Result<Summary, Failure> {
-        let Telling { study, format } = telling;
-        let watcher = Watcher::new(&Watched { plan, jobs: self.slots, directory, study, format }, &blocks);
+        let watcher = Watcher::new(plan, &blocks, self.slots, directory, telling);
         let order = Order { study: &plan.study, blocks, rig: &self.rig, slots: self.slots, directory };
         let outcome = bpfassay_runner::carry_out(order, journal, &watcher, &self.cancel).await;
         watcher.finish();

@@ -66,24 +66,26 @@ struct State {
     left: Left,
 }
 
-/// What a [`Watcher`] watches.
-pub(crate) struct Watched<'a> {
-    /// What is carried out.
-    pub(crate) plan: &'a Plan,
-    /// Guests side by side.
-    pub(crate) jobs: NonZeroU32,
-    /// The results directory.
-    pub(crate) directory: &'a Path,
+/// How to tell what happens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Telling<'a> {
     /// The study, as the user named it: a word of a command line.
     pub(crate) study: &'a str,
-    /// How to tell of it.
+    /// In which form.
     pub(crate) format: MessageFormat,
 }
 
 impl<'a> Watcher<'a> {
-    /// Tells that it begins with `blocks`, the part of the plan that is to be done now.
-    pub(crate) fn new(watched: &Watched<'a>, blocks: &[(Block, u32)]) -> Self {
-        let Watched { plan, jobs, directory, study, format } = *watched;
+    /// Tells that it begins with `blocks`, the part of `plan` that is to be done now, `jobs` of them side by side, and that the
+    /// results will be in `directory`.
+    pub(crate) fn new(
+        plan: &'a Plan,
+        blocks: &[(Block, u32)],
+        jobs: NonZeroU32,
+        directory: &Path,
+        telling: Telling<'_>,
+    ) -> Self {
+        let Telling { study, format } = telling;
         let of = blocks.iter().map(|(block, _)| block.runs.len() as u64).sum();
         let expects = |cell: &&bpfassay_study::Cell| {
             plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe))
@@ -132,12 +134,9 @@ impl<'a> Watcher<'a> {
                 (Ending::Failed, false, Some(failure.to_string()))
             }
         };
-        let (log, repeat, shell) = match &record.outcome {
-            Outcome::Failed(failure) => {
-                let log = failure.log.as_ref().map(|log| self.directory.join(log));
-                (log, Some(self.repeat(record)), Some(shell(record)))
-            }
-            Outcome::Measured(_) | Outcome::Refused(_) => (None, None, None),
+        let failure = match &record.outcome {
+            Outcome::Failed(failure) => Some(failure),
+            Outcome::Measured(_) | Outcome::Refused(_) => None,
         };
         let (done, seconds_left) = self.change(|state| {
             state.done += 1;
@@ -152,9 +151,9 @@ impl<'a> Watcher<'a> {
             seconds,
             message,
             bytes: of_run(self.plan, record).map(|derived| derived.bytes).unwrap_or_default(),
-            log,
-            repeat,
-            shell,
+            log: failure.and_then(|failure| failure.log.as_ref()).map(|log| self.directory.join(log)),
+            repeat: failure.map(|_| self.repeat(record)),
+            shell: failure.map(|_| shell(record)),
             done,
             of: self.of,
             seconds_left,
@@ -172,15 +171,6 @@ impl<'a> Watcher<'a> {
 fn shell(record: &RunRecord) -> Vec<String> {
     let target = &record.target;
     ["bpfassay", "shell", "--arch", target.arch.name(), "--kernel", &target.kernel].map(str::to_owned).to_vec()
-}
-
-/// `words` as they are typed into a shell.
-fn command(words: &[String]) -> String {
-    let is_plain =
-        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./+@=:,%".contains(c));
-    let typed =
-        |word: &String| if is_plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
-    words.iter().map(typed).collect::<Vec<_>>().join(" ")
 }
 
 fn seconds(milliseconds: u64) -> f64 {
@@ -213,56 +203,41 @@ impl Observer for Watcher<'_> {
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_protocol::{Arch, ProbeConfiguration, probe::Probe};
     use bpfassay_report::{FailureKind, RunFailure};
-    use bpfassay_study::{Available, Narrowing, Study};
+    use bpfassay_study::{Available, Clock, Narrowing};
+    use bpfassay_vm::shell_words;
 
     use super::*;
 
     /// Two targets, each with one boot of two runs: the baseline and fexit.
     pub(super) fn plan() -> Plan {
-        let text = r#"
-schema = 1
-name = "small"
-description = "For a test."
-clock = "wall"
-probes = ["none", "fexit"]
-[[targets]]
-arch = "x86_64"
-kernels = ["6.12", "7.2"]
-[[file_systems]]
-type = "tmpfs"
-[[workloads]]
-name = "w"
-options = "-w"
-[design]
-replicates = 1
-rounds = 1
-warm_up = 0
-control = false
-seed = 1
-"#;
-        let study = Study::parse("small.toml", text, &|_| Ok(None)).unwrap();
-        bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap()
+        let mut study = bpfassay_study::load("quick").unwrap();
+        study.clock = Clock::Wall;
+        study.design.rounds = 1;
+        study.design.warm_up = 0;
+        study.design.control = false;
+        let narrowing = Narrowing {
+            archs: vec![Arch::X86_64],
+            kernels: ["6.12", "7.2"].map(str::to_owned).into(),
+            probes: vec![ProbeConfiguration::with_defaults(Probe::Fexit)],
+            ..Narrowing::default()
+        };
+        bpfassay_study::expand(&study, &narrowing, &Available::default()).unwrap()
     }
 
     #[test]
     fn words_are_typed_as_a_shell_reads_them() {
         let words = ["bpfassay", "run", "my study.toml", "it's", ""].map(str::to_owned);
-        assert_eq!(command(&words), r"bpfassay run 'my study.toml' 'it'\''s' ''");
+        assert_eq!(shell_words(&words), r"bpfassay run 'my study.toml' 'it'\''s' ''");
     }
 
     #[test]
     fn a_failed_run_names_its_log_and_what_does_it_again() {
         let plan = plan();
         let blocks: Vec<_> = plan.blocks.iter().map(|block| (block.clone(), 0)).collect();
-        let watched = Watched {
-            plan: &plan,
-            jobs: NonZeroU32::MIN,
-            directory: Path::new("out"),
-            study: "small.toml",
-            format: MessageFormat::Human,
-        };
-        let watcher = Watcher::new(&watched, &blocks);
+        let telling = Telling { study: "small.toml", format: MessageFormat::Human };
+        let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), telling);
         let block = &plan.blocks[1];
         let failure = RunFailure {
             kind: FailureKind::Panic,
@@ -277,9 +252,9 @@ seed = 1
         assert_eq!(ended.message.unwrap(), "kernel panic: Kernel panic - not syncing");
         assert_eq!(ended.log.unwrap(), Path::new("out/logs/one.log"));
         let cell = &block.runs[0].cell;
-        let repeat = command(&ended.repeat.unwrap());
+        let repeat = shell_words(&ended.repeat.unwrap());
         assert_eq!(repeat, format!("bpfassay run small.toml --cell {cell} --clock wall"));
-        assert_eq!(command(&ended.shell.unwrap()), "bpfassay shell --arch x86_64 --kernel 7.2");
+        assert_eq!(shell_words(&ended.shell.unwrap()), "bpfassay shell --arch x86_64 --kernel 7.2");
         assert_eq!(ended.seconds_left, Some(1.5 * 3.0));
         // Both commands are commands.
         use clap::Parser as _;

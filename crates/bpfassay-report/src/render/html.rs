@@ -255,6 +255,9 @@ fn repeat(results: &Results) -> String {
     for probe in &narrowing.probes {
         option("--probe", probe.to_string());
     }
+    for cell in &narrowing.cells {
+        option("--cell", cell.clone());
+    }
     if let Some(replicates) = narrowing.replicates {
         option("--replicates", replicates.to_string());
     }

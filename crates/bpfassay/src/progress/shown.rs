@@ -13,6 +13,7 @@ use bpfassay_report::{
     event::{Ending, RunEnded},
     results::ByteFigure,
 };
+use bpfassay_vm::shell_words;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::Sink;
@@ -125,7 +126,7 @@ fn told(ended: &RunEnded) -> Vec<String> {
         }
         Ending::Failed => format!("{run}: FAILED: {message}"),
     }];
-    let word = |words: &Option<Vec<String>>| words.as_ref().map(|words| super::command(words));
+    let word = |words: &Option<Vec<String>>| words.as_ref().map(shell_words);
     let path = |path: &Path| path.display().to_string();
     for (name, what) in [
         ("log", ended.log.as_deref().map(path)),

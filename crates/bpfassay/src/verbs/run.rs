@@ -11,10 +11,10 @@ use bpfassay_stats::Verdict;
 use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{
-    bench::{Bench, Telling},
+    bench::Bench,
     cli::{self, MessageFormat},
     exit::{Failure, INCONCLUSIVE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
-    progress,
+    progress::{self, Telling},
     setup::{self, Store},
 };
 

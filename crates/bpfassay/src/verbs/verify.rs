@@ -10,9 +10,10 @@ use bpfassay_runner::block::unix_ms;
 use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{
-    bench::{Bench, Telling},
+    bench::Bench,
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
+    progress::Telling,
     provenance,
     setup::{self, Store, Testbed},
 };
