@@ -17,6 +17,7 @@ use crate::{
     console::ConsoleLog,
     monitor::Monitor,
     process,
+    seat::Seat,
     supervisor::{self, Order},
 };
 
@@ -72,6 +73,7 @@ pub struct Guest {
     process_id: Option<u32>,
     one_way: bool,
     ended: Option<Box<Ending>>,
+    _seat: Option<Seat>,
 }
 
 /// The console of an interactive guest.
@@ -142,6 +144,7 @@ impl Guest {
             process_id,
             one_way: machine.clock.is_one_way(),
             ended: None,
+            _seat: process.seat,
         })
     }
 

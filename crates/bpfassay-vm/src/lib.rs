@@ -20,6 +20,7 @@ mod output;
 mod process;
 mod progress;
 pub mod qemu;
+mod seat;
 mod supervisor;
 mod terminal;
 mod verdict;

@@ -15,7 +15,10 @@ use std::{
     thread,
 };
 
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::{
+    process::{Signal, getpid, getppid, set_parent_process_death_signal},
+    thread::{CpuSet, sched_setaffinity},
+};
 use tokio::{
     net::{UnixStream, unix::OwnedWriteHalf},
     process::{Child, Command},
@@ -27,6 +30,7 @@ use crate::{
     Clock, VmError,
     device::descriptor,
     output::{Output, Tail, file_in_memory},
+    seat::Seat,
 };
 
 /// A running QEMU and this side's ends of its sockets or files.
@@ -35,6 +39,8 @@ pub(crate) struct Process {
     pub(crate) console: Channel,
     pub(crate) agent: Channel,
     pub(crate) monitor: UnixStream,
+    /// For guests that count instructions.
+    pub(crate) seat: Option<Seat>,
 }
 
 /// This side's end of a character device (`device::channel`).
@@ -86,10 +92,11 @@ pub(crate) async fn start(program: &Path, arguments: Vec<OsString>, clock: Clock
         // A group of its own: Ctrl-C reaches this program, which stops its guests in order.
         .process_group(0)
         .kill_on_drop(true);
-    inherit(&mut command, inherited);
+    let seat = if clock.is_one_way() { Seat::take() } else { None };
+    inherit(&mut command, inherited, seat.as_ref().map(Seat::cpus));
     let child = on_spawner(command).await?;
     let child = child.map_err(|source| VmError::Spawn { program: program.to_owned(), source })?;
-    Ok(Process { child, console, agent, monitor })
+    Ok(Process { child, console, agent, monitor, seat })
 }
 
 /// A connected pair: this side's end for tokio, and the other's.
@@ -102,14 +109,18 @@ fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
     make().map_err(|source| VmError::System { what: "a socket pair", source })
 }
 
-/// Lets the program that `command` starts have `descriptors` under the numbers beside them, and die with this one.
-fn inherit(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>) {
+/// Lets the program that `command` starts have `descriptors` under the numbers beside them, run on `cpus` alone, and die with
+/// this one.
+fn inherit(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Option<CpuSet>) {
     let parent = getpid();
     let prepare = move || -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The parent may have died before the line above; then nobody would send the signal.
         if getppid() != Some(parent) {
             return Err(io::Error::from(rustix::io::Errno::SRCH));
+        }
+        if let Some(cpus) = &cpus {
+            sched_setaffinity(None, cpus)?;
         }
         for (descriptor, number) in &descriptors {
             place(descriptor, *number)?;
