@@ -110,6 +110,9 @@ impl Guest {
             let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
             return Err(VmError::Refused { status, stderr: stderr.await.unwrap_or_default() });
         };
+        if let (Some(seat), Some(process)) = (&process.seat, process_id) {
+            seat.favour_main_loop(process);
+        }
         let qemu_version = monitor.version;
         let (event_sender, events) = mpsc::channel(supervisor::EVENT_BACKLOG);
         let (orders, order_receiver) = mpsc::unbounded_channel();

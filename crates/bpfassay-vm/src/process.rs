@@ -17,7 +17,7 @@ use std::{
 
 use rustix::{
     process::{Signal, getpid, getppid, set_parent_process_death_signal},
-    thread::{CpuSet, sched_setaffinity},
+    thread::CpuSet,
 };
 use tokio::{
     net::{UnixStream, unix::OwnedWriteHalf},
@@ -30,7 +30,7 @@ use crate::{
     Clock, VmError,
     device::descriptor,
     output::{Output, Tail, file_in_memory},
-    seat::Seat,
+    seat::{self, Seat},
 };
 
 /// A running QEMU and this side's ends of its sockets or files.
@@ -109,8 +109,8 @@ fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
     make().map_err(|source| VmError::System { what: "a socket pair", source })
 }
 
-/// Lets the program that `command` starts have `descriptors` under the numbers beside them, run on `cpus` alone, and die with
-/// this one.
+/// Lets the program that `command` starts have `descriptors` under the numbers beside them, take their place on `cpus`, and die
+/// with this one.
 fn inherit(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Option<CpuSet>) {
     let parent = getpid();
     let prepare = move || -> io::Result<()> {
@@ -120,7 +120,7 @@ fn inherit(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Opti
             return Err(io::Error::from(rustix::io::Errno::SRCH));
         }
         if let Some(cpus) = &cpus {
-            sched_setaffinity(None, cpus)?;
+            seat::sit_down(cpus)?;
         }
         for (descriptor, number) in &descriptors {
             place(descriptor, *number)?;

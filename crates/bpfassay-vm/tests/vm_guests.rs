@@ -10,13 +10,20 @@
 
 mod common;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION, frame,
     message::{GuestMessage, HostMessage, Phase},
 };
-use bpfassay_vm::{EndReason, Ending, Event, Guest, Machine, Severity, Trouble, TroubleKind, VmError};
+use bpfassay_vm::{Clock, EndReason, Ending, Event, Guest, Machine, Severity, Trouble, TroubleKind, VmError};
 use common::{Bench, runs};
 
 /// Makes a module of one test per architecture out of an async function of the architecture.
@@ -54,6 +61,7 @@ on_every_architecture![
     a_restart_without_a_word,
     the_host_can_talk_to_the_agent,
     troubles_are_told_while_the_guest_goes_on,
+    naps_by_the_instruction_clock_are_the_same_beside_any_load,
 ];
 
 fn frames(messages: &[GuestMessage]) -> Vec<u8> {
@@ -66,6 +74,26 @@ fn hello() -> GuestMessage {
 
 fn phase(phase: Phase) -> GuestMessage {
     GuestMessage::Phase { phase, run: Some("run-1".to_owned()) }
+}
+
+/// Two threads that compute until this is dropped.
+struct Load(Arc<AtomicBool>);
+
+impl Load {
+    fn start() -> Self {
+        let wanted = Arc::new(AtomicBool::new(true));
+        for _ in 0..2 {
+            let wanted = Arc::clone(&wanted);
+            thread::spawn(move || while wanted.load(Ordering::Relaxed) {});
+        }
+        Self(wanted)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Everything until the end.
@@ -186,6 +214,24 @@ mod scenario {
         guest.send(&HostMessage::PowerOff).unwrap();
         let (_, _, ending) = story(&mut guest).await;
         assert_eq!(ending.reason, EndReason::PoweredOffEarly, "it read the message: {ending:?}");
+    }
+
+    /// What goes wrong where QEMU's threads have no seat (`seat.rs`): one boot of this test in thirty has naps of its own.
+    pub(crate) async fn naps_by_the_instruction_clock_are_the_same_beside_any_load(arch: Arch) {
+        let mut said = Vec::new();
+        for loaded in [true, false] {
+            let data = frames(&[hello(), phase(Phase::Workload)]);
+            let Some(mut bench) = Bench::with_init(arch, &data, "np", "").await else { return };
+            bench.machine.clock = Clock::Instructions;
+            bench.options.deadlines.workload = Some(240);
+            let load = loaded.then(Load::start);
+            let (_, troubles, _) = story(&mut bench.boot().await).await;
+            drop(load);
+            assert_eq!(troubles, []);
+            let log = bench.log();
+            said.push(log.lines().find(|line| line.contains("naps ")).unwrap_or_else(|| panic!("{log}")).to_owned());
+        }
+        assert!(said.iter().all(|line| *line == said[0]), "{said:?}");
     }
 
     pub(crate) async fn troubles_are_told_while_the_guest_goes_on(arch: Arch) {
