@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use bpfassay_document::Invalid;
+
 /// Why a study cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
@@ -37,17 +39,8 @@ pub enum StudyError {
         limit: u64,
     },
     /// Something in the file is wrong.
-    #[error("{origin}:{line}:{column}: {message}")]
-    Invalid {
-        /// The file's path, or `bundled study NAME`.
-        origin: String,
-        /// Line, from 1.
-        line: usize,
-        /// Column in characters, from 1.
-        column: usize,
-        /// What is wrong there and what would be right.
-        message: String,
-    },
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
 }
 
 /// Why a study has no plan under the narrowing that was asked for.

@@ -3,15 +3,12 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
+use bpfassay_document::{Document, Field, Invalid, Section};
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    StudyError, Target,
-    document::{Document, Field, Section},
-    expectation::is_of_series,
-};
+use crate::{Target, expectation::is_of_series};
 
 /// The expectations compiled in.
 const BUILT_IN: &str = include_str!("../studies/capabilities-expected.toml");
@@ -165,7 +162,7 @@ impl FeatureExpectations {
     }
 
     /// The expectations of a study, then those compiled in.
-    pub(crate) fn read(own: Option<&Field<'_, '_>>) -> Result<Self, StudyError> {
+    pub(crate) fn read(own: Option<&Field<'_, '_>>) -> Result<Self, Invalid> {
         let mut all = Self::default();
         if let Some(own) = own {
             all.add(&own.table()?)?;
@@ -175,7 +172,7 @@ impl FeatureExpectations {
         Ok(all)
     }
 
-    fn add(&mut self, section: &Section<'_, '_>) -> Result<(), StudyError> {
+    fn add(&mut self, section: &Section<'_, '_>) -> Result<(), Invalid> {
         section.only(&["since", "deviation"])?;
         for element in section.get("since").map(|since| since.list()).transpose()?.unwrap_or_default() {
             self.introductions.extend(introductions(&element)?);
@@ -195,7 +192,7 @@ fn is_meant(pattern: &str, feature: &str) -> bool {
     }
 }
 
-fn introductions(element: &Field<'_, '_>) -> Result<Vec<Introduction>, StudyError> {
+fn introductions(element: &Field<'_, '_>) -> Result<Vec<Introduction>, Invalid> {
     let section = element.table()?;
     let archs: Vec<&str> = Arch::ALL.iter().map(|arch| arch.name()).collect();
     section.only(&[&["feature", "kernel", "source"], archs.as_slice()].concat())?;
@@ -223,7 +220,7 @@ fn introductions(element: &Field<'_, '_>) -> Result<Vec<Introduction>, StudyErro
         .collect())
 }
 
-fn deviations(element: &Field<'_, '_>) -> Result<Vec<Deviation>, StudyError> {
+fn deviations(element: &Field<'_, '_>) -> Result<Vec<Deviation>, Invalid> {
     let section = element.table()?;
     section.only(&["feature", "arch", "kernels", "works", "reason", "source"])?;
     let archs = section.need("arch")?.list()?.iter().map(Field::name).collect::<Result<Vec<Arch>, _>>()?;
@@ -250,7 +247,7 @@ fn deviations(element: &Field<'_, '_>) -> Result<Vec<Deviation>, StudyError> {
 }
 
 /// Every feature that a list of names stands for; `{a,b}` in a name stands for each of its words.
-fn features(field: &Field<'_, '_>) -> Result<Vec<String>, StudyError> {
+fn features(field: &Field<'_, '_>) -> Result<Vec<String>, Invalid> {
     let mut names = Vec::new();
     for element in field.list()? {
         let text = element.text()?;
@@ -296,7 +293,7 @@ mod tests {
         Target { arch, kernel: kernel.to_owned() }
     }
 
-    fn read(text: &str) -> Result<FeatureExpectations, StudyError> {
+    fn read(text: &str) -> Result<FeatureExpectations, Invalid> {
         let document = Document::parse("x.toml", text)?;
         let mut all = FeatureExpectations::default();
         all.add(&document.root())?;

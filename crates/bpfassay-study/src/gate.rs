@@ -2,11 +2,12 @@
 
 use std::{fmt, str::FromStr};
 
+use bpfassay_document::{Invalid, Section, distinct};
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cell, Study, StudyError, document::Section, expectation::is_of_series, read};
+use crate::{Cell, Study, expectation::is_of_series, read};
 
 /// A limit on figures of the cells that it speaks of. Lists that are empty stand for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -54,7 +55,7 @@ impl Gate {
     }
 
     /// Reads one table; `known` are the names that `probes` may hold, `workloads` those of the study.
-    pub(crate) fn read(section: &Section<'_, '_>, known: &[String], workloads: &[&str]) -> Result<Self, StudyError> {
+    pub(crate) fn read(section: &Section<'_, '_>, known: &[String], workloads: &[&str]) -> Result<Self, Invalid> {
         section.only(&[
             "arch",
             "kernels",
@@ -67,15 +68,15 @@ impl Gate {
         ])?;
         let gate = Self {
             archs: match section.get("arch") {
-                Some(archs) => read::distinct(&archs, "architecture", |field| field.name::<Arch>())?,
+                Some(archs) => distinct(&archs, "architecture", |field| field.name::<Arch>())?,
                 None => Vec::new(),
             },
             kernels: match section.get("kernels") {
-                Some(kernels) => read::distinct(&kernels, "kernel", read::kernel_name)?,
+                Some(kernels) => distinct(&kernels, "kernel", read::kernel_name)?,
                 None => Vec::new(),
             },
             probes: match section.get("probes") {
-                Some(probes) => read::distinct(&probes, "probe configuration", |field| {
+                Some(probes) => distinct(&probes, "probe configuration", |field| {
                     let text = field.text()?;
                     // `fexit+percpu` is another name of `fexit`.
                     let name = text.parse::<ProbeConfiguration>().map_or(text.to_owned(), |probe| probe.to_string());
@@ -91,7 +92,7 @@ impl Gate {
                 None => Vec::new(),
             },
             workloads: match section.get("workloads") {
-                Some(names) => read::distinct(&names, "workload", |field| {
+                Some(names) => distinct(&names, "workload", |field| {
                     let name = field.text()?;
                     match workloads.contains(&name) {
                         true => Ok(name.to_owned()),
@@ -147,7 +148,7 @@ impl Default for Certainty {
 }
 
 impl Certainty {
-    pub(crate) fn read(section: &Section<'_, '_>) -> Result<Self, StudyError> {
+    pub(crate) fn read(section: &Section<'_, '_>) -> Result<Self, Invalid> {
         let default = Self::default();
         let error_rate = match section.get("error_rate") {
             None => default.error_rate,

@@ -6,7 +6,6 @@
 //! Not here: kernels (bpfassay-testbed), guests (bpfassay-vm), what IOR's options mean (bpfassay-workload), results.
 
 pub mod bundled;
-mod document;
 pub mod error;
 pub mod expectation;
 pub mod feature;
@@ -19,6 +18,7 @@ pub mod read;
 pub mod study;
 pub mod target;
 
+pub use bpfassay_document::Invalid;
 pub use error::{ExpandError, StudyError};
 pub use expectation::Expectation;
 pub use feature::{ExpectedFeature, FeatureExpectations, Series};

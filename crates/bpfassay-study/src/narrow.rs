@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, fmt::Display};
 
+use bpfassay_document::nearest;
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 
 use crate::{
     Design, ExpandError, Study, Target,
-    document::nearest,
     plan::{LeftOut, Narrowing, Plan},
 };
 

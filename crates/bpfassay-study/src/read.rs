@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_document::{Document, Field, Invalid, Section, distinct, nearest, short_name};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     job::{FileSystem, Nfs, NfsVersion, Tool},
@@ -18,7 +19,6 @@ use bpfassay_protocol::{
 use crate::{
     Addresses, Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Share, Study,
     StudyError, Target, WorkloadKind, WorkloadSpec, bundled,
-    document::{Document, Field, Section, nearest},
     narrow::MAX_REPLICATES,
     plan::{DEFAULT_SIZE_MIB, DEFAULT_THREADS, file_system_id},
     target::{check_kernel_name, check_kernel_pattern},
@@ -104,9 +104,9 @@ impl Study {
         ])?;
         let schema = root.need("schema")?;
         if schema.number(1..=u32::MAX)? != STUDY_SCHEMA {
-            return Err(schema.error(format!(
-                "this program reads schema {STUDY_SCHEMA}: use the version that the study was made for"
-            )));
+            return Err(schema
+                .error(format!("this program reads schema {STUDY_SCHEMA}: use the version that the study was made for"))
+                .into());
         }
         let name = root.need("name")?;
         let probes = distinct(&root.need("probes")?, "probe configuration", Field::name::<ProbeConfiguration>)?;
@@ -117,7 +117,9 @@ impl Study {
             (own, true) => FeatureExpectations::read(own.as_ref())?,
             (None, false) => FeatureExpectations::default(),
             (Some(own), false) => {
-                return Err(own.error("no workload of type `capabilities` asks for features that could be expected"));
+                return Err(own
+                    .error("no workload of type `capabilities` asks for features that could be expected")
+                    .into());
             }
         };
         let tools = tools(root.get("tools"), &probes)?;
@@ -148,7 +150,7 @@ fn gates(
     probes: &[ProbeConfiguration],
     tools: &[Tool],
     workloads: &[WorkloadSpec],
-) -> Result<Vec<Gate>, StudyError> {
+) -> Result<Vec<Gate>, Invalid> {
     let Some(field) = field else { return Ok(Vec::new()) };
     let under_test = probes.iter().filter(|probe| !probe.is_baseline()).map(ToString::to_string);
     let known: Vec<String> = under_test.chain(tools.iter().map(|tool| tool.name.clone())).collect();
@@ -169,7 +171,7 @@ fn asks_for_features(workloads: &[WorkloadSpec]) -> bool {
     workloads.iter().any(|workload| workload.kind == WorkloadKind::Capabilities)
 }
 
-fn tools(field: Option<Field<'_, '_>>, probes: &[ProbeConfiguration]) -> Result<Vec<Tool>, StudyError> {
+fn tools(field: Option<Field<'_, '_>>, probes: &[ProbeConfiguration]) -> Result<Vec<Tool>, Invalid> {
     let mut found: Vec<Tool> = Vec::new();
     let Some(field) = field else { return Ok(found) };
     for element in field.list()? {
@@ -199,42 +201,13 @@ fn tools(field: Option<Field<'_, '_>>, probes: &[ProbeConfiguration]) -> Result<
     Ok(found)
 }
 
-/// A name that can be part of a file name and of identifiers, in which `_` separates parts.
-fn short_name(field: &Field<'_, '_>) -> Result<String, StudyError> {
-    let text = field.text()?;
-    let valid = (1..=40).contains(&text.len())
-        && text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.'));
-    if valid {
-        return Ok(text.to_owned());
-    }
-    Err(field.error("use at most 40 lower-case letters, digits, `-` and `.`, a letter or digit first"))
-}
-
-/// The values of a list, each at most once.
-pub(crate) fn distinct<'d, 'i, T: PartialEq>(
-    field: &Field<'d, 'i>,
-    kind: &str,
-    read: impl Fn(&Field<'d, 'i>) -> Result<T, StudyError>,
-) -> Result<Vec<T>, StudyError> {
-    let mut values = Vec::new();
-    for element in field.list()? {
-        let value = read(&element)?;
-        if values.contains(&value) {
-            return Err(element.error(format!("this {kind} stands here twice")));
-        }
-        values.push(value);
-    }
-    Ok(values)
-}
-
-pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, StudyError> {
+pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, Invalid> {
     let name = field.text()?;
     check_kernel_name(name).map_err(|message| field.error(message))?;
     Ok(name.to_owned())
 }
 
-fn targets(field: &Field<'_, '_>) -> Result<Vec<Target>, StudyError> {
+fn targets(field: &Field<'_, '_>) -> Result<Vec<Target>, Invalid> {
     let mut targets = Vec::new();
     for element in field.list()? {
         let section = element.table()?;
@@ -258,7 +231,7 @@ fn targets(field: &Field<'_, '_>) -> Result<Vec<Target>, StudyError> {
     Ok(targets)
 }
 
-fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem>, StudyError> {
+fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem>, Invalid> {
     let mut found: Vec<FileSystem> = Vec::new();
     for element in field.list()? {
         let section = element.table()?;
@@ -298,7 +271,7 @@ fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem
     Ok(found)
 }
 
-fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design, StudyError> {
+fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design, Invalid> {
     let section = field.table()?;
     section.only(&[
         "replicates",
@@ -358,7 +331,7 @@ fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design
     })
 }
 
-fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, StudyError> {
+fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, Invalid> {
     let share = field.name::<Share>()?;
     if share.ppm() == 0 {
         return Err(field.error("no interval becomes as narrow as 0%: ask for more"));
@@ -372,7 +345,7 @@ fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, Study
     Ok(share)
 }
 
-fn guest(field: Option<Field<'_, '_>>) -> Result<GuestSize, StudyError> {
+fn guest(field: Option<Field<'_, '_>>) -> Result<GuestSize, Invalid> {
     let mut guest =
         GuestSize { cpus: 1, memory_mib: 1024, kernel_parameters: Vec::new(), addresses: Addresses::default() };
     let Some(section) = field.map(|field| field.table()).transpose()? else { return Ok(guest) };
@@ -405,7 +378,7 @@ fn guest(field: Option<Field<'_, '_>>) -> Result<GuestSize, StudyError> {
 /// Options of the tracer that the agent gives by itself; a second one would be refused in every guest.
 const AGENTS_OPTIONS: [&str; 4] = ["--probe", "--map", "--loader", "--interval"];
 
-fn tracer_arguments(field: Option<Field<'_, '_>>) -> Result<Vec<String>, StudyError> {
+fn tracer_arguments(field: Option<Field<'_, '_>>) -> Result<Vec<String>, Invalid> {
     let Some(section) = field.map(|field| field.table()).transpose()? else { return Ok(Vec::new()) };
     section.only(&["arguments"])?;
     let Some(arguments) = section.get("arguments") else { return Ok(Vec::new()) };
@@ -426,7 +399,7 @@ fn tracer_arguments(field: Option<Field<'_, '_>>) -> Result<Vec<String>, StudyEr
     Ok(words)
 }
 
-fn deadlines(field: Option<Field<'_, '_>>) -> Result<Deadlines, StudyError> {
+fn deadlines(field: Option<Field<'_, '_>>) -> Result<Deadlines, Invalid> {
     let mut deadlines = Deadlines::default();
     let Some(section) = field.map(|field| field.table()).transpose()? else { return Ok(deadlines) };
     let phases = [Phase::Boot, Phase::SetUp, Phase::Attach, Phase::Workload, Phase::TearDown].map(Phase::name);

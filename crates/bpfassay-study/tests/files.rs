@@ -11,7 +11,7 @@ use bpfassay_protocol::{
     job::{FileSystem, NfsVersion},
     message::Phase,
 };
-use bpfassay_study::{Clock, EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load};
+use bpfassay_study::{Clock, EngineChoice, Interface, Invalid, IorSpec, Study, StudyError, WorkloadKind, load};
 
 const GOOD: &str = r#"schema = 1
 name = "small"
@@ -310,7 +310,7 @@ proptest::proptest! {
         let end = (at + cut).min(GOOD.len());
         let damaged = format!("{}{put}{}", &GOOD[..at], &GOOD[end..]);
         if let Err(error) = parse(&damaged) {
-            let StudyError::Invalid { line, column, .. } = &error else { panic!("{error}") };
+            let StudyError::Invalid(Invalid { line, column, .. }) = &error else { panic!("{error}") };
             assert!((1..=damaged.lines().count() + 1).contains(line) && *column >= 1, "{error}");
         }
     }

@@ -1,17 +1,14 @@
 //! Refusals that are expected.
 
+use bpfassay_document::{Document, Field, Invalid, distinct};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     probe::{Loader, MapLayout},
     tracer::Step,
 };
 
-use super::{distinct, kernel_name};
-use crate::{
-    Expectation, StudyError,
-    document::{Document, Field},
-    expectation,
-};
+use super::kernel_name;
+use crate::{Expectation, expectation};
 
 const STEPS: &[(&str, Step)] = &[("open", Step::Open), ("load", Step::Load), ("attach", Step::Attach)];
 
@@ -19,7 +16,7 @@ const STEPS: &[(&str, Step)] = &[("open", Step::Open), ("load", Step::Load), ("a
 ///
 /// # Errors
 /// None but for an error in the file, which a test would find.
-pub(super) fn built_in() -> Result<Vec<Expectation>, StudyError> {
+pub(super) fn built_in() -> Result<Vec<Expectation>, Invalid> {
     let document = Document::parse("bundled expectations", expectation::BUILT_IN)?;
     let root = document.root();
     root.only(&["expected"])?;
@@ -29,8 +26,8 @@ pub(super) fn built_in() -> Result<Vec<Expectation>, StudyError> {
 /// The tables `[[expected]]`.
 ///
 /// # Errors
-/// [`StudyError::Invalid`]
-pub(super) fn read(field: Option<Field<'_, '_>>) -> Result<Vec<Expectation>, StudyError> {
+/// [`Invalid`]
+pub(super) fn read(field: Option<Field<'_, '_>>) -> Result<Vec<Expectation>, Invalid> {
     let mut expectations = Vec::new();
     let Some(field) = field else { return Ok(expectations) };
     for element in field.list()? {
@@ -51,7 +48,7 @@ pub(super) fn read(field: Option<Field<'_, '_>>) -> Result<Vec<Expectation>, Stu
 
 /// The configurations that a name stands for: `fexit` for itself, `fexit+*` for every map layout, `fexit+*@*` for every map
 /// layout and loader.
-fn meant(field: &Field<'_, '_>) -> Result<Vec<ProbeConfiguration>, StudyError> {
+fn meant(field: &Field<'_, '_>) -> Result<Vec<ProbeConfiguration>, Invalid> {
     let text = field.text()?;
     let (rest, any_loader) = text.strip_suffix("@*").map_or((text, false), |rest| (rest, true));
     // Of a loader that is named the layout may still be any.

@@ -1,13 +1,10 @@
 //! Workloads, and the IOR scripts that they name.
 
+use bpfassay_document::{Field, Invalid, Section, distinct, short_name};
 use bpfassay_protocol::job::{FileSystem, Nfs};
 
-use super::{FindScript, distinct, short_name};
-use crate::{
-    EngineChoice, IorSpec, IorTest, StudyError, WorkloadKind, WorkloadSpec, bundled,
-    document::{Field, Section},
-    ior,
-};
+use super::FindScript;
+use crate::{EngineChoice, IorSpec, IorTest, StudyError, WorkloadKind, WorkloadSpec, bundled, ior};
 
 /// What the bytes per path of a workload `io-paths` must be a multiple of: a page, and what O_DIRECT is content with.
 const PATHS_UNIT: u64 = 4096;
@@ -43,11 +40,13 @@ pub(super) fn workloads(
             (Some(name), _) => short_name(&name)?,
             (None, Some(name)) => name,
             (None, None) => {
-                return Err(section.error("key `name` is missing: inline options have no file name to go by"));
+                return Err(section.error("key `name` is missing: inline options have no file name to go by").into());
             }
         };
         if specs.iter().any(|known| known.name == name) {
-            return Err(element.error(format!("a workload `{name}` stands here already: give this one another `name`")));
+            return Err(element
+                .error(format!("a workload `{name}` stands here already: give this one another `name`"))
+                .into());
         }
         specs.push(WorkloadSpec { name, kind });
     }
@@ -67,7 +66,7 @@ fn ior_spec(
             (Some(name.to_owned()), tests_of_script(&script, name, scripts)?)
         }
         (None, Some(options)) => (None, vec![test_of_options(&options)?]),
-        _ => return Err(section.error("give either `script` or `options`")),
+        _ => return Err(section.error("give either `script` or `options`").into()),
     };
     let ranks = section.get("ranks").map_or(Ok(1), |ranks| ranks.number(1..=1024))?;
     for (index, test) in tests.iter().enumerate() {
@@ -87,7 +86,7 @@ fn ior_spec(
 }
 
 /// Bytes per path of a workload `io-paths`.
-fn paths_size(section: &Section<'_, '_>, file_systems: &[FileSystem]) -> Result<u64, StudyError> {
+fn paths_size(section: &Section<'_, '_>, file_systems: &[FileSystem]) -> Result<u64, Invalid> {
     let Some(field) = section.get("size") else { return Ok(DEFAULT_PATHS_SIZE) };
     let size = field.number(PATHS_UNIT..=1 << 30)?;
     if !size.is_multiple_of(PATHS_UNIT) {
@@ -130,21 +129,21 @@ fn tests_of_script(field: &Field<'_, '_>, name: &str, scripts: FindScript<'_>) -
     if stem.is_empty()
         || stem.contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.')))
     {
-        return Err(
-            field.error("give the file name of a script: lower-case letters, digits, `-` and `.`, ending in `.ior`")
-        );
+        return Err(field
+            .error("give the file name of a script: lower-case letters, digits, `-` and `.`, ending in `.ior`")
+            .into());
     }
     let Some(text) = scripts(name)? else {
         let bundled = bundled::script_names().collect::<Vec<_>>().join(", ");
-        return Err(
-            field.error(format!("no script `{name}` beside the study or among the bundled ones, which are {bundled}"))
-        );
+        return Err(field
+            .error(format!("no script `{name}` beside the study or among the bundled ones, which are {bundled}"))
+            .into());
     };
-    ior::tests_of_script(name, &text).map_err(|message| field.error(message))
+    ior::tests_of_script(name, &text).map_err(|message| field.error(message).into())
 }
 
 /// Options as a list of words, or as one text with blanks between them.
-fn test_of_options(field: &Field<'_, '_>) -> Result<IorTest, StudyError> {
+fn test_of_options(field: &Field<'_, '_>) -> Result<IorTest, Invalid> {
     let words = match field.text() {
         Ok(text) => text.split_ascii_whitespace().collect(),
         Err(_) => field.list()?.iter().map(Field::text).collect::<Result<Vec<&str>, _>>()?,

@@ -1,4 +1,6 @@
 //! TOML read by hand, so that every complaint has a line: unknown keys, wrong types, values out of range.
+//!
+//! Here: what study files and tool files have in common. Not here: what any key means.
 
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
@@ -7,20 +9,36 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use crate::StudyError;
-
 /// Keys that are closer than this (Jaro-Winkler) are offered as what was meant.
 const CLOSE: f64 = 0.75;
 
+/// Something in a file is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}:{line}:{column}: {message}")]
+pub struct Invalid {
+    /// What the file is called in messages.
+    pub origin: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong there and what would be right.
+    pub message: String,
+}
+
 /// A parsed TOML file with its text, for line numbers.
-pub(crate) struct Document<'i> {
+pub struct Document<'i> {
     origin: String,
     text: &'i str,
     root: Spanned<DeTable<'i>>,
 }
 
 impl<'i> Document<'i> {
-    pub(crate) fn parse(origin: &str, text: &'i str) -> Result<Self, StudyError> {
+    /// Reads `text`; `origin` names it in messages.
+    ///
+    /// # Errors
+    /// Where it is not TOML.
+    pub fn parse(origin: &str, text: &'i str) -> Result<Self, Invalid> {
         let root = DeTable::parse(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join("; ");
             invalid(origin, text, error.span().map_or(text.len(), |span| span.start), message)
@@ -28,19 +46,21 @@ impl<'i> Document<'i> {
         Ok(Self { origin: origin.to_owned(), text, root })
     }
 
-    pub(crate) fn root(&self) -> Section<'_, 'i> {
+    /// The table that the file is.
+    #[must_use]
+    pub fn root(&self) -> Section<'_, 'i> {
         Section { document: self, path: String::new(), table: self.root.get_ref(), at: 0 }
     }
 
-    fn invalid(&self, at: usize, message: impl Into<String>) -> StudyError {
+    fn invalid(&self, at: usize, message: impl Into<String>) -> Invalid {
         invalid(&self.origin, self.text, at, message.into())
     }
 }
 
-fn invalid(origin: &str, text: &str, at: usize, message: String) -> StudyError {
+fn invalid(origin: &str, text: &str, at: usize, message: String) -> Invalid {
     let before = text.get(..at).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-    StudyError::Invalid {
+    Invalid {
         origin: origin.to_owned(),
         line: before.matches('\n').count() + 1,
         column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
@@ -48,8 +68,8 @@ fn invalid(origin: &str, text: &str, at: usize, message: String) -> StudyError {
     }
 }
 
-/// `; did you mean …?` for the nearest of `known`, or nothing.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The nearest of `known`, if one is near enough to be what was meant.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
         .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
@@ -59,7 +79,7 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 /// A table.
-pub(crate) struct Section<'d, 'i> {
+pub struct Section<'d, 'i> {
     document: &'d Document<'i>,
     path: String,
     table: &'d DeTable<'i>,
@@ -68,7 +88,10 @@ pub(crate) struct Section<'d, 'i> {
 
 impl<'d, 'i> Section<'d, 'i> {
     /// Refuses keys that are not in `known`.
-    pub(crate) fn only(&self, known: &[&str]) -> Result<(), StudyError> {
+    ///
+    /// # Errors
+    /// At the first such key, with the nearest known one.
+    pub fn only(&self, known: &[&str]) -> Result<(), Invalid> {
         for (key, _) in self.table {
             let word: &str = key.get_ref();
             if !known.contains(&word) {
@@ -85,17 +108,35 @@ impl<'d, 'i> Section<'d, 'i> {
         Ok(())
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<Field<'d, 'i>> {
-        let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
-        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        Some(Field { document: self.document, path, value })
+    /// The keys and their values, in the order of keys.
+    pub fn entries(&self) -> impl Iterator<Item = (&'d str, Field<'d, 'i>)> {
+        self.table.iter().map(|(key, value)| {
+            let key: &str = key.get_ref();
+            (key, Field { document: self.document, path: self.path_of(key), value })
+        })
     }
 
-    pub(crate) fn need(&self, key: &str) -> Result<Field<'d, 'i>, StudyError> {
+    /// The value of `key`, if it is there.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Field<'d, 'i>> {
+        let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
+        Some(Field { document: self.document, path: self.path_of(key), value })
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// Where it is missing.
+    pub fn need(&self, key: &str) -> Result<Field<'d, 'i>, Invalid> {
         self.get(key).ok_or_else(|| self.error(format!("key `{key}` is missing{}", self.place())))
     }
 
-    pub(crate) fn error(&self, message: impl Into<String>) -> StudyError {
+    /// A complaint about the table.
+    pub fn error(&self, message: impl Into<String>) -> Invalid {
         self.document.invalid(self.at, message)
     }
 
@@ -105,18 +146,19 @@ impl<'d, 'i> Section<'d, 'i> {
 }
 
 /// A value with its place.
-pub(crate) struct Field<'d, 'i> {
+pub struct Field<'d, 'i> {
     document: &'d Document<'i>,
     path: String,
     value: &'d Spanned<DeValue<'i>>,
 }
 
 impl<'d, 'i> Field<'d, 'i> {
-    pub(crate) fn error(&self, message: impl Display) -> StudyError {
+    /// A complaint about the value.
+    pub fn error(&self, message: impl Display) -> Invalid {
         self.document.invalid(self.value.span().start, format!("`{}`: {message}", self.path))
     }
 
-    fn wrong(&self, wanted: &str) -> StudyError {
+    fn wrong(&self, wanted: &str) -> Invalid {
         let found = match self.value.get_ref() {
             DeValue::String(_) => "text",
             DeValue::Integer(_) => "a whole number",
@@ -129,24 +171,33 @@ impl<'d, 'i> Field<'d, 'i> {
         self.error(format!("expected {wanted}, found {found}"))
     }
 
-    pub(crate) fn text(&self) -> Result<&'d str, StudyError> {
+    /// Text.
+    ///
+    /// # Errors
+    /// Where it is something else; likewise below.
+    pub fn text(&self) -> Result<&'d str, Invalid> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text),
             _ => Err(self.wrong("text")),
         }
     }
 
-    pub(crate) fn boolean(&self) -> Result<bool, StudyError> {
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// Where it is something else.
+    pub fn boolean(&self) -> Result<bool, Invalid> {
         match self.value.get_ref() {
             DeValue::Boolean(value) => Ok(*value),
             _ => Err(self.wrong("true or false")),
         }
     }
 
-    pub(crate) fn number<N: TryFrom<i128> + PartialOrd + Display>(
-        &self,
-        range: RangeInclusive<N>,
-    ) -> Result<N, StudyError> {
+    /// A whole number.
+    ///
+    /// # Errors
+    /// Where it is something else, or outside `range`.
+    pub fn number<N: TryFrom<i128> + PartialOrd + Display>(&self, range: RangeInclusive<N>) -> Result<N, Invalid> {
         let DeValue::Integer(integer) = self.value.get_ref() else { return Err(self.wrong("a whole number")) };
         i128::from_str_radix(integer.as_str(), integer.radix())
             .ok()
@@ -156,12 +207,18 @@ impl<'d, 'i> Field<'d, 'i> {
     }
 
     /// Text that names something.
-    pub(crate) fn name<T: FromStr<Err: Display>>(&self) -> Result<T, StudyError> {
+    ///
+    /// # Errors
+    /// Where it names nothing.
+    pub fn name<T: FromStr<Err: Display>>(&self) -> Result<T, Invalid> {
         self.text()?.parse().map_err(|error| self.error(error))
     }
 
     /// One of a few words.
-    pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, StudyError> {
+    ///
+    /// # Errors
+    /// Where it is none of them.
+    pub fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Invalid> {
         let text = self.text()?;
         words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
             let known = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
@@ -170,7 +227,10 @@ impl<'d, 'i> Field<'d, 'i> {
     }
 
     /// A time with its unit (`500ms`, `2s`, `10min`), in milliseconds.
-    pub(crate) fn milliseconds(&self, range: RangeInclusive<u64>) -> Result<u64, StudyError> {
+    ///
+    /// # Errors
+    /// Where it is no time, or outside `range`.
+    pub fn milliseconds(&self, range: RangeInclusive<u64>) -> Result<u64, Invalid> {
         let text =
             self.text().map_err(|_| self.wrong("a time with its unit, such as \"2s\", \"500ms\" or \"10min\""))?;
         let value = milliseconds(text).ok_or_else(|| {
@@ -186,7 +246,10 @@ impl<'d, 'i> Field<'d, 'i> {
     }
 
     /// The elements of a list; one value alone counts as a list of one.
-    pub(crate) fn list(&self) -> Result<Vec<Field<'d, 'i>>, StudyError> {
+    ///
+    /// # Errors
+    /// Where the list is empty.
+    pub fn list(&self) -> Result<Vec<Field<'d, 'i>>, Invalid> {
         let DeValue::Array(array) = self.value.get_ref() else {
             return Ok(vec![Field { document: self.document, path: self.path.clone(), value: self.value }]);
         };
@@ -201,10 +264,49 @@ impl<'d, 'i> Field<'d, 'i> {
         Ok(elements)
     }
 
-    pub(crate) fn table(&self) -> Result<Section<'d, 'i>, StudyError> {
+    /// A table.
+    ///
+    /// # Errors
+    /// Where it is something else.
+    pub fn table(&self) -> Result<Section<'d, 'i>, Invalid> {
         let DeValue::Table(table) = self.value.get_ref() else { return Err(self.wrong("a table")) };
         Ok(Section { document: self.document, path: self.path.clone(), table, at: self.value.span().start })
     }
+}
+
+/// The values of a list, each at most once.
+///
+/// # Errors
+/// What `read` returns, and where a value stands there twice.
+pub fn distinct<'d, 'i, T: PartialEq>(
+    field: &Field<'d, 'i>,
+    kind: &str,
+    read: impl Fn(&Field<'d, 'i>) -> Result<T, Invalid>,
+) -> Result<Vec<T>, Invalid> {
+    let mut values = Vec::new();
+    for element in field.list()? {
+        let value = read(&element)?;
+        if values.contains(&value) {
+            return Err(element.error(format!("this {kind} stands here twice")));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+/// A name that can be part of a file name and of identifiers, in which `_` separates parts.
+///
+/// # Errors
+/// Where it cannot.
+pub fn short_name(field: &Field<'_, '_>) -> Result<String, Invalid> {
+    let text = field.text()?;
+    let valid = (1..=40).contains(&text.len())
+        && text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.'));
+    if valid {
+        return Ok(text.to_owned());
+    }
+    Err(field.error("use at most 40 lower-case letters, digits, `-` and `.`, a letter or digit first"))
 }
 
 fn milliseconds(text: &str) -> Option<u64> {
@@ -241,7 +343,7 @@ mod tests {
         let text = "a = 1\nü = 2\n";
         let document = Document::parse("x.toml", "a = 1\n\"ü\" = 2\n").unwrap();
         assert!(document.root().only(&["a"]).unwrap_err().to_string().starts_with("x.toml:2:1: unknown key `ü`"));
-        let StudyError::Invalid { line, column, .. } = invalid("x", text, 9, String::new()) else { unreachable!() };
+        let Invalid { line, column, .. } = invalid("x", text, 9, String::new());
         assert_eq!((line, column), (2, 3));
     }
 

@@ -1,0 +1,13 @@
+//! The tool files compiled in.
+
+// `TOOLS`: pairs of name and text, and `TOOL_NAMES`, sorted by name, from tools/*.toml.
+include!(concat!(env!("OUT_DIR"), "/bundled.rs"));
+
+/// Names of the bundled tools.
+pub const NAMES: &[&str] = TOOL_NAMES;
+
+/// The text of the bundled tool file `name`.
+#[must_use]
+pub fn tool(name: &str) -> Option<&'static str> {
+    TOOLS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}

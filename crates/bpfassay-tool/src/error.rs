@@ -1,0 +1,40 @@
+//! What can be wrong with a tool file.
+
+use std::{io, path::PathBuf};
+
+use bpfassay_document::Invalid;
+
+/// Why a tool file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// Neither a bundled tool nor a file.
+    #[error("no tool `{name}`: bundled tools are {bundled}{nearest}; for a file, give its path")]
+    Unknown {
+        /// The name as given.
+        name: String,
+        /// The bundled names, comma-separated.
+        bundled: String,
+        /// Empty, or a suggestion that begins with `; `.
+        nearest: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read tool file {}: check that it exists and may be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is larger than a tool file can be.
+    #[error("tool file {} is larger than {limit} bytes: is it the right file?", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// Something in the file is wrong.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}

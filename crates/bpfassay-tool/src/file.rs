@@ -1,0 +1,434 @@
+//! A tool as its file describes it.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::{Arch, Operation};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Pattern;
+
+/// A tool file: read and checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolFile {
+    /// Version of the file format.
+    pub schema: u32,
+    /// Short name; part of identifiers.
+    pub name: String,
+    /// What it is, in one line.
+    pub description: String,
+    /// Where it comes from.
+    pub source: Source,
+    /// Its arguments, without the program's name. Empty for a bare object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+    /// When it counts as ready.
+    pub ready: Ready,
+    /// How long it may take until it is ready, in milliseconds.
+    pub deadline_ms: u64,
+    /// How it is told to end.
+    pub stop: Stop,
+    /// What it reports and how to read that; `None`: it is not asked for figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
+}
+
+impl ToolFile {
+    /// The figures that it reports.
+    #[must_use]
+    pub fn figures(&self) -> &[Figure] {
+        self.report.as_ref().map_or(&[], |report| &report.figures)
+    }
+}
+
+/// Where a tool comes from. Lists have at most one entry that fits an architecture.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Source {
+    /// Programs that lie beside the tool file.
+    Binary(Vec<Binary>),
+    /// A program of a Debian package.
+    Debian(Vec<Debian>),
+    /// A program of a Nix package.
+    Nix(Nix),
+    /// A script, and its interpreter.
+    Script(Script),
+    /// eBPF objects without a program of their own: loaded, and attached as their sections say.
+    Object(Vec<Object>),
+}
+
+impl Source {
+    /// Whether there is something for `arch`.
+    #[must_use]
+    pub fn has(&self, arch: Arch) -> bool {
+        match self {
+            Self::Binary(_) => self.binary(arch).is_some(),
+            Self::Debian(_) => self.debian(arch).is_some(),
+            Self::Object(_) => self.object(arch).is_some(),
+            Self::Nix(_) | Self::Script(_) => true,
+        }
+    }
+
+    /// The program for `arch`, if programs lie beside the file.
+    #[must_use]
+    pub fn binary(&self, arch: Arch) -> Option<&Binary> {
+        let Self::Binary(list) = self else { return None };
+        list.iter().find(|binary| binary.arch == arch)
+    }
+
+    /// The package for `arch`, if it comes from Debian.
+    #[must_use]
+    pub fn debian(&self, arch: Arch) -> Option<&Debian> {
+        let Self::Debian(list) = self else { return None };
+        list.iter().find(|debian| debian.archs.is_empty() || debian.archs.contains(&arch))
+    }
+
+    /// The object for `arch`, if it is a bare one.
+    #[must_use]
+    pub fn object(&self, arch: Arch) -> Option<&Object> {
+        let Self::Object(list) = self else { return None };
+        list.iter().find(|object| object.archs.is_empty() || object.archs.contains(&arch))
+    }
+}
+
+/// A program that lies beside the tool file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Binary {
+    /// For this architecture.
+    pub arch: Arch,
+    /// Where, relative to the tool file.
+    pub path: String,
+    /// The directory of the shared libraries and the dynamic linker that it needs, relative to the tool file; `None` for one
+    /// that is linked statically.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libraries: Option<String>,
+}
+
+/// A Debian package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DebianPackage {
+    /// Suite (`trixie`).
+    pub suite: String,
+    /// Package; it comes with what it depends on.
+    pub package: String,
+    /// Further packages, likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<String>,
+}
+
+/// A program of a Debian package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Debian {
+    /// The architectures that this is for; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub archs: Vec<Arch>,
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub from: DebianPackage,
+    /// The program, as an absolute path.
+    pub program: String,
+}
+
+/// A program of a Nix package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nix {
+    /// Attribute of the package set (`bpftrace`, `linuxPackages.bcc`).
+    pub attribute: String,
+    /// The program, relative to the package (`bin/bpftrace`).
+    pub program: String,
+}
+
+/// A script.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Script {
+    /// Where it lies, relative to the tool file.
+    pub path: String,
+    /// The program that runs it, as an absolute path in the guest. It is given the tool's arguments, of which `{script}`
+    /// stands for the script's place in the guest; without one the script comes last.
+    pub interpreter: String,
+    /// What the interpreter comes from; `None`: it is in the guest already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debian: Option<DebianPackage>,
+}
+
+/// A bare eBPF object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Object {
+    /// The architectures that this is for; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub archs: Vec<Arch>,
+    /// Where it lies, relative to the tool file.
+    pub path: String,
+    /// The programs to attach, by the names of their functions, each where its section says; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<String>,
+}
+
+/// When a tool counts as ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ready {
+    /// It wrote a line with a match of this.
+    Line {
+        /// The regular expression.
+        pattern: Pattern,
+        /// On this stream; `None`: on either.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stream: Option<Stream>,
+    },
+    /// It listens on this TCP port of the loopback interface.
+    Port(u16),
+    /// The kernel has so many BPF programs more than before.
+    Programs {
+        /// At least so many.
+        count: u32,
+        /// Of those whose name (15 bytes at most) has a match of this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        named: Option<Pattern>,
+    },
+    /// It was started: for what attaches without a sign. A bare object is attached when it was started.
+    Started,
+}
+
+/// How a tool is told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// What it is sent first.
+    pub signal: Signal,
+    /// How long it may take to end by itself then, in milliseconds; after that it is killed with its cgroup.
+    pub grace_ms: u64,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { signal: Signal::Int, grace_ms: 5000 }
+    }
+}
+
+/// A signal that asks a program to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Signal {
+    /// `SIGINT`.
+    Int,
+    /// `SIGTERM`.
+    Term,
+    /// `SIGHUP`.
+    Hup,
+    /// `SIGQUIT`.
+    Quit,
+    /// `SIGUSR1`.
+    Usr1,
+    /// `SIGKILL`: for what handles none.
+    Kill,
+}
+
+impl Signal {
+    /// The words of tool files.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("INT", Self::Int),
+        ("TERM", Self::Term),
+        ("HUP", Self::Hup),
+        ("QUIT", Self::Quit),
+        ("USR1", Self::Usr1),
+        ("KILL", Self::Kill),
+    ];
+}
+
+/// What a tool writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Stream {
+    /// The words of tool files.
+    pub const WORDS: &'static [(&'static str, Self)] = &[("stdout", Self::Stdout), ("stderr", Self::Stderr)];
+}
+
+/// What a tool reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// How it is read.
+    #[serde(flatten)]
+    pub form: Form,
+    /// What its figures are.
+    pub figures: Vec<Figure>,
+}
+
+/// The form of a report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "form", rename_all = "kebab-case")]
+pub enum Form {
+    /// Lines of JSON, one object each. Values and labels are fields; those of objects inside are named `outer.inner`.
+    JsonLines {
+        /// Where it writes them.
+        stream: Stream,
+        /// Lines with a match of this are no part of the report.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ignore: Option<Pattern>,
+    },
+    /// A page in the text format of Prometheus or OpenMetrics, read over HTTP in the guest. Values are sample names, labels
+    /// are labels.
+    Openmetrics {
+        /// TCP port of the loopback interface.
+        port: u16,
+        /// Path, from the first `/` on.
+        path: String,
+        /// How often it is read beside the barriers, in milliseconds; `None`: as the study samples.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interval_ms: Option<u64>,
+    },
+    /// Lines of text. Values and labels are named groups.
+    Table {
+        /// Where it writes them.
+        stream: Stream,
+        /// What a line with figures looks like.
+        line: Pattern,
+        /// Lines with a match of this (headings) are no part of the report. Empty lines never are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ignore: Option<Pattern>,
+    },
+    /// What `bpftrace -f json` prints of maps. Values are maps by name (`@reads`; `@reads.total` for `avg` and `stats`); the label `key` is the
+    /// whole key, `key1`, `key2`, … its parts.
+    BpftraceJson {
+        /// Where it writes them.
+        stream: Stream,
+    },
+    /// A map of a bare object, whose layout its BTF tells. Values are fields of its values, labels those of its keys; the
+    /// fields of structures inside are named `outer.inner`, and a key or value that is no structure `key` and `value`.
+    Map {
+        /// The map's name in the object.
+        map: String,
+    },
+}
+
+/// What one figure of a tool means.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Where the report has it: see [`Form`].
+    pub value: String,
+    /// Labels that it must have, with these values.
+    #[serde(default, rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
+    pub labelled: BTreeMap<String, String>,
+    /// The operations that it counts, together.
+    pub operations: Vec<Operation>,
+    /// What it counts of them.
+    pub unit: Unit,
+    /// One unit of what it prints stands for so many: 1024 for KiB, rounded down by the tool.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub scale: u64,
+    /// Whose they are.
+    pub whose: Whose,
+    /// The label that says which cgroup, mount or process; `None` for the whole system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Since when.
+    pub counting: Counting,
+    /// Whether a value that is missing from a line that is otherwise read stands for 0 (`strace -c` leaves out errors that way).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blank_is_zero: bool,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_one(scale: &u64) -> bool {
+    *scale == 1
+}
+
+/// What a figure counts of operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Bytes that the calls moved.
+    BytesReturned,
+    /// Bytes that the calls were asked to move.
+    BytesRequested,
+    /// Calls, those that failed included.
+    Calls,
+    /// Calls that failed.
+    Errors,
+}
+
+impl Unit {
+    /// The words of tool files.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("bytes-returned", Self::BytesReturned),
+        ("bytes-requested", Self::BytesRequested),
+        ("calls", Self::Calls),
+        ("errors", Self::Errors),
+    ];
+
+    /// The word of tool files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BytesReturned => "bytes-returned",
+            Self::BytesRequested => "bytes-requested",
+            Self::Calls => "calls",
+            Self::Errors => "errors",
+        }
+    }
+}
+
+/// Whose operations a figure counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Whose {
+    /// Those of the whole system.
+    System,
+    /// Those of one cgroup, named by its id (v2) or its path below the root of the hierarchy (`/bpfassay/run`).
+    Cgroup,
+    /// Those on one mount, named by its path, its mount id, or its device as `major:minor` or as the kernel's number.
+    Mount,
+    /// Those of one process, named by its id or its name (`comm`).
+    Process,
+}
+
+impl Whose {
+    /// The words of tool files; also the labels where a file names none.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("system", Self::System), ("cgroup", Self::Cgroup), ("mount", Self::Mount), ("process", Self::Process)];
+
+    /// The word of tool files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Cgroup => "cgroup",
+            Self::Mount => "mount",
+            Self::Process => "process",
+        }
+    }
+}
+
+/// Since when a figure counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Counting {
+    /// Since the tool attached, or any other fixed instant before the workload: it must never go back.
+    Cumulative,
+    /// Since the last report.
+    Interval,
+}
+
+impl Counting {
+    /// The words of tool files.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("cumulative", Self::Cumulative), ("interval", Self::Interval)];
+}

@@ -1,0 +1,24 @@
+//! Tools under test that are not the bundled tracer: what is known of one, what it printed, and what is wrong with it.
+//!
+//! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them) and the ones compiled in
+//! ([`bundled`]). Everything but [`load`] is a function of what it is given: the guest only starts, watches and stops a tool.
+//! Not here: getting a tool into a guest, running it, ground truth.
+//!
+//! Tool files, objects and whatever a tool prints are untrusted: sizes and counts are bounded and nothing panics.
+
+pub mod bundled;
+mod error;
+pub mod file;
+mod pattern;
+mod read;
+
+pub use error::ToolError;
+pub use file::{
+    Binary, Counting, Debian, DebianPackage, Figure, Form, Nix, Object, Ready, Report, Script, Signal, Source, Stop,
+    Stream, ToolFile, Unit, Whose,
+};
+pub use pattern::Pattern;
+pub use read::{Loaded, load};
+
+/// Version of the tool files that this crate reads (key `schema`).
+pub const TOOL_SCHEMA: u32 = 1;

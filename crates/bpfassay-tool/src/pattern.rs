@@ -1,0 +1,101 @@
+//! Regular expressions of tool files: bounded, and matched in time linear in the text.
+
+use std::borrow::Cow;
+
+use regex::{Regex, RegexBuilder};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// Longest regular expression, in bytes.
+const MAX_LENGTH: usize = 2000;
+/// What a compiled one may take, in bytes: the crate's own default is ten times that.
+const MAX_COMPILED: usize = 1 << 20;
+
+/// A regular expression in the syntax of the crate `regex`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Pattern(Regex);
+
+impl Pattern {
+    /// The compiled form.
+    #[must_use]
+    pub const fn regex(&self) -> &Regex {
+        &self.0
+    }
+
+    /// Names of its groups that have one.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.0.capture_names().flatten()
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl Eq for Pattern {}
+
+impl std::str::FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.len() > MAX_LENGTH {
+            return Err(format!("a regular expression has from 1 to {MAX_LENGTH} bytes, this one {}", text.len()));
+        }
+        let compiled = RegexBuilder::new(text).size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED).build();
+        compiled.map(Self).map_err(|error| {
+            // Its messages have several lines, the last of which says what is wrong.
+            let words = error.to_string();
+            let last = words.lines().last().unwrap_or_default().trim();
+            format!("no regular expression: {}", last.strip_prefix("error: ").unwrap_or(last))
+        })
+    }
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Pattern> for String {
+    fn from(pattern: Pattern) -> Self {
+        pattern.0.as_str().to_owned()
+    }
+}
+
+impl JsonSchema for Pattern {
+    fn schema_name() -> Cow<'static, str> {
+        "Pattern".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "maxLength": MAX_LENGTH,
+            "description": "A regular expression in the syntax of the crate `regex`."
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_bounded_and_say_what_is_wrong() {
+        let wrong = |text: &str| text.parse::<Pattern>().unwrap_err();
+        assert_eq!(wrong("a(b"), "no regular expression: unclosed group");
+        assert!(wrong(&"a".repeat(MAX_LENGTH + 1)).contains("from 1 to 2000 bytes"));
+        assert!(wrong(r"(\w{500}){500}").contains("size limit"));
+        let pattern: Pattern = r"^(?<calls>\d+) (\S+) (?P<name>\S+)$".parse().unwrap();
+        assert_eq!(pattern.groups().collect::<Vec<_>>(), ["calls", "name"]);
+        let json = serde_json::to_string(&pattern).unwrap();
+        assert_eq!(serde_json::from_str::<Pattern>(&json).unwrap(), pattern);
+        assert!(serde_json::from_str::<Pattern>("\"(\"").is_err());
+    }
+}

@@ -1,0 +1,280 @@
+//! Reading a tool file: keys and values.
+
+mod places;
+mod report;
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_document::{Document, Field, Invalid, Section, distinct, nearest, short_name};
+use bpfassay_protocol::Arch;
+
+use self::places::{attribute, in_the_guest, package, relative, word};
+use crate::{
+    Binary, Debian, DebianPackage, Nix, Object, Pattern, Ready, Script, Signal, Source, Stop, Stream, TOOL_SCHEMA,
+    ToolError, ToolFile, bundled,
+};
+
+/// Largest tool file, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+/// Longest time that a tool file may name, in milliseconds.
+const HOUR_MS: u64 = 3_600_000;
+/// How long a tool may take until it is ready, where its file does not say: bcc compiles for most of a minute under TCG.
+const DEADLINE_MS: u64 = 60_000;
+/// Most arguments and most figures.
+pub(crate) const MAX_ENTRIES: usize = 64;
+
+/// A tool file and where it lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// What it says.
+    pub file: ToolFile,
+    /// The directory that its relative paths begin at; `None` for a bundled one, which has none.
+    pub folder: Option<PathBuf>,
+}
+
+/// The tool called `name`: a bundled one, or else the file at that path.
+///
+/// # Errors
+/// [`ToolError`]
+pub fn load(name: &str) -> Result<Loaded, ToolError> {
+    if let Some(text) = bundled::tool(name) {
+        return Ok(Loaded { file: ToolFile::parse(&format!("bundled tool {name}"), text)?, folder: None });
+    }
+    let path = Path::new(name);
+    let looks_like_a_path = name.contains('/') || path.extension().is_some_and(|extension| extension == "toml");
+    if !looks_like_a_path && !path.exists() {
+        return Err(ToolError::Unknown {
+            name: name.chars().take(64).collect(),
+            bundled: bundled::NAMES.join(", "),
+            nearest: nearest(name, bundled::NAMES.iter().copied())
+                .map(|near| format!("; did you mean `{near}`?"))
+                .unwrap_or_default(),
+        });
+    }
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text));
+    read.map_err(|source| ToolError::Read { path: path.to_path_buf(), source })?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(ToolError::TooLarge { path: path.to_path_buf(), limit: MAX_FILE });
+    }
+    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    Ok(Loaded { file: ToolFile::parse(name, &text)?, folder: Some(folder) })
+}
+
+impl ToolFile {
+    /// Reads a tool file from `text`; `origin` names it in messages.
+    ///
+    /// # Errors
+    /// Where something in it is wrong, with line and column.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, Invalid> {
+        let document = Document::parse(origin, text)?;
+        let root = document.root();
+        root.only(&["schema", "tool", "source", "start", "stop", "report"])?;
+        let schema = root.need("schema")?;
+        if schema.number(1..=u32::MAX)? != TOOL_SCHEMA {
+            return Err(schema.error(format!(
+                "this program reads schema {TOOL_SCHEMA}: use the version that the file was made for"
+            )));
+        }
+        let tool = root.need("tool")?.table()?;
+        tool.only(&["name", "description"])?;
+        let source = source(&root.need("source")?)?;
+        let is_object = matches!(source, Source::Object(_));
+        let start = root.get("start").map(|start| start.table()).transpose()?;
+        if let Some(start) = &start {
+            start.only(&["arguments", "ready", "deadline"])?;
+        }
+        let get = |key| start.as_ref().and_then(|start| start.get(key));
+        let report = root.get("report").map(|field| report::read(&field, is_object)).transpose()?;
+        Ok(Self {
+            schema: TOOL_SCHEMA,
+            name: short_name(&tool.need("name")?)?,
+            description: line(&tool.need("description")?)?,
+            arguments: match get("arguments") {
+                Some(field) if is_object => return Err(field.error("a bare object is not started with arguments")),
+                Some(field) => entries(&field, word)?,
+                None => Vec::new(),
+            },
+            ready: match get("ready") {
+                Some(field) => ready(&field)?,
+                None if is_object => Ready::Started,
+                None => Ready::Programs { count: 1, named: None },
+            },
+            deadline_ms: get("deadline").map_or(Ok(DEADLINE_MS), |field| field.milliseconds(1000..=HOUR_MS))?,
+            stop: root.get("stop").map_or_else(|| Ok(Stop::default()), |field| stop(&field))?,
+            source,
+            report,
+        })
+    }
+}
+
+fn line(field: &Field<'_, '_>) -> Result<String, Invalid> {
+    let text = field.text()?.trim();
+    if (1..=300).contains(&text.len()) && !text.contains(char::is_control) {
+        return Ok(text.to_owned());
+    }
+    Err(field.error("give one line of at most 300 bytes"))
+}
+
+/// A list of at most [`MAX_ENTRIES`].
+fn entries<'d, 'i, T>(
+    field: &Field<'d, 'i>,
+    read: impl Fn(&Field<'d, 'i>) -> Result<T, Invalid>,
+) -> Result<Vec<T>, Invalid> {
+    let list = field.list()?;
+    if list.len() > MAX_ENTRIES {
+        return Err(field.error(format!("the list has {} entries, and may have {MAX_ENTRIES}", list.len())));
+    }
+    list.iter().map(read).collect()
+}
+
+/// The only key of `section`, of those in `known`.
+fn one_of<'d, 'i>(section: &Section<'d, 'i>, known: &[&'static str]) -> Result<(&'static str, Field<'d, 'i>), Invalid> {
+    let mut found = known.iter().filter_map(|&key| section.get(key).map(|field| (key, field)));
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one),
+        _ => Err(section.error(format!("give exactly one of {}", known.join(", ")))),
+    }
+}
+
+fn source(field: &Field<'_, '_>) -> Result<Source, Invalid> {
+    const KNOWN: &[&str] = &["binary", "debian", "nix", "script", "object"];
+    let section = field.table()?;
+    section.only(KNOWN)?;
+    let (kind, field) = one_of(&section, KNOWN)?;
+    match kind {
+        "binary" => per_arch(&field, &["path", "libraries"], |section, archs| {
+            let libraries = section.get("libraries").map(|field| relative(&field)).transpose()?;
+            match archs {
+                [arch] => Ok(Binary { arch: *arch, path: relative(&section.need("path")?)?, libraries }),
+                _ => Err(section.error("a program is for one architecture: say which with `arch`")),
+            }
+        })
+        .map(Source::Binary),
+        "debian" => per_arch(&field, &["suite", "package", "with", "program"], |section, archs| {
+            Ok(Debian {
+                archs: archs.to_vec(),
+                from: debian(section)?,
+                program: in_the_guest(&section.need("program")?)?,
+            })
+        })
+        .map(Source::Debian),
+        "object" => per_arch(&field, &["path", "programs"], |section, archs| {
+            let programs = section.get("programs").map(|field| distinct(&field, "program", function)).transpose()?;
+            Ok(Object {
+                archs: archs.to_vec(),
+                path: relative(&section.need("path")?)?,
+                programs: programs.unwrap_or_default(),
+            })
+        })
+        .map(Source::Object),
+        "nix" => {
+            let section = field.table()?;
+            section.only(&["attribute", "program"])?;
+            Ok(Source::Nix(Nix {
+                attribute: attribute(&section.need("attribute")?)?,
+                program: relative(&section.need("program")?)?,
+            }))
+        }
+        _ => {
+            let section = field.table()?;
+            section.only(&["path", "interpreter", "debian"])?;
+            let package = section.get("debian").map(|field| {
+                let section = field.table()?;
+                section.only(&["suite", "package", "with"])?;
+                debian(&section)
+            });
+            Ok(Source::Script(Script {
+                path: relative(&section.need("path")?)?,
+                interpreter: in_the_guest(&section.need("interpreter")?)?,
+                debian: package.transpose()?,
+            }))
+        }
+    }
+}
+
+fn debian(section: &Section<'_, '_>) -> Result<DebianPackage, Invalid> {
+    let with = section.get("with").map(|field| distinct(&field, "package", package)).transpose()?;
+    Ok(DebianPackage {
+        suite: package(&section.need("suite")?)?,
+        package: package(&section.need("package")?)?,
+        with: with.unwrap_or_default(),
+    })
+}
+
+/// A list of tables, or one, each for the architectures of its `arch`; without, for all. None may stand for two.
+fn per_arch<'d, 'i, T>(
+    field: &Field<'d, 'i>,
+    keys: &[&str],
+    read: impl Fn(&Section<'d, 'i>, &[Arch]) -> Result<T, Invalid>,
+) -> Result<Vec<T>, Invalid> {
+    let mut taken: Vec<Arch> = Vec::new();
+    let mut found = Vec::new();
+    for element in field.list()? {
+        let section = element.table()?;
+        section.only(&[keys, &["arch"]].concat())?;
+        let archs = match section.get("arch") {
+            Some(field) => distinct(&field, "architecture", Field::name::<Arch>)?,
+            None => Vec::new(),
+        };
+        let all = if archs.is_empty() { Arch::ALL } else { &archs };
+        if let Some(arch) = all.iter().find(|arch| taken.contains(arch)) {
+            return Err(element.error(format!("something stands here for {arch} already")));
+        }
+        taken.extend(all);
+        found.push(read(&section, &archs)?);
+    }
+    Ok(found)
+}
+
+/// The name of a function of an object.
+fn function(field: &Field<'_, '_>) -> Result<String, Invalid> {
+    let text = field.text()?;
+    let is_word = (1..=127).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_word { Ok(text.to_owned()) } else { Err(field.error("give the name of a function of the object")) }
+}
+
+pub(crate) fn pattern(field: &Field<'_, '_>) -> Result<Pattern, Invalid> {
+    field.name()
+}
+
+fn ready(field: &Field<'_, '_>) -> Result<Ready, Invalid> {
+    const KNOWN: &[&str] = &["line", "port", "programs", "started"];
+    let section = field.table()?;
+    section.only(&[KNOWN, &["stream", "named"]].concat())?;
+    let (kind, value) = one_of(&section, KNOWN)?;
+    for (key, of) in [("stream", "line"), ("named", "programs")] {
+        if let Some(other) = section.get(key)
+            && kind != of
+        {
+            return Err(other.error(format!("belongs to `{of}`")));
+        }
+    }
+    Ok(match kind {
+        "line" => Ready::Line {
+            pattern: pattern(&value)?,
+            stream: section.get("stream").map(|field| field.word(Stream::WORDS)).transpose()?,
+        },
+        "port" => Ready::Port(value.number(1..=u16::MAX)?),
+        "programs" => Ready::Programs {
+            count: value.number(1..=10_000)?,
+            named: section.get("named").map(|field| pattern(&field)).transpose()?,
+        },
+        _ if value.boolean()? => Ready::Started,
+        _ => return Err(value.error("say `true`, or name another sign")),
+    })
+}
+
+fn stop(field: &Field<'_, '_>) -> Result<Stop, Invalid> {
+    let section = field.table()?;
+    section.only(&["signal", "grace"])?;
+    let usual = Stop::default();
+    Ok(Stop {
+        signal: section.get("signal").map_or(Ok(usual.signal), |field| field.word(Signal::WORDS))?,
+        grace_ms: section.get("grace").map_or(Ok(usual.grace_ms), |field| field.milliseconds(0..=HOUR_MS))?,
+    })
+}

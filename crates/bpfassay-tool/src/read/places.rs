@@ -1,0 +1,68 @@
+//! Paths and names of tool files, none of which may lead anywhere else.
+
+use std::path::{Component, Path};
+
+use bpfassay_document::{Field, Invalid};
+
+/// Longest path, in bytes.
+const MAX_PATH: usize = 255;
+
+/// A path below the tool file's directory.
+pub(super) fn relative(field: &Field<'_, '_>) -> Result<String, Invalid> {
+    let text = plain(field)?;
+    if Path::new(text).components().all(|part| matches!(part, Component::Normal(_))) {
+        return Ok(text.to_owned());
+    }
+    Err(field.error("give a path below the directory that this begins at: no `/` at the front, no `.` and no `..`"))
+}
+
+/// An absolute path in the guest.
+pub(super) fn in_the_guest(field: &Field<'_, '_>) -> Result<String, Invalid> {
+    let text = plain(field)?;
+    let mut parts = Path::new(text).components();
+    let is_absolute = parts.next() == Some(Component::RootDir);
+    if is_absolute && text.len() > 1 && parts.all(|part| matches!(part, Component::Normal(_))) {
+        return Ok(text.to_owned());
+    }
+    Err(field.error("give a program by its absolute path in the guest, without `..`"))
+}
+
+fn plain<'d>(field: &Field<'d, '_>) -> Result<&'d str, Invalid> {
+    let text = field.text()?;
+    if (1..=MAX_PATH).contains(&text.len()) && !text.contains(char::is_control) {
+        return Ok(text);
+    }
+    Err(field.error(format!("give a path of at most {MAX_PATH} bytes")))
+}
+
+/// The name of a Debian package or suite (Debian Policy, 5.6.1; suites are named alike).
+pub(super) fn package(field: &Field<'_, '_>) -> Result<String, Invalid> {
+    named(field, "lower-case letters, digits, `+`, `-` and `.`", |c| {
+        c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.')
+    })
+}
+
+/// The attribute of a Nix package.
+pub(super) fn attribute(field: &Field<'_, '_>) -> Result<String, Invalid> {
+    named(field, "letters, digits, `_`, `-` and `.`", |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
+fn named(field: &Field<'_, '_>, of: &str, may_be: impl Fn(char) -> bool) -> Result<String, Invalid> {
+    let text = field.text()?;
+    // An option, seen from the program that this is given to.
+    let is_option = text.starts_with('-');
+    if (1..=100).contains(&text.len()) && !is_option && text.chars().all(may_be) {
+        return Ok(text.to_owned());
+    }
+    Err(field.error(format!("use at most 100 {of}")))
+}
+
+/// One word of a command line.
+pub(super) fn word(field: &Field<'_, '_>) -> Result<String, Invalid> {
+    let text = field.text()?;
+    // A bpftrace program may stand here, with its line feeds.
+    if text.len() <= 4096 && !text.contains('\0') {
+        return Ok(text.to_owned());
+    }
+    Err(field.error("an argument has at most 4096 bytes, and no NUL"))
+}

@@ -1,0 +1,194 @@
+//! Tool files: what they mean, what is refused, where, and in which words.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+use bpfassay_protocol::{Arch, Operation};
+use bpfassay_tool::{Counting, Form, Ready, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled, load};
+use proptest::prelude::*;
+
+const GOOD: &str = r#"schema = 1
+[tool]
+name = "counter"
+description = "Counts reads."
+[source]
+binary = [{ arch = "x86_64", path = "bin/counter" }, { arch = "riscv64", path = "rv/counter", libraries = "rv/lib" }]
+[start]
+arguments = ["--json"]
+ready = { line = "^attached", stream = "stderr" }
+deadline = "90s"
+[stop]
+signal = "TERM"
+grace = "2s"
+[report]
+json-lines = { ignore = "^#" }
+counting = "cumulative"
+figures = [
+  { value = "read", unit = "bytes-returned" },
+  { value = "n", where = { op = "w" }, operations = ["write", "writev"], unit = "calls", whose = "cgroup", label = "cg", counting = "interval" },
+]
+"#;
+
+const OBJECT: &str = r#"schema = 1
+[tool]
+name = "bare"
+description = "A bare object."
+[source]
+object = { path = "bare.bpf.o", programs = ["on_read"] }
+[report]
+map = { map = "counts" }
+unit = "bytes-returned"
+whose = "mount"
+figures = [{ value = "bytes", where = { operation = "0" }, operations = "read", label = "dev", scale = 1024 }]
+"#;
+
+fn parse(text: &str) -> ToolFile {
+    ToolFile::parse("t.toml", text).unwrap()
+}
+
+/// The error for `good` with `from` replaced by `to`.
+fn refused_in(good: &str, from: &str, to: &str) -> String {
+    assert!(good.contains(from), "{from}");
+    ToolFile::parse("t.toml", &good.replacen(from, to, 1)).map(|_| ()).unwrap_err().to_string()
+}
+
+fn refused(from: &str, to: &str) -> String {
+    refused_in(GOOD, from, to)
+}
+
+#[test]
+fn a_file_says_what_a_tool_is() {
+    let tool = parse(GOOD);
+    assert_eq!((tool.name.as_str(), tool.deadline_ms), ("counter", 90_000));
+    assert_eq!(tool.stop, Stop { signal: Signal::Term, grace_ms: 2000 });
+    assert!(
+        matches!(&tool.ready, Ready::Line { pattern, stream: Some(Stream::Stderr) } if pattern.regex().is_match("attached 3"))
+    );
+    assert_eq!(tool.source.binary(Arch::Riscv64).unwrap().libraries.as_deref(), Some("rv/lib"));
+    assert!(tool.source.has(Arch::X86_64) && !tool.source.has(Arch::Aarch64));
+    let [reads, writes] = tool.figures() else { panic!("{tool:?}") };
+    assert_eq!((reads.operations.as_slice(), reads.counting), ([Operation::Read].as_slice(), Counting::Cumulative));
+    assert_eq!((reads.unit, reads.whose, reads.label.as_deref()), (Unit::BytesReturned, Whose::System, None));
+    assert_eq!(
+        (writes.whose, writes.label.as_deref(), writes.counting),
+        (Whose::Cgroup, Some("cg"), Counting::Interval)
+    );
+    assert_eq!(writes.labelled["op"], "w");
+}
+
+#[test]
+fn what_is_not_said_has_a_usual_value() {
+    let tool = parse(OBJECT);
+    assert_eq!((tool.ready, tool.stop), (Ready::Started, Stop { signal: Signal::Int, grace_ms: 5000 }));
+    let Source::Object(objects) = &tool.source else { panic!("{:?}", tool.source) };
+    assert!(objects[0].archs.is_empty() && tool.source.has(Arch::Aarch64));
+    let report = tool.report.unwrap();
+    assert_eq!((report.figures[0].scale, report.figures[0].counting), (1024, Counting::Cumulative));
+    let exporter = GOOD.replace("json-lines = { ignore = \"^#\" }", "openmetrics = { port = 9100 }");
+    let Form::Openmetrics { path, interval_ms, .. } = parse(&exporter).report.unwrap().form else { panic!() };
+    assert_eq!((path.as_str(), interval_ms), ("/metrics", None));
+}
+
+#[test]
+fn complaints_name_the_place_and_the_nearest_known_key() {
+    assert_eq!(
+        refused("arguments =", "argumets ="),
+        "t.toml:8:1: unknown key `argumets` in `start`: did you mean `arguments`?"
+    );
+    assert!(refused("grace", "grade").contains("did you mean `grace`?"));
+    assert!(refused("json-lines", "json-line").contains("did you mean `json-lines`?"));
+    assert!(refused("schema = 1", "schema = 2").contains("this program reads schema 1"));
+    assert!(refused("\"TERM\"", "\"STOP\"").contains("known are INT, TERM, HUP, QUIT, USR1, KILL"));
+    assert!(refused("\"^attached\"", "\"(\"").contains("t.toml:9:18: `start.ready.line`: no regular expression"));
+    assert!(refused("{ value = \"read\", unit", "{ value = \"reads\", unit").contains("operations are read, write"));
+    assert!(refused("unit = \"calls\"", "scale = 1").contains("key `unit` is missing here and in `report`"));
+    assert!(refused("counting = \"cumulative\"", "").contains("key `counting` is missing"));
+}
+
+#[test]
+fn there_is_one_source_and_one_form() {
+    assert!(
+        refused("[source]", "[source]\nnix = { attribute = \"a\", program = \"bin/a\" }")
+            .contains("exactly one of binary, debian")
+    );
+    assert!(refused("[report]", "[report]\nbpftrace-json = {}").contains("exactly one of json-lines"));
+    assert!(refused("\"riscv64\"", "\"x86_64\"").contains("something stands here for x86_64 already"));
+    assert!(refused("arch = \"x86_64\", ", "").contains("a program is for one architecture"));
+    assert!(
+        refused_in(OBJECT, "map = { map = \"counts\" }", "json-lines = {}").contains("a bare object prints nothing")
+    );
+    assert!(
+        refused("json-lines = { ignore = \"^#\" }", "map = { map = \"m\" }").contains("only maps of a bare object")
+    );
+    assert!(refused("stream = \"stderr\" }", "named = \"a\" }").contains("belongs to `programs`"));
+    assert!(
+        refused_in(OBJECT, "[report]", "[start]\narguments = [\"a\"]\n[report]").contains("not started with arguments")
+    );
+}
+
+#[test]
+fn no_path_and_no_name_leads_elsewhere() {
+    for path in ["../counter", "/bin/counter", "bin/../../x", "./x", "", "a\\u0000b", "a\\nb"] {
+        assert!(refused("bin/counter", path).contains("give a path"), "{path}");
+    }
+    let debian = |from: &str, to: &str| {
+        let text = "debian = { suite = \"trixie\", package = \"a\", program = \"/usr/bin/a\" }";
+        refused_in(&GOOD.replace("binary = [{ arch = \"x86_64\", path = \"bin/counter\" }, { arch = \"riscv64\", path = \"rv/counter\", libraries = \"rv/lib\" }]", text), from, to)
+    };
+    assert!(debian("/usr/bin/a", "usr/bin/a").contains("absolute path"));
+    assert!(debian("/usr/bin/a", "/usr/../a").contains("absolute path"));
+    assert!(debian("\"trixie\"", "\"trixie/../sid\"").contains("at most 100 lower-case letters"));
+    assert!(debian("\"a\"", "\"-o=x\"").contains("at most 100 lower-case letters"));
+    assert!(refused("[\"--json\"]", &format!("[\"{}\"]", "a".repeat(5000))).contains("at most 4096 bytes"));
+    assert!(refused("[\"--json\"]", &format!("[{}]", "\"a\", ".repeat(65))).contains("may have 64"));
+    let page = "openmetrics = { port = 1, path = \"/a HTTP/1.1\\r\\nX: y\" }";
+    assert!(refused("json-lines = { ignore = \"^#\" }", page).contains("visible ASCII"));
+}
+
+#[test]
+fn a_table_has_a_group_for_everything_that_is_spoken_of() {
+    let table = GOOD.replace(
+        "json-lines = { ignore = \"^#\" }",
+        r"table = { line = '^(?<op>\w) (?<cg>\w+) (?<n>\d+) (?<read>\d+)$' }",
+    );
+    assert_eq!(parse(&table).figures().len(), 2);
+    assert!(refused_in(&table, "(?<n>", "(?<m>").contains("no group named `n`; it has op, cg, m, read"));
+    assert!(refused_in(&table, "label = \"cg\", ", "").contains("no group named `cgroup`"));
+    assert!(refused_in(&table, "where = { op", "where = { oq").contains("no group named `oq`"));
+}
+
+#[test]
+fn bundled_tools_are_tool_files_named_as_their_files() {
+    for name in bundled::NAMES {
+        let loaded = load(name).unwrap();
+        assert_eq!((&loaded.file.name.as_str(), loaded.folder), (name, None));
+        // There is nothing beside it.
+        assert!(matches!(loaded.file.source, Source::Debian(_) | Source::Nix(_)), "{name}");
+    }
+    assert!(!bundled::NAMES.is_empty());
+    let error = load("vfsstaat").unwrap_err().to_string();
+    assert!(error.contains("did you mean `vfsstat`?"), "{error}");
+    assert!(load("no/such.toml").unwrap_err().to_string().starts_with("cannot read tool file no/such.toml"));
+}
+
+#[test]
+fn what_was_read_survives_json() {
+    for text in [GOOD, OBJECT] {
+        let tool = parse(text);
+        let json = serde_json::to_string(&tool).unwrap();
+        assert_eq!(serde_json::from_str::<ToolFile>(&json).unwrap(), tool);
+    }
+    assert!(schemars::schema_for!(ToolFile).to_value().to_string().contains("bytes-requested"));
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(from in 0..GOOD.len(), to in 0..GOOD.len(), text: String) {
+        let (from, to) = (from.min(to), from.max(to));
+        let _ = ToolFile::parse("t.toml", &format!("{}{text}{}", &GOOD[..from], &GOOD[to..]));
+        let _ = ToolFile::parse("t.toml", &text);
+    }
+}
