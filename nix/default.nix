@@ -118,6 +118,7 @@ in
   packages = {
     default = quick;
     inherit bpfassay;
+    bpfassay-agent = programs.agent;
     bpfassay-tracer = programs.tracer;
     testbed = testbeds.quick;
   }

@@ -1,5 +1,5 @@
-# A machine to measure on: an NFS server that this machine mounts from itself, IOR and the tracer. NixOS tests and compositions
-# (nix/compose.nix) import it.
+# A machine to measure on: an NFS server that this machine mounts from itself, IOR, the tracer, and what carries out studies here
+# (bpfassay here). NixOS tests and compositions (nix/compose.nix) import it.
 {
   config,
   lib,
@@ -62,6 +62,8 @@ in
     boot.supportedFilesystems.nfs = true;
 
     environment.systemPackages = [
+      pkgs.bpfassay
+      pkgs.bpfassay-agent
       pkgs.bpfassay-tracer
       pkgs.bpftools
       pkgs.ior-mpich

@@ -1,4 +1,4 @@
-# bpfassay for a package set: the command, the tracer, and IOR with MPICH.
+# bpfassay for a package set: the command, its agent and the embedded engine, the tracer, and IOR with MPICH.
 final: _prev:
 let
   workspace = import ./workspace.nix { pkgs = final; };
@@ -9,6 +9,7 @@ let
 in
 {
   inherit (programs) bpfassay;
+  bpfassay-agent = programs.agent;
   bpfassay-tracer = programs.tracer;
   ior-mpich = final.ior.override { mpi = final.mpich; };
 }

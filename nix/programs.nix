@@ -1,4 +1,4 @@
-# Programs for this machine: the command, and the tracer.
+# Programs for this machine: the command, the agent with the embedded engine (for `bpfassay here`), and the tracer.
 { pkgs, workspace }:
 let
   inherit (pkgs) lib;
@@ -29,6 +29,12 @@ in
       $out/bin/bpfassay completions zsh >$share/zsh/site-functions/_bpfassay
       $out/bin/bpfassay completions fish >$share/fish/vendor_completions.d/bpfassay.fish
     '';
+  };
+  agent = build "bpfassay-guest" {
+    cargoBuildFlags = [
+      "--package=bpfassay-guest"
+      "--package=bpfassay-workload"
+    ];
   };
   tracer = build "bpfassay-tracer" (
     workspace.tracerInputs

@@ -19,9 +19,6 @@ use crate::{
     link::wait_readable,
 };
 
-/// Where cgroup2 is mounted.
-const ROOT: &str = "/sys/fs/cgroup";
-
 /// How long the processes of a killed cgroup may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -34,9 +31,9 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a cgroup named `name`, a word without slashes.
-    pub(crate) fn make(name: &str) -> Result<Self> {
-        let path = format!("{ROOT}/{name}");
+    /// Makes a cgroup named `name`, a word without slashes, in the one whose directory is `parent`.
+    pub(crate) fn make(parent: &str, name: &str) -> Result<Self> {
+        let path = format!("{parent}/{name}");
         fs::create_dir(&path).map_err(Error::file("make cgroup", &path))?;
         // The number of the directory is the id (kernfs, 5.5 and later).
         let id = fs::metadata(&path).map_err(Error::file("look at", &path))?.ino();

@@ -27,7 +27,7 @@ pub(crate) enum Error {
     #[error("{path} does not hold a valid job: it was written by another version of the host side")]
     Job {
         /// The file.
-        path: &'static str,
+        path: String,
         /// What is wrong with it.
         source: serde_json::Error,
     },

@@ -1,4 +1,4 @@
-//! The port to the host: finding it, frames out, frames in.
+//! The port to the host: finding it, frames out, frames in; or a file for the frames, where no host listens.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -36,6 +36,8 @@ static LINK: OnceLock<Link> = OnceLock::new();
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     port: Arc<Mutex<File>>,
+    /// Whether a host takes the last message and answers.
+    answers: bool,
     gone: Arc<(Mutex<bool>, Condvar)>,
 }
 
@@ -53,15 +55,26 @@ impl Link {
         let Some(path) = find(PORTS)? else { return Ok(None) };
         let port = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
         let reader = port.try_clone().map_err(Error::file("duplicate", &path))?;
-        let link = Self { port: Arc::new(Mutex::new(port)), gone: Arc::default() };
+        let link = Self { port: Arc::new(Mutex::new(port)), answers: true, gone: Arc::default() };
         let link = LINK.get_or_init(|| link);
-        link.send(&GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })?;
+        link.hello()?;
         let listen = move || match link.listen(reader) {
             Ok(never) => match never {},
             Err(error) => power::fail(&error),
         };
         thread::Builder::new().name("host".to_owned()).spawn(listen).map_err(Error::system("start a thread"))?;
         Ok(Some(link))
+    }
+
+    /// A link into `file`, which nobody answers.
+    pub(crate) fn into_file(file: File) -> Result<Self> {
+        let link = Self { port: Arc::new(Mutex::new(file)), answers: false, gone: Arc::default() };
+        link.hello()?;
+        Ok(link)
+    }
+
+    fn hello(&self) -> Result<()> {
+        self.send(&GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })
     }
 
     /// Waits until the port is there, then as [`Link::try_open`]. `events` must have listened since before the device
@@ -102,6 +115,9 @@ impl Link {
     /// tell how much of what was written still waits inside QEMU.
     pub(crate) fn farewell(&self, message: &GuestMessage) -> Result<()> {
         self.send(message)?;
+        if !self.answers {
+            return Ok(());
+        }
         let (gone, changed) = &*self.gone;
         let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
         // Whether it hung up or the time is over makes no difference: the next step is to power off.
@@ -214,6 +230,23 @@ fn find(ports: &str) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_takes_the_frames_of_a_link_and_no_answer_is_waited_for() {
+        let mut file = tempfile::tempfile().unwrap();
+        let link = Link::into_file(file.try_clone().unwrap()).unwrap();
+        let since = Instant::now();
+        link.farewell(&GuestMessage::Done).unwrap();
+        assert!(since.elapsed() < FAREWELL);
+        let mut bytes = Vec::new();
+        std::io::Seek::rewind(&mut file).unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        let mut decoder = frame::Decoder::default();
+        decoder.push(&bytes);
+        assert!(matches!(decoder.next().unwrap(), Some(GuestMessage::Hello { .. })));
+        assert_eq!(decoder.next().unwrap(), Some(GuestMessage::Done));
+        assert!(!decoder.is_mid_frame());
+    }
 
     #[test]
     fn the_port_is_found_by_its_name() {

@@ -1,4 +1,5 @@
-//! The agent inside the guest: process 1 of its initramfs, from the first mount to power-off.
+//! The agent inside the guest: process 1 of its initramfs, from the first mount to power-off; or, as `bpfassay-guest here`,
+//! a program on a running system that measures on a file system which is mounted there ([`here`]).
 //!
 //! Here: bringing the guest up as the job says (modules, loopback NFS), carrying out the job's runs one after the
 //! other, telling the host what happened.
@@ -10,6 +11,7 @@ mod children;
 mod error;
 mod facts;
 mod figures;
+mod here;
 mod lines;
 mod link;
 mod modules;
@@ -20,6 +22,7 @@ mod proc;
 mod programs;
 mod run;
 mod shell;
+mod site;
 mod steps;
 mod system;
 mod tool;
@@ -38,6 +41,7 @@ use children::Children;
 use error::{Error, Result};
 use link::Link;
 use proc::mountinfo;
+use site::Site;
 use steps::Steps;
 use uevent::Listener;
 
@@ -46,8 +50,7 @@ const TMPFS_MOUNT_POINT: &str = "/mnt/tmpfs";
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
-        power::say("this is the init of a guest; it mounts, measures and powers off, and runs as process 1 only");
-        return ExitCode::from(2);
+        return here::main(std::env::args().skip(1));
     }
     power::report_panics();
     match live() {
@@ -62,7 +65,7 @@ fn live() -> Result<()> {
     let mut steps = Steps::default();
     steps.ended("kernel")?;
     system::mount_first()?;
-    let job = read_job()?;
+    let job = read_job(JOB_PATH)?;
     let events = Listener::new()?;
     let mut children = Children::watch()?;
     for module in &job.modules {
@@ -96,8 +99,9 @@ fn live() -> Result<()> {
     link.send(&GuestMessage::Ready(Box::new(facts.clone())))?;
     match &job.task {
         Task::Runs { runs } => {
+            let site = Site::guest(mount);
             for order in runs {
-                run::carry_out(order, mount, Duration::from_millis(job.settle_ms), link, &mut children)?;
+                run::carry_out(order, &site, Duration::from_millis(job.settle_ms), link, &mut children)?;
             }
         }
         Task::Shell => shell::run(&facts, link, &mut children)?,
@@ -105,9 +109,9 @@ fn live() -> Result<()> {
     link.farewell(&GuestMessage::Done)
 }
 
-fn read_job() -> Result<Job> {
-    let text = fs::read(JOB_PATH).map_err(Error::file("read the job from", JOB_PATH))?;
-    let invalid = |source| Error::Job { path: JOB_PATH, source };
+fn read_job(path: &str) -> Result<Job> {
+    let text = fs::read(path).map_err(Error::file("read the job from", path))?;
+    let invalid = |source| Error::Job { path: path.to_owned(), source };
     // The version first: another one may have another form.
     #[derive(serde::Deserialize)]
     struct Version {

@@ -19,6 +19,7 @@ use crate::{
     nfs::remove_tree,
     phases::Phases,
     proc::{idle, mountinfo, mountstats},
+    site::Site,
     steps::monotonic_ns,
     system, tool,
     tracer::{self, Started, Tracer},
@@ -28,21 +29,21 @@ use crate::{
 /// How long a killed process may take to be gone.
 const KILLING: Duration = Duration::from_secs(30);
 
-/// Carries out `order` on the file system mounted at `mount` and reports what came of it. `settle`: see
+/// Carries out `order` at `site` and reports what came of it. `settle`: see
 /// [`bpfassay_protocol::job::Job::settle_ms`].
 ///
 /// # Errors
 /// Only where the host cannot be told; everything else is an outcome of the run.
 pub(crate) fn carry_out(
     order: &RunOrder,
-    mount: &str,
+    site: &Site,
     settle: Duration,
     link: &Link,
     children: &mut Children,
 ) -> Result<()> {
     let mut notes = Vec::new();
-    let places = Places::new(mount, &order.id);
-    let outcome = attempt(order, mount, settle, &places, link, children, &mut notes)
+    let places = Places::new(site, &order.id);
+    let outcome = attempt(order, settle, &places, link, children, &mut notes)
         .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
     if let Err(error) = clean_up(&places) {
         // What was measured stands; the next run makes sure of its own fresh state.
@@ -63,19 +64,19 @@ pub(crate) fn carry_out(
 
 fn attempt(
     order: &RunOrder,
-    mount: &str,
     settle: Duration,
-    places: &Places,
+    places: &Places<'_>,
     link: &Link,
     children: &mut Children,
     notes: &mut Vec<String>,
 ) -> Result<RunOutcome> {
-    make_fresh(mount, places)?;
+    let site = places.site;
+    make_fresh(places)?;
     let started = if order.probe.is_baseline() {
         None
     } else {
         link.phase(Phase::Attach, Some(&order.id))?;
-        match Tracer::start(order, places.output("tracer")?, children)? {
+        match Tracer::start(order, site, places.output("tracer")?, children)? {
             Started::Attached(tracer) => Some(*tracer),
             Started::Refused(refusal) => return Ok(RunOutcome::Refused(refusal)),
         }
@@ -83,7 +84,7 @@ fn attempt(
     let features = match &order.workload {
         Workload::Capabilities if order.probe.is_baseline() => {
             link.phase(Phase::Attach, Some(&order.id))?;
-            tracer::features(places.output("features")?, children)?
+            tracer::features(site, places.output("features")?, children)?
         }
         _ => Vec::new(),
     };
@@ -94,7 +95,7 @@ fn attempt(
             Some(tool::Running::start(tool, order.bpf_stats, places.output("tool")?, children)?)
         }
     };
-    let mut run = Run { mount, settle, link, children, tracer: started, phases: Phases::default() };
+    let mut run = Run { site, settle, link, children, tracer: started, phases: Phases::default() };
     let measured = run.measure(order, places);
     let Run { tracer, phases, children, .. } = run;
     link.phase(Phase::TearDown, Some(&order.id))?;
@@ -134,9 +135,10 @@ fn attempt(
 }
 
 /// No files of earlier runs, no cached data, and the directories of this one.
-fn make_fresh(mount: &str, places: &Places) -> Result<()> {
-    for entry in fs::read_dir(mount).map_err(Error::file("list", mount))? {
-        let entry = entry.map_err(Error::file("list", mount))?;
+fn make_fresh(places: &Places<'_>) -> Result<()> {
+    let ground = &places.site.ground;
+    for entry in fs::read_dir(ground).map_err(Error::file("list", ground))? {
+        let entry = entry.map_err(Error::file("list", ground))?;
         let path = entry.path();
         let removed = match entry.file_type() {
             Ok(kind) if kind.is_dir() => fs::remove_dir_all(&path),
@@ -155,14 +157,14 @@ fn make_fresh(mount: &str, places: &Places) -> Result<()> {
     Ok(())
 }
 
-fn clean_up(places: &Places) -> Result<()> {
+fn clean_up(places: &Places<'_>) -> Result<()> {
     remove_tree(&places.data)?;
     remove_tree(&places.work)
 }
 
 /// A run between the start of its tracer and its end.
 struct Run<'a> {
-    mount: &'a str,
+    site: &'a Site,
     settle: Duration,
     link: &'a Link,
     children: &'a mut Children,
@@ -178,9 +180,9 @@ struct Measured {
 }
 
 impl Run<'_> {
-    fn measure(&mut self, order: &RunOrder, places: &Places) -> Result<Measured> {
+    fn measure(&mut self, order: &RunOrder, places: &Places<'_>) -> Result<Measured> {
         let name = workload::plain(&order.id);
-        let mut cgroup = Cgroup::make(&name)?;
+        let mut cgroup = Cgroup::make(&self.site.cgroups, &name)?;
         let measured = match &order.workload {
             Workload::Ior { neighbour: true, .. } => self.measure_beside(&mut cgroup, order, places, &name),
             Workload::Ior { .. } | Workload::IoPaths { .. } | Workload::Capabilities => {
@@ -199,10 +201,10 @@ impl Run<'_> {
         &mut self,
         cgroup: &mut Cgroup,
         order: &RunOrder,
-        places: &Places,
+        places: &Places<'_>,
         name: &str,
     ) -> Result<Measured> {
-        let mut beside = Cgroup::make(&format!("{name}-neighbour"))?;
+        let mut beside = Cgroup::make(&self.site.cgroups, &format!("{name}-neighbour"))?;
         let measured = workload::start_neighbour(places, &beside).and_then(|mut neighbour| {
             self.children.expect(neighbour.pid);
             let measured = self.measure_in(cgroup, order, places)?;
@@ -223,8 +225,8 @@ impl Run<'_> {
         measured
     }
 
-    fn measure_in(&mut self, cgroup: &mut Cgroup, order: &RunOrder, places: &Places) -> Result<Measured> {
-        let mount = mountinfo::read(self.mount)?;
+    fn measure_in(&mut self, cgroup: &mut Cgroup, order: &RunOrder, places: &Places<'_>) -> Result<Measured> {
+        let mount = mountinfo::read(&self.site.mount)?;
         self.link.phase(Phase::Workload, Some(&order.id))?;
         thread::sleep(self.settle);
         let before = self.reading(Edge::Before)?;
@@ -300,7 +302,7 @@ impl Run<'_> {
             Edge::After => Some((monotonic_ns()?, idle::read()?)),
         };
         let tracer = self.tracer.as_mut().map(Tracer::sample).transpose()?;
-        let mountstats = mountstats::read(self.mount)?.map(|counters| counters.bytes);
+        let mountstats = mountstats::read(&self.site.mount)?.map(|counters| counters.bytes);
         let (monotonic_ns, idle_ns) = match early {
             Some(early) => early,
             None => {

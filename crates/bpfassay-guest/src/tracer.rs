@@ -11,7 +11,6 @@ use std::{
 use bpfassay_protocol::{
     feature::Feature,
     job::RunOrder,
-    layout,
     probe::Probe,
     tracer::{Attached, Ended, MAX_LINE, Refusal, Sample, TracerLine},
 };
@@ -25,6 +24,7 @@ use crate::{
     error::{Error, Result},
     lines::{Lines, Taken},
     link::wait_readable,
+    site::Site,
     workload,
 };
 
@@ -36,9 +36,6 @@ const READING: Duration = Duration::from_secs(60);
 
 /// How long detaching may take before the tracer is killed.
 const DETACHING: Duration = Duration::from_secs(30);
-
-/// Where tracers of this boot keep what the symbol table told them.
-const SYMBOLS: &str = "/run/bpfassay-symbols";
 
 /// Rows of periodic samples that are kept; with about 150 bytes each they fit into the smallest guest.
 const MAX_ROWS: usize = 200_000;
@@ -96,7 +93,7 @@ pub(crate) struct Remains {
 }
 
 /// Arguments of the tracer for this order.
-fn arguments(order: &RunOrder) -> Vec<String> {
+fn arguments(order: &RunOrder, site: &Site) -> Vec<String> {
     let probe = order.probe;
     let mut arguments: Vec<String> =
         ["--probe", probe.probe.name(), "--map", probe.map.name(), "--loader", probe.loader.name()]
@@ -110,35 +107,36 @@ fn arguments(order: &RunOrder) -> Vec<String> {
     }
     // The workload's own functions: a static program has its C library in itself.
     if probe.probe == Probe::Uprobe && !order.tracer_arguments.iter().any(|word| word.starts_with("--uprobe")) {
-        arguments.extend(["--uprobe".to_owned(), workload::program(&order.workload).to_owned()]);
+        arguments.extend(["--uprobe".to_owned(), workload::program(&order.workload, site).to_owned()]);
     }
     arguments.extend_from_slice(&order.tracer_arguments);
     arguments
 }
 
 /// The tracer, with its output to be read here and its standard error going to `stderr`.
-fn command(stderr: &File) -> Result<Command> {
-    let mut command = Command::new(layout::TRACER);
+fn command(site: &Site, stderr: &File) -> Result<Command> {
+    let mut command = Command::new(&site.tracer);
     command
         .env_clear()
         .env("LC_ALL", "C")
         .current_dir("/")
         .stdout(Stdio::piped())
-        .stderr(stderr.try_clone().map_err(not_started)?);
+        .stderr(stderr.try_clone().map_err(not_started(site))?);
     Ok(command)
 }
 
-fn not_started(source: io::Error) -> Error {
-    Error::Spawn { program: layout::TRACER.to_owned(), source }
+fn not_started(site: &Site) -> impl FnOnce(io::Error) -> Error {
+    |source| Error::Spawn { program: site.tracer.clone(), source }
 }
 
 /// What this kernel offers, as the tracer finds out by trying. What it prints to standard error goes to `stderr`.
-pub(crate) fn features(mut stderr: File, children: &mut Children) -> Result<Vec<Feature>> {
-    let mut child = command(&stderr)?.arg("--features").stdin(Stdio::null()).spawn().map_err(not_started)?;
+pub(crate) fn features(site: &Site, mut stderr: File, children: &mut Children) -> Result<Vec<Feature>> {
+    let mut child =
+        command(site, &stderr)?.arg("--features").stdin(Stdio::null()).spawn().map_err(not_started(site))?;
     let pid = pid_of(&child)?;
     children.expect(pid);
     let Some(mut stdout) = child.stdout.take() else {
-        return Err(Error::Order(format!("{} was started without pipes", layout::TRACER)));
+        return Err(Error::Order(format!("{} was started without pipes", site.tracer)));
     };
     let line = next_line(&mut Lines::new(MAX_LINE), &mut stdout, Instant::now() + ATTACHING);
     let status = match children.wait_for(pid, DETACHING)? {
@@ -159,17 +157,17 @@ pub(crate) fn features(mut stderr: File, children: &mut Children) -> Result<Vec<
 impl Tracer {
     /// Starts the tracer of `order` and waits until it counts or refuses. What it prints to standard error goes to
     /// `stderr`.
-    pub(crate) fn start(order: &RunOrder, mut stderr: File, children: &mut Children) -> Result<Started> {
-        let mut child = command(&stderr)?
-            .args(["--symbol-cache", SYMBOLS])
-            .args(arguments(order))
+    pub(crate) fn start(order: &RunOrder, site: &Site, mut stderr: File, children: &mut Children) -> Result<Started> {
+        let mut child = command(site, &stderr)?
+            .args(["--symbol-cache", &site.symbols])
+            .args(arguments(order, site))
             .stdin(Stdio::piped())
             .spawn()
-            .map_err(not_started)?;
+            .map_err(not_started(site))?;
         let pid = pid_of(&child)?;
         children.expect(pid);
         let (Some(stdin), Some(mut stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Order(format!("{} was started without pipes", layout::TRACER)));
+            return Err(Error::Order(format!("{} was started without pipes", site.tracer)));
         };
         let mut lines = Lines::new(MAX_LINE);
         let first = next_line(&mut lines, &mut stdout, Instant::now() + ATTACHING);
@@ -339,15 +337,19 @@ mod tests {
         }
     }
 
+    fn told(order: &RunOrder) -> Vec<String> {
+        arguments(order, &Site::guest("/mnt/nfs"))
+    }
+
     #[test]
     fn arguments_name_probe_map_and_loader() {
-        assert_eq!(arguments(&order("fexit", None)), ["--probe", "fexit", "--map", "percpu", "--loader", "libbpf"]);
-        assert_eq!(arguments(&order("kprobe", Some(2000)))[6..], ["--interval", "2000ms"]);
-        assert_eq!(arguments(&order("uprobe", None))[6..], ["--uprobe", "/bpfassay/ior"]);
+        assert_eq!(told(&order("fexit", None)), ["--probe", "fexit", "--map", "percpu", "--loader", "libbpf"]);
+        assert_eq!(told(&order("kprobe", Some(2000)))[6..], ["--interval", "2000ms"]);
+        assert_eq!(told(&order("uprobe", None))[6..], ["--uprobe", "/bpfassay/ior"]);
         let own = RunOrder { tracer_arguments: vec!["--uprobe=/lib/libx.so".to_owned()], ..order("uprobe", None) };
-        assert_eq!(arguments(&own)[6..], ["--uprobe=/lib/libx.so"]);
+        assert_eq!(told(&own)[6..], ["--uprobe=/lib/libx.so"]);
         let more = RunOrder { tracer_arguments: vec!["--merge".to_owned()], ..order("fexit", None) };
-        assert_eq!(arguments(&more)[6..], ["--merge"]);
+        assert_eq!(told(&more)[6..], ["--merge"]);
     }
 
     #[test]

@@ -14,7 +14,6 @@ use std::{
 use bpfassay_protocol::{
     control::ENVIRONMENT,
     job::{CAPABILITIES_OPTIONS, IorEngine, Workload},
-    layout,
 };
 use rustix::process::Pid;
 
@@ -22,6 +21,7 @@ use crate::{
     cgroup::Cgroup,
     children::{last_words, pid_of},
     error::{Error, Result},
+    site::Site,
 };
 
 /// Largest summary that is passed on, in bytes.
@@ -32,18 +32,20 @@ pub(crate) const PATH: &str = "/bpfassay:/bpfassay/bin:/usr/local/bin:/usr/bin:/
 
 /// Directories and files of one run.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Places<'a> {
+    /// The machine.
+    pub site: &'a Site,
     /// Directory on the file system under test, the workload's working directory.
     pub data: String,
     /// Directory for everything else of this run.
     pub work: String,
 }
 
-impl Places {
-    /// For run `id` on the file system mounted at `mount`.
-    pub(crate) fn new(mount: &str, id: &str) -> Self {
+impl<'a> Places<'a> {
+    /// For run `id`.
+    pub(crate) fn new(site: &'a Site, id: &str) -> Self {
         let name = plain(id);
-        Self { data: format!("{mount}/{name}"), work: format!("/run/bpfassay/{name}") }
+        Self { site, data: format!("{}/{name}", site.ground), work: format!("{}/{name}", site.work) }
     }
 
     /// The workload's JSON summary.
@@ -90,13 +92,13 @@ struct CommandLine {
 }
 
 /// The command line of `workload`; `launcher` is the `mpiexec` for a real IOR with several ranks.
-fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) -> Result<CommandLine> {
+fn command_line(workload: &Workload, places: &Places<'_>, launcher: Option<&str>) -> Result<CommandLine> {
     let options_of_capabilities: Vec<String>;
     let (engine, ranks, options) = match workload {
         Workload::Ior { engine, ranks, options, neighbour: _ } => (engine, ranks, options),
         Workload::IoPaths { size } => {
             return Ok(CommandLine {
-                program: layout::IOR.to_owned(),
+                program: places.site.ior.clone(),
                 arguments: vec!["io-paths".to_owned(), places.data.clone(), size.to_string(), places.summary()],
                 environment: Vec::new(),
             });
@@ -111,16 +113,16 @@ fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) ->
     let program = match engine {
         IorEngine::Embedded => {
             arguments.push(format!("--ranks={ranks}"));
-            layout::IOR.to_owned()
+            places.site.ior.clone()
         }
-        IorEngine::External if *ranks == 1 => layout::EXTERNAL_IOR.to_owned(),
+        IorEngine::External if *ranks == 1 => places.site.external_ior.clone(),
         IorEngine::External => {
             let launcher = launcher.ok_or_else(|| {
                 Error::Order(format!(
                     "{ranks} ranks of a real IOR need `mpiexec` beside `ior` in its directory tree, or in /usr/bin there"
                 ))
             })?;
-            arguments.extend(["-n".to_owned(), ranks.to_string(), layout::EXTERNAL_IOR.to_owned()]);
+            arguments.extend(["-n".to_owned(), ranks.to_string(), places.site.external_ior.clone()]);
             // Open MPI refuses to run as root, and more ranks than cores, unless told; others ignore these.
             environment.extend([
                 ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
@@ -139,11 +141,11 @@ fn command_line(workload: &Workload, places: &Places, launcher: Option<&str>) ->
 }
 
 /// The program that does the reading and writing of `workload`.
-pub(crate) fn program(workload: &Workload) -> &'static str {
+pub(crate) fn program<'a>(workload: &Workload, site: &'a Site) -> &'a str {
     match workload {
-        Workload::Ior { engine: IorEngine::External, .. } => layout::EXTERNAL_IOR,
+        Workload::Ior { engine: IorEngine::External, .. } => &site.external_ior,
         Workload::Ior { engine: IorEngine::Embedded, .. } | Workload::IoPaths { .. } | Workload::Capabilities => {
-            layout::IOR
+            &site.ior
         }
     }
 }
@@ -157,8 +159,8 @@ fn has_control(workload: &Workload) -> bool {
 }
 
 /// `mpiexec` beside the real IOR, else the system's.
-fn find_launcher() -> Option<String> {
-    let ior = fs::canonicalize(layout::EXTERNAL_IOR).ok();
+fn find_launcher(site: &Site) -> Option<String> {
+    let ior = fs::canonicalize(&site.external_ior).ok();
     let beside = ior.as_deref().and_then(Path::parent).map(|directory| directory.join("mpiexec"));
     [beside, Some("/usr/bin/mpiexec".into())]
         .into_iter()
@@ -188,12 +190,12 @@ pub(crate) struct Running {
 }
 
 /// Starts `workload` inside `cgroup`.
-pub(crate) fn start(workload: &Workload, places: &Places, cgroup: &Cgroup) -> Result<Running> {
+pub(crate) fn start(workload: &Workload, places: &Places<'_>, cgroup: &Cgroup) -> Result<Running> {
     let is_external = matches!(workload, Workload::Ior { engine: IorEngine::External, .. });
-    if is_external && !Path::new(layout::EXTERNAL_IOR).exists() {
+    if is_external && !Path::new(&places.site.external_ior).exists() {
         return Err(Error::Order("the guest holds no real IOR: give one with `--ior ARCH=DIR`".to_owned()));
     }
-    let line = command_line(workload, places, find_launcher().as_deref())?;
+    let line = command_line(workload, places, find_launcher(places.site).as_deref())?;
     let program = line.program.clone();
     let spawn_error = |source| Error::Spawn { program: program.clone(), source };
     let output = places.output("workload")?;
@@ -222,9 +224,9 @@ pub(crate) struct Neighbour {
 }
 
 /// Starts the neighbour inside `cgroup` and waits until it is at work.
-pub(crate) fn start_neighbour(places: &Places, cgroup: &Cgroup) -> Result<Neighbour> {
+pub(crate) fn start_neighbour(places: &Places<'_>, cgroup: &Cgroup) -> Result<Neighbour> {
     let line = CommandLine {
-        program: layout::IOR.to_owned(),
+        program: places.site.ior.clone(),
         arguments: vec!["neighbour".to_owned(), format!("{}/neighbour", places.data)],
         environment: Vec::new(),
     };
@@ -250,7 +252,7 @@ pub(crate) fn start_neighbour(places: &Places, cgroup: &Cgroup) -> Result<Neighb
 pub(crate) const NEIGHBOUR: &str = "the neighbour";
 
 impl CommandLine {
-    fn command(&self, places: &Places) -> Command {
+    fn command(&self, places: &Places<'_>) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
@@ -290,8 +292,9 @@ mod tests {
 
     use super::*;
 
-    fn places() -> Places {
-        Places::new("/mnt/nfs", "r1")
+    fn told(workload: &Workload, launcher: Option<&str>) -> Result<CommandLine> {
+        let site = Site::guest("/mnt/nfs");
+        command_line(workload, &Places::new(&site, "r1"), launcher)
     }
 
     fn ior(engine: IorEngine, ranks: u32) -> Workload {
@@ -300,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_embedded_engine_gets_ranks_options_and_places() {
-        let line = command_line(&ior(IorEngine::Embedded, 2), &places(), None).unwrap();
+        let line = told(&ior(IorEngine::Embedded, 2), None).unwrap();
         assert_eq!(line.program, "/bpfassay/ior");
         assert_eq!(
             line.arguments.join(" "),
@@ -311,7 +314,7 @@ mod tests {
 
     #[test]
     fn io_paths_get_their_place_and_size() {
-        let line = command_line(&Workload::IoPaths { size: 8192 }, &places(), None).unwrap();
+        let line = told(&Workload::IoPaths { size: 8192 }, None).unwrap();
         assert_eq!(line.program, "/bpfassay/ior");
         assert_eq!(line.arguments.join(" "), "io-paths /mnt/nfs/run-r1 8192 /run/bpfassay/run-r1/summary.json");
         assert!(has_control(&Workload::IoPaths { size: 8192 }));
@@ -320,7 +323,7 @@ mod tests {
 
     #[test]
     fn capabilities_are_a_handful_of_reads_and_writes() {
-        let line = command_line(&Workload::Capabilities, &places(), None).unwrap();
+        let line = told(&Workload::Capabilities, None).unwrap();
         assert_eq!(line.program, "/bpfassay/ior");
         let options = CAPABILITIES_OPTIONS.join(" ");
         assert!(line.arguments.join(" ").starts_with(&format!("--ranks=1 {options} -o /mnt/nfs/")), "{line:?}");
@@ -329,17 +332,17 @@ mod tests {
 
     #[test]
     fn one_rank_of_a_real_ior_needs_no_launcher() {
-        let line = command_line(&ior(IorEngine::External, 1), &places(), None).unwrap();
+        let line = told(&ior(IorEngine::External, 1), None).unwrap();
         assert_eq!(line.program, "/bpfassay/external-ior");
         assert_eq!(line.arguments[..2], ["-w", "-t"]);
     }
 
     #[test]
     fn several_ranks_of_a_real_ior_are_launched() {
-        let line = command_line(&ior(IorEngine::External, 4), &places(), Some("/opt/ior/bin/mpiexec")).unwrap();
+        let line = told(&ior(IorEngine::External, 4), Some("/opt/ior/bin/mpiexec")).unwrap();
         assert_eq!(line.program, "/opt/ior/bin/mpiexec");
         assert_eq!(line.arguments[..4], ["-n", "4", "/bpfassay/external-ior", "-w"]);
-        let error = command_line(&ior(IorEngine::External, 4), &places(), None).unwrap_err();
+        let error = told(&ior(IorEngine::External, 4), None).unwrap_err();
         assert!(error.to_string().contains("mpiexec"), "{error}");
     }
 

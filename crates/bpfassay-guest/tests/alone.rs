@@ -1,11 +1,27 @@
 //! The agent outside a guest.
 
-use std::process::Command;
+use std::process::{Command, Output};
+
+fn agent(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bpfassay-guest")).args(arguments).output().unwrap()
+}
 
 /// Started by hand on somebody's machine it must not mount anything or power off.
 #[test]
-fn outside_a_guest_it_refuses_to_run() {
-    let output = Command::new(env!("CARGO_BIN_EXE_bpfassay-guest")).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("runs as process 1 only"));
+fn outside_a_guest_it_does_nothing_unless_told_what() {
+    for arguments in [&[][..], &["here"], &["here", "--mount", "/tmp"]] {
+        let output = agent(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("as process 1 it is the init of a guest"));
+    }
+}
+
+/// Whoever listens is told in a message, people on standard error.
+#[test]
+fn without_a_job_it_says_what_it_lacks_and_fails() {
+    let output = agent(&["here", "--job", "/nonexistent/job.json", "--mount", "/tmp"]);
+    assert_eq!(output.status.code(), Some(1));
+    for told in [output.stdout, output.stderr] {
+        assert!(String::from_utf8_lossy(&told).contains("cannot read the job from /nonexistent/job.json"));
+    }
 }

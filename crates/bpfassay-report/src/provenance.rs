@@ -16,7 +16,7 @@ pub struct Provenance {
     pub bpfassay: Artefact,
     /// The machine that ran the guests.
     pub host: HostFacts,
-    /// QEMU per architecture.
+    /// QEMU per architecture; of a study carried out without guests (`bpfassay here`) the agent and this machine.
     pub qemu: BTreeMap<Arch, QemuFacts>,
     /// What each target was made of.
     pub targets: Vec<TargetArtefacts>,
@@ -62,7 +62,7 @@ pub struct QemuFacts {
     pub program: Artefact,
     /// Its path on the host.
     pub path: String,
-    /// `tcg` or `kvm`.
+    /// `tcg`, `kvm`, or `none` for a machine that is no guest.
     pub accelerator: String,
     /// Why this accelerator.
     pub accelerator_reason: String,
@@ -87,9 +87,9 @@ pub struct TargetArtefacts {
 }
 
 impl Provenance {
-    /// Whether guests of `arch` ran without KVM, so that wall-clock figures are functional only.
+    /// Whether guests of `arch` ran emulated, so that wall-clock figures are functional only.
     #[must_use]
     pub fn is_emulated(&self, arch: Arch) -> bool {
-        self.qemu.get(&arch).is_none_or(|qemu| qemu.accelerator != "kvm")
+        self.qemu.get(&arch).is_none_or(|qemu| !matches!(qemu.accelerator.as_str(), "kvm" | "none"))
     }
 }

@@ -52,7 +52,7 @@ pub struct BlockStarted {
     pub boot: u32,
     /// When, in milliseconds since 1970-01-01 UTC.
     pub at_unix_ms: u64,
-    /// The QEMU command line, one word each.
+    /// The QEMU command line, one word each; without a guest, the agent's.
     pub qemu: Vec<String>,
     /// The console log, relative to the results directory.
     pub log: Option<String>,

@@ -25,9 +25,7 @@ const MAX_NOTES: usize = 50;
 /// What every block is carried out with.
 pub(crate) struct Context<'a> {
     pub(crate) study: &'a Study,
-    pub(crate) rig: &'a Rig,
     pub(crate) directory: &'a Path,
-    pub(crate) runtime: &'a Path,
     pub(crate) journal: &'a Mutex<Journal>,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) cancel: &'a CancellationToken,
@@ -57,31 +55,38 @@ impl Context<'_> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)
     }
 
-    fn tell(&self, progress: &Progress<'_>) {
+    pub(crate) fn tell(&self, progress: &Progress<'_>) {
         self.observer.progress(progress);
     }
 }
 
-/// Carries out `block`, of which `boots` boots were made before.
-pub(crate) async fn carry_out(context: &Context<'_>, block: &Block, boots: u32) -> Result<Tally, BlockError> {
-    let mut boot = Boot { context, block, boot: boots, left: block.runs.clone(), tally: Tally::default() };
+/// Carries out `block`, of which `boots` boots were made before, with guests of `rig`. Files of boots go to `runtime`.
+pub(crate) async fn carry_out(
+    context: &Context<'_>,
+    rig: &Rig,
+    runtime: &Path,
+    block: &Block,
+    boots: u32,
+) -> Result<Tally, BlockError> {
+    let mut boot = Boot::new(context, block, boots);
     while !boot.left.is_empty() && !context.cancel.is_cancelled() {
         boot.boot += 1;
-        boot.once().await?;
+        boot.once(rig, runtime).await?;
     }
     Ok(boot.tally)
 }
 
-struct Boot<'a> {
-    context: &'a Context<'a>,
-    block: &'a Block,
-    boot: u32,
-    left: Vec<PlannedRun>,
-    tally: Tally,
+/// A block that is being carried out: what its agent says, and what that means for its runs.
+pub(crate) struct Boot<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) block: &'a Block,
+    pub(crate) boot: u32,
+    pub(crate) left: Vec<PlannedRun>,
+    pub(crate) tally: Tally,
 }
 
 /// What is known of the run in flight.
-struct InFlight {
+pub(crate) struct InFlight {
     id: String,
     since: Instant,
     since_unix_ms: u64,
@@ -94,11 +99,20 @@ impl InFlight {
     }
 }
 
-impl Boot<'_> {
+impl<'a> Boot<'a> {
+    pub(crate) fn new(context: &'a Context<'a>, block: &'a Block, boots: u32) -> Self {
+        Self { context, block, boot: boots, left: block.runs.clone(), tally: Tally::default() }
+    }
+
+    /// What files of this boot are called.
+    pub(crate) fn name(&self) -> String {
+        format!("{}_boot{}", self.block.id, self.boot)
+    }
+
     /// One boot. Afterwards at least one run less is left, unless everything was cancelled.
-    async fn once(&mut self) -> Result<(), BlockError> {
-        let Context { study, rig, runtime, cancel, .. } = *self.context;
-        let name = format!("{}_boot{}", self.block.id, self.boot);
+    async fn once(&mut self, rig: &Rig, runtime: &Path) -> Result<(), BlockError> {
+        let Context { study, cancel, .. } = *self.context;
+        let name = self.name();
         let log = format!("{LOGS}/{name}.log");
         let initrd = runtime.join(format!("{name}.cpio"));
         let job = match rig.job(study, self.block, &self.left) {
@@ -108,18 +122,11 @@ impl Boot<'_> {
         };
         let machine = rig.machine(study, self.block, &initrd)?;
         let (qemu, _) = rig.qemu(self.block.target.arch)?;
-        let started = BlockStarted {
-            block: self.block.id.clone(),
-            boot: self.boot,
-            at_unix_ms: unix_ms(),
-            qemu: std::iter::once(qemu.program.as_os_str())
-                .chain(machine.arguments().iter().map(std::ffi::OsString::as_os_str))
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
-            log: Some(log.clone()),
-        };
-        self.context.append(&Entry::BlockStarted(started.clone()))?;
-        self.context.tell(&Progress::Booting(self.block, &started));
+        let command = std::iter::once(qemu.program.as_os_str())
+            .chain(machine.arguments().iter().map(std::ffi::OsString::as_os_str))
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        self.started(command, &log)?;
 
         let image = rig.image(&self.block.target)?;
         if let Err(source) = image.write_initramfs(&job, &initrd) {
@@ -176,8 +183,22 @@ impl Boot<'_> {
         self.ended(&ending, protest, &log, in_flight, notes)
     }
 
+    /// The block begins with `command`; what its guest prints goes to `log`.
+    pub(crate) fn started(&self, command: Vec<String>, log: &str) -> Result<(), BlockError> {
+        let started = BlockStarted {
+            block: self.block.id.clone(),
+            boot: self.boot,
+            at_unix_ms: unix_ms(),
+            qemu: command,
+            log: Some(log.to_owned()),
+        };
+        self.context.append(&Entry::BlockStarted(started.clone()))?;
+        self.context.tell(&Progress::Booting(self.block, &started));
+        Ok(())
+    }
+
     /// Takes in a message; `Some` is why the guest cannot be trusted any more.
-    fn hear(
+    pub(crate) fn hear(
         &mut self,
         message: GuestMessage,
         since: Instant,
@@ -254,6 +275,16 @@ impl Boot<'_> {
             None if cancelled || (ending.reason.is_done() && self.left.is_empty()) => None,
             None => Some(failure::of_ending(ending, log)),
         };
+        self.concluded(trouble, in_flight, notes)
+    }
+
+    /// The agent is gone, `trouble` being what went wrong with it, if something did: the run in flight failed.
+    pub(crate) fn concluded(
+        &mut self,
+        trouble: Option<RunFailure>,
+        in_flight: Option<InFlight>,
+        notes: Vec<String>,
+    ) -> Result<(), BlockError> {
         let ended = BlockEnded {
             block: self.block.id.clone(),
             boot: self.boot,
@@ -279,18 +310,9 @@ impl Boot<'_> {
     }
 
     /// The host could not even start the guest.
-    fn never_booted(&mut self, message: &str) -> Result<(), BlockError> {
+    pub(crate) fn never_booted(&mut self, message: &str) -> Result<(), BlockError> {
         let trouble = RunFailure { kind: FailureKind::Host, phase: None, telling: vec![message.to_owned()], log: None };
-        let ended = BlockEnded {
-            block: self.block.id.clone(),
-            boot: self.boot,
-            at_unix_ms: unix_ms(),
-            trouble: Some(trouble.clone()),
-            notes: Vec::new(),
-        };
-        self.context.append(&Entry::BlockEnded(ended.clone()))?;
-        self.context.tell(&Progress::Ended(self.block, &ended));
-        self.give_up(&trouble)
+        self.concluded(Some(trouble), None, Vec::new())
     }
 
     fn give_up(&mut self, trouble: &RunFailure) -> Result<(), BlockError> {
@@ -327,7 +349,7 @@ fn remove(initrd: &Path) {
 }
 
 /// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -342,7 +364,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-fn millis(since: Instant) -> u64 {
+pub(crate) fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 

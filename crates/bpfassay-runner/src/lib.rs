@@ -8,11 +8,13 @@
 
 pub mod block;
 pub mod failure;
+pub mod here;
 pub mod observer;
 pub mod pool;
 pub mod rig;
 pub mod slots;
 
+pub use here::{Agent, HereOrder, carry_out_here};
 pub use observer::{Observer, Progress};
 pub use pool::{Order, RunnerError, Summary, carry_out};
 pub use rig::{Rig, RigError};

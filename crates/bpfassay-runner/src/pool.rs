@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Observer, Rig,
-    block::{self, BlockError, Context, LOGS},
+    block::{self, BlockError, Context, LOGS, Tally},
 };
 
 /// Why a plan could not be carried out to its end. What was measured before is in the journal.
@@ -47,6 +47,14 @@ pub struct Summary {
     pub cancelled: bool,
 }
 
+impl Summary {
+    pub(crate) fn add(&mut self, tally: &Tally) {
+        self.measured += tally.measured;
+        self.refused += tally.refused;
+        self.failed += tally.failed;
+    }
+}
+
 /// What is to be carried out, with what, and where its logs go.
 #[derive(Debug)]
 pub struct Order<'a> {
@@ -60,6 +68,17 @@ pub struct Order<'a> {
     pub slots: NonZeroU32,
     /// The results directory; console logs go to [`LOGS`] in it.
     pub directory: &'a Path,
+}
+
+/// Makes the directory of logs in `directory`, and a temporary one.
+pub(crate) fn directories(directory: &Path) -> Result<tempfile::TempDir, RunnerError> {
+    let logs = directory.join(LOGS);
+    std::fs::create_dir_all(&logs)
+        .map_err(|source| RunnerError::Directory { what: logs.display().to_string(), source })?;
+    tempfile::Builder::new()
+        .prefix("bpfassay-")
+        .tempdir()
+        .map_err(|source| RunnerError::Directory { what: "a temporary directory".to_owned(), source })
 }
 
 /// Carries out `order` and writes everything that comes of it to `journal`.
@@ -76,15 +95,9 @@ pub async fn carry_out(
     cancel: &CancellationToken,
 ) -> Result<Summary, RunnerError> {
     let Order { study, blocks, rig, slots, directory } = order;
-    let logs = directory.join(LOGS);
-    std::fs::create_dir_all(&logs)
-        .map_err(|source| RunnerError::Directory { what: logs.display().to_string(), source })?;
-    let runtime = tempfile::Builder::new()
-        .prefix("bpfassay-")
-        .tempdir()
-        .map_err(|source| RunnerError::Directory { what: "a temporary directory".to_owned(), source })?;
+    let runtime = directories(directory)?;
     let journal = Mutex::new(journal);
-    let context = Context { study, rig, directory, runtime: runtime.path(), journal: &journal, observer, cancel };
+    let context = Context { study, directory, journal: &journal, observer, cancel };
     let waiting = Mutex::new(VecDeque::from(blocks));
 
     let worker = async || {
@@ -95,12 +108,8 @@ pub async fn carry_out(
             if cancel.is_cancelled() {
                 break;
             }
-            match block::carry_out(&context, &block, boots).await {
-                Ok(tally) => {
-                    summary.measured += tally.measured;
-                    summary.refused += tally.refused;
-                    summary.failed += tally.failed;
-                }
+            match block::carry_out(&context, rig, runtime.path(), &block, boots).await {
+                Ok(tally) => summary.add(&tally),
                 Err(error) => {
                     // The other workers stop their guests and come home.
                     cancel.cancel();

@@ -162,7 +162,7 @@ fn seed(study: &Study, block: &Block) -> u64 {
 
 /// What the guest is told of `run`: as planned, and in which order to hook functions, which decides where the kernel puts
 /// programs and maps, as other addresses vary.
-fn order(study: &Study, block: &Block, run: &PlannedRun) -> RunOrder {
+pub(crate) fn order(study: &Study, block: &Block, run: &PlannedRun) -> RunOrder {
     let mut order = run.order.clone();
     let is_given = order.tracer_arguments.iter().any(|word| word.starts_with(ATTACH_ORDER));
     if !order.probe.is_baseline() && study.guest.addresses != Addresses::Fixed && !is_given {

@@ -69,7 +69,7 @@ impl Bench {
 
 /// The first Ctrl-C (or SIGTERM, or the end of the terminal) stops all guests and keeps what was measured; the second ends
 /// the program at once, which kills its guests. The journal is whole either way.
-fn stop_on_signals(cancel: &CancellationToken) {
+pub(crate) fn stop_on_signals(cancel: &CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         let cancel = cancel.clone();

@@ -3,6 +3,7 @@
 mod compare;
 #[cfg(test)]
 mod documented;
+mod here;
 mod report;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
     compare::{Compare, ComparisonFormat, FailOn, Format, Trend},
+    here::Here,
     report::{Report, ReportFormat},
 };
 use crate::exit;
@@ -64,6 +66,8 @@ pub(crate) struct Global {
 pub(crate) enum Verb {
     /// Carry out a study: set up what it needs, boot, measure, print the table
     Run(Run),
+    /// Carry out a study on this machine itself, without guests, on a file system that is mounted here
+    Here(Here),
     /// Show what a study would do, without starting anything
     Plan(Plan),
     /// List kernels: known, cached, available for each architecture

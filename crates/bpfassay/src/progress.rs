@@ -54,6 +54,8 @@ pub(crate) struct Watcher<'a> {
     directory: PathBuf,
     /// The study, as the user named it.
     study: String,
+    /// [`Telling::here`]
+    here: Option<PathBuf>,
     /// Cells whose refusals the study expects, by id.
     refusals: BTreeSet<&'a str>,
     of: u64,
@@ -73,6 +75,8 @@ pub(crate) struct Telling<'a> {
     pub(crate) study: &'a str,
     /// In which form.
     pub(crate) format: MessageFormat,
+    /// The mount of this machine that is measured on, where there are no guests.
+    pub(crate) here: Option<&'a Path>,
 }
 
 impl<'a> Watcher<'a> {
@@ -85,7 +89,7 @@ impl<'a> Watcher<'a> {
         directory: &Path,
         telling: Telling<'_>,
     ) -> Self {
-        let Telling { study, format } = telling;
+        let Telling { study, format, here } = telling;
         let of = blocks.iter().map(|(block, _)| block.runs.len() as u64).sum();
         let expects = |cell: &&bpfassay_study::Cell| {
             plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe))
@@ -94,6 +98,7 @@ impl<'a> Watcher<'a> {
             plan,
             directory: directory.to_owned(),
             study: study.to_owned(),
+            here: here.map(Path::to_owned),
             refusals: plan.cells.iter().filter(expects).map(|cell| cell.id.as_str()).collect(),
             of,
             state: Mutex::new(State { done: 0, left: Left::new(blocks.iter().map(|(block, _)| block), jobs) }),
@@ -153,7 +158,7 @@ impl<'a> Watcher<'a> {
             bytes: of_run(self.plan, record).map(|derived| derived.bytes).unwrap_or_default(),
             log: failure.and_then(|failure| failure.log.as_ref()).map(|log| self.directory.join(log)),
             repeat: failure.map(|_| self.repeat(record)),
-            shell: failure.map(|_| shell(record)),
+            shell: failure.filter(|_| self.here.is_none()).map(|_| shell(record)),
             done,
             of: self.of,
             seconds_left,
@@ -162,6 +167,12 @@ impl<'a> Watcher<'a> {
 
     /// The command that does just the cell of `record` again.
     fn repeat(&self, record: &RunRecord) -> Vec<String> {
+        if let Some(mount) = &self.here {
+            let mount = mount.display().to_string();
+            return ["bpfassay", "here", &self.study, "--mount", &mount, "--cell", &record.cell]
+                .map(str::to_owned)
+                .to_vec();
+        }
         let clock = self.plan.study.clock.to_string();
         ["bpfassay", "run", &self.study, "--cell", &record.cell, "--clock", &clock].map(str::to_owned).to_vec()
     }
@@ -236,8 +247,10 @@ mod tests {
     fn a_failed_run_names_its_log_and_what_does_it_again() {
         let plan = plan();
         let blocks: Vec<_> = plan.blocks.iter().map(|block| (block.clone(), 0)).collect();
-        let telling = Telling { study: "small.toml", format: MessageFormat::Human };
+        let telling = Telling { study: "small.toml", format: MessageFormat::Human, here: None };
         let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), telling);
+        let here = Telling { here: Some(Path::new("/mnt/my nfs")), ..telling };
+        let here = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), here);
         let block = &plan.blocks[1];
         let failure = RunFailure {
             kind: FailureKind::Panic,
@@ -247,7 +260,9 @@ mod tests {
         };
         let record = RunRecord::new(block, &block.runs[0], 1, 0, 1500, Outcome::Failed(failure));
         let ended = watcher.run_ended(&record);
+        let without_guests = here.run_ended(&record);
         watcher.finish();
+        here.finish();
         assert_eq!((ended.outcome, ended.is_expected, ended.done, ended.of), (Ending::Failed, false, 1, 4));
         assert_eq!(ended.message.unwrap(), "kernel panic: Kernel panic - not syncing");
         assert_eq!(ended.log.unwrap(), Path::new("out/logs/one.log"));
@@ -256,6 +271,10 @@ mod tests {
         assert_eq!(repeat, format!("bpfassay run small.toml --cell {cell} --clock wall"));
         assert_eq!(shell_words(&ended.shell.unwrap()), "bpfassay shell --arch x86_64 --kernel 7.2");
         assert_eq!(ended.seconds_left, Some(1.5 * 3.0));
+        assert_eq!(without_guests.shell, None);
+        let again = without_guests.repeat.unwrap();
+        assert_eq!(shell_words(&again), format!("bpfassay here small.toml --mount '/mnt/my nfs' --cell {cell}"));
+        assert!(crate::cli::Cli::try_parse_from(again).is_ok());
         // Both commands are commands.
         use clap::Parser as _;
         assert!(crate::cli::Cli::try_parse_from(repeat.split(' ')).is_ok());

@@ -1,6 +1,6 @@
 //! What goes into results besides figures: this host, its QEMU, and the testbed's manifest.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
@@ -8,7 +8,7 @@ use bpfassay_report::{
     provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},
 };
 use bpfassay_runner::{Rig, slots};
-use bpfassay_study::Plan;
+use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
     cache::Digest,
     manifest::{Component, Manifest},
@@ -60,6 +60,69 @@ pub(crate) fn host() -> Host {
     }
 }
 
+/// This program.
+fn bpfassay() -> Artefact {
+    let own = std::env::current_exe().ok().and_then(|path| Digest::of_file(&path).ok());
+    Artefact {
+        name: "bpfassay".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        sha256: own.map(|digest| digest.to_string()),
+    }
+}
+
+/// What went into results measured on this machine itself, `target`, by `agent`; `payload` are the programs that it starts.
+pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Path]) -> Result<Provenance, Failure> {
+    let program = |path: &&Path| -> Result<Artefact, Failure> {
+        Ok(Artefact {
+            name: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            version: path.display().to_string(),
+            sha256: Some(Digest::of_file(path)?.to_string()),
+        })
+    };
+    let (accelerator, accelerator_reason) = accelerator_of(Path::new("/"));
+    let product = fs::read_to_string("/sys/class/dmi/id/product_name").ok();
+    let facts = QemuFacts {
+        program: program(&agent)?,
+        path: agent.display().to_string(),
+        accelerator: accelerator.to_owned(),
+        accelerator_reason: accelerator_reason.to_owned(),
+        machine: product.map_or_else(|| "unknown".to_owned(), |name| name.trim().to_owned()),
+        cpu: host.cpu_model.clone(),
+    };
+    let kernel = Artefact {
+        name: format!("linux {}", host.kernel_release),
+        version: rustix::system::uname().version().to_string_lossy().into_owned(),
+        sha256: None,
+    };
+    let payload = payload.iter().map(program).collect::<Result<_, _>>()?;
+    Ok(Provenance {
+        bpfassay: bpfassay(),
+        host,
+        qemu: [(target.arch, facts)].into(),
+        targets: vec![TargetArtefacts { target, kernel, initramfs: Vec::new(), payload }],
+        manifest: serde_json::Value::Null,
+    })
+}
+
+/// How the machine whose root directory is `root` executes, and why that is believed. A guest of QEMU counts as emulated unless
+/// it has the clock that only KVM gives (x86; arch/x86/kernel/kvmclock.c).
+fn accelerator_of(root: &Path) -> (&'static str, &'static str) {
+    let holds = |path: &str, word: &str| {
+        fs::read(root.join(path)).is_ok_and(|text| text.windows(word.len()).any(|window| window == word.as_bytes()))
+    };
+    let is_qemu = holds("sys/class/dmi/id/sys_vendor", "QEMU")
+        // hw/arm/virt.c and hw/riscv/virt.c of QEMU.
+        || holds("proc/device-tree/compatible", "linux,dummy-virt")
+        || holds("proc/device-tree/compatible", "riscv-virtio");
+    if !is_qemu {
+        ("none", "this machine itself, which is no guest of QEMU")
+    } else if holds("sys/devices/system/clocksource/clocksource0/available_clocksource", "kvm-clock") {
+        ("kvm", "this machine is a guest of QEMU and has kvm-clock")
+    } else {
+        ("tcg", "this machine is a guest of QEMU without kvm-clock, which is taken for emulation")
+    }
+}
+
 /// Everything that went into the results of `plan`.
 pub(crate) fn collect(rig: &Rig, manifest: &Manifest, plan: &Plan, host: HostFacts) -> Result<Provenance, Failure> {
     let mut qemu = std::collections::BTreeMap::new();
@@ -80,13 +143,8 @@ pub(crate) fn collect(rig: &Rig, manifest: &Manifest, plan: &Plan, host: HostFac
         };
         qemu.insert(arch, facts);
     }
-    let own = std::env::current_exe().ok().and_then(|path| Digest::of_file(&path).ok());
     Ok(Provenance {
-        bpfassay: Artefact {
-            name: "bpfassay".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            sha256: own.map(|digest| digest.to_string()),
-        },
+        bpfassay: bpfassay(),
         host,
         qemu,
         targets: targets(manifest, plan),
@@ -126,4 +184,30 @@ fn component(component: &Component) -> Artefact {
 
 fn file(role: &str, arch: Arch, sha256: &Digest) -> Artefact {
     Artefact { name: role.to_owned(), version: arch.name().to_owned(), sha256: Some(sha256.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_of_qemu_is_taken_for_emulated_unless_it_has_the_clock_of_kvm() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        assert_eq!(accelerator_of(root.path()).0, "none");
+        put("sys/class/dmi/id/sys_vendor", "Dell Inc.\n");
+        assert_eq!(accelerator_of(root.path()).0, "none");
+        put("proc/device-tree/compatible", "linux,dummy-virt\0");
+        assert_eq!(accelerator_of(root.path()).0, "tcg");
+        put("proc/device-tree/compatible", "");
+        put("sys/class/dmi/id/sys_vendor", "QEMU\n");
+        put("sys/devices/system/clocksource/clocksource0/available_clocksource", "tsc acpi_pm\n");
+        assert_eq!(accelerator_of(root.path()).0, "tcg");
+        put("sys/devices/system/clocksource/clocksource0/available_clocksource", "kvm-clock tsc acpi_pm\n");
+        assert_eq!(accelerator_of(root.path()).0, "kvm");
+    }
 }

@@ -204,10 +204,14 @@ fn local_image(selection: &cli::Selection) -> Result<Option<&Path>, Failure> {
 /// The interfaces of the IOR in `tree`: those whose names stand in the program, because a program for another
 /// architecture cannot be asked.
 fn interfaces(arch: Arch, tree: &Path) -> Result<BTreeSet<Interface>, Failure> {
-    const LIMIT: u64 = 256 << 20;
     let overlay = Overlay::read(arch, tree).map_err(Failure::usage)?;
-    let path = &overlay.program;
-    let read = |source| Failure::usage(Error::Io { action: "read", path: path.clone(), source });
+    interfaces_of(&overlay.program)
+}
+
+/// The interfaces of the IOR in the file `path`.
+pub(crate) fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Failure> {
+    const LIMIT: u64 = 256 << 20;
+    let read = |source| Failure::usage(Error::Io { action: "read", path: path.to_owned(), source });
     let mut bytes = Vec::new();
     File::open(path).map_err(read)?.take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
     // As a whole string constant of the program.

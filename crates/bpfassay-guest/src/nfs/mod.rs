@@ -2,7 +2,7 @@
 //! user-space daemons.
 
 mod channel;
-mod localio;
+pub(crate) mod localio;
 mod rpc;
 mod services;
 mod upcall;

@@ -3,6 +3,7 @@
 mod compare;
 mod doctor;
 mod fetch;
+mod here;
 mod kernels;
 mod manual;
 mod plan;
@@ -29,6 +30,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
     let Cli { verb, global } = cli;
     match verb {
         Verb::Run(arguments) => with_runtime(run::run(arguments, &global)),
+        Verb::Here(arguments) => with_runtime(here::here(arguments)),
         Verb::Plan(arguments) => with_runtime(plan::plan(arguments, &global)),
         Verb::Kernels(arguments) => kernels::kernels(&arguments, &global),
         Verb::Fetch(arguments) => with_runtime(fetch::fetch(arguments, &global)),

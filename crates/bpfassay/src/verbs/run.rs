@@ -67,7 +67,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     };
     // What was resumed names its study, if not where its file is.
     let study = if arguments.resume.is_some() { plan.study.name.as_str() } else { arguments.selection.study.as_str() };
-    let telling = Telling { study, format: arguments.message_format };
+    let telling = Telling { study, format: arguments.message_format, here: None };
     let summary = loop {
         let summary = bench.carry_out(&plan, blocks, journal, &directory, telling).await?;
         // Sequential sampling: what was measured tells whether there is more to do. Where boots are fixed there is not.
@@ -82,10 +82,16 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         }
     };
 
-    let (results, fingerprint) = conclude(&directory)?;
-    let code = if summary.cancelled { INTERRUPTED } else { verdict(&results) };
+    let resume = format!("; go on with: bpfassay run --resume {}", directory.display());
+    told(&directory, summary.cancelled.then_some(&resume), arguments.message_format)
+}
+
+/// Derives the results in `directory` and tells them. `interrupted`: what to say of how to go on, where it was interrupted.
+pub(super) fn told(directory: &Path, interrupted: Option<&str>, format: MessageFormat) -> Outcome {
+    let (results, fingerprint) = conclude(directory)?;
+    let code = if interrupted.is_some() { INTERRUPTED } else { verdict(&results) };
     let path = directory.join(results::FILE_NAME);
-    match arguments.message_format {
+    match format {
         MessageFormat::Human => {
             let width = super::terminal_width();
             let mut text = render::text(&results, render::Style { width });
@@ -93,8 +99,8 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
                 text.push_str(&format!("fingerprint of the raw figures: {fingerprint}\n"));
             }
             text.push_str(&format!("results: {}\n", path.display()));
-            if summary.cancelled {
-                text.push_str(&format!("interrupted; go on with: bpfassay run --resume {}\n", directory.display()));
+            if let Some(how_to_go_on) = interrupted {
+                text.push_str(&format!("interrupted{how_to_go_on}\n"));
             }
             super::print(&text)?;
         }
@@ -114,7 +120,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
 }
 
 /// What is to be done next, with the number of boots that each block had before.
-fn left(contents: &Contents) -> Vec<(Block, u32)> {
+pub(super) fn left(contents: &Contents) -> Vec<(Block, u32)> {
     let with_boots = |block: Block| {
         let boots = contents.boots(&block.id);
         (block, boots)
@@ -155,6 +161,6 @@ fn as_expected(results: &Results) -> bool {
         && results.capabilities.iter().all(|matrix| matrix.surprises().next().is_none())
 }
 
-fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
+pub(super) fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
     Path::new("bpfassay-results").join(format!("{}-{}", plan.study.name, unix_ms / 1000))
 }

@@ -1,0 +1,226 @@
+//! The agent on a running system: it measures on a file system that is mounted there, and tells what comes of it in frames
+//! on standard output, as guests do through their port.
+//!
+//! It mounts nothing, inserts no module, changes no setting, reaps and kills only what it started, and removes what it made
+//! ([`Site::leave`]). Before each run it writes out and drops the page cache of the system, as guests do.
+
+use std::{fs::File, io, os::fd::AsFd, process::ExitCode, time::Duration};
+
+use bpfassay_protocol::{
+    job::{FileSystem, Job, RunOrder, Task},
+    message::{GuestMessage, MountFacts, Phase},
+};
+
+use crate::{
+    children::Children,
+    error::{Error, Result, with_causes},
+    facts,
+    link::Link,
+    nfs, power,
+    proc::mountinfo,
+    read_job, run,
+    site::Site,
+    steps::Steps,
+};
+
+const USAGE: &str =
+    "usage: bpfassay-guest here --job FILE --mount DIR [--external-ior FILE]; as process 1 it is the init of a guest";
+
+/// What the command line says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Arguments {
+    /// The job, as JSON.
+    job: String,
+    /// Where the file system under test is mounted.
+    mount: String,
+    /// The real IOR.
+    external_ior: Option<String>,
+}
+
+/// Measures as `words`, the arguments, say. Exit status: 0 everything was done, whatever came of it; 1 it could not be, as the
+/// last message tells; 2 the arguments are wrong.
+pub(crate) fn main(words: impl Iterator<Item = String>) -> ExitCode {
+    let Some(arguments) = parse(words) else {
+        power::say(USAGE);
+        return ExitCode::from(2);
+    };
+    let link = io::stdout().as_fd().try_clone_to_owned().map_err(Error::system("duplicate standard output"));
+    let done = link.and_then(|out| Link::into_file(File::from(out))).and_then(|link| {
+        let done = measure(&arguments, &link);
+        let last = match &done {
+            Ok(()) => GuestMessage::Done,
+            Err(error) => GuestMessage::Failed { message: with_causes(error) },
+        };
+        link.farewell(&last).and(done)
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            power::say(&with_causes(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
+    if words.next()? != "here" {
+        return None;
+    }
+    let mut arguments = Arguments::default();
+    while let Some(option) = words.next() {
+        let value = words.next()?;
+        match option.as_str() {
+            "--job" => arguments.job = value,
+            "--mount" => arguments.mount = value,
+            "--external-ior" => arguments.external_ior = Some(value),
+            _ => return None,
+        }
+    }
+    (!arguments.job.is_empty() && !arguments.mount.is_empty()).then_some(arguments)
+}
+
+fn measure(arguments: &Arguments, link: &Link) -> Result<()> {
+    power::block_signals()?;
+    link.phase(Phase::SetUp, None)?;
+    let mut steps = Steps::default();
+    let job = read_job(&arguments.job)?;
+    let runs = runs(&job)?;
+    let mount = mountinfo::read(&arguments.mount)?;
+    fits(&job.file_system, &mount)?;
+    let localio = match &job.file_system {
+        FileSystem::Nfs(nfs) => {
+            let found = nfs::localio::in_use(&mount.path)?;
+            fits_localio(nfs.localio, found)?;
+            found
+        }
+        FileSystem::Tmpfs { .. } => None,
+    };
+    let site = Site::here(&arguments.mount, arguments.external_ior.as_deref())?;
+    let mut children = Children::watch()?;
+    steps.ended("ready")?;
+    let carried_out = facts::collect(mount, localio, steps.take()).and_then(|facts| {
+        link.send(&GuestMessage::Ready(Box::new(facts)))?;
+        runs.iter().try_for_each(|order| {
+            run::carry_out(order, &site, Duration::from_millis(job.settle_ms), link, &mut children)
+        })
+    });
+    carried_out.and(site.leave())
+}
+
+/// The runs of a job that can be done on a running system.
+fn runs(job: &Job) -> Result<&[RunOrder]> {
+    match &job.task {
+        Task::Runs { .. } if !job.modules.is_empty() => {
+            Err(Error::Order("the job names modules, and into a running system nothing is inserted".to_owned()))
+        }
+        Task::Runs { runs } => Ok(runs),
+        Task::Shell => Err(Error::Order("the job asks for a shell, which is for guests".to_owned())),
+    }
+}
+
+/// Whether the file system under test is one like `wanted`. Its size, and the server's threads, are what they are.
+fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
+    let (told, fits) = match wanted {
+        FileSystem::Nfs(nfs) => {
+            let version = format!("vers={}", nfs.version);
+            let is_nfs = mount.file_system == "nfs" || mount.file_system == "nfs4";
+            (format!("NFS {}", nfs.version), is_nfs && mount.options.split(',').any(|option| option == version))
+        }
+        FileSystem::Tmpfs { .. } => ("tmpfs".to_owned(), mount.file_system == "tmpfs"),
+    };
+    if fits {
+        return Ok(());
+    }
+    let MountFacts { path, file_system, options, .. } = mount;
+    Err(Error::Order(format!(
+        "the study is about {told}, and {path} is {file_system} ({options}): mount what it is about, or change the study"
+    )))
+}
+
+/// Whether LOCALIO is `found` as the job wants it; `None` where the kernel has none. It is not switched here: that is done
+/// before mounting.
+fn fits_localio(wanted: Option<bool>, found: Option<bool>) -> Result<()> {
+    match (wanted, found) {
+        (Some(wanted), found) if wanted != found.unwrap_or(false) => {
+            let state = |on: bool| if on { "in use" } else { "not in use" };
+            Err(Error::Order(format!(
+                "the study wants NFS LOCALIO {}, and on this mount it is {}: write {} to /sys/module/nfs*/parameters/localio_enabled, \
+                 where the kernel has it, and mount again",
+                state(wanted),
+                state(!wanted),
+                if wanted { "Y" } else { "N" }
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::{
+        PROTOCOL_VERSION,
+        job::{Nfs, NfsVersion},
+    };
+
+    use super::*;
+
+    fn arguments(line: &str) -> Option<Arguments> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn a_job_and_a_mount_are_needed_and_unknown_words_refused() {
+        let whole = arguments("here --mount /mnt/nfs --job j.json").unwrap();
+        assert_eq!((whole.job.as_str(), whole.mount.as_str(), whole.external_ior), ("j.json", "/mnt/nfs", None));
+        let more = arguments("here --job j --mount /m --external-ior /opt/ior/bin/ior").unwrap();
+        assert_eq!(more.external_ior.as_deref(), Some("/opt/ior/bin/ior"));
+        for wrong in ["", "there", "here", "here --job j", "here --job", "here --job j --mount /m --fast yes"] {
+            assert_eq!(arguments(wrong), None, "{wrong}");
+        }
+    }
+
+    fn mounted(file_system: &str, options: &str) -> MountFacts {
+        let mut mount = MountFacts { path: "/mnt/nfs".to_owned(), ..MountFacts::default() };
+        mount.file_system = file_system.to_owned();
+        mount.options = options.to_owned();
+        mount
+    }
+
+    #[test]
+    fn only_a_mount_like_that_of_the_study_will_do() {
+        let nfs = |version| FileSystem::Nfs(Nfs { version, localio: None, threads: 8, size_mib: 64 });
+        let v42 = mounted("nfs4", "rw,vers=4.2,rsize=1048576");
+        fits(&nfs(NfsVersion::V42), &v42).unwrap();
+        fits(&FileSystem::Tmpfs { size_mib: 1 }, &mounted("tmpfs", "rw")).unwrap();
+        let error = fits(&nfs(NfsVersion::V41), &v42).unwrap_err().to_string();
+        assert!(error.contains("NFS 4.1") && error.contains("vers=4.2"), "{error}");
+        assert!(fits(&nfs(NfsVersion::V3), &mounted("ext4", "rw,vers=3")).is_err());
+        assert!(fits(&FileSystem::Tmpfs { size_mib: 1 }, &v42).is_err());
+    }
+
+    #[test]
+    fn localio_is_as_the_study_wants_it_or_nothing_is_measured() {
+        for (wanted, found) in
+            [(None, Some(true)), (Some(true), Some(true)), (Some(false), Some(false)), (Some(false), None)]
+        {
+            fits_localio(wanted, found).unwrap();
+        }
+        assert!(fits_localio(Some(true), None).is_err());
+        let error = fits_localio(Some(false), Some(true)).unwrap_err().to_string();
+        assert!(error.contains("it is in use: write N"), "{error}");
+    }
+
+    #[test]
+    fn modules_and_shells_are_for_guests() {
+        let job = |modules: &[&str], task| Job {
+            protocol: PROTOCOL_VERSION,
+            modules: modules.iter().map(|&path| path.to_owned()).collect(),
+            file_system: FileSystem::Tmpfs { size_mib: 1 },
+            settle_ms: 0,
+            task,
+        };
+        assert!(runs(&job(&[], Task::Runs { runs: Vec::new() })).unwrap().is_empty());
+        assert!(runs(&job(&["/m.ko"], Task::Runs { runs: Vec::new() })).is_err());
+        assert!(runs(&job(&[], Task::Shell)).is_err());
+    }
+}

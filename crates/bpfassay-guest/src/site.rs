@@ -1,0 +1,167 @@
+//! Where things lie on the machine that measures: the guest that this agent is the init of, or a running system.
+
+use std::{
+    env, fs,
+    fs::File,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::layout;
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
+
+use crate::{
+    error::{Error, Result},
+    nfs::remove_tree,
+    system,
+};
+
+/// Where cgroup2 is mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// Everything of runs on a running system that is not on the file system under test; locked while one measures.
+const WORK_HERE: &str = "/run/bpfassay-here";
+
+/// Name of the directory of runs in the file system under test of a running system.
+const GROUND_HERE: &str = ".bpfassay-here";
+
+/// Paths of programs and places.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// Mount point of the file system under test.
+    pub mount: String,
+    /// Directory in it that belongs to runs alone: whatever is in it goes before each run.
+    pub ground: String,
+    /// Directory for everything else of runs.
+    pub work: String,
+    /// Where tracers of this boot keep what the symbol table told them.
+    pub symbols: String,
+    /// Directory of the cgroup in which those of workloads are made.
+    pub cgroups: String,
+    /// The bundled tracer.
+    pub tracer: String,
+    /// The embedded IOR-compatible engine.
+    pub ior: String,
+    /// The real IOR, where there is one.
+    pub external_ior: String,
+    /// Held for as long as runs may be carried out.
+    _lock: Option<File>,
+}
+
+impl Site {
+    /// A guest that is there for measuring alone, with the file system under test at `mount`.
+    pub(crate) fn guest(mount: &str) -> Self {
+        Self {
+            mount: mount.to_owned(),
+            ground: mount.to_owned(),
+            work: "/run/bpfassay".to_owned(),
+            symbols: "/run/bpfassay-symbols".to_owned(),
+            cgroups: CGROUPS.to_owned(),
+            tracer: layout::TRACER.to_owned(),
+            ior: layout::IOR.to_owned(),
+            external_ior: layout::EXTERNAL_IOR.to_owned(),
+            _lock: None,
+        }
+    }
+
+    /// A running system: programs as `PATH` finds them, cgroups below this process's own, and a directory in the file
+    /// system mounted at `mount`. [`Site::leave`] removes what was made.
+    ///
+    /// # Errors
+    /// Where another agent measures on this system, a program is missing, or a directory cannot be made.
+    pub(crate) fn here(mount: &str, external_ior: Option<&str>) -> Result<Self> {
+        fs::create_dir_all(WORK_HERE).map_err(Error::file("make directory", WORK_HERE))?;
+        let lock = File::open(WORK_HERE).map_err(Error::file("open", WORK_HERE))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Error::Order(
+                    "another bpfassay measures on this system: wait until it has ended, for both would measure each other"
+                        .to_owned(),
+                ));
+            }
+            Err(error) => return Err(Error::file("lock", WORK_HERE)(error)),
+        }
+        let search = env::var("PATH").unwrap_or_default();
+        let find = |name: &str| {
+            on_path(&search, name).ok_or_else(|| {
+                Error::Order(format!(
+                    "there is no program {name} in PATH, which is {search}: install it, or name its directory there"
+                ))
+            })
+        };
+        let ground = format!("{}/{GROUND_HERE}", mount.trim_end_matches('/'));
+        fs::create_dir_all(&ground).map_err(Error::file("make directory", &ground))?;
+        // Whatever a link led to would be emptied.
+        if !fs::symlink_metadata(&ground).map_err(Error::file("look at", &ground))?.is_dir() {
+            return Err(Error::Order(format!("{ground} is a link, and no directory: remove it")));
+        }
+        let own = system::read("/proc/self/cgroup")?;
+        let own = own_cgroup(&own).ok_or_else(|| {
+            Error::unexpected("/proc/self/cgroup", "a line `0::/…`, as where cgroup v2 is mounted", &own)
+        })?;
+        Ok(Self {
+            mount: mount.to_owned(),
+            ground,
+            work: format!("{WORK_HERE}/runs"),
+            symbols: format!("{WORK_HERE}/symbols"),
+            cgroups: format!("{CGROUPS}{}", own.trim_end_matches('/')),
+            tracer: find("bpfassay-tracer")?,
+            ior: find("bpfassay-ior")?,
+            external_ior: external_ior.unwrap_or(layout::EXTERNAL_IOR).to_owned(),
+            _lock: Some(lock),
+        })
+    }
+
+    /// Removes what [`Site::here`] made.
+    pub(crate) fn leave(self) -> Result<()> {
+        remove_tree(&self.ground)?;
+        remove_tree(&self.work)?;
+        remove_tree(&self.symbols)
+    }
+}
+
+/// The first executable file `name` in the directories of `search`, which are separated by colons.
+fn on_path(search: &str, name: &str) -> Option<String> {
+    let is_program = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+    };
+    let places = search.split(':').filter(|directory| directory.starts_with('/'));
+    places.map(|directory| Path::new(directory).join(name)).find(is_program).map(|path| path.display().to_string())
+}
+
+/// The cgroup (v2) in `/proc/self/cgroup`.
+fn own_cgroup(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("0::")).filter(|path| path.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_where_path_says_and_only_if_they_can_be_executed() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir_all(at("a/tool")).unwrap();
+        for (name, mode) in [("b/tool", 0o644), ("c/tool", 0o755), ("d/tool", 0o755)] {
+            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            fs::write(at(name), "").unwrap();
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let root = directory.path().display();
+        let search = format!("relative::{root}/a:{root}/b:{root}/c:{root}/d");
+        assert_eq!(on_path(&search, "tool"), Some(format!("{root}/c/tool")));
+        assert_eq!(on_path(&search, "other"), None);
+    }
+
+    #[test]
+    fn the_own_cgroup_is_that_of_the_second_version() {
+        assert_eq!(own_cgroup("0::/system.slice/x.service\n"), Some("/system.slice/x.service"));
+        assert_eq!(own_cgroup("1:name=systemd:/a\n0::/\n"), Some("/"));
+        assert_eq!(own_cgroup("1:cpu:/a\n"), None);
+    }
+}
