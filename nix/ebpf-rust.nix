@@ -13,8 +13,8 @@ pkgs.rustPlatform.buildRustPackage (
   workspace.common
   // {
     pname = "bpfassay-ebpf-rust-${arch}";
-    # The linker script needs `opt` and `llc` of the LLVM that rustc writes bitcode with. bpf-linker of nixpkgs has that LLVM, too, and
-    # would do; but then the objects of the two providers would not come from one script, and results would not compare.
+    # The linker script, which is the Debian provider's too, needs `opt` and `llc` of the LLVM that rustc writes bitcode with.
+    # bpf-linker of nixpkgs has that LLVM and could take its place; nobody has tried (ci/NIX.md).
     nativeBuildInputs = [ pkgs.rustc.llvmPackages.llvm ];
     env = {
       # Not for building `core`, but for one unstable `asm!` block of aya-ebpf.
