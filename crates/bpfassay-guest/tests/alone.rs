@@ -1,4 +1,5 @@
 //! The agent outside a guest.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::{Command, Output};
 
