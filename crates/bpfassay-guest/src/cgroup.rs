@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Seek, Write},
+    io::{self, Read, Seek, Write},
     os::unix::fs::MetadataExt,
     path::Path,
     time::{Duration, Instant},
@@ -34,7 +34,7 @@ impl Cgroup {
     /// Makes a cgroup named `name`, a word without slashes, in the one whose directory is `parent`.
     pub(crate) fn make(parent: &str, name: &str) -> Result<Self> {
         let path = format!("{parent}/{name}");
-        fs::create_dir(&path).map_err(Error::file("make cgroup", &path))?;
+        make_anew(&path).map_err(Error::file("make cgroup", &path))?;
         // The number of the directory is the id (kernfs, 5.5 and later).
         let id = fs::metadata(&path).map_err(Error::file("look at", &path))?.ino();
         let events = format!("{path}/cgroup.events");
@@ -109,6 +109,17 @@ impl Cgroup {
     }
 }
 
+/// Makes the directory `path`; an empty one that is there already, left behind by an agent that was killed, goes first.
+fn make_anew(path: &str) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_dir(path)?;
+            fs::create_dir(path)
+        }
+        made => made,
+    }
+}
+
 fn write(path: &str) -> Result<()> {
     File::options().write(true).open(path).and_then(|mut file| file.write_all(b"1")).map_err(Error::file("write", path))
 }
@@ -132,6 +143,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_a_killed_agent_left_behind_is_made_anew_unless_somebody_lives_there() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("run-1").display().to_string();
+        make_anew(&path).unwrap();
+        make_anew(&path).unwrap();
+        assert!(fs::read_dir(&path).unwrap().next().is_none());
+        fs::create_dir(format!("{path}/child")).unwrap();
+        assert!(make_anew(&path).is_err());
+    }
 
     #[test]
     fn life_is_read_from_the_events() {
