@@ -1,17 +1,22 @@
 //! Tools under test that are not the bundled tracer: what is known of one, what it printed, and what is wrong with it.
 //!
 //! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them) and the ones compiled in
-//! ([`bundled`]). Everything but [`load`] is a function of what it is given: the guest only starts, watches and stops a tool.
+//! ([`bundled`]); from the bytes that a guest captured to samples ([`read`]);
+//! from samples and ground truth to findings ([`finding::judge`]). Everything but [`load`] is a function of what it is given: the guest only starts, watches and stops a tool.
 //! Not here: getting a tool into a guest, running it, ground truth.
 //!
 //! Tool files, objects and whatever a tool prints are untrusted: sizes and counts are bounded and nothing panics.
 
 pub mod bundled;
+pub mod capture;
 mod error;
 pub mod file;
+pub mod finding;
 mod pattern;
 mod read;
+pub mod readings;
 
+pub use capture::Capture;
 pub use error::ToolError;
 pub use file::{
     Binary, Counting, Debian, DebianPackage, Figure, Form, Nix, Object, Ready, Report, Script, Signal, Source, Stop,
@@ -19,6 +24,7 @@ pub use file::{
 };
 pub use pattern::Pattern;
 pub use read::{Loaded, load};
+pub use readings::{ReadError, Readings, Sample, read};
 
 /// Version of the tool files that this crate reads (key `schema`).
 pub const TOOL_SCHEMA: u32 = 1;

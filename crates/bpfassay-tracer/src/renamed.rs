@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeSet, fs};
 
-use crate::{
-    pitfalls::btf::{Btf, KERNEL},
-    tracer::Options,
-};
+use bpfassay_btf::{Btf, KERNEL};
+
+use crate::tracer::Options;
 
 /// What a function is called in kernels up to 6.12 at least, and in the programs, and what 7.2 calls it (fs/namei.c). The arguments
 /// that the programs look at stayed the same.

@@ -7,6 +7,7 @@ use std::{
     fs, io,
 };
 
+use bpfassay_btf::{self as btf, Btf, Shape};
 use bpfassay_ledger::{COPIES, Prototype, Settings, map};
 use bpfassay_protocol::{
     finding::{Finding, Pitfall},
@@ -16,7 +17,6 @@ use libbpf_rs::OpenObject;
 
 use super::Failure;
 use crate::{
-    pitfalls::btf::{self, Btf, Shape},
     preemption,
     probes::{self, Attachment, REQUIRED},
     tracer::Options,

@@ -5,12 +5,10 @@
 //! for more. A link on one function watches two calls at once on one CPU: tasks that wait in `vfs_write` soon are more,
 //! and the returns of the others go unseen. So there, a link takes in functions that give it room and nothing else.
 
+use bpfassay_btf::{Btf, KERNEL};
 use std::{collections::BTreeSet, ffi::CString, fs};
 
-use crate::{
-    pitfalls::btf::{Btf, KERNEL},
-    renamed::SYSCALL_PREFIX,
-};
+use crate::renamed::SYSCALL_PREFIX;
 
 /// In kernels that set room apart, and in no other.
 const SETS_APART: &str = "fprobe_exit_handler";

@@ -7,11 +7,11 @@ use std::{
     io::{self, BufReader},
 };
 
+use bpfassay_btf::{self as btf, Btf, Prototype};
 use bpfassay_protocol::finding::{Finding, Pitfall};
 use object::{Object as _, ObjectSection as _};
 
 use super::{
-    btf::{self, Btf, Prototype},
     cache, expected, finding,
     lists::{self, Enabled},
     symbols::{self, Symbol},

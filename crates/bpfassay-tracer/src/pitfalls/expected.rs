@@ -3,7 +3,7 @@
 //! A kernel function's prototype is no interface: it changes without notice, and a program that reads the wrong argument
 //! counts nonsense without an error. So what is assumed is written down here and compared with the kernel's own BTF.
 
-use super::btf::{Prototype, Shape};
+use bpfassay_btf::{Prototype, Shape};
 
 /// As C writes them. Several lines for one function: the programs tell these shapes apart by BTF.
 const ASSUMED: &[&str] = &[

@@ -10,7 +10,6 @@
 
 mod after;
 mod before;
-pub(crate) mod btf;
 mod cache;
 mod expected;
 mod lists;

@@ -1,11 +1,18 @@
-//! Prototypes of functions from BTF (Documentation/bpf/btf.rst), the kernel's type information.
+//! BTF (Documentation/bpf/btf.rst), the type information of kernels and eBPF objects: prototypes of functions, and how the
+//! keys and values of maps are laid out.
+//!
+//! Here: functions of bytes, which may be anybody's: nothing panics and work is bounded. Not here: reading files.
 //!
 //! One pass notes where each type lies, so that a kernel's five megabytes cost little; only what is asked for is decoded.
 
+mod layout;
+
 use std::fmt;
 
+pub use layout::{Field, Layout, MapLayout, Scalar};
+
 /// Where the kernel gives its own.
-pub(crate) const KERNEL: &str = "/sys/kernel/btf/vmlinux";
+pub const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
 /// `BTF_MAGIC` (include/uapi/linux/btf.h).
 const MAGIC: u16 = 0xeb9f;
@@ -37,18 +44,26 @@ mod kind {
 
 /// BTF that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BtfError {
+pub enum BtfError {
+    /// It does not begin as BTF does.
     #[error("no BTF header")]
     Header,
+    /// Something points outside of it.
     #[error("the BTF is cut off or points outside itself")]
     Bounds,
+    /// A type is of a kind that is newer than this program.
     #[error("type {id} is of kind {kind}, which this program does not know")]
-    Kind { id: usize, kind: u32 },
+    Kind {
+        /// The type.
+        id: usize,
+        /// Its kind.
+        kind: u32,
+    },
 }
 
 /// What a value is, as far as it decides whether a program reads it right.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// Nothing.
     Void,
     /// A number, an enumeration or a truth value, with its size in bytes.
@@ -63,13 +78,13 @@ pub(crate) enum Shape {
 
 /// A function's prototype.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Prototype {
+pub struct Prototype {
     /// As C writes it, with the kernel's own names of types.
-    pub(crate) text: String,
+    pub text: String,
     /// What it returns.
-    pub(crate) returns: Shape,
+    pub returns: Shape,
     /// Its arguments, in order.
-    pub(crate) arguments: Vec<Shape>,
+    pub arguments: Vec<Shape>,
 }
 
 impl fmt::Display for Prototype {
@@ -80,7 +95,7 @@ impl fmt::Display for Prototype {
 
 /// Type information.
 #[derive(Debug)]
-pub(crate) struct Btf<'a> {
+pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
     /// Where each type begins in `types`; element 0 is type 1, as type 0 is `void`.
@@ -96,6 +111,8 @@ struct Type {
     length: usize,
     /// Size in bytes, or another type.
     size_or_type: u32,
+    /// The flag of the kind: members may be bit fields.
+    flag: bool,
     /// Where the rest begins.
     rest: usize,
 }
@@ -105,7 +122,7 @@ impl<'a> Btf<'a> {
     ///
     /// # Errors
     /// [`BtfError`].
-    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, BtfError> {
+    pub fn new(bytes: &'a [u8]) -> Result<Self, BtfError> {
         let magic = bytes.get(..2).and_then(|magic| magic.try_into().ok()).map(u16::from_ne_bytes);
         if magic != Some(MAGIC) {
             return Err(BtfError::Header);
@@ -146,10 +163,7 @@ impl<'a> Btf<'a> {
     ///
     /// # Errors
     /// [`BtfError::Bounds`].
-    pub(crate) fn prototypes(
-        &self,
-        wanted: &std::collections::BTreeSet<&str>,
-    ) -> Result<Vec<(String, Prototype)>, BtfError> {
+    pub fn prototypes(&self, wanted: &std::collections::BTreeSet<&str>) -> Result<Vec<(String, Prototype)>, BtfError> {
         let mut found = Vec::new();
         for &start in &self.starts {
             let function = self.read(start).ok_or(BtfError::Bounds)?;
@@ -262,6 +276,7 @@ impl<'a> Btf<'a> {
             kind: info >> 24 & 0x1f,
             length: usize::try_from(info & 0xffff).ok()?,
             size_or_type: word(2)?,
+            flag: info >> 31 == 1,
             rest: at + 12,
         })
     }
@@ -279,7 +294,7 @@ fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
@@ -288,21 +303,25 @@ mod tests {
 
     /// Builds BTF, type by type.
     #[derive(Default)]
-    struct Builder {
+    pub(crate) struct Builder {
         types: Vec<u8>,
         strings: Vec<u8>,
         count: u32,
     }
 
     impl Builder {
-        fn add(&mut self, name: &str, kind: u32, length: u32, size_or_type: u32, rest: &[u32]) -> u32 {
-            let offset = if name.is_empty() {
-                0
-            } else {
-                self.strings.extend(name.bytes().chain([0]));
-                // Behind the empty string that every BTF begins with.
-                (self.strings.len() - name.len()) as u32
-            };
+        /// The place of a name.
+        pub(crate) fn name(&mut self, name: &str) -> u32 {
+            if name.is_empty() {
+                return 0;
+            }
+            self.strings.extend(name.bytes().chain([0]));
+            // Behind the empty string that every BTF begins with.
+            (self.strings.len() - name.len()) as u32
+        }
+
+        pub(crate) fn add(&mut self, name: &str, kind: u32, length: u32, size_or_type: u32, rest: &[u32]) -> u32 {
+            let offset = self.name(name);
             for word in [offset, kind << 24 | length, size_or_type].iter().chain(rest) {
                 self.types.extend(word.to_ne_bytes());
             }
@@ -310,7 +329,7 @@ mod tests {
             self.count
         }
 
-        fn build(&self) -> Vec<u8> {
+        pub(crate) fn build(&self) -> Vec<u8> {
             let (types, strings) = (self.types.len() as u32, self.strings.len() as u32 + 1);
             let mut bytes = Vec::from(MAGIC.to_ne_bytes());
             bytes.extend([1, 0]);

@@ -1,0 +1,377 @@
+use bpfassay_protocol::{Operation, tracer::Step};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Counting, Figure, Form, Sample, Stream, Unit, Whose};
+
+fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> Share {
+    Share {
+        cgroup: vec![cgroup.to_owned(), format!("/{cgroup}")],
+        mount: vec![mount.to_owned()],
+        process: vec!["7".to_owned()],
+        operation,
+        calls,
+        errors: 0,
+        bytes_returned: returned,
+        bytes_requested: Some(requested),
+    }
+}
+
+fn truth(shares: Vec<Share>) -> Truth {
+    Truth { from_ns: 10, to_ns: 100, shares, is_whole_system: true }
+}
+
+fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> Figure {
+    Figure {
+        value: "v".to_owned(),
+        labelled: [].into(),
+        operations: operations.to_vec(),
+        unit,
+        scale: 1,
+        whose,
+        label: (whose != Whose::System).then(|| whose.name().to_owned()),
+        counting: Counting::Cumulative,
+        blank_is_zero: false,
+    }
+}
+
+fn report(figures: Vec<Figure>) -> Report {
+    Report { form: Form::Openmetrics { port: 1, path: "/".to_owned(), interval_ms: None }, figures }
+}
+
+/// Reports at 10, 50 and 100 ns; samples are (time, figure, subject, value).
+fn readings(samples: &[(u64, usize, Option<&str>, u64)]) -> Readings {
+    let sample = |&(at_ns, figure, subject, value): &(u64, usize, Option<&str>, u64)| Sample {
+        at_ns,
+        figure,
+        subject: subject.map(str::to_owned),
+        value,
+    };
+    Readings { samples: samples.iter().map(sample).collect(), reports: vec![10, 50, 100], ..Readings::default() }
+}
+
+fn counts(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Judgement> {
+    let evidence =
+        Evidence { report: Some(report), readings: Some(readings), truth: Some(truth), ..Evidence::default() };
+    judge(&evidence, &Limits::default())
+}
+
+fn found(judgements: &[Judgement]) -> Vec<Kind> {
+    let is_found = |judgement: &&Judgement| matches!(judgement.verdict, Verdict::Found { .. });
+    judgements.iter().filter(is_found).map(|judgement| judgement.kind).collect()
+}
+
+fn verdict(judgements: &[Judgement], kind: Kind) -> &Verdict {
+    &judgements.iter().find(|judgement| judgement.kind == kind).unwrap().verdict
+}
+
+fn evidence_of(judgements: &[Judgement], kind: Kind) -> String {
+    match verdict(judgements, kind) {
+        Verdict::Found { evidence } => evidence.join("\n"),
+        other => panic!("{kind}: {other:?}"),
+    }
+}
+
+fn reason(judgements: &[Judgement], kind: Kind) -> &str {
+    match verdict(judgements, kind) {
+        Verdict::NotJudged { reason } => reason,
+        other => panic!("{kind}: {other:?}"),
+    }
+}
+
+fn is_clear(judgements: &[Judgement], kind: Kind) -> bool {
+    *verdict(judgements, kind) == Verdict::Clear
+}
+
+const MOVED: Unit = Unit::BytesReturned;
+
+#[test]
+fn nothing_that_was_not_measured_is_clear() {
+    for judgement in judge(&Evidence::default(), &Limits::default()) {
+        assert!(matches!(judgement.verdict, Verdict::NotJudged { .. }), "{judgement:?}");
+        let json = serde_json::to_string(&judgement).unwrap();
+        assert!(json.contains(&format!("\"{}\"", judgement.kind.name())), "{json}");
+    }
+}
+
+#[test]
+fn refusals_are_told_by_their_step() {
+    let refusal = |step| {
+        Start::Refused(Refusal {
+            step,
+            program: Some("on_read".to_owned()),
+            errno: Some(22),
+            message: "invalid argument".to_owned(),
+            verifier: Some("R1 invalid mem access 'scalar'".to_owned()),
+            findings: Vec::new(),
+        })
+    };
+    let judged = |start: Start| judge(&Evidence { start: Some(&start), ..Evidence::default() }, &Limits::default());
+    let load = judged(refusal(Step::Load));
+    assert_eq!(found(&load), [Kind::DoesNotLoad]);
+    assert_eq!(
+        evidence_of(&load, Kind::DoesNotLoad),
+        "on_read: invalid argument (error 22)\nverifier: R1 invalid mem access 'scalar'"
+    );
+    assert_eq!(reason(&load, Kind::DoesNotAttach), "it did not load");
+    assert_eq!(found(&judged(refusal(Step::Attach))), [Kind::DoesNotAttach]);
+    assert!(is_clear(&judged(refusal(Step::Attach)), Kind::DoesNotLoad));
+    let ready = judged(Start::Ready);
+    assert!(is_clear(&ready, Kind::DoesNotLoad) && is_clear(&ready, Kind::DoesNotAttach));
+    let silent = judged(Start::NotReady { message: "60 s passed".to_owned() });
+    assert_eq!(found(&silent), [Kind::DoesNotAttach]);
+    assert!(reason(&silent, Kind::DoesNotLoad).contains("did not become ready"));
+}
+
+#[test]
+fn prototypes_are_passed_on() {
+    let judged =
+        |lines: &[String]| judge(&Evidence { prototypes: Some(lines), ..Evidence::default() }, &Limits::default());
+    assert!(is_clear(&judged(&[]), Kind::PrototypeDiffers));
+    let lines: Vec<_> = (0..20).map(|n| format!("program {n}")).collect();
+    assert!(evidence_of(&judged(&lines), Kind::PrototypeDiffers).ends_with("program 15\nand 4 more"));
+}
+
+#[test]
+fn operations_that_are_not_seen() {
+    let truth = truth(vec![
+        share("a", "m", Operation::Read, 4, 400, 400),
+        share("a", "m", Operation::Readv, 3, 30, 30),
+        share("a", "m", Operation::Write, 2, 20, 20),
+    ]);
+    let both = report(vec![figure(&[Operation::Read, Operation::Readv], MOVED, Whose::System)]);
+    let judged = counts(&both, &readings(&[(10, 0, None, 5), (50, 0, None, 405), (100, 0, None, 405)]), &truth);
+    assert_eq!(found(&judged), [Kind::OperationsNotSeen]);
+    assert!(
+        evidence_of(&judged, Kind::OperationsNotSeen).contains("400, really 430: what is missing is exactly readv")
+    );
+    let judged = counts(&both, &readings(&[]), &truth);
+    assert_eq!(found(&judged), [Kind::OperationsNotSeen]);
+    assert!(evidence_of(&judged, Kind::OperationsNotSeen).contains("nothing of read, readv"));
+    // No figure speaks of readv, though one does of read; nobody claims to know of writes.
+    let one = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
+    let judged = counts(&one, &readings(&[(100, 0, None, 400)]), &truth);
+    assert_eq!(evidence_of(&judged, Kind::OperationsNotSeen), "no figure counts readv: 3 calls, 30 bytes");
+    let judged = counts(&both, &readings(&[(100, 0, None, 430)]), &truth);
+    assert!(is_clear(&judged, Kind::OperationsNotSeen));
+    let mut late = readings(&[(100, 0, None, 430)]);
+    late.reports = vec![100];
+    assert!(reason(&counts(&both, &late, &truth), Kind::OperationsNotSeen).contains("before the workload began"));
+}
+
+#[test]
+fn requested_bytes_passed_off_as_moved_bytes() {
+    let short = truth(vec![share("a", "m", Operation::Read, 4, 400, 512)]);
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
+    let judged = counts(&tool, &readings(&[(100, 0, None, 512)]), &short);
+    assert_eq!(found(&judged), [Kind::RequestedAsMoved]);
+    assert!(evidence_of(&judged, Kind::RequestedAsMoved).contains("512, really 400; 512 were requested"));
+    assert!(is_clear(&counts(&tool, &readings(&[(100, 0, None, 400)]), &short), Kind::RequestedAsMoved));
+    let whole = truth(vec![share("a", "m", Operation::Read, 4, 400, 400)]);
+    let judged = counts(&tool, &readings(&[(100, 0, None, 400)]), &whole);
+    assert!(reason(&judged, Kind::RequestedAsMoved).contains("moved less than they were asked to"));
+    // Said to be requested, they are what they are said to be.
+    let honest = report(vec![figure(&[Operation::Read], Unit::BytesRequested, Whose::System)]);
+    assert!(found(&counts(&honest, &readings(&[(100, 0, None, 512)]), &short)).is_empty());
+    // KiB, rounded down each time.
+    let mut kib = figure(&[Operation::Read], MOVED, Whose::System);
+    kib.scale = 1024;
+    let rounded = truth(vec![share("a", "m", Operation::Read, 4, 3000, 9000)]);
+    assert_eq!(
+        found(&counts(&report(vec![kib.clone()]), &readings(&[(100, 0, None, 8192)]), &rounded)),
+        [Kind::RequestedAsMoved]
+    );
+    assert!(found(&counts(&report(vec![kib]), &readings(&[(100, 0, None, 2048)]), &rounded)).is_empty());
+}
+
+#[test]
+fn mounts_and_cgroups_merged() {
+    let truth = truth(vec![share("a", "m", Operation::Read, 4, 400, 400), share("b", "n", Operation::Read, 3, 30, 30)]);
+    for (whose, kind, names) in
+        [(Whose::Mount, Kind::MountsMerged, ["m", "n"]), (Whose::Cgroup, Kind::CgroupsMerged, ["/a", "/b"])]
+    {
+        let tool = report(vec![figure(&[Operation::Read], MOVED, whose)]);
+        for name in [names[0], names[1], "0"] {
+            let judged = counts(&tool, &readings(&[(100, 0, Some(name), 430)]), &truth);
+            assert_eq!(found(&judged), [kind], "{name}");
+        }
+        let judged = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400), (100, 0, Some(names[1]), 30)]), &truth);
+        assert!(is_clear(&judged, kind) && found(&judged).is_empty(), "{judged:?}");
+        // One is just not seen.
+        let judged = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400)]), &truth);
+        assert!(is_clear(&judged, kind));
+        assert_eq!(found(&judged), [Kind::OperationsNotSeen]);
+        let other = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
+        assert!(reason(&counts(&other, &readings(&[(100, 0, None, 430)]), &truth), kind).starts_with("no figure by"));
+    }
+}
+
+#[test]
+fn counts_that_go_back_or_vanish() {
+    let truth = truth(vec![share("a", "m", Operation::Read, 4, 400, 400), share("b", "m", Operation::Read, 4, 44, 44)]);
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)]);
+    let back = readings(&[(50, 0, Some("a"), 500), (100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
+    let judged = counts(&tool, &back, &truth);
+    assert_eq!(found(&judged), [Kind::CountsGoBackwards]);
+    assert_eq!(evidence_of(&judged, Kind::CountsGoBackwards), "`v` of a: 500 at 50 ns, 400 at 100 ns");
+    // The map threw `a` out and began anew.
+    let evicted = readings(&[(10, 0, Some("a"), 100), (100, 0, Some("a"), 140), (100, 0, Some("b"), 44)]);
+    let judged = counts(&tool, &evicted, &truth);
+    assert_eq!(found(&judged), [Kind::CountsVanish]);
+    assert_eq!(evidence_of(&judged, Kind::CountsVanish), "`v` of a: 100 at 10 ns, not there at 50 ns");
+    let good = readings(&[(50, 0, Some("a"), 399), (100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
+    let judged = counts(&tool, &good, &truth);
+    assert!(
+        found(&judged).is_empty()
+            && is_clear(&judged, Kind::CountsVanish)
+            && is_clear(&judged, Kind::CountsGoBackwards)
+    );
+    let once = readings(&[(100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
+    assert!(reason(&counts(&tool, &once, &truth), Kind::CountsGoBackwards).contains("reported twice"));
+    let lines = Report { form: Form::JsonLines { stream: Stream::Stdout, ignore: None }, ..tool };
+    assert!(reason(&counts(&lines, &good, &truth), Kind::CountsVanish).contains("line by line"));
+}
+
+#[test]
+fn first_calls_and_other_calls_lost() {
+    let truth = truth(vec![
+        share("a", "m", Operation::Read, 4, 400, 400),
+        share("a", "n", Operation::Read, 10, 100, 100),
+        share("a", "n", Operation::Write, 7, 700, 700),
+    ]);
+    let of = |unit| report(vec![figure(&[Operation::Read, Operation::Write], unit, Whose::Cgroup)]);
+    let judged = |unit, value| counts(&of(unit), &readings(&[(100, 0, Some("a"), value)]), &truth);
+    // One call of each of three keys; or of two, where the key has no mount.
+    for (unit, value) in [(Unit::Calls, 18), (Unit::Calls, 19), (MOVED, 990)] {
+        assert_eq!(found(&judged(unit, value)), [Kind::FirstTouchLost], "{value}");
+    }
+    assert!(is_clear(&judged(Unit::Calls, 21), Kind::FirstTouchLost));
+    assert_eq!(found(&judged(Unit::Calls, 15)), [Kind::EventsDropped]);
+    assert!(evidence_of(&judged(Unit::Calls, 15), Kind::EventsDropped).contains("of cgroup a: 15, really 21"));
+    let single = Truth { shares: vec![share("a", "m", Operation::Read, 1, 5, 5)], ..truth.clone() };
+    let alone = counts(&of(Unit::Calls), &readings(&[(100, 0, Some("a"), 1)]), &single);
+    assert!(reason(&alone, Kind::FirstTouchLost).contains("more than once"));
+}
+
+#[test]
+fn events_dropped_and_counts_too_high() {
+    let mut truth = truth(vec![share("a", "m", Operation::Read, 4, 400, 400)]);
+    let tool = report(vec![figure(&[Operation::Read], Unit::Calls, Whose::System)]);
+    let mut told = readings(&[(100, 0, None, 4)]);
+    told.lost = Some(3);
+    let judged = counts(&tool, &told, &truth);
+    assert_eq!(evidence_of(&judged, Kind::EventsDropped), "it says itself that it lost 3 events");
+    let high = readings(&[(100, 0, None, 5)]);
+    assert_eq!(found(&counts(&tool, &high, &truth)), [Kind::CountsTooHigh]);
+    assert!(is_clear(&counts(&tool, &readings(&[(100, 0, None, 4)]), &truth), Kind::CountsTooHigh));
+    // Others may have done the rest.
+    truth.is_whole_system = false;
+    let judged = counts(&tool, &high, &truth);
+    assert!(found(&judged).is_empty());
+    assert!(reason(&judged, Kind::EventsDropped).contains("does not cover the whole system"));
+    assert!(reason(&judged, Kind::CountsTooHigh).contains("does not cover the whole system"));
+    assert_eq!(found(&counts(&tool, &readings(&[(100, 0, None, 2)]), &truth)), [Kind::EventsDropped]);
+    let mut cut = readings(&[(100, 0, None, 4)]);
+    cut.cut = true;
+    truth.is_whole_system = true;
+    assert!(reason(&counts(&tool, &cut, &truth), Kind::EventsDropped).contains("not all that it reported"));
+}
+
+#[test]
+fn what_the_kernel_saw() {
+    let judged =
+        |facts: KernelFacts| judge(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &Limits::default());
+    let good = judged(KernelFacts {
+        missed_probes: Some(0),
+        recursion_misses: None,
+        left_behind: Some(Vec::new()),
+        memory_bytes: Some(1 << 20),
+        idle_cpu: Some((10, 1000)),
+        attach_ns: Some(1),
+        detach_ns: Some(1),
+    });
+    let kinds =
+        [Kind::MissedProbes, Kind::LeftBehind, Kind::MemoryHeld, Kind::IdleCpu, Kind::SlowAttach, Kind::SlowDetach];
+    assert!(kinds.iter().all(|&kind| is_clear(&good, kind)));
+    let bad = judged(KernelFacts {
+        missed_probes: Some(3),
+        recursion_misses: Some(2),
+        left_behind: Some(vec!["program on_read".to_owned()]),
+        memory_bytes: Some(1 << 30),
+        idle_cpu: Some((11, 1000)),
+        attach_ns: Some(u64::MAX),
+        detach_ns: Some(u64::MAX),
+    });
+    assert_eq!(found(&bad), kinds);
+    assert_eq!(
+        evidence_of(&bad, Kind::MissedProbes),
+        "3 kprobe hits ran no handler\n2 times a program was already running on its CPU"
+    );
+    assert!(evidence_of(&bad, Kind::IdleCpu).contains("11000 millionths"));
+    let unknown = judged(KernelFacts::default());
+    assert!(kinds.iter().all(|&kind| matches!(verdict(&unknown, kind), Verdict::NotJudged { .. })));
+}
+
+#[test]
+fn what_cannot_be_read_is_told() {
+    let readings = Readings { unread: 2, first_unread: Some("no sample: x".to_owned()), ..Readings::default() };
+    let judged = |readings| judge(&Evidence { readings: Some(readings), ..Evidence::default() }, &Limits::default());
+    assert_eq!(evidence_of(&judged(&readings), Kind::Unreadable), "2 times; first: no sample: x");
+    assert!(is_clear(&judged(&Readings::default()), Kind::Unreadable));
+}
+
+fn shares() -> impl Strategy<Value = Vec<Share>> {
+    let one = (0..3_u8, 0..3_u8, 0..4_usize, 1..9_u64, 0..5000_u64, 0..5000_u64).prop_map(
+        |(cgroup, mount, operation, calls, returned, more)| {
+            share(
+                &format!("c{cgroup}"),
+                &format!("m{mount}"),
+                Operation::ALL[operation],
+                calls,
+                returned,
+                returned + more,
+            )
+        },
+    );
+    proptest::collection::vec(one, 1..8)
+}
+
+proptest! {
+    #[test]
+    fn an_exact_tool_has_no_finding(shares in shares(), scale in 1..3_u64, is_whole_system: bool) {
+        let operations = &Operation::ALL[..4];
+        let truth = Truth { is_whole_system, ..truth(shares) };
+        let units = [Unit::Calls, Unit::Errors, Unit::BytesReturned, Unit::BytesRequested];
+        let whose = [Whose::System, Whose::Cgroup, Whose::Mount, Whose::Process];
+        let mut figures = Vec::new();
+        let mut samples = Vec::new();
+        for (unit, whose) in units.iter().flat_map(|unit| whose.iter().map(move |whose| (*unit, *whose))) {
+            let mut one = figure(operations, unit, whose);
+            one.scale = if unit == Unit::BytesReturned { scale } else { 1 };
+            for subject in truth.subjects(&one) {
+                let total = subject.total(unit).unwrap();
+                let name = subject.names.last().map(String::as_str);
+                for (at, part) in [(50, total / 2), (100, total)] {
+                    samples.push((at, figures.len(), name, part / one.scale * one.scale));
+                }
+            }
+            figures.push(one);
+        }
+        let report = report(figures);
+        let judged = counts(&report, &readings(&samples), &truth);
+        prop_assert_eq!(found(&judged), [], "{:?}", judged);
+        if is_whole_system {
+            prop_assert!(is_clear(&judged, Kind::EventsDropped) && is_clear(&judged, Kind::OperationsNotSeen));
+        }
+    }
+
+    #[test]
+    fn a_tool_that_is_not_exact_has_a_finding(shares in shares(), wrong in 1..100_u64, more: bool) {
+        let truth = truth(shares);
+        let report = report(vec![figure(&Operation::ALL[..4], MOVED, Whose::System)]);
+        let total: u64 = truth.shares.iter().map(|share| share.bytes_returned).sum();
+        let value = if more { total + wrong } else { total.saturating_sub(wrong) };
+        let judged = counts(&report, &readings(&[(100, 0, None, value)]), &truth);
+        prop_assert_eq!(found(&judged).len(), usize::from(value != total), "{:?}", judged);
+    }
+}

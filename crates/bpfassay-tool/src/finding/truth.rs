@@ -1,0 +1,105 @@
+//! What really happened while a tool watched.
+
+use bpfassay_protocol::Operation;
+
+use crate::{Figure, Unit, Whose};
+
+/// Ground truth of one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Truth {
+    /// When it begins, in nanoseconds of the guest's `CLOCK_MONOTONIC`: the tool was ready, and nothing had been done.
+    pub from_ns: u64,
+    /// When it ends: everything was done, and a tool that reports at intervals had the time to report it.
+    pub to_ns: u64,
+    /// What happened, each thing once.
+    pub shares: Vec<Share>,
+    /// Whether that is all that happened in the whole system. Otherwise figures of the whole system may be higher.
+    pub is_whole_system: bool,
+}
+
+/// What one process did on one mount by one operation. Names are all those that a tool may use: see [`Whose`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// Names of the cgroup.
+    pub cgroup: Vec<String>,
+    /// Names of the mount.
+    pub mount: Vec<String>,
+    /// Names of the process.
+    pub process: Vec<String>,
+    /// The operation.
+    pub operation: Operation,
+    /// Calls, those that failed included.
+    pub calls: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// Bytes that the calls returned.
+    pub bytes_returned: u64,
+    /// Bytes that the calls asked for; `None`: not known.
+    pub bytes_requested: Option<u64>,
+}
+
+impl Share {
+    /// What of it `unit` counts; `None` where that is not known.
+    pub(super) const fn amount(&self, unit: Unit) -> Option<u64> {
+        match unit {
+            Unit::BytesReturned => Some(self.bytes_returned),
+            Unit::BytesRequested => self.bytes_requested,
+            Unit::Calls => Some(self.calls),
+            Unit::Errors => Some(self.errors),
+        }
+    }
+
+    /// The names of whose it is; none for the whole system.
+    pub(super) fn names(&self, whose: Whose) -> &[String] {
+        match whose {
+            Whose::System => &[],
+            Whose::Cgroup => &self.cgroup,
+            Whose::Mount => &self.mount,
+            Whose::Process => &self.process,
+        }
+    }
+}
+
+/// Shares of one subject, which one number of a figure should be the sum of.
+#[derive(Debug)]
+pub(super) struct Subject<'t> {
+    /// Its names; none for the whole system.
+    pub(super) names: &'t [String],
+    pub(super) shares: Vec<&'t Share>,
+}
+
+impl Subject<'_> {
+    pub(super) fn total(&self, unit: Unit) -> Option<u64> {
+        self.shares.iter().try_fold(0_u64, |sum, share| Some(sum.saturating_add(share.amount(unit)?)))
+    }
+
+    /// What one operation has of it.
+    pub(super) fn of(&self, operation: Operation, unit: Unit) -> u64 {
+        let shares = self.shares.iter().filter(|share| share.operation == operation);
+        shares.filter_map(|share| share.amount(unit)).fold(0, u64::saturating_add)
+    }
+
+    /// How it is called in evidence.
+    pub(super) fn shown(&self) -> &str {
+        self.names.first().map_or("whole system", String::as_str)
+    }
+}
+
+impl Truth {
+    /// What `figure` should count, by subject.
+    pub(super) fn subjects(&self, figure: &Figure) -> Vec<Subject<'_>> {
+        let mut subjects: Vec<Subject<'_>> = Vec::new();
+        for share in self.shares.iter().filter(|share| figure.operations.contains(&share.operation)) {
+            let names = share.names(figure.whose);
+            // Two shares are of one subject where they have a name in common.
+            let known = subjects.iter_mut().find(|subject| {
+                names.is_empty() && subject.names.is_empty() || names.iter().any(|name| subject.names.contains(name))
+            });
+            match known {
+                Some(subject) => subject.shares.push(share),
+                None => subjects.push(Subject { names, shares: vec![share] }),
+            }
+        }
+        subjects
+    }
+}

@@ -1,0 +1,221 @@
+//! From captured bytes to samples.
+//!
+//! Each form turns its bytes into rows of named texts; what is a figure, and of whom, is decided here, once for all of them.
+
+mod bpftrace;
+mod json;
+mod lines;
+mod map;
+mod number;
+mod openmetrics;
+mod table;
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use self::{lines::lines, number::whole};
+use crate::{Capture, Counting, Figure, Form, Report};
+
+/// Most samples of one run; what comes after them is not read.
+pub const MAX_SAMPLES: usize = 1 << 18;
+/// Longest line that is read, in bytes.
+pub(crate) const MAX_LINE: usize = 1 << 20;
+/// Longest text of a label, in bytes; longer ones are cut.
+const MAX_LABEL: usize = 255;
+
+/// One number that a tool told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// When, in nanoseconds of the guest's `CLOCK_MONOTONIC`: when the guest read it.
+    pub at_ns: u64,
+    /// Which of [`Report::figures`].
+    pub figure: usize,
+    /// Which cgroup, mount or process, in the tool's words; `None` for the whole system.
+    pub subject: Option<String>,
+    /// The value, with the figure's scale applied.
+    pub value: u64,
+}
+
+/// What could be read of what a tool told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Readings {
+    /// The samples, in the order in which they were told.
+    pub samples: Vec<Sample>,
+    /// When there was a report, whether or not any figure was in it; ascending where the capture is.
+    pub reports: Vec<u64>,
+    /// Lines, samples or entries that should have been read and could not be.
+    pub unread: u64,
+    /// The first of them, and why.
+    pub first_unread: Option<String>,
+    /// Events that the tool itself said it lost; `None` where it has no way to say so in this form.
+    pub lost: Option<u64>,
+    /// Whether not everything was looked at: the guest or [`MAX_SAMPLES`] cut it.
+    pub cut: bool,
+}
+
+/// Why nothing can be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// A map is to be read and there is no object.
+    #[error("map `{0}` is described by an object's BTF, and no object was given")]
+    NoObject(String),
+    /// The object is none, or has no BTF.
+    #[error("cannot read the object's BTF: {0}")]
+    Object(String),
+    /// The object does not describe the map.
+    #[error(
+        "the object's BTF describes no map `{0}`: declare it with `__type(key, …)` and `__type(value, …)` in section `.maps`"
+    )]
+    NoMap(String),
+}
+
+/// Reads what `capture` holds, as `report` says. `object`: the bare object's bytes, where a map is read.
+///
+/// # Errors
+/// [`ReadError`]; what a tool printed never is an error but counts as unread.
+pub fn read(report: &Report, capture: &Capture, object: Option<&[u8]>) -> Result<Readings, ReadError> {
+    let mut sink = Sink { figures: &report.figures, readings: Readings { cut: capture.cut, ..Readings::default() } };
+    match &report.form {
+        Form::JsonLines { stream, ignore } => json::read(&mut sink, lines(&capture.pieces, *stream), ignore.as_ref()),
+        Form::Table { stream, line, ignore } => {
+            table::read(&mut sink, lines(&capture.pieces, *stream), line, ignore.as_ref());
+        }
+        Form::BpftraceJson { stream } => bpftrace::read(&mut sink, lines(&capture.pieces, *stream)),
+        Form::Openmetrics { .. } => openmetrics::read(&mut sink, &capture.pages),
+        Form::Map { map } => map::read(&mut sink, map, &capture.dumps, object)?,
+    }
+    Ok(sink.readings)
+}
+
+/// Names and texts that belong together: a line, a sample, an entry of a map.
+type Row<'a> = BTreeMap<Cow<'a, str>, Cow<'a, str>>;
+
+/// Takes rows and makes samples of them.
+struct Sink<'f> {
+    figures: &'f [Figure],
+    readings: Readings,
+}
+
+impl Sink<'_> {
+    /// A report begins.
+    fn report(&mut self, at_ns: u64) {
+        self.readings.reports.push(at_ns);
+    }
+
+    /// Whether no more can be taken.
+    const fn is_full(&mut self) -> bool {
+        let full = self.readings.samples.len() >= MAX_SAMPLES || self.readings.reports.len() >= MAX_SAMPLES;
+        self.readings.cut |= full;
+        full
+    }
+
+    /// Something could not be read.
+    fn unread(&mut self, text: &str, why: &str) {
+        self.readings.unread += 1;
+        if self.readings.first_unread.is_none() {
+            let shown: String = text.chars().take(200).collect();
+            self.readings.first_unread = Some(format!("{why}: {shown}"));
+        }
+    }
+
+    /// The figures of one row; returns whether there was one, or would be with other labels.
+    fn row(&mut self, at_ns: u64, row: &Row<'_>, text: &str) -> bool {
+        let mut any = false;
+        for (index, figure) in self.figures.iter().enumerate() {
+            let value = row.get(figure.value.as_str());
+            any |= value.is_some();
+            let fits =
+                figure.labelled.iter().all(|(key, value)| row.get(key.as_str()).is_some_and(|found| found == value));
+            if !fits || self.is_full() {
+                continue;
+            }
+            let value = match value {
+                Some(text) => whole(text).and_then(|value| value.checked_mul(figure.scale)),
+                None if figure.blank_is_zero => Some(0),
+                None => continue,
+            };
+            let subject = figure.label.as_ref().map(|label| row.get(label.as_str()));
+            match (value, subject) {
+                (None, _) => self.unread(text, &format!("`{}` is no whole number below 2^64", figure.value)),
+                (Some(_), Some(None)) => {
+                    let label = figure.label.as_deref().unwrap_or_default();
+                    self.unread(text, &format!("`{}` comes without `{label}`", figure.value));
+                }
+                (Some(value), subject) => {
+                    let subject = subject.flatten().map(|text| text.chars().take(MAX_LABEL).collect());
+                    self.readings.samples.push(Sample { at_ns, figure: index, subject, value });
+                }
+            }
+        }
+        any
+    }
+
+    /// Adds up the samples from `first` on that are of the same figure and subject: they belong to one report.
+    fn add_up(&mut self, first: usize) {
+        let mut sums: BTreeMap<(usize, Option<String>), Sample> = BTreeMap::new();
+        for sample in self.readings.samples.drain(first..) {
+            let key = (sample.figure, sample.subject.clone());
+            match sums.get_mut(&key) {
+                Some(sum) => sum.value = sum.value.saturating_add(sample.value),
+                None => drop(sums.insert(key, sample)),
+            }
+        }
+        self.readings.samples.extend(sums.into_values());
+    }
+}
+
+impl Readings {
+    /// What `figure`, which is number `index` of the report, grew by from `from_ns` to `to_ns`, by subject.
+    ///
+    /// Per interval: the sum of what was told after `from_ns` and until `to_ns`. Cumulative: the last value until `to_ns`
+    /// less the last until `from_ns`, or less 0 where an earlier report did not have it; below 0 counts as 0, for which see
+    /// [`crate::finding`].
+    ///
+    /// # Errors
+    /// The reason why that is not known.
+    pub fn grown(
+        &self,
+        index: usize,
+        figure: &Figure,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> Result<BTreeMap<Option<String>, u64>, String> {
+        if self.reports.is_empty() {
+            return Err("the tool reported nothing".to_owned());
+        }
+        let of_figure = || self.samples.iter().filter(|sample| sample.figure == index && sample.at_ns <= to_ns);
+        let mut grown: BTreeMap<Option<String>, u64> = BTreeMap::new();
+        if figure.counting == Counting::Interval {
+            if !self.reports.iter().any(|&at| (from_ns + 1..=to_ns).contains(&at)) {
+                return Err("the tool did not report while or after the workload ran".to_owned());
+            }
+            for sample in of_figure().filter(|sample| sample.at_ns > from_ns) {
+                let sum = grown.entry(sample.subject.clone()).or_default();
+                *sum = sum.saturating_add(sample.value);
+            }
+            return Ok(grown);
+        }
+        if !self.reports.iter().any(|&at| at <= from_ns) {
+            return Err("the tool reported nothing before the workload began: what it counted until then is not known"
+                .to_owned());
+        }
+        if !self.reports.iter().any(|&at| at > from_ns && at <= to_ns) {
+            return Err("the tool did not report after the workload ran".to_owned());
+        }
+        let mut before: BTreeMap<&Option<String>, u64> = BTreeMap::new();
+        let mut last: BTreeMap<&Option<String>, u64> = BTreeMap::new();
+        for sample in of_figure() {
+            last.insert(&sample.subject, sample.value);
+            if sample.at_ns <= from_ns {
+                before.insert(&sample.subject, sample.value);
+            }
+        }
+        for (subject, value) in last {
+            let earlier = before.get(subject).copied().unwrap_or(0);
+            grown.insert(subject.clone(), value.saturating_sub(earlier));
+        }
+        Ok(grown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

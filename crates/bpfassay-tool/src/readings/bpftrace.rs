@@ -1,0 +1,83 @@
+//! What `bpftrace -f json` prints: an object per line with `type` and `data` (src/output.cpp, 0.14 to 0.23).
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::{Row, Sink, json::scalar, lines::Line};
+
+pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
+    // bpftrace tells when it loses events, so silence means none.
+    sink.readings.lost = Some(0);
+    for line in lines {
+        if sink.is_full() {
+            return;
+        }
+        let object = match serde_json::from_str::<Map<String, Value>>(&line.text) {
+            Ok(object) => object,
+            Err(error) => {
+                sink.unread(&line.text, &format!("no object in JSON ({error})"));
+                continue;
+            }
+        };
+        let data = object.get("data");
+        match object.get("type").and_then(Value::as_str) {
+            Some("map" | "stats") => {
+                let first = sink.readings.samples.len();
+                sink.report(line.at_ns);
+                for (map, value) in data.and_then(Value::as_object).into_iter().flatten() {
+                    entries(sink, line.at_ns, map, value, &line.text);
+                }
+                sink.add_up(first);
+            }
+            Some("lost_events") => match data.and_then(|data| data.get("events")).and_then(Value::as_u64) {
+                Some(events) => sink.readings.lost = sink.readings.lost.map(|lost| lost.saturating_add(events)),
+                None => sink.unread(&line.text, "lost events without a number"),
+            },
+            // `time()` is printed by tools that clear their maps at every interval, also when a map is empty and therefore not
+            // printed: that is a report as well.
+            Some("time") => sink.report(line.at_ns),
+            Some(_) => {}
+            None => sink.unread(&line.text, "no `type`"),
+        }
+    }
+}
+
+/// One map: a number, an object of statistics, or either by key.
+fn entries(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str) {
+    let Value::Object(by_key) = value else {
+        entry(sink, at_ns, map, None, value, text);
+        return;
+    };
+    // A map without a key whose values are statistics looks like one with the keys `count`, `average` and `total`.
+    if is_statistics(by_key) {
+        entry(sink, at_ns, map, None, value, text);
+        return;
+    }
+    for (key, value) in by_key {
+        entry(sink, at_ns, map, Some(key), value, text);
+    }
+}
+
+fn is_statistics(object: &Map<String, Value>) -> bool {
+    object.len() == 3 && ["count", "average", "total"].iter().all(|key| object.contains_key(*key))
+}
+
+fn entry(sink: &mut Sink<'_>, at_ns: u64, map: &str, key: Option<&String>, value: &Value, text: &str) {
+    let mut row = Row::new();
+    if let Some(key) = key {
+        row.insert("key".into(), key.into());
+        for (index, part) in key.split(',').take(16).enumerate() {
+            row.insert(format!("key{}", index + 1).into(), part.trim().into());
+        }
+    }
+    match value {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                drop(scalar(value).map(|value| row.insert(format!("{map}.{field}").into(), value)));
+            }
+        }
+        value => drop(scalar(value).map(|value| row.insert(Cow::from(map), value))),
+    }
+    sink.row(at_ns, &row, text);
+}

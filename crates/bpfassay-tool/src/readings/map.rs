@@ -1,0 +1,114 @@
+//! A map of a bare object, by the object's BTF.
+
+use bpfassay_btf::{Btf, Field, Layout, MapLayout, Scalar};
+use object::{Object as _, ObjectSection as _};
+
+use super::{ReadError, Row, Sink};
+use crate::capture::Dump;
+
+pub(super) fn read(sink: &mut Sink<'_>, map: &str, dumps: &[Dump], object: Option<&[u8]>) -> Result<(), ReadError> {
+    let object = object.ok_or_else(|| ReadError::NoObject(map.to_owned()))?;
+    let layout = layout(map, object)?;
+    for dump in dumps.iter().filter(|dump| dump.map == map) {
+        let first = sink.readings.samples.len();
+        sink.report(dump.at_ns);
+        for (key, value) in &dump.entries {
+            if sink.is_full() {
+                break;
+            }
+            entry(sink, dump, &layout, key, value);
+        }
+        sink.add_up(first);
+    }
+    Ok(())
+}
+
+fn layout(map: &str, object: &[u8]) -> Result<MapLayout, ReadError> {
+    let file = object::File::parse(object).map_err(|error| ReadError::Object(error.to_string()))?;
+    let section =
+        file.section_by_name(".BTF").ok_or_else(|| ReadError::Object("there is no section `.BTF`".to_owned()))?;
+    let bytes = section.data().map_err(|error| ReadError::Object(error.to_string()))?;
+    let btf = Btf::new(bytes).map_err(|error| ReadError::Object(error.to_string()))?;
+    btf.map(map).ok_or_else(|| ReadError::NoMap(map.to_owned()))
+}
+
+fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapLayout, key: &[u8], value: &[u8]) {
+    let mut row = Row::new();
+    let mut fits = true;
+    if let Some(layout) = &layout.key {
+        fits &= key.len() == layout.size;
+        for field in &layout.fields {
+            drop(scalar(field, key).map(|text| row.insert(name(field, "key").into(), text.into())));
+        }
+    }
+    if let Some(layout) = &layout.value {
+        let copies = usize::try_from(dump.copies).unwrap_or(usize::MAX);
+        let stride = if copies == 1 { layout.size } else { layout.size.next_multiple_of(8) };
+        fits &= stride > 0 && stride.checked_mul(copies) == Some(value.len());
+        if fits {
+            for field in &layout.fields {
+                drop(sum(field, value, stride).map(|text| row.insert(name(field, "value").into(), text.into())));
+            }
+        }
+    }
+    if !fits {
+        let of = |layout: &Option<Layout>| layout.as_ref().map_or(0, |layout| layout.size);
+        let text = format!(
+            "key of {} bytes, value of {} in {} copies; by the BTF {} and {}",
+            key.len(),
+            value.len(),
+            dump.copies,
+            of(&layout.key),
+            of(&layout.value)
+        );
+        sink.unread(&text, "not the size that the BTF says");
+        return;
+    }
+    if !sink.row(dump.at_ns, &row, "an entry of the map") {
+        let known = row.keys().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+        sink.unread(&known, "no figure is among the fields");
+    }
+}
+
+fn name(field: &Field, whole: &str) -> String {
+    if field.name.is_empty() { whole.to_owned() } else { field.name.clone() }
+}
+
+/// Numbers are summed over the copies of a per-CPU map, modulo 2^64; of texts the first copy counts.
+fn sum(field: &Field, value: &[u8], stride: usize) -> Option<String> {
+    let mut copies = value.chunks_exact(stride);
+    if field.scalar == Scalar::Text || value.len() == stride {
+        return scalar(field, copies.next()?);
+    }
+    let mut sum = 0_u64;
+    for copy in copies {
+        sum = sum.wrapping_add(number(field, copy)?);
+    }
+    Some(shown(field.scalar, sum))
+}
+
+fn scalar(field: &Field, bytes: &[u8]) -> Option<String> {
+    if field.scalar == Scalar::Text {
+        let text = bytes.get(field.offset..field.offset.checked_add(field.size)?)?;
+        let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+        return Some(String::from_utf8_lossy(&text[..end]).into_owned());
+    }
+    number(field, bytes).map(|value| shown(field.scalar, value))
+}
+
+/// The number, extended to 64 bits. Guests are little-endian on every architecture.
+fn number(field: &Field, bytes: &[u8]) -> Option<u64> {
+    let bytes = bytes.get(field.offset..field.offset.checked_add(field.size)?)?;
+    let mut word = [0; 8];
+    word.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let value = u64::from_le_bytes(word);
+    let unused = 64 - 8 * u32::try_from(field.size).ok()?;
+    Some(match field.scalar {
+        Scalar::Signed => (value.cast_signed() << unused >> unused).cast_unsigned(),
+        Scalar::Unsigned | Scalar::Text => value,
+    })
+}
+
+fn shown(scalar: Scalar, value: u64) -> String {
+    if scalar == Scalar::Signed { value.cast_signed().to_string() } else { value.to_string() }
+}

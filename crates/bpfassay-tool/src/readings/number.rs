@@ -1,0 +1,84 @@
+//! Whole numbers as tools print them.
+
+/// The whole number that `text` writes in decimal, exactly: `12`, `+12`, `12.0`, `1.5e+03` (as Prometheus' client libraries
+/// print). `None` where it is no number, not whole, negative, or 2^64 and more.
+pub(super) fn whole(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (integer, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if (integer.is_empty() && fraction.is_empty()) || !is_digits(integer) || !is_digits(fraction) {
+        return None;
+    }
+    let digits = format!("{integer}{fraction}");
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return Some(0);
+    }
+    // The last digit stands for ten to this power.
+    let power = i64::from(exponent) - i64::try_from(fraction.len()).ok()?;
+    if power < 0 {
+        let places = usize::try_from(power.unsigned_abs()).ok()?;
+        let (kept, dropped) = digits.split_at_checked(digits.len().checked_sub(places)?)?;
+        return if dropped.bytes().all(|byte| byte == b'0') && !kept.is_empty() { kept.parse().ok() } else { None };
+    }
+    digits.parse::<u64>().ok()?.checked_mul(10_u64.checked_pow(u32::try_from(power).ok()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn only_whole_numbers_are_read_and_those_exactly() {
+        for (text, value) in [
+            ("0", Some(0)),
+            (" 12 ", Some(12)),
+            ("+7", Some(7)),
+            ("12.0", Some(12)),
+            ("1.5e+03", Some(1500)),
+            ("2.097152e+06", Some(2_097_152)),
+            ("120e-1", Some(12)),
+            ("0e999999999", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("1e20", None),
+            ("1e999999999999", None),
+            ("12.5", None),
+            ("1e-1", None),
+            ("-1", None),
+            ("", None),
+            (".", None),
+            ("e5", None),
+            ("NaN", None),
+            ("+Inf", None),
+            ("0x10", None),
+            ("1_000", None),
+        ] {
+            assert_eq!(whole(text), value, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_number_is_read_back_however_it_is_written(value: u64, zeros in 0usize..5) {
+            prop_assert_eq!(whole(&value.to_string()), Some(value));
+            let fraction = "0".repeat(zeros);
+            prop_assert_eq!(whole(&format!("{value}.{fraction}")), Some(value));
+            let digits = value.to_string();
+            let (head, tail) = digits.split_at(1);
+            prop_assert_eq!(whole(&format!("{head}.{tail}e+{:02}", tail.len())), Some(value));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text: String) {
+            let _ = whole(&text);
+        }
+    }
+}

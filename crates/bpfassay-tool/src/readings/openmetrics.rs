@@ -1,0 +1,90 @@
+//! Prometheus' text format and OpenMetrics.
+//!
+//! An own small parser: the crates that there are drop the digits of large numbers by reading them as floating point, or want a page
+//! without a single error. Formats: <https://prometheus.io/docs/instrumenting/exposition_formats/> and
+//! <https://prometheus.io/docs/specs/om/open_metrics_spec/>. Time stamps and exemplars are not looked at: what counts is when the
+//! guest asked.
+
+use std::borrow::Cow;
+
+use super::{MAX_LINE, Row, Sink};
+use crate::capture::Page;
+
+/// Most labels of a sample.
+const MAX_LABELS: usize = 64;
+
+pub(super) fn read(sink: &mut Sink<'_>, pages: &[Page]) {
+    for page in pages {
+        let first = sink.readings.samples.len();
+        sink.report(page.at_ns);
+        for line in page.body.split(|&byte| byte == b'\n') {
+            if sink.is_full() {
+                break;
+            }
+            let line = String::from_utf8_lossy(&line[..line.len().min(MAX_LINE)]);
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            match sample(line) {
+                Some(row) => drop(sink.row(page.at_ns, &row, line)),
+                None => sink.unread(line, "no sample"),
+            }
+        }
+        sink.add_up(first);
+        if sink.is_full() {
+            return;
+        }
+    }
+}
+
+/// `name{label="value",…} number [time stamp] [# exemplar]`
+fn sample(line: &str) -> Option<Row<'_>> {
+    let end = line.find(|c: char| c == '{' || c.is_ascii_whitespace())?;
+    let (name, mut rest) = line.split_at(end);
+    let mut row = Row::new();
+    if let Some(labels) = rest.strip_prefix('{') {
+        rest = labels.trim_start();
+        while !rest.starts_with('}') {
+            let (label, after) = rest.split_once('=')?;
+            let (value, after) = quoted(after.trim_start())?;
+            row.insert(label.trim().into(), value);
+            rest = after.trim_start();
+            rest = rest.strip_prefix(',').map_or(rest, str::trim_start);
+            if row.len() > MAX_LABELS {
+                return None;
+            }
+        }
+        rest = &rest[1..];
+    }
+    let value = rest.split_ascii_whitespace().next()?;
+    let is_name = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':'))
+    };
+    // Whatever number it is: most samples of a page are none of ours, and may be fractions.
+    value.parse::<f64>().ok()?;
+    if !is_name(name) || !row.keys().all(|label| is_name(label)) {
+        return None;
+    }
+    row.insert(name.into(), value.into());
+    Some(row)
+}
+
+/// Text in quotes with `\\`, `\"` and `\n`, and what stands behind it.
+fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
+    let inner = text.strip_prefix('"')?;
+    let mut value = String::new();
+    let mut characters = inner.char_indices();
+    while let Some((at, c)) = characters.next() {
+        match c {
+            '"' if !inner[..at].contains('\\') => return Some((inner[..at].into(), &inner[at + 1..])),
+            '"' => return Some((value.into(), &inner[at + 1..])),
+            '\\' => match characters.next()?.1 {
+                'n' => value.push('\n'),
+                other => value.push(other),
+            },
+            c => value.push(c),
+        }
+    }
+    None
+}

@@ -1,0 +1,22 @@
+//! Lines of text, by a regular expression with named groups.
+
+use super::{Row, Sink, lines::Line};
+use crate::Pattern;
+
+pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, form: &Pattern, ignore: Option<&Pattern>) {
+    for line in lines {
+        if sink.is_full() {
+            return;
+        }
+        let Some(found) = form.regex().captures(&line.text) else {
+            if !ignore.is_some_and(|ignore| ignore.regex().is_match(&line.text)) {
+                sink.unread(&line.text, "not such a line");
+            }
+            continue;
+        };
+        let groups = form.groups().filter_map(|group| Some((group.into(), found.name(group)?.as_str().into())));
+        let row: Row<'_> = groups.collect();
+        sink.report(line.at_ns);
+        sink.row(line.at_ns, &row, &line.text);
+    }
+}

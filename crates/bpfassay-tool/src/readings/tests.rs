@@ -1,0 +1,329 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    Stream, ToolFile,
+    capture::{Dump, Page, Piece},
+};
+
+/// The report of a tool file whose part `[report]` is `report`; with `object`, that of a bare object.
+fn report(report: &str, object: bool) -> Report {
+    let source =
+        if object { "object = { path = \"a.bpf.o\" }" } else { "nix = { attribute = \"a\", program = \"bin/a\" }" };
+    let text =
+        format!("schema = 1\n[tool]\nname = \"t\"\ndescription = \"t\"\n[source]\n{source}\n[report]\n{report}\n");
+    ToolFile::parse("t.toml", &text).unwrap().report.unwrap()
+}
+
+fn bundled(name: &str) -> Report {
+    crate::load(name).unwrap().file.report.unwrap()
+}
+
+fn printed(stream: Stream, pieces: &[(u64, &str)]) -> Capture {
+    let pieces = pieces.iter().map(|&(at_ns, text)| Piece { at_ns, stream, bytes: text.as_bytes().to_vec() });
+    Capture { pieces: pieces.collect(), ..Capture::default() }
+}
+
+/// (time, figure, subject, value) of each sample.
+fn told(readings: &Readings) -> Vec<(u64, usize, &str, u64)> {
+    let sample = |sample: &'_ Sample| (sample.at_ns, sample.figure, sample.value);
+    readings
+        .samples
+        .iter()
+        .map(|one| {
+            let (at, figure, value) = sample(one);
+            (at, figure, one.subject.as_deref().unwrap_or("-"), value)
+        })
+        .collect()
+}
+
+#[test]
+fn vfsstat_of_libbpf_tools() {
+    // As libbpf-tools/vfsstat.c (bcc 0.31) prints: "%-8s  ", " %6s/s"; "%-8s: ", " %8llu".
+    let text = "TIME        READ/s  WRITE/s  FSYNC/s   OPEN/s CREATE/s\r\n\
+                21:30:38:       12        7        0        3        0\r\n\
+                21:30:39:      131     4096        1        0        2\r\n";
+    let capture = printed(Stream::Stdout, &[(5, &text[..70]), (9, &text[70..])]);
+    let readings = read(&bundled("vfsstat"), &capture, None).unwrap();
+    assert_eq!(told(&readings)[..3], [(9, 0, "-", 12), (9, 1, "-", 7), (9, 2, "-", 0)]);
+    assert_eq!(
+        told(&readings)[5..],
+        [(9, 0, "-", 131), (9, 1, "-", 4096), (9, 2, "-", 1), (9, 3, "-", 0), (9, 4, "-", 2)]
+    );
+    assert_eq!((readings.unread, readings.reports), (0, vec![9, 9]));
+}
+
+#[test]
+fn vfsstat_of_bcc() {
+    // As tools/vfsstat.py prints: "%-8s  ", " %8s"; "%-8s: ", " %8d".
+    let text = "TIME         READ/s  WRITE/s  FSYNC/s   OPEN/s CREATE/s\n18:35:32:      231       12        4       98        0\n";
+    let readings = read(&bundled("bcc-vfsstat"), &printed(Stream::Stdout, &[(1, text)]), None).unwrap();
+    assert_eq!(told(&readings), [(1, 0, "-", 231), (1, 1, "-", 12), (1, 2, "-", 4), (1, 3, "-", 98), (1, 4, "-", 0)]);
+    assert_eq!(readings.unread, 0);
+}
+
+#[test]
+fn filetop_of_libbpf_tools() {
+    // libbpf-tools/filetop.c: "%-7d %-16s %-6lld %-6lld %-7lld %-7lld %c %s", after a line of /proc/loadavg and a heading.
+    let text = "16:33:18 loadavg: 0.09 0.03 0.01 1/81 206\n\
+                TID     COMM             READS  WRITES R_Kb    W_Kb    T FILE\n\
+                206     ior              16     16     64      65      R data 0\n\
+                207     my tool          1      0      3       0       R b\n\n";
+    let readings = read(&bundled("filetop"), &printed(Stream::Stdout, &[(3, text)]), None).unwrap();
+    let of = |figure| told(&readings).into_iter().filter(|told| told.1 == figure).collect::<Vec<_>>();
+    assert_eq!(of(0), [(3, 0, "206", 16), (3, 0, "207", 1)]);
+    assert_eq!(of(3), [(3, 3, "206", 65 * 1024), (3, 3, "207", 0)]);
+    assert_eq!((readings.unread, readings.first_unread.as_deref()), (0, None));
+}
+
+#[test]
+fn vfsstat_of_bpftrace() {
+    // src/output.cpp, `JsonOutput`: messages, maps; keys of several parts are joined by commas.
+    let text = r#"{"type": "attached_probes", "data": {"probes": 8}}
+{"type": "printf", "data": "Tracing key VFS calls... Hit Ctrl-C to end.\n"}
+{"type": "time", "data": "21:30:38\n"}
+{"type": "map", "data": {"@": {"vfs_write": 1274, "vfs_open": 8675, "vfs_read": 11515}}}
+{"type": "time", "data": "21:30:39\n"}
+{"type": "lost_events", "data": {"events": 42}}
+"#;
+    let readings = read(&bundled("vfsstat.bt"), &printed(Stream::Stdout, &[(8, text)]), None).unwrap();
+    assert_eq!(told(&readings), [(8, 0, "-", 11515), (8, 1, "-", 1274), (8, 3, "-", 8675)]);
+    assert_eq!((readings.unread, readings.lost, readings.reports.len()), (0, Some(42), 3));
+}
+
+#[test]
+fn keys_of_bpftrace_have_parts_and_statistics_fields() {
+    let report = report(
+        "bpftrace-json = {}\nunit = \"bytes-returned\"\ncounting = \"cumulative\"\nfigures = [\n\
+         { value = \"@b\", operations = \"read\", whose = \"process\", label = \"key1\", where = { key2 = \"ior\" } },\n\
+         { value = \"@s.total\", operations = \"write\" }, { value = \"@n\", operations = \"fsync\" }]",
+        false,
+    );
+    let text = r#"{"type": "map", "data": {"@b": {"7,ior,1": 5, "7,ior,2": 6, "8,ior,1": 1, "7,sh,1": 9}}}
+{"type": "stats", "data": {"@s": {"count": 2, "average": 3, "total": 7}}}
+{"type": "stats", "data": {"@s": {"a": {"count": 2, "average": 3, "total": 8}, "b": {"count": 2, "average": 3, "total": 1}}}}
+{"type": "map", "data": {"@n": -1}}
+{"type": "map", "data": {"@n": 18446744073709551615}}
+no json
+"#;
+    let readings = read(&report, &printed(Stream::Stdout, &[(8, text)]), None).unwrap();
+    assert_eq!(
+        told(&readings),
+        [(8, 0, "7", 11), (8, 0, "8", 1), (8, 1, "-", 7), (8, 1, "-", 9), (8, 2, "-", u64::MAX)]
+    );
+    assert_eq!(readings.unread, 2);
+    assert!(readings.first_unread.unwrap().starts_with("`@n` is no whole number"));
+}
+
+#[test]
+fn strace_counts() {
+    // strace 6.1, as it was printed here by `strace -c -f dd if=/dev/zero of=/dev/null bs=4k count=20`.
+    let text = "20+0 records in
+20+0 records out
+81920 bytes (82 kB, 80 KiB) copied, 0.000937286 s, 87.4 MB/s
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+  0.00    0.000000           0        23           read
+  0.00    0.000000           0        23           write
+  0.00    0.000000           0        22           close
+  0.00    0.000000           0         2           pread64
+  0.00    0.000000           0         1         1 access
+  0.00    0.000000           0        35        16 openat
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.000000           0       165        17 total
+";
+    let report = report(
+        r#"table = { stream = "stderr", line = '^ *[\d.]+ +[\d.]+ +\d+ +(?<calls>\d+) +(?:(?<errors>\d+) )?(?<name>\w+)$', ignore = '^%|^---' }
+counting = "cumulative"
+figures = [
+  { value = "calls", where = { name = "read" }, operations = "read", unit = "calls" },
+  { value = "errors", where = { name = "read" }, operations = "read", unit = "errors", blank_is_zero = true },
+  { value = "errors", where = { name = "openat" }, operations = "open", unit = "errors", blank_is_zero = true },
+]"#,
+        false,
+    );
+    let readings = read(&report, &printed(Stream::Stderr, &[(1, text)]), None).unwrap();
+    assert_eq!(told(&readings), [(1, 0, "-", 23), (1, 1, "-", 0), (1, 2, "-", 16)]);
+    // What dd wrote.
+    assert_eq!(readings.unread, 3);
+    assert_eq!(readings.first_unread.unwrap(), "not such a line: 20+0 records in");
+}
+
+#[test]
+fn pages_of_exporters() {
+    let report = report(
+        r#"openmetrics = { port = 9100 }
+unit = "bytes-returned"
+whose = "mount"
+figures = [
+  { value = "bpfassay_returned_bytes_total", where = { operation = "read" }, operations = "read" },
+  { value = "vfs_bytes", operations = "write", label = "path" },
+]"#,
+        false,
+    );
+    let page = |at_ns, body: &str| Page { at_ns, body: body.as_bytes().to_vec() };
+    let pages = vec![
+        page(
+            1,
+            "# HELP bpfassay_returned_bytes Bytes.\n# TYPE bpfassay_returned_bytes counter\n\
+             bpfassay_returned_bytes_total{operation=\"read\",mount=\"/mnt\",device=\"0:45\",cgroup=\"/a\"} 4096\n\
+             bpfassay_returned_bytes_total{operation=\"read\",mount=\"/mnt\",device=\"0:45\",cgroup=\"/b\"} 1\n\
+             bpfassay_returned_bytes_total{operation=\"write\",mount=\"/mnt\",device=\"0:45\",cgroup=\"/b\"} 7\n\
+             bpfassay_latency_seconds_bucket{operation=\"read\",le=\"+Inf\"} 3 # {trace_id=\"a b\"} 0.67\n# EOF\n",
+        ),
+        page(
+            2,
+            "vfs_bytes{path=\"/a \\\"b\\\"\\\\\\n,}\",} 2.097152e+06 1700000000000\nother 1.5\nplain 3\ngo_info{version=\"1\"} NaN\nbroken{ 1\nvfs_bytes 4\n",
+        ),
+    ];
+    let readings = read(&report, &Capture { pages, ..Capture::default() }, None).unwrap();
+    assert_eq!(told(&readings), [(1, 0, "/mnt", 4097), (2, 1, "/a \"b\"\\\n,}", 2_097_152)]);
+    assert_eq!((readings.unread, readings.reports.as_slice()), (2, [1, 2].as_slice()));
+    assert_eq!(readings.first_unread.unwrap(), "no sample: broken{ 1");
+}
+
+#[test]
+fn the_tracers_own_page() {
+    let page = include_bytes!("../../../bpfassay-tracer/tests/golden/metrics.openmetrics");
+    let pages = vec![Page { at_ns: 1, body: page.to_vec() }];
+    let report = report(
+        r#"openmetrics = { port = 9100 }
+whose = "cgroup"
+figures = [
+  { value = "bpfassay_calls_total", where = { operation = "read" }, operations = "read", unit = "calls" },
+  { value = "bpfassay_bytes_total", where = { operation = "read" }, operations = "read", unit = "bytes-returned" },
+]"#,
+        false,
+    );
+    let readings = read(&report, &Capture { pages, ..Capture::default() }, None).unwrap();
+    assert_eq!(told(&readings), [(1, 0, "/job \"1\"\n\\é", 6), (1, 1, "/job \"1\"\n\\é", 4096)]);
+    assert_eq!((readings.unread, readings.first_unread), (0, None));
+}
+
+#[test]
+fn lines_of_json() {
+    let report = report(
+        r#"json-lines = { ignore = "^#" }
+counting = "cumulative"
+figures = [
+  { value = "io.bytes", where = { op = "r", "io.direct" = "true" }, operations = ["read", "readv"], unit = "bytes-returned", whose = "cgroup", label = "cg" },
+]"#,
+        false,
+    );
+    let text = "# heading\n{\"op\":\"r\",\"cg\":4711,\"io\":{\"bytes\":9007199254740993,\"direct\":true}}\n\
+                {\"op\":\"w\",\"io\":{\"bytes\":1}}\n{\"op\":\"r\",\"io\":{\"bytes\":1,\"direct\":true}}\n[1]\n";
+    let readings = read(&report, &printed(Stream::Stdout, &[(1, text)]), None).unwrap();
+    assert_eq!(told(&readings), [(1, 0, "4711", 9_007_199_254_740_993)]);
+    assert_eq!(readings.unread, 2);
+    assert!(readings.first_unread.unwrap().starts_with("`io.bytes` comes without `cg`"));
+}
+
+/// As clang 19 made it of counts.bpf.c beside it.
+const OBJECT: &[u8] = include_bytes!("../../tests/data/counts.bpf.o");
+
+fn map_report() -> Report {
+    report(
+        r#"map = { map = "counts" }
+figures = [
+  { value = "bytes", where = { operation = "0" }, operations = "read", unit = "bytes-returned", whose = "cgroup" },
+  { value = "errors", operations = "read", unit = "errors", whose = "process", label = "comm" },
+]"#,
+        true,
+    )
+}
+
+fn entry(cgroup: u64, operation: u32, comm: &str, copies: &[(u64, u64, i32)]) -> (Vec<u8>, Vec<u8>) {
+    let mut key = [cgroup.to_le_bytes().as_slice(), &[0; 8], &operation.to_le_bytes(), comm.as_bytes()].concat();
+    key.resize(32, 0);
+    let copy = |&(calls, bytes, errors): &(u64, u64, i32)| {
+        [calls.to_le_bytes().as_slice(), &bytes.to_le_bytes(), &errors.to_le_bytes(), &[0; 4]].concat()
+    };
+    (key, copies.iter().flat_map(copy).collect())
+}
+
+#[test]
+fn maps_of_bare_objects() {
+    let entries = vec![
+        entry(7, 0, "ior", &[(1, 100, 1), (2, 28, 0)]),
+        entry(7, 0, "sh", &[(1, 2, 0), (0, 0, 0)]),
+        entry(8, 1, "ior", &[(1, 5, 1), (0, 0, 1)]),
+        (vec![0; 32], vec![0; 24]),
+    ];
+    let dump = Dump { at_ns: 4, map: "counts".to_owned(), copies: 2, entries };
+    let capture = Capture { dumps: vec![dump], ..Capture::default() };
+    let readings = read(&map_report(), &capture, Some(OBJECT)).unwrap();
+    assert_eq!(told(&readings), [(4, 0, "7", 130), (4, 1, "ior", 3), (4, 1, "sh", 0)]);
+    assert_eq!(readings.unread, 1);
+    assert!(readings.first_unread.unwrap().contains("value of 24 in 2 copies; by the BTF 32 and 24"));
+    let error = |report: &Report, object| read(report, &capture, object).unwrap_err().to_string();
+    assert!(error(&map_report(), None).contains("no object was given"));
+    assert!(error(&map_report(), Some(b"\x7fELF")).contains("cannot read the object's BTF"));
+    let other = report(
+        "map = { map = \"count\" }\nfigures = [{ value = \"value\", operations = \"read\", unit = \"calls\" }]",
+        true,
+    );
+    assert!(error(&other, Some(OBJECT)).contains("describes no map `count`"));
+}
+
+#[test]
+fn growth_is_between_two_instants() {
+    let sample = |at_ns, subject: &str, value| Sample { at_ns, figure: 0, subject: Some(subject.to_owned()), value };
+    let readings = Readings {
+        samples: vec![sample(10, "a", 5), sample(20, "a", 9), sample(20, "b", 4), sample(30, "a", 100)],
+        reports: vec![10, 20, 30],
+        ..Readings::default()
+    };
+    let mut figure = map_report().figures[0].clone();
+    let grown = |figure: &Figure, from, to| {
+        readings.grown(0, figure, from, to).map(|grown| grown.into_values().collect::<Vec<_>>())
+    };
+    assert_eq!(grown(&figure, 10, 25), Ok(vec![4, 4]));
+    assert!(grown(&figure, 5, 25).unwrap_err().contains("before the workload began"));
+    assert!(grown(&figure, 30, 40).unwrap_err().contains("after the workload ran"));
+    figure.counting = Counting::Interval;
+    assert_eq!(grown(&figure, 10, 30), Ok(vec![109, 4]));
+    assert_eq!(grown(&figure, 0, 15), Ok(vec![5]));
+    assert!(grown(&figure, 30, 40).is_err());
+    assert!(Readings::default().grown(0, &figure, 0, 1).unwrap_err().contains("reported nothing"));
+}
+
+#[test]
+fn there_is_an_end_to_samples() {
+    let text = "{\"type\": \"map\", \"data\": {\"@\": {\"vfs_read\": 1}}}\n".repeat(MAX_SAMPLES / 16);
+    let pieces: Vec<_> = (0..20).map(|at| (at, text.as_str())).collect();
+    let readings = read(&bundled("vfsstat.bt"), &printed(Stream::Stdout, &pieces), None).unwrap();
+    assert!(readings.cut && readings.samples.len() <= MAX_SAMPLES && readings.reports.len() <= MAX_SAMPLES);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_bytes_are_read_or_counted(bytes in proptest::collection::vec(any::<u8>(), 0..400), text in "([\\[\\]{}\",:=# @a-c0-9e.\\\\-]|\n){0,200}") {
+        let forms = [
+            bundled("vfsstat"),
+            bundled("vfsstat.bt"),
+            report("openmetrics = { port = 1 }\nfigures = [{ value = \"a\", operations = \"read\", unit = \"calls\" }]", false),
+            report("json-lines = {}\ncounting = \"interval\"\nfigures = [{ value = \"a\", operations = \"read\", unit = \"calls\" }]", false),
+            map_report(),
+        ];
+        for bytes in [bytes, text.into_bytes()] {
+            let piece = Piece { at_ns: 1, stream: Stream::Stdout, bytes: bytes.clone() };
+            let (key, value) = bytes.split_at(bytes.len().min(32));
+            let dump = Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries: vec![(key.to_vec(), value.to_vec())] };
+            let capture = Capture { pieces: vec![piece], pages: vec![Page { at_ns: 1, body: bytes }], dumps: vec![dump], cut: false };
+            for form in &forms {
+                let readings = read(form, &capture, Some(OBJECT)).unwrap();
+                prop_assert!(readings.samples.len() <= 400);
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_object_is_an_error_or_is_read(at in 0..OBJECT.len(), byte: u8) {
+        let mut object = OBJECT.to_vec();
+        object[at] = byte;
+        let dump = Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries: vec![entry(1, 0, "a", &[(1, 1, 1)])] };
+        let _ = read(&map_report(), &Capture { dumps: vec![dump], ..Capture::default() }, Some(&object));
+    }
+}
