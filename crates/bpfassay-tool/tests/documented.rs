@@ -1,0 +1,108 @@
+//! What docs/tools.md and FORMAT.md say is so: their files are tool files, and the output shown before a file is read by it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+use std::{fs, path::Path};
+
+use bpfassay_tool::{
+    Capture, Form, Stream, ToolFile,
+    capture::{Page, Piece},
+    finding::Kind,
+    read,
+};
+
+/// The blocks of code of a page: language and text.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    let mut parts = page.split("```").skip(1).step_by(2);
+    std::iter::from_fn(|| parts.next()?.split_once('\n')).collect()
+}
+
+#[test]
+fn files_of_the_book_read_the_output_that_stands_before_them() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
+    let Ok(page) = fs::read_to_string(&path) else {
+        println!("SKIPPED: these sources are built without docs/");
+        return;
+    };
+    let mut output = None;
+    let mut told = Vec::new();
+    for (language, text) in blocks(&page) {
+        if language == "text" {
+            output = Some(text);
+            continue;
+        }
+        let tool = ToolFile::parse("docs/tools.md", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let report = tool.report.unwrap();
+        let Some(output) = output.take() else {
+            // The object stands for the one that the tests have.
+            assert!(matches!(report.form, Form::Map { .. }));
+            let object = include_bytes!("data/counts.bpf.o");
+            assert!(read(&report, &Capture::default(), Some(object)).is_ok());
+            continue;
+        };
+        let bytes = output.as_bytes().to_vec();
+        let capture = Capture {
+            pieces: vec![Piece { at_ns: 1, stream: Stream::Stdout, bytes: bytes.clone() }],
+            pages: vec![Page { at_ns: 1, body: bytes }],
+            ..Capture::default()
+        };
+        let readings = read(&report, &capture, None).unwrap();
+        assert_eq!(readings.unread, 0, "{}: {:?}", tool.name, readings.first_unread);
+        let samples = readings.samples.into_iter().map(|sample| (sample.subject.unwrap(), sample.value));
+        told.push((tool.name, samples.collect::<Vec<_>>()));
+    }
+    let of =
+        |subject: &str, values: &[u64]| values.iter().map(|&value| (subject.to_owned(), value)).collect::<Vec<_>>();
+    assert_eq!(
+        told,
+        [
+            ("iowatch".to_owned(), of("4711", &[65536, 16, 4096, 1])),
+            ("top".to_owned(), of("206", &[16, 65536])),
+            ("reads.bt".to_owned(), of("4711", &[65536])),
+            ("exporter".to_owned(), of("/mnt", &[65536])),
+        ]
+    );
+    for kind in ["requested-as-moved", "operations-not-seen", "counts-go-backwards"] {
+        assert!(page.contains(&format!("`{kind}`")) && Kind::ALL.iter().any(|known| known.name() == kind), "{kind}");
+    }
+}
+
+/// The example of FORMAT.md with one source and one form of those that it shows.
+fn example(source: &str, form: &str) -> String {
+    let page = include_str!("../FORMAT.md");
+    let (_, text) = *blocks(page).iter().find(|(language, _)| *language == "toml").unwrap();
+    let is_other = |line: &&str, kinds: &[&str], wanted: &str| {
+        kinds.iter().any(|kind| *kind != wanted && line.starts_with(&format!("{kind} = ")))
+    };
+    let lines = text.lines().filter(|line| {
+        !is_other(line, &["binary", "debian", "nix", "script", "object"], source)
+            && !is_other(line, &["json-lines", "openmetrics", "table", "bpftrace-json", "map"], form)
+            // A bare object has neither arguments nor output.
+            && !(source == "object" && line.starts_with("arguments"))
+            // This line of the example has no groups of such names.
+            && !(form == "table" && ["where", "label"].iter().any(|key| line.starts_with(key)))
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    if form == "table" { text.replace("whose = \"cgroup\"", "whose = \"system\"") } else { text }
+}
+
+#[test]
+fn every_key_of_the_format_is_a_key() {
+    for (source, form) in [
+        ("binary", "json-lines"),
+        ("debian", "table"),
+        ("nix", "openmetrics"),
+        ("script", "bpftrace-json"),
+        ("object", "map"),
+    ] {
+        let text = example(source, form);
+        let tool =
+            ToolFile::parse("FORMAT.md", &text).unwrap_or_else(|error| panic!("{source}, {form}: {error}\n{text}"));
+        assert_eq!((tool.name.as_str(), tool.figures().len()), ("vfsstat", 1));
+    }
+}
