@@ -79,14 +79,15 @@ fn example(source: &str, form: &str) -> String {
     let is_other = |line: &&str, kinds: &[&str], wanted: &str| {
         kinds.iter().any(|kind| *kind != wanted && line.starts_with(&format!("{kind} = ")))
     };
-    let lines = text.lines().filter(|line| {
-        !is_other(line, &["binary", "debian", "nix", "script", "object"], source)
-            && !is_other(line, &["json-lines", "openmetrics", "table", "bpftrace-json", "map"], form)
+    let is_out_of_place = |line: &&str| {
+        is_other(line, &["binary", "debian", "nix", "script", "object"], source)
+            || is_other(line, &["json-lines", "openmetrics", "table", "bpftrace-json", "map"], form)
             // A bare object has neither arguments nor output.
-            && !(source == "object" && line.starts_with("arguments"))
-            // This line of the example has no groups of such names.
-            && !(form == "table" && ["where", "label"].iter().any(|key| line.starts_with(key)))
-    });
+            || (source == "object" && line.starts_with("arguments"))
+            // The line of the example has no groups of such names.
+            || (form == "table" && ["where", "label"].iter().any(|key| line.starts_with(key)))
+    };
+    let lines = text.lines().filter(|line| !is_out_of_place(line));
     let text = lines.collect::<Vec<_>>().join("\n");
     if form == "table" { text.replace("whose = \"cgroup\"", "whose = \"system\"") } else { text }
 }
