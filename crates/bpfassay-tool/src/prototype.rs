@@ -1,0 +1,156 @@
+//! Whether the programs of an object read what the kernel's functions have: a program that reads the wrong argument counts nonsense
+//! without an error.
+//!
+//! From the object's instructions, followed along all branches, and the kernel's BTF. A program of `SEC("fentry/…")` and its kin finds
+//! the arguments in 8 bytes each, and behind the last one, on `fexit` and `fmod_ret`, the return value (`btf_ctx_access`,
+//! kernel/bpf/btf.c, 6.12); one of `SEC("kprobe/…")` finds the registers of the call (`struct pt_regs`).
+//! What cannot be followed (the context handed to a function or reckoned with) is told as not checked.
+
+mod flow;
+
+use std::collections::BTreeSet;
+
+use bpfassay_btf::{Btf, Prototype, Shape};
+use bpfassay_protocol::Arch;
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+
+use self::flow::{Accesses, accesses};
+
+/// Largest program that is looked at, in bytes: 100,000 instructions.
+const MAX_PROGRAM: usize = 800_000;
+
+/// Why nothing can be checked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PrototypeError {
+    /// The object cannot be read.
+    #[error("cannot read the object: {0}")]
+    Object(String),
+    /// The kernel's BTF cannot be read.
+    #[error("cannot read the kernel's BTF: {0}")]
+    Btf(String),
+}
+
+/// What was found of one program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// Name of its function.
+    pub program: String,
+    /// Its section.
+    pub section: String,
+    /// Where it does not fit to the kernel's prototype, one line each.
+    pub differs: Vec<String>,
+    /// Why it could not be checked wholly; `None`: it was.
+    pub unchecked: Option<String>,
+}
+
+/// How a program finds arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hook {
+    /// In slots of 8 bytes; with the return value behind them, or without.
+    Slots { returns: bool },
+    /// In registers.
+    Registers,
+}
+
+/// Checks the programs of `object` whose sections name a kernel function, against the BTF of a kernel of `arch`.
+///
+/// # Errors
+/// Where one of the two cannot be read.
+pub fn check(object: &[u8], kernel: &[u8], arch: Arch) -> Result<Vec<Checked>, PrototypeError> {
+    let unread = |error: object::Error| PrototypeError::Object(error.to_string());
+    let file = object::File::parse(object).map_err(unread)?;
+    let mut programs = Vec::new();
+    for section in file.sections() {
+        let name = section.name().map_err(unread)?;
+        let Some((hook, function)) = hooked(name) else { continue };
+        let data = section.data().map_err(unread)?;
+        let symbols = file.symbols().filter(|symbol| {
+            symbol.section_index() == Some(section.index()) && symbol.kind() == SymbolKind::Text && symbol.size() > 0
+        });
+        for symbol in symbols {
+            let start = usize::try_from(symbol.address()).ok();
+            let code = start.zip(usize::try_from(symbol.size()).ok()).and_then(|(start, size)| {
+                data.get(start..start.checked_add(size)?).filter(|code| code.len() <= MAX_PROGRAM)
+            });
+            programs.push((name, hook, function, symbol.name().map_err(unread)?, code));
+        }
+    }
+    let wanted: BTreeSet<&str> = programs.iter().map(|program| program.2).collect();
+    let btf = Btf::new(kernel).map_err(|error| PrototypeError::Btf(error.to_string()))?;
+    let prototypes = btf.prototypes(&wanted).map_err(|error| PrototypeError::Btf(error.to_string()))?;
+    let checked = programs.into_iter().map(|(section, hook, function, program, code)| {
+        let mut of_name = prototypes.iter().filter(|(name, _)| name == function).map(|(_, prototype)| prototype);
+        let (differs, unchecked) = match (code.and_then(accesses), of_name.next(), of_name.next()) {
+            (None, ..) => (Vec::new(), Some("its instructions cannot be followed".to_owned())),
+            (_, None, _) => (Vec::new(), Some(format!("the kernel's BTF has no function {function}"))),
+            (_, _, Some(_)) => (Vec::new(), Some(format!("the kernel's BTF has several functions {function}"))),
+            (Some(found), Some(prototype), None) => compare(hook, &found, prototype, arch),
+        };
+        Checked { program: program.to_owned(), section: section.to_owned(), differs, unchecked }
+    });
+    Ok(checked.collect())
+}
+
+fn hooked(section: &str) -> Option<(Hook, &str)> {
+    let (kind, function) = section.split_once('/')?;
+    let hook = match kind {
+        "fentry" | "fentry.s" => Hook::Slots { returns: false },
+        "fexit" | "fexit.s" | "fmod_ret" | "fmod_ret.s" => Hook::Slots { returns: true },
+        "kprobe" => Hook::Registers,
+        _ => return None,
+    };
+    // With an offset it is not the function's entry, and the registers are no arguments.
+    let is_name = !function.is_empty() && function.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then_some((hook, function))
+}
+
+fn compare(hook: Hook, found: &Accesses, prototype: &Prototype, arch: Arch) -> (Vec<String>, Option<String>) {
+    let escapes = found.escapes.map(str::to_owned);
+    // Structures by value take two slots or registers, or none.
+    if prototype.arguments.iter().any(|argument| matches!(argument, Shape::Other | Shape::Void)) {
+        return (Vec::new(), Some(format!("{prototype} has arguments that are no single words")));
+    }
+    let count = prototype.arguments.len();
+    let mut differs = Vec::new();
+    let Hook::Slots { returns } = hook else {
+        for register in found.offsets.iter().filter_map(|&offset| argument_register(arch, offset)) {
+            if register >= count {
+                differs.push(format!("reads argument {} of {count}: {prototype}", register + 1));
+            }
+        }
+        return (differs, escapes);
+    };
+    let slots: BTreeSet<usize> = found.offsets.iter().map(|offset| offset / 8).collect();
+    let returns_value = returns && prototype.returns != Shape::Void;
+    for &slot in slots.iter().filter(|&&slot| slot > count || (slot == count && !returns_value)) {
+        differs.push(format!("reads argument {} of {count}: {prototype}", slot + 1));
+    }
+    // The return value lies behind the last argument. Who reads a number there that is still an argument, and never what is
+    // behind it, counts on one argument less.
+    if returns_value
+        && differs.is_empty()
+        && !found.asks_for_return
+        && let Some(&last) = slots.last()
+        && last + 1 == count
+        && matches!(prototype.arguments.get(last), Some(Shape::Integer(_)))
+    {
+        differs.push(format!(
+            "reads argument {count} where the return value would be with one argument less: {prototype}"
+        ));
+    }
+    (differs, escapes)
+}
+
+/// Which argument, from 0, the register at `offset` of `struct pt_regs` holds at a function's entry; `None`: another register.
+/// arch/x86/include/asm/ptrace.h and the System V ABI; arch/arm64/include/asm/ptrace.h (`regs[0]` to `regs[7]`);
+/// arch/riscv/include/asm/ptrace.h (`a0` is the eleventh); 6.12.
+fn argument_register(arch: Arch, offset: usize) -> Option<usize> {
+    match arch {
+        Arch::X86_64 => [112, 104, 96, 88, 72, 64].iter().position(|&register| register == offset),
+        Arch::Aarch64 => (offset < 64 && offset.is_multiple_of(8)).then_some(offset / 8),
+        Arch::Riscv64 => ((80..144).contains(&offset) && offset.is_multiple_of(8)).then(|| (offset - 80) / 8),
+    }
+}
+
+#[cfg(test)]
+mod tests;
