@@ -1,9 +1,9 @@
 //! Tools under test that are not the bundled tracer: what is known of one, what it printed, and what is wrong with it.
 //!
 //! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them) and the ones compiled in
-//! ([`bundled`]); from the bytes that a guest captured to samples ([`read`]);
-//! from samples and ground truth to findings ([`finding::judge`]); from an
-//! object and a kernel's BTF to programs that read the wrong arguments ([`prototype::check`]). Everything but [`load`] is a function of what it is given: the guest only starts, watches and stops a tool.
+//! ([`bundled`]); from the bytes that a guest captured to samples ([`read`]); from samples and ground truth to findings
+//! ([`finding::judge`]); from an object and a kernel's BTF to programs that read the wrong arguments ([`prototype::check`]).
+//! Everything but [`load`] is a function of what it is given: the guest only starts, watches and stops a tool.
 //! Not here: getting a tool into a guest, running it, ground truth.
 //!
 //! Tool files, objects and whatever a tool prints are untrusted: sizes and counts are bounded and nothing panics.
