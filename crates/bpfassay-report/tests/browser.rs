@@ -16,6 +16,8 @@ mod chromium;
 mod common;
 #[path = "browser/plots.rs"]
 mod plots;
+#[path = "browser/told.rs"]
+mod told;
 
 use std::{env, fs, path::Path};
 
@@ -27,9 +29,9 @@ use bpfassay_report::{
     render::{comparison_html, html},
     results::{CellAccess, CellResult},
 };
-use bpfassay_study::Clock;
+use bpfassay_study::{Clock, Gate, Study};
 use chromium::Browser;
-use common::{contents, made_up, not_supported, outcome, paths, quick, study};
+use common::{contents, made_up, matrix, not_supported, outcome, paths, quick, study};
 
 /// From a telephone to a desk, in CSS pixels. WCAG 2.2, 1.4.10, asks for 320.
 const WIDTHS: [u32; 3] = [320, 800, 1600];
@@ -167,6 +169,16 @@ fn assert_told(browser: &mut Browser, name: &str, results: &Results) {
     plots::assert_marks(browser, results);
 }
 
+/// With verdicts of every kind: see `tests/gates.rs`.
+fn gated() -> Study {
+    let limit = |percent: &str| Gate {
+        probes: vec!["fexit".to_owned()],
+        overhead: Some(percent.parse().unwrap()),
+        ..Gate::default()
+    };
+    Study { gates: ["6%", "3%", "4.95%"].map(limit).into(), clock: Clock::Instructions, ..study(None, 3, 1) }
+}
+
 #[test]
 fn pages_are_right_in_a_browser() {
     let Some(program) = chromium::find() else { return };
@@ -174,8 +186,15 @@ fn pages_are_right_in_a_browser() {
     assert_told(&mut browser, "quick", &quick::results());
     assert_told(&mut browser, "made-up", &derive(&contents(&study(None, 3, 2), outcome)));
     assert_told(&mut browser, "sampled", &made_up::sampled());
-    // More of the same plots, and those along the kernels.
-    assert_fit(&mut browser, "kernels", &html(&made_up::series(Clock::Instructions)).unwrap(), &WIDTHS[..1]);
+    let series = quick::results_of("kernel-series");
+    assert_fit(&mut browser, "kernel-series", &html(&series).unwrap(), &WIDTHS);
+    plots::assert_along_kernels(&mut browser, &series);
+    let matrix = derive(&contents(&matrix::study(""), matrix::outcome));
+    assert_fit(&mut browser, "capabilities", &html(&matrix).unwrap(), &WIDTHS);
+    told::assert_matrix(&mut browser, &matrix);
+    let gated = derive(&contents(&gated(), outcome));
+    assert_told(&mut browser, "gates", &gated);
+    told::assert_gates(&mut browser, &gated);
     assert_fit(&mut browser, "paths", &html(&paths::results()).unwrap(), &WIDTHS[..1]);
     let made_up = derive(&contents(&study(None, 3, 2), outcome));
     let other = derive(&contents(&study(None, 3, 2), |block, run| match run.order.probe.probe {

@@ -94,17 +94,19 @@ fn what_a_guest_wrote_is_not_markup() {
 }
 
 #[test]
-fn the_report_in_the_repository_is_that_of_its_results() {
-    let page = html(&quick::results()).unwrap();
-    let file = quick::folder().join("report.html");
-    if std::env::var_os("BPFASSAY_UPDATE_REPORT").is_some() {
-        std::fs::write(&file, &page).unwrap();
+fn the_reports_in_the_repository_are_those_of_their_results() {
+    for study in ["quick", "kernel-series"] {
+        let page = html(&quick::results_of(study)).unwrap();
+        let file = quick::folder_of(study).join("report.html");
+        if std::env::var_os("BPFASSAY_UPDATE_REPORT").is_some() {
+            std::fs::write(&file, &page).unwrap();
+        }
+        let published = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            published == page,
+            "results/{study}/report.html is not what its results come to: run BPFASSAY_UPDATE_REPORT=1 cargo test -p bpfassay-report"
+        );
     }
-    let published = std::fs::read_to_string(&file).unwrap();
-    assert!(
-        published == page,
-        "results/quick/report.html is not what its results come to: run BPFASSAY_UPDATE_REPORT=1 cargo test -p bpfassay-report"
-    );
 }
 
 /// What README.md shows.

@@ -294,12 +294,26 @@ async fn watch_console(
 ) -> ConsoleReport {
     let mut lines = Lines::default();
     let mut watch = Watch::default();
+    // Whoever is at the console sees it already.
+    let is_told = output.is_none();
+    let mut look = |line: &str, log: &mut ConsoleLog| {
+        if is_told {
+            // Nothing in it is for the terminal to obey.
+            let line = line.replace(char::is_control, " ");
+            tracing::debug!(target: "bpfassay_vm::console", "{}: {line}", log.name());
+        }
+        log.line(line);
+        if let Some(trouble) = watch.line(line) {
+            // The receiver goes only with the whole supervisor.
+            let _ = troubles.send(trouble);
+        }
+    };
     let mut buffer = vec![0; 16 << 10];
     // A reset connection is QEMU's death; its exit status tells more than this error does.
     while let Ok(count @ 1..) = console.read(&mut buffer).await {
         let bytes = &buffer[..count];
         log.bytes(bytes);
-        lines.push(bytes, |line| look(&line, &mut log, &mut watch, &troubles));
+        lines.push(bytes, |line| look(&line, &mut log));
         if let Some(terminal) = &output
             && terminal.send(bytes.to_vec()).await.is_err()
         {
@@ -307,18 +321,10 @@ async fn watch_console(
         }
     }
     if let Some(line) = lines.finish() {
-        look(&line, &mut log, &mut watch, &troubles);
+        look(&line, &mut log);
     }
     let (tail, problem) = log.finish();
     ConsoleReport { troubles: watch.troubles().to_vec(), tail, problem }
-}
-
-fn look(line: &str, log: &mut ConsoleLog, watch: &mut Watch, troubles: &mpsc::UnboundedSender<Trouble>) {
-    log.line(line);
-    if let Some(trouble) = watch.line(line) {
-        // The receiver goes only with the whole supervisor.
-        let _ = troubles.send(trouble);
-    }
 }
 
 /// Reads the agent's frames until the stream ends or is no stream of frames.

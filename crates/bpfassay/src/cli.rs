@@ -257,21 +257,29 @@ pub(crate) struct Shell {
     #[arg(long, value_name = "ARCH")]
     pub(crate) arch: Option<Arch>,
 
-    /// Its kernel, by name in the catalogue, or the path of an image with --modules
-    #[arg(long, value_name = "KERNEL", default_value = "6.12")]
-    pub(crate) kernel: String,
+    /// Its kernel, by name in the catalogue, or the path of an image with --modules [default: 6.12]
+    #[arg(long, value_name = "KERNEL")]
+    pub(crate) kernel: Option<String>,
 
     /// Directory of modules, where --kernel is the path of an image
     #[arg(long, value_name = "DIR")]
     pub(crate) modules: Option<PathBuf>,
 
-    /// Virtual CPUs
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) cpus: u32,
+    /// The study whose guest it is to be: a bundled one or a file [default: quick]
+    #[arg(long, value_name = "STUDY", requires = "cell")]
+    pub(crate) study: Option<String>,
 
-    /// Memory in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..))]
-    pub(crate) memory: u32,
+    /// The guest of this cell of the study, as `run` names it when it fails: its target, file system, kernel parameters
+    #[arg(long, value_name = "ID", conflicts_with = "arch")]
+    pub(crate) cell: Option<String>,
+
+    /// Virtual CPUs [default: the study's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) cpus: Option<u32>,
+
+    /// Memory in MiB [default: the study's]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(256..))]
+    pub(crate) memory: Option<u32>,
 
     /// What is overlaid.
     #[command(flatten)]

@@ -56,6 +56,8 @@ pub(crate) struct Watcher<'a> {
     study: String,
     /// [`Telling::here`]
     here: Option<PathBuf>,
+    /// What else a command needs to find the same guests.
+    overlays: Vec<String>,
     /// Cells whose refusals the study expects, by id.
     refusals: BTreeSet<&'a str>,
     of: u64,
@@ -73,6 +75,8 @@ struct State {
 pub(crate) struct Telling<'a> {
     /// The study, as the user named it: a word of a command line.
     pub(crate) study: &'a str,
+    /// Options that say where kernels, testbed and cache are, where the user did: words of a command line.
+    pub(crate) overlays: &'a [String],
     /// In which form.
     pub(crate) format: MessageFormat,
     /// The mount of this machine that is measured on, where there are no guests.
@@ -89,7 +93,7 @@ impl<'a> Watcher<'a> {
         directory: &Path,
         telling: Telling<'_>,
     ) -> Self {
-        let Telling { study, format, here } = telling;
+        let Telling { study, overlays, format, here } = telling;
         let of = blocks.iter().map(|(block, _)| block.runs.len() as u64).sum();
         let expects = |cell: &&bpfassay_study::Cell| {
             plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe))
@@ -99,6 +103,7 @@ impl<'a> Watcher<'a> {
             directory: directory.to_owned(),
             study: study.to_owned(),
             here: here.map(Path::to_owned),
+            overlays: overlays.to_owned(),
             refusals: plan.cells.iter().filter(expects).map(|cell| cell.id.as_str()).collect(),
             of,
             state: Mutex::new(State { done: 0, left: Left::new(blocks.iter().map(|(block, _)| block), jobs) }),
@@ -158,7 +163,7 @@ impl<'a> Watcher<'a> {
             bytes: of_run(self.plan, record).map(|derived| derived.bytes).unwrap_or_default(),
             log: failure.and_then(|failure| failure.log.as_ref()).map(|log| self.directory.join(log)),
             repeat: failure.map(|_| self.repeat(record)),
-            shell: failure.filter(|_| self.here.is_none()).map(|_| shell(record)),
+            shell: failure.filter(|_| self.here.is_none()).map(|_| self.shell(record)),
             done,
             of: self.of,
             seconds_left,
@@ -174,14 +179,18 @@ impl<'a> Watcher<'a> {
                 .to_vec();
         }
         let clock = self.plan.study.clock.to_string();
-        ["bpfassay", "run", &self.study, "--cell", &record.cell, "--clock", &clock].map(str::to_owned).to_vec()
+        self.command(&["run", &self.study, "--cell", &record.cell, "--clock", &clock])
     }
-}
 
-/// The command that opens a shell in the guest of `record`.
-fn shell(record: &RunRecord) -> Vec<String> {
-    let target = &record.target;
-    ["bpfassay", "shell", "--arch", target.arch.name(), "--kernel", &target.kernel].map(str::to_owned).to_vec()
+    /// The command that opens a shell in the guest of `record`.
+    fn shell(&self, record: &RunRecord) -> Vec<String> {
+        self.command(&["shell", "--study", &self.study, "--cell", &record.cell])
+    }
+
+    fn command(&self, words: &[&str]) -> Vec<String> {
+        let words = words.iter().copied().chain(self.overlays.iter().map(String::as_str));
+        ["bpfassay"].into_iter().chain(words).map(str::to_owned).collect()
+    }
 }
 
 fn seconds(milliseconds: u64) -> f64 {
@@ -247,7 +256,8 @@ mod tests {
     fn a_failed_run_names_its_log_and_what_does_it_again() {
         let plan = plan();
         let blocks: Vec<_> = plan.blocks.iter().map(|block| (block.clone(), 0)).collect();
-        let telling = Telling { study: "small.toml", format: MessageFormat::Human, here: None };
+        let overlays = ["--kernel", "./bzImage"].map(str::to_owned);
+        let telling = Telling { study: "small.toml", overlays: &overlays, format: MessageFormat::Human, here: None };
         let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), telling);
         let here = Telling { here: Some(Path::new("/mnt/my nfs")), ..telling };
         let here = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), here);
@@ -268,8 +278,9 @@ mod tests {
         assert_eq!(ended.log.unwrap(), Path::new("out/logs/one.log"));
         let cell = &block.runs[0].cell;
         let repeat = shell_words(&ended.repeat.unwrap());
-        assert_eq!(repeat, format!("bpfassay run small.toml --cell {cell} --clock wall"));
-        assert_eq!(shell_words(&ended.shell.unwrap()), "bpfassay shell --arch x86_64 --kernel 7.2");
+        assert_eq!(repeat, format!("bpfassay run small.toml --cell {cell} --clock wall --kernel ./bzImage"));
+        let shell = shell_words(&ended.shell.unwrap());
+        assert_eq!(shell, format!("bpfassay shell --study small.toml --cell {cell} --kernel ./bzImage"));
         assert_eq!(ended.seconds_left, Some(1.5 * 3.0));
         assert_eq!(without_guests.shell, None);
         let again = without_guests.repeat.unwrap();
@@ -277,6 +288,8 @@ mod tests {
         assert!(crate::cli::Cli::try_parse_from(again).is_ok());
         // Both commands are commands.
         use clap::Parser as _;
-        assert!(crate::cli::Cli::try_parse_from(repeat.split(' ')).is_ok());
+        for command in [repeat, shell] {
+            assert!(crate::cli::Cli::try_parse_from(command.split(' ')).is_ok(), "{command}");
+        }
     }
 }

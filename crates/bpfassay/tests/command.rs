@@ -225,6 +225,29 @@ fn inputs_that_are_not_there_are_usage_errors() {
 }
 
 #[test]
+fn results_that_are_none_are_told_as_what_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("results.json");
+    for (text, told) in [
+        ("", "EOF while parsing"),
+        ("{\"version\": 1, \"plan\": {\"study\"", "EOF while parsing"),
+        ("{\"version\": 1, \"photo\": true}", "unknown field `photo`"),
+        ("\u{0}\u{1}\u{2}", "expected value"),
+        ("{\"version\": 99}", "results of version 99, this program reads version 1"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        for arguments in [&["report"][..], &["report", "--format", "junit"], &["trend"]] {
+            let said = exits(&[arguments, &[directory.path().to_str().unwrap()]].concat(), 2);
+            assert!(said.contains("results.json") && said.replace("\n", " ").contains(told), "{text:?}: {said}");
+        }
+        assert!(!directory.path().join("report.html").exists(), "a report of nothing");
+    }
+    std::fs::remove_file(&file).unwrap();
+    let said = exits(&["report", directory.path().to_str().unwrap()], 2);
+    assert!(said.contains("cannot read"), "{said}");
+}
+
+#[test]
 fn missing_packages_are_named_with_the_command_that_installs_them() {
     let directory = tempfile::tempdir().unwrap();
     // A host on which no package is installed.

@@ -18,6 +18,15 @@ use crate::{
 const MAX_VALUE: usize = 5;
 /// Longest words of a kernel in a remark.
 const MAX_REASON: usize = 300;
+/// Title of the block of features.
+const FEATURES: &str = "features that differ between targets";
+
+impl Row {
+    /// What is told below the label, where there are no numbered remarks.
+    fn below(&self) -> impl Iterator<Item = &String> {
+        self.members.iter().chain(&self.remarks)
+    }
+}
 
 /// What is shown.
 #[derive(Debug, Default)]
@@ -45,10 +54,12 @@ struct Block {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Row {
     label: String,
+    /// What the label stands for, where that is several things.
+    members: Option<String>,
     /// One per target.
     cells: Vec<String>,
-    /// Lines below.
-    below: Vec<String>,
+    /// What is to be said of cells.
+    remarks: Vec<String>,
 }
 
 fn page(results: &Results, matrix: &Capabilities) -> Page {
@@ -67,7 +78,8 @@ fn page(results: &Results, matrix: &Capabilities) -> Page {
             }
         ),
         targets: matrix.targets.clone(),
-        warnings: if rows::tables(results).is_empty() { rows::warnings(results) } else { Vec::new() },
+        // What was lost of single runs is told by their verdicts and by the table of pitfalls.
+        warnings: if rows::workloads(results).is_empty() { rows::of_study(results) } else { Vec::new() },
         surprises,
         legend: vec![
             "ok: works; for a probe configuration, that every one of a handful of reads and writes was counted to the byte.",
@@ -78,7 +90,7 @@ fn page(results: &Results, matrix: &Capabilities) -> Page {
     };
     page.blocks.push(configurations(matrix));
     let (rows, folded) = features(matrix);
-    page.blocks.push(Block { title: "features that differ between targets".to_owned(), rows });
+    page.blocks.push(Block { title: FEATURES.to_owned(), rows });
     page.folded = folded;
     page.blocks.extend(facts(matrix));
     page.blocks.retain(|block| !block.rows.is_empty());
@@ -178,9 +190,10 @@ fn configurations(matrix: &Capabilities) -> Block {
     let rows = matrix.configurations.iter().map(|row| Row {
         label: row.probe.to_string(),
         cells: row.cells.iter().map(|cell| symbol(cell.verdict).to_owned()).collect(),
-        below: remarks(matrix, &row.cells, |cell: &ConfigurationCell| {
+        remarks: remarks(matrix, &row.cells, |cell: &ConfigurationCell| {
             (!cell.verdict.is_surprise()).then(|| cell.reason.as_deref().map(shorten))?
         }),
+        ..Row::default()
     });
     Block { title: "probe configurations".to_owned(), rows: rows.collect() }
 }
@@ -255,12 +268,11 @@ fn features(matrix: &Capabilities) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
 /// One row for features that came out alike.
 fn group(matrix: &Capabilities, cells: Vec<String>, rows: &[&FeatureRow]) -> Row {
     let first = rows[0];
-    let mut below = Vec::new();
-    let label = match rows {
-        [one] => format!("{} {}", one.kind, one.name),
+    let (label, members) = match rows {
+        [one] => (format!("{} {}", one.kind, one.name), None),
         many => {
-            below.push(many.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join(", "));
-            format!("{}: {} alike", first.kind, many.len())
+            let names = many.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join(", ");
+            (format!("{}: {} alike", first.kind, many.len()), Some(names))
         }
     };
     // The kernel's words for the first of them stand for all.
@@ -271,8 +283,7 @@ fn group(matrix: &Capabilities, cells: Vec<String>, rows: &[&FeatureRow]) -> Row
         (Verdict::NotTried | Verdict::UnjudgedRefusal, _) => Some(words(&cell.support)),
         _ => None,
     };
-    below.extend(remarks(matrix, &first.cells, remark));
-    Row { label, cells, below }
+    Row { label, members, cells, remarks: remarks(matrix, &first.cells, remark) }
 }
 
 /// The programs as the kernels hold them.
@@ -302,7 +313,7 @@ fn facts(matrix: &Capabilities) -> Vec<Block> {
                 .map(|row| Row {
                     label: row.probe.to_string(),
                     cells: row.cells.iter().map(cell).collect(),
-                    below: Vec::new(),
+                    ..Row::default()
                 })
                 .filter(|row| row.cells.iter().any(|cell| !cell.is_empty()))
                 .collect();

@@ -72,7 +72,7 @@ fn is_same(one: &Table, other: &Table) -> bool {
 }
 
 /// `x86_64 6.1, 6.12; riscv64 7.2`
-fn list(targets: &[&Target]) -> String {
+pub(super) fn list(targets: &[&Target]) -> String {
     let mut by_arch: Vec<(String, Vec<&str>)> = Vec::new();
     for target in targets {
         let arch = target.arch.to_string();

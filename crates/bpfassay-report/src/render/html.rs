@@ -5,27 +5,26 @@
 
 mod comparison;
 mod figures;
+mod matrix;
 mod plot;
 mod standalone;
 
 use askama::Template;
 use bpfassay_stats::Verdict;
 
-use self::figures::Section;
 pub use self::{
     comparison::comparison_html,
     standalone::{NoFigure, figure_svg},
+};
+use self::{
+    figures::Section,
+    matrix::{Matrix, matrix},
 };
 use super::{
     capabilities, coverage,
     rows::{self, Table},
 };
-use crate::{
-    Outcome, Results, fingerprint,
-    outcome::RunFailure,
-    results::{Attach, CellResult},
-    words,
-};
+use crate::{Outcome, Results, fingerprint, outcome::RunFailure, results::Attach, words};
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -63,17 +62,6 @@ impl Count {
     }
 }
 
-/// Probe configurations × targets.
-struct Matrix {
-    targets: Vec<String>,
-    rows: Vec<(String, Vec<MatrixCell>)>,
-}
-
-struct MatrixCell {
-    class: &'static str,
-    text: String,
-}
-
 /// A run, or a guest, that came to grief.
 struct Failure {
     what: String,
@@ -88,7 +76,8 @@ struct Failure {
 /// [`std::fmt::Error`], which writing into memory does not end in.
 pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
     let study = &results.plan.study;
-    let tables: Vec<Table> = rows::tables(results).into_iter().chain(capabilities::tables(results)).collect();
+    let tables: Vec<Table> =
+        [rows::leading(results), capabilities::tables(results), rows::closing(results)].into_iter().flatten().collect();
     finished(&Page {
         results,
         title: format!("{}: bpfassay report", study.name),
@@ -132,8 +121,14 @@ fn counts(results: &Results) -> Vec<Count> {
         ]);
     }
     let failed: u32 = results.cells.iter().map(|cell| cell.runs.failed).sum();
+    counts.extend([Count::new(results.plan.targets().len(), "targets", "")]);
+    if let Some(matrix) = &results.capabilities {
+        counts.extend([
+            Count::new(matrix.configurations.len(), "probe configurations", ""),
+            Count::new(matrix.features.len(), "features", ""),
+        ]);
+    }
     counts.extend([
-        Count::new(results.plan.targets().len(), "targets", ""),
         Count::new(results.cells.len(), "cells", ""),
         Count::new(results.runs.iter().filter(measured).count(), "runs measured", ""),
         Count::new(usize::try_from(failed).unwrap_or(usize::MAX), "runs failed", "bad"),
@@ -142,75 +137,20 @@ fn counts(results: &Results) -> Vec<Count> {
     counts
 }
 
+/// What tells a table from the others: titles of the first ones begin with the study.
+fn last_line(table: &Table) -> &str {
+    table.title.lines().last().unwrap_or_default()
+}
+
 /// How a cell of a table is shown, where it is a verdict or says what was seen of an I/O path.
 fn table_class(table: &Table, text: &str) -> Option<&'static str> {
     match text {
         _ if coverage::is_of_paths(table) => coverage::class(text),
-        "SLOWER" | "BROKEN" | "MISCOUNTS" | "regression" => Some("bad"),
-        "inconclusive" => Some("open"),
-        "faster" | "mended" => Some("good"),
+        "SLOWER" | "BROKEN" | "MISCOUNTS" | "regression" | "NO!" | "OK!" | "BAD" => Some("bad"),
+        "inconclusive" | "ok?" | "-?" | "?" => Some("open"),
+        "faster" | "mended" | "ok" | "pass" => Some("good"),
         _ => ["REFUSED:", "FAILED:", "UNSTEADY:"].iter().any(|word| text.contains(word)).then_some("bad"),
     }
-}
-
-/// Where cells of one configuration and target are several (workloads, file systems), the worst of them is shown.
-fn matrix(results: &Results) -> Option<Matrix> {
-    if results.capabilities.is_some() {
-        return None;
-    }
-    let targets = results.plan.targets();
-    let mut names: Vec<String> = Vec::new();
-    for cell in results.cells.iter().filter(|cell| !cell.is_baseline()) {
-        let name = cell.under_test();
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    let rows = names
-        .into_iter()
-        .map(|name| {
-            let cells = targets.iter().map(|target| {
-                let of = results.cells.iter().filter(|cell| cell.target == **target && cell.under_test() == name);
-                of.map(shown)
-                    .max_by_key(|cell| rank(cell.class))
-                    .unwrap_or(MatrixCell { class: "none", text: "not in the plan".to_owned() })
-            });
-            let cells = cells.collect();
-            (name, cells)
-        })
-        .collect::<Vec<_>>();
-    (!rows.is_empty()).then(|| Matrix { targets: targets.iter().map(ToString::to_string).collect(), rows })
-}
-
-fn rank(class: &str) -> u8 {
-    match class {
-        "bad" => 3,
-        "open" => 2,
-        "none" => 0,
-        _ => 1,
-    }
-}
-
-fn shown(cell: &CellResult) -> MatrixCell {
-    let (class, text) = match &cell.attach {
-        _ if cell.runs.failed > 0 => ("bad", "failed"),
-        Attach::Refused { expected: true, .. } => ("good", "refused, as expected"),
-        Attach::Refused { .. } => ("bad", "refused"),
-        Attach::Unsteady { .. } => ("bad", "unsteady"),
-        Attach::Attached { in_spite_of: Some(_), .. } => ("bad", "attached, unexpectedly"),
-        Attach::Unknown { .. } => ("open", "not run"),
-        Attach::Baseline => ("none", "baseline"),
-        Attach::Attached { .. } => {
-            let errors = || cell.accesses.iter().filter_map(|access| access.byte_error.value());
-            match () {
-                () if cell.tool.is_some() => ("good", "runs"),
-                () if errors().any(|errors| errors.min != 0 || errors.max != 0) => ("open", "not exact"),
-                () if errors().next().is_none() => ("open", "no figures"),
-                () => ("good", "exact"),
-            }
-        }
-    };
-    MatrixCell { class, text: text.to_owned() }
 }
 
 fn failures(results: &Results) -> Vec<Failure> {

@@ -9,8 +9,9 @@ use crate::Results;
 /// `results` as Markdown.
 #[must_use]
 pub fn markdown(results: &Results) -> String {
-    let tables = rows::tables(results).iter().map(one).collect::<Vec<_>>();
-    tables.into_iter().chain(capabilities::markdown(results)).collect::<Vec<_>>().join("\n")
+    let told = |tables: Vec<Table>| tables.into_iter().map(|content| one(&content));
+    let texts = told(rows::leading(results)).chain(capabilities::markdown(results));
+    texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n")
 }
 
 /// One table with what stands above and below it.

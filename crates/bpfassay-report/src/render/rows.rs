@@ -46,13 +46,18 @@ impl Remarks {
     }
 }
 
-/// Everything there is to show: verdicts first, the tables of workloads, and that of pitfalls.
-pub(super) fn tables(results: &Results) -> Vec<Table> {
-    gates::table(results).into_iter().chain(workloads(results)).chain(findings::table(results)).collect()
+/// What comes first: verdicts, and the tables of workloads.
+pub(super) fn leading(results: &Results) -> Vec<Table> {
+    gates::table(results).into_iter().chain(workloads(results)).collect()
+}
+
+/// What comes last: pitfalls.
+pub(super) fn closing(results: &Results) -> Vec<Table> {
+    findings::table(results).into_iter().collect()
 }
 
 /// The table of cells with bandwidths, what they cost, and those of other workloads.
-fn workloads(results: &Results) -> Vec<Table> {
+pub(super) fn workloads(results: &Results) -> Vec<Table> {
     let mut others = coverage::tables(results);
     let is_other =
         |cell: &bpfassay_study::Cell| matches!(cell.workload, Workload::IoPaths { .. } | Workload::Capabilities);
@@ -315,12 +320,18 @@ fn warning_of_clock(results: &Results) -> Option<String> {
     })
 }
 
-pub(super) fn warnings(results: &Results) -> Vec<String> {
+fn warnings(results: &Results) -> Vec<String> {
+    let mut warnings = of_study(results);
+    warnings.extend(doubts(results));
+    warnings
+}
+
+/// What must be known of all figures.
+pub(super) fn of_study(results: &Results) -> Vec<String> {
     let mut warnings: Vec<String> = warning_of_clock(results).into_iter().collect();
     warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
     warnings.extend(results.notes.iter().cloned());
     warnings.extend(experiment::warnings(results));
-    warnings.extend(doubts(results));
     warnings
 }
 

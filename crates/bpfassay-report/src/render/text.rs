@@ -23,8 +23,9 @@ const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 /// `results` as text.
 #[must_use]
 pub fn text(results: &Results, style: Style) -> String {
-    let tables = rows::tables(results).iter().map(|content| one(content, style)).collect::<Vec<_>>();
-    tables.into_iter().chain(capabilities::text(results, style)).collect::<Vec<_>>().join("\n")
+    let told = |tables: Vec<Table>| tables.into_iter().map(|content| one(&content, style));
+    let texts = told(rows::leading(results)).chain(capabilities::text(results, style));
+    texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n")
 }
 
 /// One table with what stands above and below it.

@@ -1,10 +1,11 @@
 //! Plots as a browser draws them: present, legible, and with their marks where results.json has the figures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_report::{
     Results,
     results::{Access, CellAccess, CellResult},
+    trend::by_version,
 };
 use serde::Deserialize;
 
@@ -41,6 +42,21 @@ fn assert_at(drawn: &Drawn, marks: &[f64], values: &[f64]) {
     }
 }
 
+/// A figure of results.json, if there is one.
+type Value = fn(&CellResult, &CellAccess) -> Option<f64>;
+/// What plots show, by their name.
+const FIGURES: [(&str, Value); 3] = [
+    ("relative overhead", |cell, access| {
+        let figure = if cell.is_baseline() { &access.control } else { &access.overhead };
+        figure.value().map(|overhead| overhead.estimate.value)
+    }),
+    ("relative error", |_, access| access.relative_error_ior_interval.value().map(|summary| summary.center())),
+    ("extra instructions per call", |cell, access| {
+        let figure = if cell.is_baseline() { &access.control_cost } else { &access.cost };
+        figure.value().map(|cost| cost.per_call.value)
+    }),
+];
+
 /// Every figure that results.json has stands in its plot, at its place.
 pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
     let drawn = browser.evaluate(
@@ -56,20 +72,8 @@ pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
     );
     let drawn: Vec<Drawn> = serde_json::from_value(drawn).unwrap();
     let drawn: BTreeMap<&str, &Drawn> = drawn.iter().map(|drawn| (drawn.title.as_str(), drawn)).collect();
-    type Value = fn(&CellResult, &CellAccess) -> Option<f64>;
-    let figures: [(&str, Value); 3] = [
-        ("relative overhead", |cell, access| {
-            let figure = if cell.is_baseline() { &access.control } else { &access.overhead };
-            figure.value().map(|overhead| overhead.estimate.value)
-        }),
-        ("relative error", |_, access| access.relative_error_ior_interval.value().map(|summary| summary.center())),
-        ("extra instructions per call", |cell, access| {
-            let figure = if cell.is_baseline() { &access.control_cost } else { &access.cost };
-            figure.value().map(|cost| cost.per_call.value)
-        }),
-    ];
     for target in results.plan.targets() {
-        for (name, value) in figures {
+        for (name, value) in FIGURES {
             let cells = results.cells.iter().filter(|cell| cell.target == *target);
             let of = |wanted: Access| -> Vec<f64> {
                 let figures = cells.clone().filter_map(|cell| {
@@ -88,6 +92,67 @@ pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
             assert_at(drawn, &drawn.squares, &read);
         }
     }
+}
+
+/// A plot along kernels: the numbers beside its axis with their heights, and the heights of its marks from left to right.
+#[derive(Debug, Deserialize)]
+struct Along {
+    title: String,
+    ticks: Vec<(f64, f64)>,
+    /// Of the first, second and third series.
+    marks: [Vec<f64>; 3],
+}
+
+/// Every figure that results.json has of a series of kernels, a curve per probe configuration, stands at its height.
+pub(crate) fn assert_along_kernels(browser: &mut Browser, results: &Results) {
+    let drawn = browser.evaluate(
+        "[...document.querySelectorAll('figure')].map(figure => { const svg = figure.querySelector('svg'); \
+         const middle = mark => { const box = mark.getBBox(); return [box.x + box.width / 2, mark.points.length > 3 ? box.y + box.height / 2 : box.y + 6]; }; \
+         const heights = marks => marks.sort((a, b) => a[0] - b[0]).map(mark => mark[1]); \
+         const polygons = corners => [...svg.querySelectorAll('polygon')].filter(mark => (mark.points.length > 3) === (corners > 3)).map(middle); \
+         return { title: figure.querySelector('figcaption').textContent, \
+           ticks: [...svg.querySelectorAll('text:not([transform])')].filter(text => /^-?[0-9.]+$/.test(text.textContent.trim())) \
+             .map(text => { const box = text.getBBox(); return [box.y + box.height / 2, parseFloat(text.textContent)]; }) \
+             .sort((a, b) => a[0] - b[0]), \
+           marks: [heights([...svg.querySelectorAll('circle')].map(mark => [mark.cx.baseVal.value, mark.cy.baseVal.value])), \
+             heights(polygons(4)), heights(polygons(3))] }; })",
+    );
+    let drawn: Vec<Along> = serde_json::from_value(drawn).unwrap();
+    let mut shown = 0;
+    let archs: BTreeSet<_> = results.plan.targets().iter().map(|target| target.arch).collect();
+    for arch in archs {
+        for (name, value) in FIGURES {
+            for access in Access::ALL {
+                let file_system = &results.cells[0].file_system;
+                let title = format!("{arch}, {file_system}, {access}: {name} by probe configuration and kernel");
+                let plot = drawn.iter().find(|plot| plot.title == title);
+                let plot = plot.unwrap_or_else(|| panic!("no plot {title:?}"));
+                let mut cells: Vec<_> = results.cells.iter().filter(|cell| cell.target.arch == arch).collect();
+                cells.sort_by(|a, b| by_version(&a.target.kernel, &b.target.kernel));
+                let mut series: Vec<(String, Vec<f64>)> = Vec::new();
+                for cell in cells {
+                    let of_access = cell.accesses.iter().find(|figures| figures.access == access);
+                    let Some(value) = of_access.and_then(|figures| value(cell, figures)) else { continue };
+                    match series.iter_mut().find(|(name, _)| *name == cell.under_test()) {
+                        Some((_, values)) => values.push(value),
+                        None => series.push((cell.under_test(), vec![value])),
+                    }
+                }
+                for (marks, (_, values)) in plot.marks.iter().zip(&series) {
+                    let drawn = Drawn {
+                        title: title.clone(),
+                        ticks: plot.ticks.clone(),
+                        circles: Vec::new(),
+                        squares: Vec::new(),
+                    };
+                    assert_at(&drawn, marks, values);
+                    shown += values.len();
+                }
+                assert!(plot.marks.iter().skip(series.len()).all(Vec::is_empty), "{title}: {plot:?}");
+            }
+        }
+    }
+    assert!(shown > results.cells.len(), "{shown} figures");
 }
 
 /// Every plot is drawn, inside its own bounds, in letters that can be read.

@@ -8,6 +8,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod made_up;
+pub(crate) mod matrix;
 pub(crate) mod paths;
 pub(crate) mod quick;
 

@@ -18,6 +18,7 @@ const TAIL_LINE: usize = 512;
 /// and how it ends is what tells.
 #[derive(Debug)]
 pub(crate) struct ConsoleLog {
+    name: String,
     file: Option<File>,
     left: u64,
     limit: u64,
@@ -29,11 +30,18 @@ pub(crate) struct ConsoleLog {
 impl ConsoleLog {
     /// Creates the file, over an existing one.
     pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Self> {
-        Ok(Self::new(File::create(path)?, limit))
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { name, ..Self::new(File::create(path)?, limit) })
     }
 
     fn new(file: File, limit: u64) -> Self {
-        Self { file: Some(file), left: limit, limit, dropped: 0, tail: VecDeque::new(), problem: None }
+        let name = String::new();
+        Self { name, file: Some(file), left: limit, limit, dropped: 0, tail: VecDeque::new(), problem: None }
+    }
+
+    /// The file's name, which is that of the guest.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Adds bytes as they came to the file. A failure to write ends the file, not the guest; [`Self::finish`] tells.

@@ -205,7 +205,7 @@ mod tests {
             bytes: Vec::new(),
             log: Some("out/logs/x86_64_7.2_w_nfs4.2_1_boot1.log".into()),
             repeat: words("bpfassay run quick --cell x86_64_7.2_w_nfs4.2_fexit"),
-            shell: words("bpfassay shell --arch x86_64 --kernel 7.2"),
+            shell: words("bpfassay shell --study quick --cell x86_64_7.2_w_nfs4.2_fexit"),
             done: 1,
             of: 2,
             seconds_left: None,
@@ -214,7 +214,7 @@ mod tests {
             "x86_64_7.2_w_nfs4.2_1_r1_fexit: FAILED: kernel panic during workload: Kernel panic",
             "  log: out/logs/x86_64_7.2_w_nfs4.2_1_boot1.log",
             "  this cell again: bpfassay run quick --cell x86_64_7.2_w_nfs4.2_fexit",
-            "  a shell in its guest: bpfassay shell --arch x86_64 --kernel 7.2",
+            "  a shell in its guest: bpfassay shell --study quick --cell x86_64_7.2_w_nfs4.2_fexit",
         ];
         assert_eq!(told(&ended), expected);
     }

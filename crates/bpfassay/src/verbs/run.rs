@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bpfassay_protocol::Arch;
 use bpfassay_report::{
     Contents, Entry, Event, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Results, event::Concluded, render,
     results,
@@ -67,7 +68,8 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     };
     // What was resumed names its study, if not where its file is.
     let study = if arguments.resume.is_some() { plan.study.name.as_str() } else { arguments.selection.study.as_str() };
-    let telling = Telling { study, format: arguments.message_format, here: None };
+    let overlays = overlays(&arguments, global);
+    let telling = Telling { study, overlays: &overlays, format: arguments.message_format, here: None };
     let summary = loop {
         let summary = bench.carry_out(&plan, blocks, journal, &directory, telling).await?;
         // Sequential sampling: what was measured tells whether there is more to do. Where boots are fixed there is not.
@@ -117,6 +119,24 @@ pub(super) fn told(directory: &Path, interrupted: Option<&str>, format: MessageF
         }
     }
     Ok(code)
+}
+
+/// Options that another command needs to find the same guests, as words of a command line.
+fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
+    let path = |path: &Path| path.display().to_string();
+    let selection = &arguments.selection;
+    let images = selection.kernel.iter().filter(|kernel| setup::is_image(kernel)).cloned();
+    let mut words: Vec<(&str, String)> = images.map(|image| ("--kernel", image)).collect();
+    words.extend(selection.modules.as_deref().map(|modules| ("--modules", path(modules))));
+    let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));
+    words.extend(arguments.overlays.ior.iter().map(of_arch));
+    words.extend(arguments.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
+    words.extend(global.cache.as_deref().map(|cache| ("--cache", path(cache))));
+    let mut words: Vec<String> = words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();
+    if arguments.overlays.available {
+        words.push("--available".to_owned());
+    }
+    words
 }
 
 /// What is to be done next, with the number of boots that each block had before.

@@ -18,14 +18,14 @@ use crate::{
 };
 
 pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcome {
-    // The guest of `quick` on this one target, baseline only: same file system, same kernel parameters.
+    // The guest of a cell, or that of `quick` on one target: same file system, same kernel parameters.
     let selection = cli::Selection {
-        study: "quick".to_owned(),
+        study: arguments.study.clone().unwrap_or_else(|| "quick".to_owned()),
         arch: arguments.arch.into_iter().collect(),
-        kernel: vec![arguments.kernel.clone()],
+        kernel: kernel(&arguments).into_iter().collect(),
         modules: arguments.modules.clone(),
         probe: Vec::new(),
-        cell: Vec::new(),
+        cell: arguments.cell.clone().into_iter().collect(),
         clock: None,
         replicates: Some(1),
         until: None,
@@ -57,8 +57,8 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     image.write_initramfs(&job, &initrd)?;
     let mut machine = Machine::new(target.arch, image.kernel());
     machine.accelerator = choice.accelerator;
-    machine.cpus = arguments.cpus;
-    machine.memory_mib = arguments.memory;
+    machine.cpus = arguments.cpus.unwrap_or(plan.study.guest.cpus);
+    machine.memory_mib = arguments.memory.unwrap_or(plan.study.guest.memory_mib);
     machine.initrd = Some(initrd);
     machine.kernel_parameters.clone_from(&plan.study.guest.kernel_parameters);
     machine.verbose = global.verbose > 0;
@@ -103,14 +103,22 @@ async fn told_to_end() {
 /// Guests under the other clock take no input.
 const WALL: Clock = Clock::Wall;
 
-/// A plan for any kernel of the catalogue, or an image of the user's, whether or not `quick` names it.
+/// The kernel's name or the path of its image; a cell tells by itself which of the catalogue it is.
+fn kernel(arguments: &cli::Shell) -> Option<String> {
+    match (&arguments.kernel, &arguments.cell) {
+        (None, None) => Some("6.12".to_owned()),
+        (kernel, _) => kernel.clone(),
+    }
+}
+
+/// A plan for a cell of a study, or for any kernel of the catalogue, or an image of the user's, whether or not `quick` names it.
 fn plan(selection: &cli::Selection, arguments: &cli::Shell, global: &cli::Global) -> Result<Plan, Failure> {
-    if setup::is_image(&arguments.kernel) || arguments.modules.is_some() {
+    let kernel = kernel(arguments).unwrap_or_default();
+    if arguments.cell.is_some() || setup::is_image(&kernel) || arguments.modules.is_some() {
         return setup::expand(selection, &arguments.overlays, Some(WALL), global);
     }
     let study = bpfassay_study::load("quick").map_err(Failure::usage)?;
-    let target =
-        bpfassay_study::Target { arch: arguments.arch.unwrap_or(Arch::X86_64), kernel: arguments.kernel.clone() };
+    let target = bpfassay_study::Target { arch: arguments.arch.unwrap_or(Arch::X86_64), kernel };
     let study = Study { targets: vec![target], clock: WALL, clock_of_host: false, ..study };
     let available = bpfassay_study::Available::default();
     bpfassay_study::expand(&study, &bpfassay_study::Narrowing { replicates: Some(1), ..Default::default() }, &available)

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use bpfassay_study::Target;
 
-use super::{Block, Page, Row, page};
+use super::{Block, FEATURES, Page, Row, page};
 use crate::{
     Results,
     render::{
         markdown::escape,
-        rows::Table,
+        rows::{Remarks, Table},
         text::{Style, plain, push_wrapped},
     },
 };
@@ -39,7 +39,7 @@ pub(in crate::render) fn text(results: &Results, style: Style) -> Option<String>
             text.push_str(&format!("{}\n", block.title));
             for row in &block.rows {
                 columns.row(&mut text, &row.label, &row.cells, part.clone());
-                for line in &row.below {
+                for line in row.below() {
                     push_wrapped(&mut text, &format!("      {}", plain(line)), wrap);
                 }
             }
@@ -153,7 +153,7 @@ pub(in crate::render) fn markdown(results: &Results) -> Option<String> {
         ));
         for row in &block.rows {
             let cells = row.cells.iter().map(|cell| escape(cell)).collect::<Vec<_>>().join(" | ");
-            let below: String = row.below.iter().map(|line| format!("<br>{}", escape(line))).collect();
+            let below: String = row.below().map(|line| format!("<br>{}", escape(line))).collect();
             text.push_str(&format!("| {}{below} | {cells} |\n", escape(&row.label)));
         }
         text.push('\n');
@@ -173,29 +173,37 @@ pub(in crate::render) fn tables(results: &Results) -> Vec<Table> {
     let page = page(results, matrix);
     let head =
         |block: &Block| [block.title.clone()].into_iter().chain(page.targets.iter().map(ToString::to_string)).collect();
-    let row = |row: &Row| {
-        let label = [&row.label].into_iter().chain(&row.below).map(String::as_str).collect::<Vec<_>>().join("\n");
+    // Many rows have the same remarks, which are longer than the rows.
+    let row = |row: &Row, remarks: &mut Remarks| {
+        let marks = row.remarks.iter().map(|remark| remarks.mark(remark.clone()));
+        let label = [row.label.clone()].into_iter().chain(marks).collect::<Vec<_>>().join(" ");
+        let label = [label].into_iter().chain(row.members.clone()).collect::<Vec<_>>().join("\n");
         [label].into_iter().chain(row.cells.iter().cloned()).collect()
     };
-    let mut tables: Vec<Table> = page
-        .blocks
-        .iter()
-        .map(|block| Table {
+    let table = |block: &Block| {
+        let mut remarks = Remarks::default();
+        let rows = block.rows.iter().map(|each| row(each, &mut remarks)).collect();
+        Table {
             title: block.title.clone(),
             columns: head(block),
-            rows: block.rows.iter().map(row).collect(),
+            rows,
             warnings: Vec::new(),
-            remarks: Vec::new(),
+            remarks: remarks.0,
             legend: Vec::new(),
-        })
-        .collect();
+        }
+    };
+    let mut tables: Vec<Table> = page.blocks.iter().map(table).collect();
     if let Some(first) = tables.first_mut() {
         first.title = format!("{}\n{}", page.title, first.title);
         first.warnings = page.warnings.iter().chain(&page.surprises).cloned().collect();
     }
-    if let Some(last) = tables.last_mut() {
-        last.legend.extend(page.folded.iter().map(|(title, names)| format!("{title}: {}", names.join(", "))));
-        last.legend.extend(page.legend.iter().map(|line| (*line).to_owned()));
+    if let Some(first) = tables.first_mut() {
+        first.legend.extend(page.legend.iter().map(|line| (*line).to_owned()));
+    }
+    // Where all is alike everywhere, that table is not there.
+    let index = tables.iter().position(|table| table.title == FEATURES).or(tables.len().checked_sub(1));
+    if let Some(table) = index.and_then(|index| tables.get_mut(index)) {
+        table.legend.extend(page.folded.iter().map(|(title, names)| format!("{title}: {}", names.join(", "))));
     }
     tables
 }

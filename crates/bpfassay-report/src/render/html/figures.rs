@@ -1,21 +1,19 @@
 //! Which plots a report shows, and of what.
 
+mod along;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{job::Workload, message::RunFigures};
 use bpfassay_stats::{Summary, relative_error::CounterReading};
-use bpfassay_study::Target;
 use bpfassay_workload::ior::Invocation;
 
-use super::{
-    super::trend::told,
-    plot::{self, Curves, Intervals, Mark},
-};
+use self::along::along_kernels;
+use super::plot::{self, Curves, Intervals, Mark};
 use crate::{
-    Figure, Outcome, Results,
+    Outcome, Results,
     derive::readings,
     results::{Access, CellAccess, CellResult},
-    trend::{Quantity, Series, trend},
 };
 
 /// A plot with what is written around it.
@@ -40,17 +38,23 @@ pub(super) struct Section {
     pub(super) plots: Vec<Plot>,
 }
 
-/// Fewest kernels of one architecture that make a series.
-const SERIES_FROM: usize = 5;
+impl Section {
+    /// How to read its plots, where that is the same for all of several.
+    pub(super) fn note(&self) -> Option<&str> {
+        let [first, others @ ..] = self.plots.as_slice() else { return None };
+        let is_same = !others.is_empty() && others.iter().all(|plot| plot.note == first.note);
+        is_same.then_some(first.note.as_str())
+    }
+}
 
 /// All that there is something to show of.
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let sections = [
+        Section { id: "series", title: "Along the kernels", plots: along_kernels(results) },
         Section { id: "overhead", title: "Relative overhead", plots: of_cells(results, OVERHEAD) },
         Section { id: "error", title: "Relative error", plots: of_cells(results, RELATIVE_ERROR) },
         Section { id: "cost", title: "Extra instructions per call", plots: of_cells(results, COST) },
         Section { id: "bandwidth", title: "Bandwidth over time", plots: over_time(results) },
-        Section { id: "series", title: "Along the kernels", plots: along_kernels(results) },
     ];
     sections.into_iter().filter(|section| !section.plots.is_empty()).collect()
 }
@@ -70,7 +74,7 @@ struct Of {
 
 const OVERHEAD: Of = Of {
     name: "relative overhead",
-    axis: "overhead (bandwidth of the baseline / with the probe)",
+    axis: "overhead (baseline's bandwidth / with probe)",
     reference: 1.0,
     note: "Above 1: slower than without a probe. The row `none` is the baseline against itself: the noise floor.",
     mark: |cell, access| {
@@ -104,7 +108,7 @@ fn summary(summary: &Summary) -> Mark {
 }
 
 /// One panel per target and file system: against the transfer size where there are several, else a row per probe
-/// configuration.
+/// configuration. Targets that are a series of kernels share panels: side by side nobody would compare them.
 fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
     let mut panels: Vec<(String, Vec<WithSize<'_>>)> = Vec::new();
     for (cell, planned) in results.cells.iter().zip(&results.plan.cells) {
@@ -122,6 +126,8 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
         // A curve has one point per size: other differences between cases would make it jump.
         if sizes.len() > 1 && sizes.len() == cases.len() {
             plots.extend(Access::ALL.iter().filter_map(|access| against_size(&panel, &cells, *access, of)));
+        } else if cells.first().is_some_and(|(cell, _)| along::is_of_series(results, &cell.target)) {
+            plots.extend(along::panels(results, &cells, of));
         } else {
             plots.extend(by_configuration(&panel, &cells, cases.len() > 1, of));
         }
@@ -241,54 +247,4 @@ fn instantaneous(samples: &[CounterReading]) -> Vec<(f64, Mark)> {
         Some((since, Mark { value: moved / seconds, interval: None }))
     };
     samples.windows(2).filter_map(rate).collect()
-}
-
-/// Figures of one architecture from kernel to kernel, with the levels between changes.
-fn along_kernels(results: &Results) -> Vec<Plot> {
-    // Looking for changes takes a while.
-    let of_one = |target: &&Target| results.plan.targets().iter().filter(|other| other.arch == target.arch).count();
-    if !results.plan.targets().iter().any(|target| of_one(target) >= SERIES_FROM) {
-        return Vec::new();
-    }
-    let Ok(trend) = trend(&[(results.plan.study.name.clone(), results)]) else { return Vec::new() };
-    let plot_of = |series: &Series| {
-        if series.points.len() < SERIES_FROM || series.quantity == Quantity::Bandwidth {
-            return None;
-        }
-        let place = |index: usize| f64::from(u32::try_from(index).unwrap_or(u32::MAX));
-        let points: Vec<_> = series
-            .points
-            .iter()
-            .enumerate()
-            .filter_map(|(index, point)| Some((place(index), Mark { value: *point.value.value()?, interval: None })))
-            .collect();
-        let stretches = series.segmentation.value().map(|found| found.stretches.as_slice()).unwrap_or_default();
-        let levels =
-            stretches.iter().map(|stretch| (1, place(stretch.first)..place(stretch.last), stretch.level.value));
-        let svg = plot::curves(&Curves {
-            along: String::new(),
-            quantity: series.quantity.to_string(),
-            reference: None,
-            names: series.points.iter().map(|point| point.label.clone()).collect(),
-            logarithmic: false,
-            series: vec![points],
-            levels: levels.collect(),
-        })?;
-        Some(Plot {
-            title: format!(
-                "{}, {}, {}, {}: {} along the kernels",
-                series.arch, series.under_test, series.case, series.access, series.quantity
-            ),
-            svg,
-            series: vec!["kernel".to_owned(), "level between changes".to_owned()],
-            note: match &series.segmentation {
-                Figure::Value(found) if found.changes.is_empty() => "No change of level is shown.".to_owned(),
-                Figure::Value(found) => {
-                    found.changes.iter().map(|change| told(series, change)).collect::<Vec<_>>().join("; ") + "."
-                }
-                Figure::NotMeasured(reason) => format!("Changes of level not looked for: {reason}."),
-            },
-        })
-    };
-    trend.series.iter().filter_map(plot_of).collect()
 }

@@ -140,7 +140,9 @@ pub(super) fn curves(plot: &Curves) -> Option<String> {
     if plot.logarithmic && low < 1.0 / LARGEST {
         return None;
     }
-    let bottom = if plot.names.is_empty() { 48 } else { 112 };
+    // Names stand upright.
+    let longest = plot.names.iter().map(|name| shortened(name).chars().count()).max();
+    let bottom = longest.map_or(48, |longest| (u32::try_from(longest).unwrap_or(0) * CHARACTER + 20).min(180));
     drawn((WIDTH, 300 + bottom), |area| {
         let mut builder = ChartBuilder::on(area);
         builder.margin_left(12).margin_right(MARGIN).margin_top(8).x_label_area_size(bottom).y_label_area_size(72);
@@ -181,7 +183,7 @@ fn draw_linear(
     }
     mesh(&mut chart, "", &plot.quantity, 0, [1.0, height])?;
     // Not all where they would lie upon each other.
-    let every = plot.names.len().div_ceil(28).max(1);
+    let every = plot.names.len().div_ceil(36).max(1);
     let (_, bottom) = chart.plotting_area().get_pixel_range();
     for (index, name) in plot.names.iter().enumerate().step_by(every) {
         let (at, _) = chart.backend_coord(&(f64::from(u32::try_from(index).unwrap_or(0)), 0.0));

@@ -1,0 +1,139 @@
+//! Plots along a series of kernels.
+
+use bpfassay_study::Target;
+
+use super::{
+    super::{
+        super::trend::told,
+        plot::{self, Curves, Mark},
+    },
+    Of, Plot, WithSize,
+};
+use crate::{
+    Figure, Results,
+    results::{Access, CellResult},
+    trend::{Quantity, Series, by_version, trend},
+};
+
+/// Fewest kernels of one architecture that make a series.
+const SERIES_FROM: usize = 5;
+
+/// Whether `target` is one of a series of kernels.
+pub(super) fn is_of_series(results: &Results, target: &Target) -> bool {
+    results.plan.targets().iter().filter(|other| other.arch == target.arch).count() >= SERIES_FROM
+}
+
+/// A place on an axis of names.
+fn place(index: usize) -> f64 {
+    f64::from(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+/// One panel per workload case and access for the series that `of_one` is of: these are the cells of one of its targets and file
+/// systems. A curve per probe configuration. Nothing for all but the first target of the series.
+pub(super) fn panels(results: &Results, of_one: &[WithSize<'_>], of: Of) -> Vec<Plot> {
+    let Some((model, _)) = of_one.first() else { return Vec::new() };
+    let is_alike = |cell: &&CellResult| cell.target.arch == model.target.arch && cell.file_system == model.file_system;
+    let alike: Vec<&CellResult> = results.cells.iter().filter(is_alike).collect();
+    if alike.first().is_none_or(|first| first.target != model.target) {
+        return Vec::new();
+    }
+    let mut kernels: Vec<&str> = alike.iter().map(|cell| cell.target.kernel.as_str()).collect();
+    kernels.sort_by(|a, b| by_version(a, b));
+    kernels.dedup();
+    let mut cases: Vec<&str> = Vec::new();
+    for cell in &alike {
+        if !cases.contains(&cell.case.as_str()) {
+            cases.push(&cell.case);
+        }
+    }
+    let mut plots = Vec::new();
+    for case in &cases {
+        let cells: Vec<&CellResult> = alike.iter().copied().filter(|cell| cell.case == *case).collect();
+        let name = match cases.as_slice() {
+            [_] => format!("{}, {}", model.target.arch, model.file_system),
+            _ => format!("{}, {}, {case}", model.target.arch, model.file_system),
+        };
+        plots.extend(Access::ALL.iter().filter_map(|access| panel(&name, &kernels, &cells, *access, of)));
+    }
+    plots
+}
+
+fn panel(name: &str, kernels: &[&str], cells: &[&CellResult], access: Access, of: Of) -> Option<Plot> {
+    let mut series: Vec<(String, Vec<(f64, Mark)>)> = Vec::new();
+    for (index, kernel) in kernels.iter().enumerate() {
+        for cell in cells.iter().filter(|cell| cell.target.kernel == *kernel) {
+            let figures = cell.accesses.iter().find(|known| known.access == access);
+            let Some(mark) = figures.and_then(|figures| (of.mark)(cell, figures)) else { continue };
+            let point = (place(index), mark);
+            let name = cell.under_test();
+            match series.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, points)) => points.push(point),
+                None => series.push((name, vec![point])),
+            }
+        }
+    }
+    let (names, points) = series.into_iter().unzip();
+    let svg = plot::curves(&Curves {
+        along: String::new(),
+        quantity: of.axis.to_owned(),
+        reference: Some(of.reference),
+        names: kernels.iter().map(|kernel| (*kernel).to_owned()).collect(),
+        logarithmic: false,
+        series: points,
+        levels: Vec::new(),
+    })?;
+    Some(Plot {
+        title: format!("{name}, {access}: {} by probe configuration and kernel", of.name),
+        svg,
+        series: names,
+        note: of.note.to_owned(),
+    })
+}
+
+/// Figures of one architecture from kernel to kernel, with the levels between changes.
+pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
+    // Looking for changes takes a while.
+    if !results.plan.targets().iter().any(|target| is_of_series(results, target)) {
+        return Vec::new();
+    }
+    let Ok(trend) = trend(&[(results.plan.study.name.clone(), results)]) else { return Vec::new() };
+    let plot_of = |series: &Series| {
+        if series.points.len() < SERIES_FROM || series.quantity == Quantity::Bandwidth {
+            return None;
+        }
+        let points: Vec<_> = series
+            .points
+            .iter()
+            .enumerate()
+            .filter_map(|(index, point)| Some((place(index), Mark { value: *point.value.value()?, interval: None })))
+            .collect();
+        let stretches = series.segmentation.value().map(|found| found.stretches.as_slice()).unwrap_or_default();
+        let levels =
+            stretches.iter().map(|stretch| (1, place(stretch.first)..place(stretch.last), stretch.level.value));
+        let svg = plot::curves(&Curves {
+            along: String::new(),
+            quantity: series.quantity.to_string(),
+            reference: None,
+            names: series.points.iter().map(|point| point.label.clone()).collect(),
+            logarithmic: false,
+            series: vec![points],
+            levels: levels.collect(),
+        })?;
+        Some(Plot {
+            title: format!(
+                "{}, {}, {}, {}: {} along the kernels",
+                series.arch, series.under_test, series.case, series.access, series.quantity
+            ),
+            svg,
+            series: vec!["kernel".to_owned(), "level between changes".to_owned()],
+            note: match &series.segmentation {
+                Figure::Value(found) if found.changes.is_empty() => "No change of level is shown.".to_owned(),
+                Figure::Value(found) => {
+                    found.changes.iter().map(|change| told(series, change)).collect::<Vec<_>>().join("; ") + "."
+                }
+                Figure::NotMeasured(reason) => format!("Changes of level not looked for: {reason}."),
+            },
+        })
+    };
+    trend.series.iter().filter_map(plot_of).collect()
+}

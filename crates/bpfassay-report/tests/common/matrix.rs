@@ -1,0 +1,84 @@
+//! A made-up study of what works: three features, two probe configurations, two kernels on two architectures.
+
+use bpfassay_protocol::{
+    Arch, Operation,
+    feature::{Feature, FeatureKind, Support},
+    message::RunFigures,
+    probe::Probe,
+};
+use bpfassay_report::Outcome;
+use bpfassay_study::{Block, PlannedRun, Study};
+
+use super::{figures, not_supported};
+
+pub(crate) fn study(expected: &str) -> Study {
+    let text = format!(
+        r#"
+schema = 1
+name = "matrix"
+description = "For tests."
+clock = "wall"
+probes = ["none", "kprobe", "fexit"]
+[[targets]]
+arch = ["x86_64", "aarch64"]
+kernels = ["6.1", "6.12"]
+[[file_systems]]
+type = "tmpfs"
+[[workloads]]
+type = "capabilities"
+[design]
+replicates = 1
+seed = 1
+control = false
+{expected}
+"#
+    );
+    Study::parse("made-up", &text, &|_| Ok(None)).unwrap()
+}
+
+pub(crate) fn feature(kind: FeatureKind, name: &str, works: bool) -> Feature {
+    let support = match works {
+        true => Support::Works { value: None },
+        false => Support::Refused { errno: Some(22), message: "the kernel's \u{1b} words".to_owned() },
+    };
+    Feature { kind, name: name.to_owned(), support }
+}
+
+/// What Debian's kernels offer, of three features.
+fn features(block: &Block) -> Vec<Feature> {
+    let is_new = block.target.kernel == "6.12";
+    vec![
+        feature(FeatureKind::MapType, "ringbuf", true),
+        feature(FeatureKind::Kfunc, "fexit/bpf_strcmp", false),
+        feature(FeatureKind::AttachType, "kprobe.multi", is_new && block.target.arch == Arch::X86_64),
+        feature(FeatureKind::Construct, "may-goto", is_new),
+    ]
+}
+
+/// Reads and writes of 4 KiB, all of them counted.
+fn exact(probe: Probe) -> RunFigures {
+    let mut figures = figures(bpfassay_protocol::ProbeConfiguration::with_defaults(probe), 100.0, 100.0);
+    let (cgroup, device) = (figures.cgroup, figures.mount.device);
+    for phase in &mut figures.phases {
+        for operation in [Operation::Read, Operation::Write] {
+            let of = |sample: &bpfassay_protocol::tracer::Sample| {
+                let ours = |row: &bpfassay_protocol::tracer::CounterRow| row.cgroup == cgroup && row.device == device;
+                bpfassay_protocol::tracer::sum(&sample.rows, ours).get(&operation).copied().unwrap_or_default()
+            };
+            if let (Some(before), Some(after)) = (&phase.interval.before.tracer, &phase.interval.after.tracer) {
+                phase.ledger.insert(operation, of(after) - of(before));
+            }
+        }
+    }
+    figures
+}
+
+pub(crate) fn outcome(block: &Block, run: &PlannedRun) -> Outcome {
+    match (run.order.probe.probe, block.target.arch, block.target.kernel.as_str()) {
+        (Probe::None, ..) => {
+            Outcome::Measured(Box::new(RunFigures { features: features(block), ..exact(Probe::None) }))
+        }
+        (Probe::Fexit, Arch::Aarch64, "6.1") => Outcome::Refused(not_supported()),
+        (probe, ..) => Outcome::Measured(Box::new(exact(probe))),
+    }
+}
