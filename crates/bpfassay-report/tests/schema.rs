@@ -14,7 +14,7 @@ use bpfassay_report::{
     ResultsError, derive, results,
     schema::{events_schema, results_schema},
 };
-use common::{contents, outcome, study};
+use common::{contents, outcome, quick, study};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/schema");
 
@@ -61,6 +61,17 @@ fn results_keep_to_the_schema() {
         *changed.pointer_mut(pointer).unwrap() = wrong;
         assert!(!validator.is_valid(&changed), "{pointer}");
     }
+}
+
+/// Those that the repository holds were written by earlier versions.
+#[test]
+fn results_of_earlier_versions_keep_to_the_schema() {
+    let schema = serde_json::from_str(&published("results-v1.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&quick::text_of("quick")).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(&results).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
 }
 
 #[test]

@@ -235,14 +235,14 @@ fn results_that_are_none_are_told_as_what_they_are() {
         ("\u{0}\u{1}\u{2}", "expected value"),
         ("{\"version\": 99}", "results of version 99, this program reads version 1"),
     ] {
-        std::fs::write(&file, text).unwrap();
+        fs::write(&file, text).unwrap();
         for arguments in [&["report"][..], &["report", "--format", "junit"], &["trend"]] {
             let said = exits(&[arguments, &[directory.path().to_str().unwrap()]].concat(), 2);
             assert!(said.contains("results.json") && said.replace("\n", " ").contains(told), "{text:?}: {said}");
         }
         assert!(!directory.path().join("report.html").exists(), "a report of nothing");
     }
-    std::fs::remove_file(&file).unwrap();
+    fs::remove_file(&file).unwrap();
     let said = exits(&["report", directory.path().to_str().unwrap()], 2);
     assert!(said.contains("cannot read"), "{said}");
 }

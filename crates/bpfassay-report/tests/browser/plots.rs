@@ -132,10 +132,10 @@ pub(crate) fn assert_along_kernels(browser: &mut Browser, results: &Results) {
                 let mut series: Vec<(String, Vec<f64>)> = Vec::new();
                 for cell in cells {
                     let of_access = cell.accesses.iter().find(|figures| figures.access == access);
-                    let Some(value) = of_access.and_then(|figures| value(cell, figures)) else { continue };
+                    let value = of_access.and_then(|figures| value(cell, figures));
                     match series.iter_mut().find(|(name, _)| *name == cell.under_test()) {
-                        Some((_, values)) => values.push(value),
-                        None => series.push((cell.under_test(), vec![value])),
+                        Some((_, values)) => values.extend(value),
+                        None => series.push((cell.under_test(), value.into_iter().collect())),
                     }
                 }
                 for (marks, (_, values)) in plot.marks.iter().zip(&series) {

@@ -11,10 +11,15 @@ pub(crate) fn folder_of(study: &str) -> PathBuf {
 }
 
 pub(crate) fn results_of(study: &str) -> Results {
+    serde_json::from_str(&text_of(study)).unwrap()
+}
+
+/// Its `results.json`.
+pub(crate) fn text_of(study: &str) -> String {
     let packed = fs::read(folder_of(study).join("results.json.xz")).unwrap();
     let mut text = String::new();
     XzReader::new(packed.as_slice(), false).read_to_string(&mut text).unwrap();
-    serde_json::from_str(&text).unwrap()
+    text
 }
 
 pub(crate) fn folder() -> PathBuf {

@@ -23,7 +23,7 @@ pub(super) struct Plot {
     pub(super) title: String,
     /// The `svg` element.
     pub(super) svg: String,
-    /// Names of its series, in the order of their colours and marks.
+    /// Names of its series, in the order of their colours and marks; empty where nothing is shown of one.
     pub(super) series: Vec<String>,
     /// How to read it.
     pub(super) note: String,
@@ -76,7 +76,7 @@ const OVERHEAD: Of = Of {
     name: "relative overhead",
     axis: "overhead (baseline's bandwidth / with probe)",
     reference: 1.0,
-    note: "Above 1: slower than without a probe. The row `none` is the baseline against itself: the noise floor.",
+    note: "Above 1: slower than without a probe. `none` is the baseline against itself: the noise floor.",
     mark: |cell, access| {
         let figure = if cell.is_baseline() { &access.control } else { &access.overhead };
         figure.value().map(|overhead| Mark::of(&overhead.estimate))
@@ -95,7 +95,7 @@ const COST: Of = Of {
     name: "extra instructions per call",
     axis: "instructions per call beyond the baseline's",
     reference: 0.0,
-    note: "By the instruction clock: the same figures on every machine. The row `none` is the baseline against itself.",
+    note: "By the instruction clock: the same figures on every machine. `none` is the baseline against itself.",
     mark: |cell, access| {
         let figure = if cell.is_baseline() { &access.control_cost } else { &access.cost };
         figure.value().map(|cost| Mark::of(&cost.per_call))
@@ -154,24 +154,40 @@ fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> 
     })
 }
 
+/// Curves by what is under test, with the same colours in all plots of the same cells, whatever was measured.
+#[derive(Default)]
+struct Curved(Vec<(String, Vec<(f64, Mark)>)>);
+
+impl Curved {
+    /// The figure of `cell`, if it has one, at a place on the axis.
+    fn add(&mut self, cell: &CellResult, at: f64, mark: Option<Mark>) {
+        let name = cell.under_test();
+        let index = self.0.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+            self.0.push((name, Vec::new()));
+            self.0.len() - 1
+        });
+        self.0[index].1.extend(mark.map(|mark| (at, mark)));
+    }
+
+    /// The names of those that have points, empty for others, and the points of all.
+    fn named(self) -> (Vec<String>, Vec<Vec<(f64, Mark)>>) {
+        let name = |(name, points): (String, Vec<_>)| (if points.is_empty() { String::new() } else { name }, points);
+        self.0.into_iter().map(name).unzip()
+    }
+}
+
 fn against_size(panel: &str, cells: &[WithSize<'_>], access: Access, of: Of) -> Option<Plot> {
-    let mut series: Vec<(String, Vec<(f64, Mark)>)> = Vec::new();
+    let mut series = Curved::default();
     for (cell, size) in cells {
         let Some(size) = size else { continue };
-        let Some(figures) = cell.accesses.iter().find(|known| known.access == access) else { continue };
-        let Some(mark) = (of.mark)(cell, figures) else { continue };
+        let figures = cell.accesses.iter().find(|known| known.access == access);
         #[expect(clippy::cast_precision_loss, reason = "a place on an axis")]
-        let at = (*size as f64 / 1024.0, mark);
-        let name = cell.under_test();
-        match series.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, points)) => points.push(at),
-            None => series.push((name, vec![at])),
-        }
+        series.add(cell, *size as f64 / 1024.0, figures.and_then(|figures| (of.mark)(cell, figures)));
     }
-    for (_, points) in &mut series {
+    let (names, mut points) = series.named();
+    for points in &mut points {
         points.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     }
-    let (names, points) = series.into_iter().unzip();
     let svg = plot::curves(&Curves {
         along: "transfer size in KiB".to_owned(),
         quantity: of.axis.to_owned(),

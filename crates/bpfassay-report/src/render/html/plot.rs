@@ -204,7 +204,7 @@ fn series<X: Ranged<ValueType = f64>>(
     if let Some(reference) = plot.reference {
         line(chart, [(along.start, reference), (along.end, reference)], INK.mix(0.6).stroke_width(1))?;
     }
-    for (number, points) in plot.series.iter().enumerate() {
+    for (number, points) in plot.series.iter().enumerate().filter(|(_, points)| !points.is_empty()) {
         let number = u8::try_from(number % usize::from(SERIES)).unwrap_or(0);
         line(chart, points.iter().map(|(at, mark)| (*at, mark.value)), colour(number).mix(0.7).stroke_width(2))?;
         for &(at, mark) in points {

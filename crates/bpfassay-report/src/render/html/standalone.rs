@@ -64,7 +64,7 @@ fn alone(plot: &Plot) -> String {
     let baseline = height + TITLE + 14;
     // As wide as their names in letters of about 7.
     let mut x = 16;
-    for (number, name) in (0..8).cycle().zip(&plot.series) {
+    for (number, name) in (0..8).cycle().zip(&plot.series).filter(|(_, name)| !name.is_empty()) {
         let _ = writeln!(svg, "{}", mark(number, x, baseline - 5));
         let _ = writeln!(
             svg,

@@ -7,7 +7,7 @@ use super::{
         super::trend::told,
         plot::{self, Curves, Mark},
     },
-    Of, Plot, WithSize,
+    Curved, Of, Plot, WithSize,
 };
 use crate::{
     Figure, Results,
@@ -59,20 +59,14 @@ pub(super) fn panels(results: &Results, of_one: &[WithSize<'_>], of: Of) -> Vec<
 }
 
 fn panel(name: &str, kernels: &[&str], cells: &[&CellResult], access: Access, of: Of) -> Option<Plot> {
-    let mut series: Vec<(String, Vec<(f64, Mark)>)> = Vec::new();
+    let mut series = Curved::default();
     for (index, kernel) in kernels.iter().enumerate() {
         for cell in cells.iter().filter(|cell| cell.target.kernel == *kernel) {
             let figures = cell.accesses.iter().find(|known| known.access == access);
-            let Some(mark) = figures.and_then(|figures| (of.mark)(cell, figures)) else { continue };
-            let point = (place(index), mark);
-            let name = cell.under_test();
-            match series.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, points)) => points.push(point),
-                None => series.push((name, vec![point])),
-            }
+            series.add(cell, place(index), figures.and_then(|figures| (of.mark)(cell, figures)));
         }
     }
-    let (names, points) = series.into_iter().unzip();
+    let (names, points) = series.named();
     let svg = plot::curves(&Curves {
         along: String::new(),
         quantity: of.axis.to_owned(),
