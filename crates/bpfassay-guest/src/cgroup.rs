@@ -47,6 +47,29 @@ impl Cgroup {
         self.id
     }
 
+    /// Lets it have at most so many processes and threads, where the kernel can count them.
+    pub(crate) fn limit_processes(&self, most: u32) -> Result<()> {
+        // Only in boots with another tool: the controller makes every fork a little dearer.
+        let parent = Path::new(&self.path).parent().unwrap_or(Path::new("/"));
+        let limit = format!("{}/pids.max", self.path);
+        if fs::write(parent.join("cgroup.subtree_control"), "+pids").is_err() {
+            // A kernel without this controller, or a running system that has processes beside the cgroups.
+            return Ok(());
+        }
+        fs::write(&limit, most.to_string()).map_err(Error::file("write", &limit))
+    }
+
+    /// The text of one of its files.
+    pub(crate) fn read(&self, file: &str) -> Result<String> {
+        let path = format!("{}/{file}", self.path);
+        fs::read_to_string(&path).map_err(Error::file("read", path))
+    }
+
+    /// The processes in it.
+    pub(crate) fn processes(&self) -> Result<Vec<Pid>> {
+        Ok(processes(&self.read("cgroup.procs")?).collect())
+    }
+
     /// The file to write `0` to for joining it.
     pub(crate) fn door(&self) -> Result<File> {
         let path = format!("{}/cgroup.procs", self.path);
@@ -92,9 +115,7 @@ impl Cgroup {
     }
 
     fn kill_each(&self) -> Result<()> {
-        let path = format!("{}/cgroup.procs", self.path);
-        let text = fs::read_to_string(&path).map_err(Error::file("read", path))?;
-        for pid in processes(&text) {
+        for pid in self.processes()? {
             match kill_process(pid, Signal::KILL) {
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(error) => return Err(Error::system(format!("kill process {pid:?}"))(error)),

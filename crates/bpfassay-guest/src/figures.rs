@@ -38,6 +38,7 @@ pub(crate) fn report(run: &str, mut outcome: RunOutcome, largest: usize) -> Resu
 }
 
 const THINNING: u32 = 2;
+const WORDS: u32 = THINNING + 1;
 
 /// The next way of making it smaller: `None` where there is none left, a note where something was left out.
 fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
@@ -80,6 +81,13 @@ fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
             });
             let dropped = before - figures.samples.len();
             Some((dropped > 0).then(|| format!("{dropped} of {before} periodic samples left out, every second one")))
+        }
+        WORDS => {
+            let tool = figures.tool.as_mut()?;
+            let bytes: u64 = tool.words.iter().map(|piece| piece.text.len() as u64).sum();
+            tool.words.clear();
+            tool.dropped_bytes = tool.dropped_bytes.saturating_add(bytes);
+            Some((bytes > 0).then(|| format!("{bytes} bytes that the tool said left out")))
         }
         _ => None,
     }
@@ -135,6 +143,7 @@ mod tests {
             tracer: None,
             ended: None,
             tool_statistics: Vec::new(),
+            tool: None,
             samples: vec![sample(rows); samples],
         }))
     }

@@ -6,6 +6,7 @@
 //! Not here: what the words mean (`bpfassay-protocol`), counting (`bpfassay-tracer`), doing I/O (`bpfassay-workload`),
 //! judging figures (the host).
 
+mod bpf;
 mod cgroup;
 mod children;
 mod error;
@@ -19,7 +20,6 @@ mod nfs;
 mod phases;
 mod power;
 mod proc;
-mod programs;
 mod run;
 mod shell;
 mod site;

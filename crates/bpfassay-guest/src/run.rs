@@ -6,6 +6,7 @@ use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
     job::{IorEngine, RunOrder, Workload},
     message::{Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome},
+    tracer::Sample,
 };
 use rustix::event::{PollFd, PollFlags};
 
@@ -92,18 +93,31 @@ fn attempt(
         None => None,
         Some(tool) => {
             link.phase(Phase::Attach, Some(&order.id))?;
-            Some(tool::Running::start(tool, order.bpf_stats, places.output("tool")?, children)?)
+            let name = format!("{}-tool", workload::plain(&order.id));
+            let tool = match tool::Running::start(tool, (&site.cgroups, &name), order.bpf_stats, children) {
+                Ok(tool::Started::Ready(running)) => Ok(*running),
+                Ok(tool::Started::Refused(refusal)) => Err(Ok(RunOutcome::Refused(refusal))),
+                Err(error) => Err(Err(error)),
+            };
+            match tool {
+                Ok(running) => Some(running),
+                Err(outcome) => {
+                    // Its witness has nothing to see either.
+                    started.map(|tracer| tracer.stop(children)).transpose()?;
+                    return outcome;
+                }
+            }
         }
     };
-    let mut run = Run { site, settle, link, children, tracer: started, phases: Phases::default() };
+    let mut run = Run { site, settle, link, children, tracer: started, tool, phases: Phases::default() };
     let measured = run.measure(order, places);
-    let Run { tracer, phases, children, .. } = run;
+    let Run { tracer, tool, phases, children, .. } = run;
     link.phase(Phase::TearDown, Some(&order.id))?;
     // The tracer is ended whatever became of the workload, and both before the first error is reported.
     let remains = tracer.map(|tracer| tracer.stop(children)).transpose();
     let stopped = tool.map(|tool| tool.stop(children)).transpose();
     let measured = measured?;
-    let tool_statistics = stopped?.unwrap_or_default();
+    let (tool, tool_statistics) = stopped?.unzip();
     let phases = phases.finish().map_err(misspoke)?;
     let (tracer, samples, ended) = match remains? {
         Some(remains) => {
@@ -129,7 +143,8 @@ fn attempt(
         whole: measured.whole,
         tracer,
         ended,
-        tool_statistics,
+        tool_statistics: tool_statistics.unwrap_or_default(),
+        tool: tool.map(Box::new),
         samples,
     })))
 }
@@ -169,7 +184,13 @@ struct Run<'a> {
     link: &'a Link,
     children: &'a mut Children,
     tracer: Option<Tracer>,
+    tool: Option<tool::Running>,
     phases: Phases,
+}
+
+/// What the tracer has counted by now, where one counts.
+fn witness(tracer: &mut Option<Tracer>) -> Result<Option<Sample>> {
+    tracer.as_mut().map(Tracer::sample).transpose()
 }
 
 /// What the whole workload gave.
@@ -228,7 +249,10 @@ impl Run<'_> {
     fn measure_in(&mut self, cgroup: &mut Cgroup, order: &RunOrder, places: &Places<'_>) -> Result<Measured> {
         let mount = mountinfo::read(&self.site.mount)?;
         self.link.phase(Phase::Workload, Some(&order.id))?;
-        thread::sleep(self.settle);
+        self.rest()?;
+        if let Some(tool) = &mut self.tool {
+            tool.note_idle(self.settle)?;
+        }
         let before = self.reading(Edge::Before)?;
         let mut running = workload::start(&order.workload, places, cgroup)?;
         self.children.expect(running.pid);
@@ -243,7 +267,16 @@ impl Run<'_> {
         Ok(Measured { cgroup: cgroup.id(), mount, whole: Interval { before, after } })
     }
 
-    /// Waits for the workload to end, and serves its barriers and the tracer meanwhile.
+    /// Waits until the kernel has got done with what came before.
+    fn rest(&mut self) -> Result<()> {
+        match &mut self.tool {
+            None => thread::sleep(self.settle),
+            Some(tool) => tool.rest(self.settle, || witness(&mut self.tracer))?,
+        }
+        Ok(())
+    }
+
+    /// Waits for the workload to end, and serves its barriers, the tracer and the tool meanwhile.
     fn supervise(&mut self, running: &mut Running) -> Result<ExitStatus> {
         let mut lines = Lines::new(MAX_LINE);
         let mut listening = running.control.is_some();
@@ -256,9 +289,21 @@ impl Run<'_> {
             let mut waiting = vec![PollFd::new(&*self.children, PollFlags::IN)];
             waiting.extend(self.tracer.as_ref().map(|tracer| PollFd::from_borrowed_fd(tracer.as_fd(), PollFlags::IN)));
             waiting.extend(control.as_ref().map(|control| PollFd::new(&control.socket, PollFlags::IN)));
-            wait_readable(&mut waiting, None)?;
+            waiting.extend(
+                self.tool
+                    .iter()
+                    .flat_map(tool::Running::streams)
+                    .map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)),
+            );
+            wait_readable(&mut waiting, self.tool.as_ref().and_then(tool::Running::asked_in))?;
             let mut ready = waiting.iter().skip(1).map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
             drop(waiting);
+            if let Some(tool) = &mut self.tool {
+                tool.take(|| witness(&mut self.tracer))?;
+                if tool.asked_in().is_some_and(|left| left.is_zero()) {
+                    tool.ask(|| witness(&mut self.tracer))?;
+                }
+            }
             if let Some(tracer) = &mut self.tracer
                 && ready.next() == Some(true)
             {
@@ -286,7 +331,7 @@ impl Run<'_> {
         })?;
         let edge = match event {
             PhaseEvent::Begin(_) => {
-                thread::sleep(self.settle);
+                self.rest()?;
                 Edge::Before
             }
             PhaseEvent::End { .. } => Edge::After,
@@ -301,7 +346,11 @@ impl Run<'_> {
             Edge::Before => None,
             Edge::After => Some((monotonic_ns()?, idle::read()?)),
         };
-        let tracer = self.tracer.as_mut().map(Tracer::sample).transpose()?;
+        if let Some(tool) = &mut self.tool {
+            tool.take(|| witness(&mut self.tracer))?;
+            tool.ask(|| witness(&mut self.tracer))?;
+        }
+        let tracer = witness(&mut self.tracer)?;
         let mountstats = mountstats::read(&self.site.mount)?.map(|counters| counters.bytes);
         let (monotonic_ns, idle_ns) = match early {
             Some(early) => early,

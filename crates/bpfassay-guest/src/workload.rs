@@ -268,7 +268,7 @@ impl CommandLine {
 }
 
 /// Starts `command` inside `cgroup`, where it inherits one descriptor more than the usual three.
-fn spawn_in(cgroup: &Cgroup, mut command: Command, inherited: Option<i32>) -> Result<io::Result<Child>> {
+pub(crate) fn spawn_in(cgroup: &Cgroup, mut command: Command, inherited: Option<i32>) -> Result<io::Result<Child>> {
     let mut door = cgroup.door()?;
     let prepare = move || {
         // Joins the cgroup before the program is executed, so that all it does counts there.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ProbeConfiguration, names};
+use crate::{ProbeConfiguration, names, tool::Tool};
 
 /// What a guest does from boot to power-off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,25 +98,11 @@ pub struct RunOrder {
     /// Further options of the tracer, one word each, after those that the agent gives it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracer_arguments: Vec<String>,
-    /// Another tool that runs meanwhile in place of the tracer; only with the baseline.
+    /// Another tool that runs meanwhile: in place of the tracer, or beside it as its witness.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Tool>,
     /// The workload.
     pub workload: Workload,
-}
-
-/// A tool under test that is not the bundled tracer. It is started before the workload, interrupted after it, and not
-/// asked for figures: what it costs is measured.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Tool {
-    /// Short name.
-    pub name: String,
-    /// Program, as a path in the guest, and its arguments.
-    pub command: Vec<String>,
-    /// How many BPF programs it loads at least: it counts as ready when these are there.
-    pub programs: u32,
 }
 
 /// A workload to run in its own cgroup on the file system under test.

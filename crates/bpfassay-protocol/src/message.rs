@@ -10,6 +10,7 @@ use crate::{
     job::IorEngine,
     names,
     operation::Totals,
+    tool::ToolFigures,
     tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample},
 };
 
@@ -186,6 +187,9 @@ pub struct RunFigures {
     /// What the kernel's statistics say of each program of another tool under test, where they were asked for.
     #[serde(default)]
     pub tool_statistics: Vec<ProgramStatistics>,
+    /// What there is to say of another tool under test, where one ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<Box<ToolFigures>>,
     /// Periodic samples, in order.
     pub samples: Vec<Sample>,
 }

@@ -8,7 +8,7 @@
 
 mod common;
 
-use bpfassay_protocol::{ProbeConfiguration, job::Tool, probe::Probe, tracer::ProgramStatistics};
+use bpfassay_protocol::{ProbeConfiguration, probe::Probe, tool::Tool, tracer::ProgramStatistics};
 use bpfassay_report::{
     Figure, Outcome, Results, derive,
     render::{Style, markdown, text},
@@ -120,7 +120,7 @@ fn run_times_are_told_for_each_program_and_for_each_call_counted() {
 fn run_times_of_other_tools_are_told_by_the_kernels_names() {
     let mut study = study(None, 1, 1);
     study.design.bpf_stats = true;
-    study.tools = vec![Tool { name: "vfsstat".to_owned(), command: vec!["/usr/sbin/vfsstat".to_owned()], programs: 1 }];
+    study.tools = vec![Tool::new("vfsstat", vec!["/usr/sbin/vfsstat".to_owned()], 1)];
     let results = derive(&contents(&study, |_, run| {
         let mut figures = figures(run.order.probe, 100.0, 200.0);
         if run.order.bpf_stats && run.order.tool.is_some() {

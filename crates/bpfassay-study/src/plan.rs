@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, IorEngine, RunOrder, Tool, Workload},
+    job::{FileSystem, IorEngine, RunOrder, Workload},
+    tool::Tool,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

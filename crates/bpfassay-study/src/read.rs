@@ -12,8 +12,9 @@ use std::{
 use bpfassay_document::{Document, Field, Invalid, Section, distinct, nearest, short_name};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, Nfs, NfsVersion, Tool},
+    job::{FileSystem, Nfs, NfsVersion},
     message::Phase,
+    tool::Tool,
 };
 
 use crate::{
@@ -178,16 +179,14 @@ fn tools(field: Option<Field<'_, '_>>, probes: &[ProbeConfiguration]) -> Result<
         let section = element.table()?;
         section.only(&["name", "command", "programs"])?;
         let name = section.need("name")?;
-        let tool = Tool {
-            name: short_name(&name)?,
-            command: section
-                .need("command")?
-                .list()?
-                .iter()
-                .map(|word| word.text().map(str::to_owned))
-                .collect::<Result<_, _>>()?,
-            programs: section.get("programs").map_or(Ok(1), |programs| programs.number(1..=10_000))?,
-        };
+        let command = section
+            .need("command")?
+            .list()?
+            .iter()
+            .map(|word| word.text().map(str::to_owned))
+            .collect::<Result<_, _>>()?;
+        let programs = section.get("programs").map_or(Ok(1), |programs| programs.number(1..=10_000))?;
+        let tool = Tool::new(short_name(&name)?, command, programs);
         if tool.command.is_empty() {
             return Err(section.error("`command` is empty: give the program's path in the guest and its arguments"));
         }

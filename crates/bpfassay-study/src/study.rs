@@ -2,11 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use bpfassay_protocol::{
-    ProbeConfiguration, UnknownName,
-    job::{FileSystem, Tool},
-    message::Phase,
-};
+use bpfassay_protocol::{ProbeConfiguration, UnknownName, job::FileSystem, message::Phase, tool::Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -244,6 +244,7 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
         }),
         ended: (!probe.is_baseline()).then(Ended::default),
         tool_statistics: Vec::new(),
+        tool: None,
         samples: Vec::new(),
     }
 }

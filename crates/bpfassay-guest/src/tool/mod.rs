@@ -1,0 +1,341 @@
+//! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it is ready, keeping what it
+//! says, ending it, and looking at what it leaves behind.
+//!
+//! A tool is untrusted: its words are bounded, it may have so many processes and no more, and it ends with its cgroup.
+
+mod endpoint;
+mod processes;
+mod traces;
+mod words;
+
+use std::{
+    os::fd::{BorrowedFd, OwnedFd},
+    process::{Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use bpfassay_protocol::{
+    tool::{Ready, Source, StopSignal, Tool, ToolFigures},
+    tracer::{ProgramStatistics, Refusal, Sample, Step},
+};
+use rustix::{
+    event::{PollFd, PollFlags},
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
+
+use self::{
+    traces::Traces,
+    words::{Streams, Words},
+};
+use crate::{
+    bpf::{self, Kind},
+    cgroup::Cgroup,
+    children::{Children, ended_how, pid_of},
+    error::{Error, Result},
+    link::wait_readable,
+    steps::monotonic_ns,
+    workload::{PATH, spawn_in},
+};
+
+/// How long no further program may appear before a tool counts as loaded: it attaches them meanwhile.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// How often to look.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// How long the kernel may take to free what a tool had, which it does in the background.
+const FREEING: Duration = Duration::from_secs(5);
+
+/// Most processes and threads of a tool: more than any has, fewer than would take the guest's memory.
+const MAX_PROCESSES: u32 = 1000;
+
+/// What became of an attempt to start a tool.
+pub(crate) enum Started {
+    /// It is ready.
+    Ready(Box<Running>),
+    /// It ended, or was not ready in time.
+    Refused(Refusal),
+}
+
+/// A running tool.
+pub(crate) struct Running {
+    tool: Tool,
+    pid: Pid,
+    cgroup: Cgroup,
+    streams: Streams,
+    words: Words,
+    /// What there was in the kernel before.
+    before: Traces,
+    started: Instant,
+    asked: Instant,
+    figures: ToolFigures,
+    /// Open for as long as the kernel is to keep statistics.
+    statistics: Option<OwnedFd>,
+}
+
+impl Running {
+    /// Starts `tool` in a cgroup named `name` below `parent` and waits until it is ready. `statistics`: whether the kernel is to keep
+    /// statistics of programs meanwhile.
+    pub(crate) fn start(
+        tool: &Tool,
+        (parent, name): (&str, &str),
+        statistics: bool,
+        children: &mut Children,
+    ) -> Result<Started> {
+        let program = tool.command.first().ok_or_else(|| Error::Order("a tool without a command".to_owned()))?;
+        let before = Traces::now()?;
+        let statistics = statistics.then(bpf::enable_statistics).transpose()?;
+        let cgroup = Cgroup::make(parent, name)?;
+        cgroup.limit_processes(MAX_PROCESSES)?;
+        let mut command = Command::new(program);
+        command
+            .args(tool.command.iter().skip(1))
+            .env_clear()
+            .env("PATH", PATH)
+            .env("HOME", "/run")
+            .env("LC_ALL", "C")
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let started = Instant::now();
+        let mut child = match spawn_in(&cgroup, command, None)? {
+            Ok(child) => child,
+            Err(source) => {
+                cgroup.remove()?;
+                return Err(Error::Spawn { program: program.clone(), source });
+            }
+        };
+        let pid = pid_of(&child)?;
+        children.expect(pid);
+        let mut running = Self {
+            pid,
+            cgroup,
+            streams: Streams::new(child.stdout.take(), child.stderr.take())?,
+            words: Words::new(tool.captured || matches!(tool.ready, Some(Ready::Line { .. }))),
+            before,
+            started,
+            asked: started,
+            figures: ToolFigures::default(),
+            statistics,
+            tool: tool.clone(),
+        };
+        match running.wait_until_ready(children) {
+            Ok(None) => Ok(Started::Ready(Box::new(running))),
+            Ok(Some(message)) => {
+                running.end(children)?;
+                // Which step it was that failed, its words tell.
+                Ok(Started::Refused(Refusal {
+                    step: Step::Load,
+                    program: None,
+                    errno: None,
+                    message,
+                    verifier: None,
+                    findings: Vec::new(),
+                }))
+            }
+            Err(error) => {
+                running.end(children)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// `Some`: why it will not become ready.
+    fn wait_until_ready(&mut self, children: &mut Children) -> Result<Option<String>> {
+        let deadline = self.started + Duration::from_millis(self.tool.patience_ms);
+        let (mut last, mut since) = (0, Instant::now());
+        loop {
+            self.wait(PERIOD)?;
+            self.take(|| Ok(None))?;
+            children.reap()?;
+            if let Some(status) = children.end_of(self.pid) {
+                self.take(|| Ok(None))?;
+                return Ok(Some(format!("{} before it was ready{}", ended_how(status), self.quoted())));
+            }
+            let ready = match &self.tool.ready {
+                None => {
+                    let now = Traces::now()?.programs_since(&self.before).count();
+                    if now != last {
+                        (last, since) = (now, Instant::now());
+                    }
+                    now >= self.tool.programs as usize && since.elapsed() >= QUIET
+                }
+                Some(Ready::Line { contains }) => self.words.contain(contains),
+                Some(Ready::Port { port }) => endpoint::accepts(*port),
+            };
+            if ready {
+                self.note_ready()?;
+                return Ok(None);
+            }
+            if Instant::now() >= deadline {
+                let waited = match &self.tool.ready {
+                    None => format!("has loaded {last} programs, not {},", self.tool.programs),
+                    Some(Ready::Line { contains }) => format!("has not said `{contains}`"),
+                    Some(Ready::Port { port }) => format!("does not accept connections on port {port}"),
+                };
+                let seconds = self.tool.patience_ms / 1000;
+                return Ok(Some(format!("{waited} {seconds} s after its start{}", self.quoted())));
+            }
+        }
+    }
+
+    fn quoted(&self) -> String {
+        let last = self.words.last();
+        let last = last.trim();
+        if last.is_empty() { String::new() } else { format!("; its last words: {last}") }
+    }
+
+    fn note_ready(&mut self) -> Result<()> {
+        self.figures.ready_ns = nanoseconds(self.started.elapsed());
+        let now = Traces::now()?;
+        self.figures.programs = bpf::objects(Kind::Program, now.programs_since(&self.before))?;
+        self.figures.maps = bpf::objects(Kind::Map, now.maps_since(&self.before))?;
+        self.figures.links = now.links_since(&self.before);
+        self.figures.resident_bytes[0] = processes::resident(&self.cgroup)?;
+        self.figures.processor_us.ready = processes::processor_us(&self.cgroup)?;
+        Ok(())
+    }
+
+    /// The guest has been idle for `time` since the tool was ready.
+    pub(crate) fn note_idle(&mut self, time: Duration) -> Result<()> {
+        self.figures.processor_us.idle = processes::processor_us(&self.cgroup)?;
+        self.figures.processor_us.idle_ns = nanoseconds(time);
+        Ok(())
+    }
+
+    /// What to wait for: it says something there.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.streams.open()
+    }
+
+    /// Waits until it says something, at most so long.
+    fn wait(&self, longest: Duration) -> Result<()> {
+        let mut waiting: Vec<_> = self.streams().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        wait_readable(&mut waiting, Some(longest)).map(drop)
+    }
+
+    /// Lets `time` pass, keeping what it says meanwhile.
+    pub(crate) fn rest(&mut self, time: Duration, mut witness: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.wait(left)?;
+            self.take(&mut witness)?;
+        }
+    }
+
+    /// Keeps what it has said, each piece with what `witness` gives then.
+    pub(crate) fn take(&mut self, mut witness: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
+        for (time, source, text) in self.streams.take()? {
+            self.words.take(time, source, &text, witness()?);
+        }
+        Ok(())
+    }
+
+    /// How long until its endpoint is to be asked again; `None` where it has none, or is asked at barriers only.
+    pub(crate) fn asked_in(&self) -> Option<Duration> {
+        let interval = Duration::from_millis(self.tool.endpoint.as_ref()?.interval_ms?);
+        Some(interval.saturating_sub(self.asked.elapsed()))
+    }
+
+    /// Asks its endpoint, if it has one.
+    pub(crate) fn ask(&mut self, mut witness: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
+        let Some(endpoint) = &self.tool.endpoint else { return Ok(()) };
+        self.asked = Instant::now();
+        let (source, text) = match endpoint::ask(endpoint) {
+            Ok(body) => (Source::Endpoint, body),
+            Err(reason) => (Source::NoAnswer, reason.into_bytes()),
+        };
+        self.words.take(monotonic_ns()?, source, &text, witness()?);
+        Ok(())
+    }
+
+    /// Stops it and tells what there is to say of it, and what the kernel's statistics say of its programs, if it keeps any. An error where it had ended before it was told to.
+    pub(crate) fn stop(mut self, children: &mut Children) -> Result<(ToolFigures, Vec<ProgramStatistics>)> {
+        children.reap()?;
+        if let Some(status) = children.end_of(self.pid) {
+            self.take(|| Ok(None))?;
+            let error = Error::Program {
+                program: self.tool.name.clone(),
+                problem: format!("{} while it should count", ended_how(status)),
+                output: self.words.last(),
+            };
+            self.end(children)?;
+            return Err(error);
+        }
+        self.figures.resident_bytes[1] = processes::resident(&self.cgroup)?;
+        self.figures.processor_us.stopped = processes::processor_us(&self.cgroup)?;
+        let statistics = match self.statistics {
+            Some(_) => bpf::statistics(Traces::now()?.programs_since(&self.before))?,
+            None => Vec::new(),
+        };
+        let told = Instant::now();
+        match kill_process(self.pid, signal(self.tool.stop.signal)) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => return Err(Error::system("stop a tool")(error)),
+        }
+        let ended = self.wait_for_end(told + Duration::from_millis(self.tool.stop.grace_ms), children)?;
+        if let Some(status) = ended {
+            self.figures.stop_ns = Some(nanoseconds(told.elapsed()));
+            self.figures.ended = ended_how(status);
+        } else {
+            let seconds = self.tool.stop.grace_ms / 1000;
+            self.figures.ended = format!("was killed: SIG{} had not ended it after {seconds} s", self.tool.stop.signal);
+        }
+        Ok((self.end(children)?, statistics))
+    }
+
+    fn wait_for_end(&mut self, deadline: Instant, children: &mut Children) -> Result<Option<ExitStatus>> {
+        loop {
+            self.take(|| Ok(None))?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Some(status) = children.wait_for(self.pid, left.min(PERIOD))? {
+                return Ok(Some(status));
+            }
+            if left.is_zero() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Ends whatever of it lives, and looks at what is left of it in the kernel.
+    fn end(mut self, children: &mut Children) -> Result<ToolFigures> {
+        self.cgroup.kill()?;
+        // Its first process may have been taken before.
+        children.wait_for(self.pid, Duration::ZERO)?;
+        children.reap()?;
+        self.take(|| Ok(None))?;
+        self.cgroup.remove()?;
+        // Statistics cost every program, also those that are left.
+        drop(self.statistics.take());
+        let deadline = Instant::now() + FREEING;
+        loop {
+            self.figures.left_behind = Traces::now()?.left_since(&self.before)?;
+            if self.figures.left_behind.is_nothing() || Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(PERIOD);
+        }
+        (self.figures.words, self.figures.dropped_bytes) = self.words.into_pieces();
+        Ok(self.figures)
+    }
+}
+
+const fn signal(signal: StopSignal) -> Signal {
+    match signal {
+        StopSignal::Interrupt => Signal::INT,
+        StopSignal::Terminate => Signal::TERM,
+        StopSignal::Quit => Signal::QUIT,
+        StopSignal::HangUp => Signal::HUP,
+        StopSignal::User1 => Signal::USR1,
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

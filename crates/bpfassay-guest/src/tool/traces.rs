@@ -1,0 +1,100 @@
+//! What there is of a tool in the kernel: its programs, maps, links and probe events, against what was there before.
+
+use std::{collections::BTreeSet, fs};
+
+use bpfassay_protocol::tool::{BpfObject, LeftBehind};
+
+use crate::{
+    bpf::{self, Kind},
+    error::Result,
+};
+
+/// Files of tracefs that list probe events, one a line (Documentation/trace/kprobetrace.rst of the kernel).
+const EVENTS: [&str; 2] = ["/sys/kernel/tracing/kprobe_events", "/sys/kernel/tracing/uprobe_events"];
+
+/// Everything of the kinds that tools make, by number or name.
+#[derive(Debug)]
+pub(super) struct Traces {
+    programs: BTreeSet<u32>,
+    maps: BTreeSet<u32>,
+    links: Option<BTreeSet<u32>>,
+    events: BTreeSet<String>,
+}
+
+impl Traces {
+    /// What is there now.
+    pub(super) fn now() -> Result<Self> {
+        // A kernel without tracefs has no events in it.
+        let events = EVENTS.iter().filter_map(|path| fs::read_to_string(path).ok());
+        Ok(Self {
+            programs: bpf::ids(Kind::Program)?,
+            maps: bpf::ids(Kind::Map)?,
+            links: bpf::links()?,
+            events: events.flat_map(|text| text.lines().map(name_of).collect::<Vec<_>>()).collect(),
+        })
+    }
+
+    /// The programs that are here and were not there in `before`.
+    pub(super) fn programs_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = u32> {
+        self.programs.difference(&before.programs).copied()
+    }
+
+    /// The maps, likewise.
+    pub(super) fn maps_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = u32> {
+        self.maps.difference(&before.maps).copied()
+    }
+
+    /// How many links, likewise.
+    pub(super) fn links_since(&self, before: &Self) -> Option<u32> {
+        let (now, before) = (self.links.as_ref()?, before.links.as_ref()?);
+        Some(u32::try_from(now.difference(before).count()).unwrap_or(u32::MAX))
+    }
+
+    /// What is here of what was not there in `before`, by names.
+    pub(super) fn left_since(&self, before: &Self) -> Result<LeftBehind> {
+        let names = |objects: Vec<BpfObject>| objects.into_iter().map(|object| object.name).collect();
+        Ok(LeftBehind {
+            programs: names(bpf::objects(Kind::Program, self.programs_since(before))?),
+            maps: names(bpf::objects(Kind::Map, self.maps_since(before))?),
+            links: self.links_since(before),
+            events: self.events.difference(&before.events).cloned().collect(),
+        })
+    }
+}
+
+/// The name of an event in a line such as `p:kprobes/mine vfs_read`.
+fn name_of(line: &str) -> String {
+    let event = line.split(' ').next().unwrap_or_default();
+    event.split_once(':').map_or(event, |(_, name)| name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traces(programs: &[u32], links: Option<&[u32]>, events: &[&str]) -> Traces {
+        Traces {
+            programs: programs.iter().copied().collect(),
+            maps: BTreeSet::new(),
+            links: links.map(|links| links.iter().copied().collect()),
+            events: events.iter().map(|&name| name.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn events_have_their_names() {
+        assert_eq!(name_of("p:kprobes/mine vfs_read"), "kprobes/mine");
+        assert_eq!(name_of("r8:kprobes/back vfs_read"), "kprobes/back");
+        assert_eq!(name_of(""), "");
+    }
+
+    #[test]
+    fn only_what_came_since_counts() {
+        let before = traces(&[1, 2], Some(&[7]), &["a"]);
+        let after = traces(&[2, 3, 4], Some(&[7, 8]), &["a", "b"]);
+        assert_eq!(after.programs_since(&before).collect::<Vec<_>>(), [3, 4]);
+        assert_eq!(after.links_since(&before), Some(1));
+        assert_eq!(traces(&[], None, &[]).links_since(&before), None);
+        assert_eq!(after.maps_since(&before).count(), 0);
+    }
+}
