@@ -112,6 +112,10 @@ pub struct RunEnded {
     pub done: u64,
     /// Of how many.
     pub of: u64,
+    /// Cells of which no run is left to do.
+    pub cells_done: u64,
+    /// Of how many.
+    pub cells_of: u64,
     /// How long the rest will take, in seconds, judged by how long runs and boots of the same kind took.
     pub seconds_left: Option<f64>,
 }

@@ -4,7 +4,7 @@ mod left;
 mod shown;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::Write,
     num::NonZeroU32,
     path::{Path, PathBuf},
@@ -52,8 +52,8 @@ pub(crate) fn conclude(event: &Event) {
 pub(crate) struct Watcher<'a> {
     plan: &'a Plan,
     directory: PathBuf,
-    /// The study, as the user named it.
-    study: String,
+    /// [`Telling::study`]
+    study: Option<String>,
     /// [`Telling::here`]
     here: Option<PathBuf>,
     /// What else a command needs to find the same guests.
@@ -67,20 +67,32 @@ pub(crate) struct Watcher<'a> {
 
 struct State {
     done: u64,
+    /// Runs that are left to do of each cell.
+    cells: BTreeMap<String, u64>,
     left: Left,
 }
 
 /// How to tell what happens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Telling<'a> {
-    /// The study, as the user named it: a word of a command line.
-    pub(crate) study: &'a str,
+    /// The study, as the user named it: a word of a command line. `None` where nobody knows where its file lies, as of a
+    /// run that is resumed: then there is no command that finds it.
+    pub(crate) study: Option<&'a str>,
     /// Options that say where kernels, testbed and cache are, where the user did: words of a command line.
     pub(crate) overlays: &'a [String],
     /// In which form.
     pub(crate) format: MessageFormat,
     /// The mount of this machine that is measured on, where there are no guests.
     pub(crate) here: Option<&'a Path>,
+}
+
+/// The study of a plan that was read back, for [`Telling::study`]: results tell its name, which finds bundled ones only.
+pub(crate) fn bundled(plan: &Plan) -> Option<&str> {
+    let name = plan.study.name.as_str();
+    bpfassay_study::bundled::study(name)?;
+    let study = bpfassay_study::load(name).ok()?;
+    // Anybody's file may have that name.
+    (study.workloads == plan.study.workloads && study.targets == plan.study.targets).then_some(name)
 }
 
 impl<'a> Watcher<'a> {
@@ -95,18 +107,22 @@ impl<'a> Watcher<'a> {
     ) -> Self {
         let Telling { study, overlays, format, here } = telling;
         let of = blocks.iter().map(|(block, _)| block.runs.len() as u64).sum();
+        let mut cells = BTreeMap::new();
+        for run in blocks.iter().flat_map(|(block, _)| &block.runs) {
+            *cells.entry(run.cell.clone()).or_default() += 1;
+        }
         let expects = |cell: &&bpfassay_study::Cell| {
             plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe))
         };
         let watcher = Self {
             plan,
             directory: directory.to_owned(),
-            study: study.to_owned(),
+            study: study.map(str::to_owned),
             here: here.map(Path::to_owned),
             overlays: overlays.to_owned(),
             refusals: plan.cells.iter().filter(expects).map(|cell| cell.id.as_str()).collect(),
             of,
-            state: Mutex::new(State { done: 0, left: Left::new(blocks.iter().map(|(block, _)| block), jobs) }),
+            state: Mutex::new(State { done: 0, cells, left: Left::new(blocks.iter().map(|(block, _)| block), jobs) }),
             sink: match format {
                 MessageFormat::Human => Box::new(shown::Shown::new(of)),
                 MessageFormat::Json => Box::new(Json),
@@ -148,10 +164,14 @@ impl<'a> Watcher<'a> {
             Outcome::Failed(failure) => Some(failure),
             Outcome::Measured(_) | Outcome::Refused(_) => None,
         };
-        let (done, seconds_left) = self.change(|state| {
+        let (done, cells_done, cells_of, seconds_left) = self.change(|state| {
             state.done += 1;
+            if let Some(left) = state.cells.get_mut(&record.cell) {
+                *left = left.saturating_sub(1);
+            }
+            let cells_done = state.cells.values().filter(|left| **left == 0).count() as u64;
             state.left.ended(&record.block, &record.cell, seconds);
-            (state.done, state.left.seconds())
+            (state.done, cells_done, state.cells.len() as u64, state.left.seconds())
         });
         RunEnded {
             run: record.run.clone(),
@@ -162,29 +182,31 @@ impl<'a> Watcher<'a> {
             message,
             bytes: of_run(self.plan, record).map(|derived| derived.bytes).unwrap_or_default(),
             log: failure.and_then(|failure| failure.log.as_ref()).map(|log| self.directory.join(log)),
-            repeat: failure.map(|_| self.repeat(record)),
-            shell: failure.filter(|_| self.here.is_none()).map(|_| self.shell(record)),
+            repeat: failure.and_then(|_| self.repeat(record)),
+            shell: failure.filter(|_| self.here.is_none()).and_then(|_| self.shell(record)),
             done,
             of: self.of,
+            cells_done,
+            cells_of,
             seconds_left,
         }
     }
 
     /// The command that does just the cell of `record` again.
-    fn repeat(&self, record: &RunRecord) -> Vec<String> {
+    fn repeat(&self, record: &RunRecord) -> Option<Vec<String>> {
+        let study = self.study.as_deref()?;
         if let Some(mount) = &self.here {
             let mount = mount.display().to_string();
-            return ["bpfassay", "here", &self.study, "--mount", &mount, "--cell", &record.cell]
-                .map(str::to_owned)
-                .to_vec();
+            let words = ["bpfassay", "here", study, "--mount", &mount, "--cell", &record.cell];
+            return Some(words.map(str::to_owned).to_vec());
         }
         let clock = self.plan.study.clock.to_string();
-        self.command(&["run", &self.study, "--cell", &record.cell, "--clock", &clock])
+        Some(self.command(&["run", study, "--cell", &record.cell, "--clock", &clock]))
     }
 
     /// The command that opens a shell in the guest of `record`.
-    fn shell(&self, record: &RunRecord) -> Vec<String> {
-        self.command(&["shell", "--study", &self.study, "--cell", &record.cell])
+    fn shell(&self, record: &RunRecord) -> Option<Vec<String>> {
+        Some(self.command(&["shell", "--study", self.study.as_deref()?, "--cell", &record.cell]))
     }
 
     fn command(&self, words: &[&str]) -> Vec<String> {
@@ -247,6 +269,16 @@ mod tests {
     }
 
     #[test]
+    fn only_a_bundled_study_is_found_by_its_name() {
+        let mut plan = plan();
+        assert_eq!(bundled(&plan), Some("quick"));
+        plan.study.workloads.clear();
+        assert_eq!(bundled(&plan), None);
+        "mine".clone_into(&mut plan.study.name);
+        assert_eq!(bundled(&plan), None);
+    }
+
+    #[test]
     fn words_are_typed_as_a_shell_reads_them() {
         let words = ["bpfassay", "run", "my study.toml", "it's", ""].map(str::to_owned);
         assert_eq!(shell_words(&words), r"bpfassay run 'my study.toml' 'it'\''s' ''");
@@ -257,7 +289,8 @@ mod tests {
         let plan = plan();
         let blocks: Vec<_> = plan.blocks.iter().map(|block| (block.clone(), 0)).collect();
         let overlays = ["--kernel", "./bzImage"].map(str::to_owned);
-        let telling = Telling { study: "small.toml", overlays: &overlays, format: MessageFormat::Human, here: None };
+        let telling =
+            Telling { study: Some("small.toml"), overlays: &overlays, format: MessageFormat::Human, here: None };
         let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), telling);
         let here = Telling { here: Some(Path::new("/mnt/my nfs")), ..telling };
         let here = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), here);
@@ -271,6 +304,10 @@ mod tests {
         let record = RunRecord::new(block, &block.runs[0], 1, 0, 1500, Outcome::Failed(failure));
         let ended = watcher.run_ended(&record);
         let without_guests = here.run_ended(&record);
+        let nobody_knows =
+            Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), Telling { study: None, ..telling });
+        let without_study = nobody_knows.run_ended(&record);
+        nobody_knows.finish();
         watcher.finish();
         here.finish();
         assert_eq!((ended.outcome, ended.is_expected, ended.done, ended.of), (Ending::Failed, false, 1, 4));
@@ -282,7 +319,9 @@ mod tests {
         let shell = shell_words(&ended.shell.unwrap());
         assert_eq!(shell, format!("bpfassay shell --study small.toml --cell {cell} --kernel ./bzImage"));
         assert_eq!(ended.seconds_left, Some(1.5 * 3.0));
+        assert_eq!((ended.cells_done, ended.cells_of), (1, 4));
         assert_eq!(without_guests.shell, None);
+        assert_eq!((without_study.repeat, without_study.shell), (None, None));
         let again = without_guests.repeat.unwrap();
         assert_eq!(shell_words(&again), format!("bpfassay here small.toml --mount '/mnt/my nfs' --cell {cell}"));
         assert!(crate::cli::Cli::try_parse_from(again).is_ok());

@@ -31,7 +31,7 @@ struct Guest {
     doing: String,
 }
 
-const TEMPLATE: &str = "{bar:24} {pos}/{len} runs  {elapsed}{prefix}  {wide_msg}";
+const TEMPLATE: &str = "{bar:24} {pos}/{len} runs{prefix}  {elapsed}  {wide_msg}";
 
 impl Shown {
     /// For `runs` runs.
@@ -72,9 +72,8 @@ impl Shown {
 
     fn run_ended(&self, ended: &RunEnded) {
         self.bar.set_position(ended.done);
-        if let Some(left) = ended.seconds_left {
-            self.bar.set_prefix(format!(" (about {} left)", duration(left)));
-        }
+        let left = ended.seconds_left.map(|left| format!(" (about {} left)", duration(left))).unwrap_or_default();
+        self.bar.set_prefix(format!(", {}/{} cells{left}", ended.cells_done, ended.cells_of));
         for line in told(ended) {
             self.line(&line);
         }
@@ -208,6 +207,8 @@ mod tests {
             shell: words("bpfassay shell --study quick --cell x86_64_7.2_w_nfs4.2_fexit"),
             done: 1,
             of: 2,
+            cells_done: 0,
+            cells_of: 1,
             seconds_left: None,
         };
         let expected = [

@@ -54,8 +54,12 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let mut blocks = run::left(&Contents::read(&directory)?);
     let cancel = CancellationToken::new();
     stop_on_signals(&cancel);
-    let telling =
-        Telling { study: &arguments.study, overlays: &[], format: arguments.message_format, here: Some(&agent.mount) };
+    let telling = Telling {
+        study: Some(&arguments.study),
+        overlays: &[],
+        format: arguments.message_format,
+        here: Some(&agent.mount),
+    };
     let cancelled = loop {
         let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, &directory, telling);
         let blocks_now = blocks.into_iter().map(|(block, _)| block).collect();

@@ -15,7 +15,7 @@ use crate::{
     bench::Bench,
     cli::{self, MessageFormat},
     exit::{Failure, INCONCLUSIVE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
-    progress::{self, Telling},
+    progress::{self, Telling, bundled},
     setup::{self, Store},
 };
 
@@ -66,8 +66,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
             (directory, journal, blocks)
         }
     };
-    // What was resumed names its study, if not where its file is.
-    let study = if arguments.resume.is_some() { plan.study.name.as_str() } else { arguments.selection.study.as_str() };
+    let study = if arguments.resume.is_some() { bundled(&plan) } else { Some(arguments.selection.study.as_str()) };
     let overlays = overlays(&arguments, global);
     let telling = Telling { study, overlays: &overlays, format: arguments.message_format, here: None };
     let summary = loop {

@@ -13,7 +13,7 @@ use crate::{
     bench::Bench,
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
-    progress::Telling,
+    progress::{Telling, bundled},
     provenance,
     setup::{self, Store, Testbed},
 };
@@ -40,7 +40,7 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let header = Header { journal: JOURNAL_VERSION, started_unix_ms: unix_ms(), plan: plan.clone(), provenance };
     let journal = Journal::create(&directory, &header)?;
     let todo = plan.blocks.iter().cloned().map(|block| (block, 0)).collect();
-    let telling = Telling { study: &plan.study.name, overlays: &[], format: cli::MessageFormat::Human, here: None };
+    let telling = Telling { study: bundled(&plan), overlays: &[], format: cli::MessageFormat::Human, here: None };
     if bench.carry_out(&plan, todo, journal, &directory, telling).await?.cancelled {
         super::print("interrupted; nothing is said of the figures\n")?;
         return Ok(INTERRUPTED);
