@@ -2,7 +2,7 @@
 //!
 //! Here: what study files and tool files have in common. Not here: what any key means.
 
-use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
+use std::{fmt::Display, ops::RangeInclusive, path::Path, str::FromStr};
 
 use toml::{
     Spanned,
@@ -76,6 +76,18 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .filter(|(score, _)| *score >= CLOSE)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
+}
+
+/// Whether `name` names a file rather than something bundled: it looks like a path, or there is a file of that name.
+#[must_use]
+pub fn is_file_name(name: &str) -> bool {
+    let path = Path::new(name);
+    name.contains('/') || path.extension().is_some_and(|extension| extension == "toml") || path.exists()
+}
+
+/// For the end of a message that none of `known` is called `word`: a suggestion that begins with `; `, or nothing.
+pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }
 
 /// A table.

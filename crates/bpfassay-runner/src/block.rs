@@ -14,7 +14,7 @@ use bpfassay_study::{Block, PlannedRun, Study};
 use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, Severity, Trouble};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Observer, Progress, Rig, RigError, failure, rig::deadlines};
+use crate::{Observer, Progress, Rig, RigError, Summary, failure, rig::deadlines};
 
 /// Directory of console logs in a results directory.
 pub const LOGS: &str = "logs";
@@ -42,14 +42,6 @@ pub enum BlockError {
     Rig(#[from] RigError),
 }
 
-/// What a block came to, for counting.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) measured: usize,
-    pub(crate) refused: usize,
-    pub(crate) failed: usize,
-}
-
 impl Context<'_> {
     pub(crate) fn append(&self, entry: &Entry) -> Result<(), JournalError> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)
@@ -67,7 +59,7 @@ pub(crate) async fn carry_out(
     runtime: &Path,
     block: &Block,
     boots: u32,
-) -> Result<Tally, BlockError> {
+) -> Result<Summary, BlockError> {
     let mut boot = Boot::new(context, block, boots);
     while !boot.left.is_empty() && !context.cancel.is_cancelled() {
         boot.boot += 1;
@@ -82,7 +74,7 @@ pub(crate) struct Boot<'a> {
     pub(crate) block: &'a Block,
     pub(crate) boot: u32,
     pub(crate) left: Vec<PlannedRun>,
-    pub(crate) tally: Tally,
+    pub(crate) tally: Summary,
 }
 
 /// What is known of the run in flight.
@@ -101,7 +93,7 @@ impl InFlight {
 
 impl<'a> Boot<'a> {
     pub(crate) fn new(context: &'a Context<'a>, block: &'a Block, boots: u32) -> Self {
-        Self { context, block, boot: boots, left: block.runs.clone(), tally: Tally::default() }
+        Self { context, block, boot: boots, left: block.runs.clone(), tally: Summary::default() }
     }
 
     /// What files of this boot are called.

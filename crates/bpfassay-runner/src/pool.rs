@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Observer, Rig,
-    block::{self, BlockError, Context, LOGS, Tally},
+    block::{self, BlockError, Context, LOGS},
 };
 
 /// Why a plan could not be carried out to its end. What was measured before is in the journal.
@@ -48,10 +48,11 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn add(&mut self, tally: &Tally) {
-        self.measured += tally.measured;
-        self.refused += tally.refused;
-        self.failed += tally.failed;
+    /// Counts the runs of `part`, too.
+    pub(crate) fn add(&mut self, part: &Self) {
+        self.measured += part.measured;
+        self.refused += part.refused;
+        self.failed += part.failed;
     }
 }
 
@@ -123,10 +124,7 @@ pub async fn carry_out(
     let outcomes = join_all((0..slots.get()).map(|_| worker())).await;
     let mut total = Summary { cancelled: cancel.is_cancelled(), ..Summary::default() };
     for outcome in outcomes {
-        let summary = outcome?;
-        total.measured += summary.measured;
-        total.refused += summary.refused;
-        total.failed += summary.failed;
+        total.add(&outcome?);
     }
     Ok(total)
 }

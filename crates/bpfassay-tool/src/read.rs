@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfassay_document::{Document, Field, Invalid, Section, distinct, nearest, short_name};
+use bpfassay_document::{Document, Field, Invalid, Section, distinct, is_file_name, short_name, suggestion};
 use bpfassay_protocol::Arch;
 
 use self::places::{attribute, in_the_guest, package, relative, word};
@@ -45,14 +45,11 @@ pub fn load(name: &str) -> Result<Loaded, ToolError> {
         return Ok(Loaded { file: ToolFile::parse(&format!("bundled tool {name}"), text)?, folder: None });
     }
     let path = Path::new(name);
-    let looks_like_a_path = name.contains('/') || path.extension().is_some_and(|extension| extension == "toml");
-    if !looks_like_a_path && !path.exists() {
+    if !is_file_name(name) {
         return Err(ToolError::Unknown {
             name: name.chars().take(64).collect(),
             bundled: bundled::NAMES.join(", "),
-            nearest: nearest(name, bundled::NAMES.iter().copied())
-                .map(|near| format!("; did you mean `{near}`?"))
-                .unwrap_or_default(),
+            nearest: suggestion(name, bundled::NAMES.iter().copied()),
         });
     }
     let mut text = String::new();

@@ -6,8 +6,7 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_report::{Contents, Header, JOURNAL_VERSION, Journal};
-use bpfassay_runner::{Agent, HereOrder, block::unix_ms};
+use bpfassay_runner::{Agent, HereOrder};
 use bpfassay_study::{Available, Clock, LeftOut, Narrowing, Plan, Study, Target};
 use tokio_util::sync::CancellationToken;
 
@@ -47,11 +46,7 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let payload: Vec<&Path> = payload.iter().map(PathBuf::as_path).collect();
     let provenance = provenance::here(host.facts(1), target, &agent.program, &payload)?;
 
-    let started_unix_ms = unix_ms();
-    let directory = arguments.output.clone().unwrap_or_else(|| run::default_directory(&plan, started_unix_ms));
-    let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
-    let mut journal = Journal::create(&directory, &header)?;
-    let mut blocks = run::left(&Contents::read(&directory)?);
+    let (directory, journal, blocks) = run::begin(&plan, arguments.output.as_deref(), provenance)?;
     let cancel = CancellationToken::new();
     stop_on_signals(&cancel);
     let telling = Telling {
@@ -60,24 +55,15 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
         format: arguments.message_format,
         here: Some(&agent.mount),
     };
-    let cancelled = loop {
+    let cancelled = run::until_narrow(&plan, &directory, journal, blocks, async |blocks, journal| {
         let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, &directory, telling);
-        let blocks_now = blocks.into_iter().map(|(block, _)| block).collect();
-        let order = HereOrder { study: &plan.study, blocks: blocks_now, agent: &agent, directory: &directory };
+        let blocks = blocks.into_iter().map(|(block, _)| block).collect();
+        let order = HereOrder { study: &plan.study, blocks, agent: &agent, directory: &directory };
         let outcome = bpfassay_runner::carry_out_here(order, journal, &watcher, &cancel).await;
         watcher.finish();
-        let summary = outcome.map_err(Failure::infrastructure)?;
-        // As `run` has it: sequential sampling goes on until the figures are as narrow as was asked for.
-        if summary.cancelled || plan.until().is_none() {
-            break summary.cancelled;
-        }
-        let contents;
-        (journal, contents) = Journal::resume(&directory)?;
-        blocks = run::left(&contents);
-        if blocks.is_empty() {
-            break false;
-        }
-    };
+        outcome.map_err(Failure::infrastructure)
+    })
+    .await?;
     let interrupted = "; what was measured is kept";
     run::told(&directory, cancelled.then_some(interrupted), arguments.message_format)
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
-    Contents, Entry, Event, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Results, event::Concluded, render,
-    results,
+    Contents, Entry, Event, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Provenance, Results,
+    event::Concluded, render, results,
 };
-use bpfassay_runner::block::unix_ms;
+use bpfassay_runner::{Summary, block::unix_ms};
 use bpfassay_stats::Verdict;
 use bpfassay_study::{Block, Clock, Plan};
 
@@ -50,41 +50,61 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     }
     let provenance = bench.provenance.clone();
 
-    let (directory, mut journal, mut blocks) = match resumed {
+    let (directory, journal, blocks) = match resumed {
         Some((mut journal, contents)) => {
             let directory = arguments.resume.clone().unwrap_or_default();
             let entry = Entry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) };
             journal.append(&entry)?;
             (directory, journal, left(&contents))
         }
-        None => {
-            let started_unix_ms = unix_ms();
-            let directory = arguments.output.clone().unwrap_or_else(|| default_directory(&plan, started_unix_ms));
-            let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
-            let journal = Journal::create(&directory, &header)?;
-            let blocks = left(&Contents::read(&directory)?);
-            (directory, journal, blocks)
-        }
+        None => begin(&plan, arguments.output.as_deref(), provenance)?,
     };
     let study = if arguments.resume.is_some() { bundled(&plan) } else { Some(arguments.selection.study.as_str()) };
     let overlays = overlays(&arguments, global);
     let telling = Telling { study, overlays: &overlays, format: arguments.message_format, here: None };
-    let summary = loop {
-        let summary = bench.carry_out(&plan, blocks, journal, &directory, telling).await?;
-        // Sequential sampling: what was measured tells whether there is more to do. Where boots are fixed there is not.
+    let cancelled = until_narrow(&plan, &directory, journal, blocks, async |blocks, journal| {
+        bench.carry_out(&plan, blocks, journal, &directory, telling).await
+    })
+    .await?;
+    let resume = format!("; go on with: bpfassay run --resume {}", directory.display());
+    told(&directory, cancelled.then_some(&resume), arguments.message_format)
+}
+
+/// What there is to go on with: the results directory, its journal, and the blocks that are left to do, each with the number of
+/// boots that it had before.
+pub(super) type Begun = (PathBuf, Journal, Vec<(Block, u32)>);
+
+/// Begins `plan` in the results directory `output`, or one with a name of its own.
+pub(super) fn begin(plan: &Plan, output: Option<&Path>, provenance: Provenance) -> Result<Begun, Failure> {
+    let started_unix_ms = unix_ms();
+    let directory = output.map_or_else(|| default_directory(plan, started_unix_ms), Path::to_owned);
+    let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
+    let journal = Journal::create(&directory, &header)?;
+    let blocks = left(&Contents::read(&directory)?);
+    Ok((directory, journal, blocks))
+}
+
+/// Has `carry_out` do `blocks`, and then whatever sequential sampling asks for: what was measured tells whether there is more to
+/// do. Where boots are fixed there is not. Whether it was cancelled.
+pub(super) async fn until_narrow(
+    plan: &Plan,
+    directory: &Path,
+    mut journal: Journal,
+    mut blocks: Vec<(Block, u32)>,
+    carry_out: impl AsyncFn(Vec<(Block, u32)>, Journal) -> Result<Summary, Failure>,
+) -> Result<bool, Failure> {
+    loop {
+        let summary = carry_out(blocks, journal).await?;
         if summary.cancelled || plan.until().is_none() {
-            break summary;
+            return Ok(summary.cancelled);
         }
         let contents;
-        (journal, contents) = Journal::resume(&directory)?;
+        (journal, contents) = Journal::resume(directory)?;
         blocks = left(&contents);
         if blocks.is_empty() {
-            break summary;
+            return Ok(false);
         }
-    };
-
-    let resume = format!("; go on with: bpfassay run --resume {}", directory.display());
-    told(&directory, summary.cancelled.then_some(&resume), arguments.message_format)
+    }
 }
 
 /// Derives the results in `directory` and tells them. `interrupted`: what to say of how to go on, where it was interrupted.
@@ -139,7 +159,7 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
 }
 
 /// What is to be done next, with the number of boots that each block had before.
-pub(super) fn left(contents: &Contents) -> Vec<(Block, u32)> {
+fn left(contents: &Contents) -> Vec<(Block, u32)> {
     let with_boots = |block: Block| {
         let boots = contents.boots(&block.id);
         (block, boots)
@@ -180,6 +200,6 @@ fn as_expected(results: &Results) -> bool {
         && results.capabilities.iter().all(|matrix| matrix.surprises().next().is_none())
 }
 
-pub(super) fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
+fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
     Path::new("bpfassay-results").join(format!("{}-{}", plan.study.name, unix_ms / 1000))
 }
