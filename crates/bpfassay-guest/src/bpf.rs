@@ -34,7 +34,11 @@ mod info {
     pub(super) const NAME_BYTES: usize = 16;
     pub(super) const RUN_TIME_NS: usize = 192;
     pub(super) const RUN_COUNT: usize = 200;
-    pub(super) const BYTES: usize = 208;
+    /// As many bytes as a kernel fills in that keeps statistics.
+    pub(super) const STATISTICS_BYTES: usize = 208;
+    /// Linux 5.12 and later.
+    pub(super) const RECURSION_MISSES: usize = 208;
+    pub(super) const BYTES: usize = 216;
 }
 
 /// Does a command whose attributes are `attributes`: what it returns.
@@ -162,9 +166,27 @@ pub(crate) fn statistics(ids: impl IntoIterator<Item = u32>) -> Result<Vec<Progr
     Ok(all)
 }
 
+/// How often the kernel skipped the programs with these ids because they were running on that CPU already; `None` where it does
+/// not tell (before Linux 5.12).
+///
+/// # Errors
+/// The kernel's error.
+pub(crate) fn recursion_misses(ids: impl IntoIterator<Item = u32>) -> Result<Option<u64>> {
+    let mut misses = 0u64;
+    for id in ids {
+        let Some(program) = open(Kind::Program, id)? else { continue };
+        let (answer, length) = ask(&program).map_err(Error::system("ask about a BPF program"))?;
+        if length < info::BYTES {
+            return Ok(None);
+        }
+        misses = misses.saturating_add(whole(&answer, info::RECURSION_MISSES));
+    }
+    Ok(Some(misses))
+}
+
 fn statistics_of(program: &OwnedFd) -> io::Result<ProgramStatistics> {
     let (answer, length) = ask(program)?;
-    if length < info::BYTES {
+    if length < info::STATISTICS_BYTES {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel keeps no statistics of BPF programs"));
     }
     Ok(read(&answer))
@@ -190,16 +212,17 @@ fn ask(object: &OwnedFd) -> io::Result<([u8; info::BYTES], usize)> {
 }
 
 fn read(answer: &[u8; info::BYTES]) -> ProgramStatistics {
-    let number = |offset: usize| {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&answer[offset..offset + 8]);
-        u64::from_ne_bytes(bytes)
-    };
     ProgramStatistics {
         program: text(answer, info::NAME),
-        runs: number(info::RUN_COUNT),
-        run_time_ns: number(info::RUN_TIME_NS),
+        runs: whole(answer, info::RUN_COUNT),
+        run_time_ns: whole(answer, info::RUN_TIME_NS),
     }
+}
+
+fn whole(answer: &[u8; info::BYTES], offset: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&answer[offset..offset + 8]);
+    u64::from_ne_bytes(bytes)
 }
 
 fn half(answer: &[u8; info::BYTES], offset: usize) -> u32 {

@@ -111,11 +111,12 @@ fn attempt(
     };
     let mut run = Run { site, settle, link, children, tracer: started, tool, phases: Phases::default() };
     let measured = run.measure(order, places);
-    let Run { tracer, tool, phases, children, .. } = run;
+    let Run { mut tracer, tool, phases, children, .. } = run;
     link.phase(Phase::TearDown, Some(&order.id))?;
-    // The tracer is ended whatever became of the workload, and both before the first error is reported.
+    // The tracer is ended whatever became of the workload, and both before the first error is reported; the tool first, whose
+    // last words have a witness then.
+    let stopped = tool.map(|tool| tool.stop(children, || witness(&mut tracer))).transpose();
     let remains = tracer.map(|tracer| tracer.stop(children)).transpose();
-    let stopped = tool.map(|tool| tool.stop(children)).transpose();
     let measured = measured?;
     let (tool, tool_statistics) = stopped?.unzip();
     let phases = phases.finish().map_err(misspoke)?;
@@ -251,7 +252,10 @@ impl Run<'_> {
         self.link.phase(Phase::Workload, Some(&order.id))?;
         self.rest()?;
         if let Some(tool) = &mut self.tool {
-            tool.note_idle(self.settle)?;
+            tool.idle()?;
+            if self.tracer.is_some() {
+                tool.await_report(1, || witness(&mut self.tracer))?;
+            }
         }
         let before = self.reading(Edge::Before)?;
         let mut running = workload::start(&order.workload, places, cgroup)?;
@@ -264,6 +268,12 @@ impl Run<'_> {
         // Nor may processes that it left behind run into the last reading.
         cgroup.kill()?;
         let after = self.reading(Edge::After)?;
+        if let Some(tool) = &mut self.tool
+            && self.tracer.is_some()
+        {
+            // What it reads of its counters for the first report may be from before the last call.
+            tool.await_report(2, || witness(&mut self.tracer))?;
+        }
         Ok(Measured { cgroup: cgroup.id(), mount, whole: Interval { before, after } })
     }
 
@@ -271,7 +281,7 @@ impl Run<'_> {
     fn rest(&mut self) -> Result<()> {
         match &mut self.tool {
             None => thread::sleep(self.settle),
-            Some(tool) => tool.rest(self.settle, || witness(&mut self.tracer))?,
+            Some(tool) => tool.rest(self.settle)?,
         }
         Ok(())
     }
@@ -299,9 +309,9 @@ impl Run<'_> {
             let mut ready = waiting.iter().skip(1).map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
             drop(waiting);
             if let Some(tool) = &mut self.tool {
-                tool.take(|| witness(&mut self.tracer))?;
+                tool.take()?;
                 if tool.asked_in().is_some_and(|left| left.is_zero()) {
-                    tool.ask(|| witness(&mut self.tracer))?;
+                    tool.ask(|| Ok(None))?;
                 }
             }
             if let Some(tracer) = &mut self.tracer
@@ -347,7 +357,7 @@ impl Run<'_> {
             Edge::After => Some((monotonic_ns()?, idle::read()?)),
         };
         if let Some(tool) = &mut self.tool {
-            tool.take(|| witness(&mut self.tracer))?;
+            tool.take()?;
             tool.ask(|| witness(&mut self.tracer))?;
         }
         let tracer = witness(&mut self.tracer)?;

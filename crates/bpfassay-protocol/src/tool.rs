@@ -22,13 +22,9 @@ pub struct Tool {
     pub name: String,
     /// Program, as a path in the guest, and its arguments.
     pub command: Vec<String>,
-    /// How many BPF programs it loads at least: it counts as ready when these are there, unless `ready` says otherwise.
-    pub programs: u32,
-    /// When else it counts as ready.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ready: Option<Ready>,
+    /// When it counts as ready.
+    pub ready: Ready,
     /// How it is stopped.
-    #[serde(default, skip_serializing_if = "Stop::is_default")]
     pub stop: Stop,
     /// Where it is asked for its figures, if it serves them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,92 +32,110 @@ pub struct Tool {
     /// Whether its words are kept; else only the last of them are, for messages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub captured: bool,
+    /// How long to wait for its next words before and after the workload, in milliseconds of the guest's clock: a tool that reports at
+    /// intervals then has reported what came before, and what the workload did. `None`: it is not waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_within_ms: Option<u64>,
     /// How long it may take to become ready, in milliseconds of the guest's clock.
-    #[serde(default = "default_patience_ms", skip_serializing_if = "is_default_patience")]
     pub patience_ms: u64,
 }
 
-/// Default of [`Tool::patience_ms`]: bpftrace compiles its program first, which takes minutes where a guest is emulated.
-const fn default_patience_ms() -> u64 {
-    300_000
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_default_patience(patience_ms: &u64) -> bool {
-    *patience_ms == default_patience_ms()
-}
-
-impl Stop {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 impl Tool {
+    /// Default of [`Self::patience_ms`]: bpftrace compiles its program first, which takes minutes where a guest is emulated.
+    pub const PATIENCE_MS: u64 = 300_000;
+
     /// A tool that counts as ready when it has loaded `programs` programs; everything else by default.
     #[must_use]
     pub fn new(name: impl Into<String>, command: Vec<String>, programs: u32) -> Self {
         Self {
             name: name.into(),
             command,
-            programs,
-            ready: None,
+            ready: Ready::Programs { count: programs, named: None },
             stop: Stop::default(),
             endpoint: None,
             captured: false,
-            patience_ms: default_patience_ms(),
+            report_within_ms: None,
+            patience_ms: Self::PATIENCE_MS,
         }
+    }
+
+    /// Whether it is asked what it counted.
+    #[must_use]
+    pub const fn reports(&self) -> bool {
+        self.captured || self.endpoint.is_some()
     }
 }
 
-/// When a tool counts as ready that does not do so by its programs.
+/// When a tool counts as ready. Regular expressions are in the syntax of the crate `regex-lite`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "when", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Ready {
-    /// It wrote a line, to standard output or standard error, in which this stands.
+    /// It wrote a line with a match of this.
     Line {
-        /// A part of the line, as it stands there.
-        contains: String,
+        /// The regular expression.
+        pattern: String,
+        /// On this stream; `None`: on either.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stream: Option<Stream>,
     },
     /// It accepts connections on this TCP port of the loopback interface.
-    Port {
-        /// The port.
-        port: u16,
+    Port(u16),
+    /// The kernel has so many BPF programs more than before, and for a while got no others.
+    Programs {
+        /// At least so many.
+        count: u32,
+        /// Of those whose name (15 bytes at most) has a match of this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        named: Option<String>,
     },
+    /// It was started: for what attaches without a sign.
+    Started,
 }
 
-/// How a tool is stopped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+names! {
+    /// What a tool writes to.
+    pub enum Stream: "stream" {
+        /// Standard output.
+        Stdout = "stdout",
+        /// Standard error.
+        Stderr = "stderr",
+    }
+}
+
+/// How a tool is told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
-    /// The signal that it gets.
-    pub signal: StopSignal,
-    /// How long it may take to end, in milliseconds of the guest's clock, before it is killed with all its processes.
+    /// What it is sent first.
+    pub signal: Signal,
+    /// How long it may take to end by itself then, in milliseconds of the guest's clock; after that it is killed with its cgroup.
     pub grace_ms: u64,
 }
 
 impl Default for Stop {
-    /// SIGINT, as Ctrl-C sends it, and 30 seconds.
+    /// SIGINT, as Ctrl-C sends it, and 5 seconds.
     fn default() -> Self {
-        Self { signal: StopSignal::Interrupt, grace_ms: 30_000 }
+        Self { signal: Signal::Int, grace_ms: 5000 }
     }
 }
 
 names! {
-    /// A signal that asks a tool to end.
-    pub enum StopSignal: "signal" {
-        /// SIGINT.
-        Interrupt = "INT",
-        /// SIGTERM.
-        Terminate = "TERM",
-        /// SIGQUIT.
+    /// A signal that asks a program to end.
+    pub enum Signal: "signal" {
+        /// `SIGINT`.
+        Int = "INT",
+        /// `SIGTERM`.
+        Term = "TERM",
+        /// `SIGHUP`.
+        Hup = "HUP",
+        /// `SIGQUIT`.
         Quit = "QUIT",
-        /// SIGHUP.
-        HangUp = "HUP",
-        /// SIGUSR1.
-        User1 = "USR1",
+        /// `SIGUSR1`.
+        Usr1 = "USR1",
+        /// `SIGKILL`: for what handles none.
+        Kill = "KILL",
     }
 }
 
@@ -161,6 +175,10 @@ pub struct ToolFigures {
     pub resident_bytes: [u64; 2],
     /// Processor time of all its processes, in microseconds, at three instants (`usage_usec` of its cgroup).
     pub processor_us: ProcessorTime,
+    /// How often the kernel skipped one of its programs because it was running on that CPU already (`recursion_misses`), when
+    /// it was stopped; `None` where the kernel does not tell (before Linux 5.12).
+    #[serde(default)]
+    pub recursion_misses: Option<u64>,
     /// Its words, in the order of arrival.
     pub words: Vec<Piece>,
     /// Bytes of its words that were dropped because there were too many.
@@ -207,7 +225,7 @@ impl LeftBehind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessorTime {
-    /// When it was ready.
+    /// When it was ready, and what came with that was over.
     pub ready: u64,
     /// When the guest had then been idle for [`Self::idle_ns`].
     pub idle: u64,
@@ -251,14 +269,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_needs_a_name_a_command_and_when_it_is_ready() {
-        let text = r#"{"name":"x","command":["/x"],"programs":2}"#;
-        let tool: Tool = serde_json::from_str(text).unwrap();
-        assert_eq!(tool, Tool::new("x", vec!["/x".to_owned()], 2));
-        assert_eq!((tool.stop.signal, tool.stop.grace_ms, tool.patience_ms), (StopSignal::Interrupt, 30_000, 300_000));
-        // Results and digests of studies from before there was more to say stay as they are.
-        assert_eq!(serde_json::to_string(&tool).unwrap(), text);
-        assert!(serde_json::from_str::<Tool>(&text.replace("programs", "number")).is_err());
+    fn a_tool_reads_back_as_written() {
+        let tool = Tool {
+            ready: Ready::Line { pattern: "^x".to_owned(), stream: Some(Stream::Stderr) },
+            ..Tool::new("x", vec!["/x".to_owned()], 2)
+        };
+        let text = serde_json::to_string(&tool).unwrap();
+        assert_eq!(serde_json::from_str::<Tool>(&text).unwrap(), tool);
+        assert!(serde_json::from_str::<Tool>(&text.replace("patience_ms", "patience")).is_err());
     }
 
     #[test]

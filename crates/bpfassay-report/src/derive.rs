@@ -9,6 +9,7 @@ mod findings;
 pub(crate) mod gates;
 mod runs;
 pub(crate) mod sampling;
+mod tool;
 
 pub(crate) use runs::readings;
 
@@ -71,7 +72,7 @@ pub fn derive(contents: &Contents) -> Results {
     if let Some(torn) = &contents.torn {
         notes.push(format!("line {} of the journal is torn and was set aside: the run in flight is lost", torn.line));
     }
-    let mut cells = cells::derive(plan, &runs);
+    let mut cells = cells::derive(plan, &provenance, &runs);
     gates::negligible(plan, &mut cells);
     let gates = gates::derive(plan, &provenance, &runs, &cells);
     let boots = boots(&contents.entries);

@@ -112,6 +112,9 @@ pub struct RunRecord {
     /// Whether it only warmed the guest up: part of no figure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_up: bool,
+    /// Whether the bundled tracer counted beside another tool, as its witness: compared with no other run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub witnessed: bool,
     /// Which boot of the block it ran in, from 1.
     pub boot: u32,
     /// When it began, in milliseconds since 1970-01-01 UTC of the host.
@@ -123,10 +126,11 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Whether it is one of the runs that figures of its cell are made of: no control, not for statistics, no warm-up.
+    /// Whether it is one of the runs that figures of its cell are made of: no control, not for statistics, no warm-up, no
+    /// witness.
     #[must_use]
     pub const fn is_counted(&self) -> bool {
-        !self.control && !self.statistics && !self.warm_up
+        !self.control && !self.statistics && !self.warm_up && !self.witnessed
     }
 
     /// The record of `run` of `block`.
@@ -149,6 +153,7 @@ impl RunRecord {
             control: run.control,
             statistics: run.order.bpf_stats,
             warm_up: run.warm_up,
+            witnessed: run.is_witnessed(),
             boot,
             started_unix_ms,
             duration_ms,

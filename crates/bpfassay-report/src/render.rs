@@ -15,6 +15,7 @@ mod openmetrics;
 mod raw_runs;
 mod rows;
 mod text;
+mod tools;
 mod trend;
 
 pub use compare::{comparison_markdown, comparison_text};

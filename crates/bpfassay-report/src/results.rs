@@ -21,7 +21,7 @@ pub use self::{
     },
     cells::{
         Attach, Basis, ByteErrors, CellAccess, CellFailure, CellFinding, CellResult, Cost, EventTime, Overhead,
-        RunCounts, RunTime, Unit,
+        RunCounts, RunTime, ToolResult, Unit,
     },
     file::{ResultsError, read, write},
     gates::{Demand, GateResult},

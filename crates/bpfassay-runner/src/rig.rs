@@ -112,7 +112,7 @@ impl Rig {
             Addresses::All => Layout::Random,
         };
         machine.cpus = study.guest.cpus;
-        machine.memory_mib = study.guest.memory_mib;
+        machine.memory_mib = study.guest.memory_mib.saturating_add(self.image(&block.target)?.tools_mib());
         machine.initrd = Some(initrd.to_owned());
         machine.kernel_parameters.clone_from(&study.guest.kernel_parameters);
         Ok(machine)

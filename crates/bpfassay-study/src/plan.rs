@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     job::{FileSystem, IorEngine, RunOrder, Workload},
+    probe::Probe,
     tool::Tool,
 };
 use schemars::JsonSchema;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     EngineChoice, ExpandError, Interface, IorSpec, IorTest, Share, Study, Target, WorkloadKind, WorkloadSpec,
+    expectation,
     narrow::{keep_cells, list, narrow},
     order::shuffle,
     study::digest,
@@ -132,6 +134,14 @@ pub struct PlannedRun {
     pub warm_up: bool,
 }
 
+impl PlannedRun {
+    /// Whether the bundled tracer counts beside another tool: to know what really happened, and for no other figure.
+    #[must_use]
+    pub fn is_witnessed(&self) -> bool {
+        self.order.tool.is_some() && !self.order.probe.is_baseline()
+    }
+}
+
 /// Something that the study names and the plan does not do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
@@ -231,14 +241,16 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
             left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect::<Vec<_>>().join("; ");
         return Err(ExpandError::NothingLeft { study: study.name.clone(), reasons });
     }
-    let per_round =
-        narrowed.probes.len().saturating_add(study.tools.len()).saturating_add(usize::from(study.design.control));
-    let per_boot = per_round.saturating_mul(study.design.rounds as usize).saturating_add(study.design.warm_up as usize);
+    let tools = study.tools.len().saturating_add(study.tool_files.len());
+    let per_round = narrowed.probes.len().saturating_add(tools).saturating_add(usize::from(study.design.control));
+    let beside = (study.design.warm_up as usize).saturating_add(study.tool_files.len());
+    let per_boot = per_round.saturating_mul(study.design.rounds as usize).saturating_add(beside);
     let runs = configurations.saturating_mul(per_boot).saturating_mul(narrowed.replicates as usize);
     if runs > MAX_RUNS {
         return Err(ExpandError::TooLarge { study: study.name.clone(), limit: MAX_RUNS });
     }
 
+    left_out.extend(tools_left_out(study, &narrowed.targets));
     let mut plan = Plan {
         study: study.clone(),
         narrowing: narrowing.clone(),
@@ -258,8 +270,8 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
         for &probe in &narrowed.probes {
             plan.cells.push(case.cell(target, file_system, probe, None));
         }
-        for tool in &study.tools {
-            plan.cells.push(case.cell(target, file_system, ProbeConfiguration::BASELINE, Some(tool)));
+        for tool in tools_for(study, target.arch) {
+            plan.cells.push(case.cell(target, file_system, ProbeConfiguration::BASELINE, Some(&tool)));
         }
     }
     for replicate in 1..=narrowed.replicates {
@@ -270,6 +282,35 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     keep_cells(&mut plan)?;
     plan.digest = digest(&(&plan.study, &plan.cells, &plan.blocks));
     Ok(plan)
+}
+
+/// The tools under test that there are for `arch`.
+fn tools_for(study: &Study, arch: Arch) -> Vec<Tool> {
+    let of_files = study.tool_files.iter().filter_map(|tool| tool.file.order(arch).ok());
+    study.tools.iter().cloned().chain(of_files).collect()
+}
+
+fn tools_left_out(study: &Study, targets: &[Target]) -> Vec<LeftOut> {
+    let archs: BTreeSet<Arch> = targets.iter().map(|target| target.arch).collect();
+    let mut left_out = Vec::new();
+    for tool in &study.tool_files {
+        for &arch in &archs {
+            if let Err(reason) = tool.file.order(arch) {
+                left_out.push(LeftOut { what: format!("tool {} on {arch}", tool.file.name), reason });
+            }
+        }
+    }
+    left_out
+}
+
+/// The configuration of the bundled tracer that stands beside another tool on `target` as its witness: one that counts exactly,
+/// and that the kernel is not known to refuse.
+fn witness(study: &Study, target: &Target) -> ProbeConfiguration {
+    let fexit = ProbeConfiguration::with_defaults(Probe::Fexit);
+    match expectation::find(&study.expectations, target, fexit) {
+        None => fexit,
+        Some(_) => ProbeConfiguration::with_defaults(Probe::Kretprobe),
+    }
 }
 
 /// A workload case on one target: one IOR test with the engine that runs it, or another workload.
@@ -446,6 +487,7 @@ impl Case {
     ) -> Block {
         let place = self.place(target, file_system);
         let id = format!("{place}_{replicate}");
+        let tools = tools_for(study, target.arch);
         let mut runs = self.warm_up(study, probes, &place, &id);
         for round in 1..=study.design.rounds {
             // The whole study is shuffled and then narrowed, so that narrowing keeps the order of what is left.
@@ -454,7 +496,7 @@ impl Case {
             if study.design.control {
                 order.push((ProbeConfiguration::BASELINE, None, true));
             }
-            order.extend(study.tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool), false)));
+            order.extend(tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool), false)));
             shuffle(&mut order, study.design.seed, &id, round);
             let kept =
                 |(probe, tool, _): &(ProbeConfiguration, Option<&Tool>, bool)| tool.is_some() || probes.contains(probe);
@@ -478,7 +520,7 @@ impl Case {
             // Last, so that it changes nothing for the others; a round of their own, so that they are compared with none.
             let round = study.design.rounds.saturating_add(1);
             let of_probes = probes.iter().filter(|probe| !probe.is_baseline()).map(|&probe| (probe, None));
-            let of_tools = study.tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool)));
+            let of_tools = tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool)));
             runs.extend(of_probes.chain(of_tools).map(|(probe, tool)| {
                 let name = under_test(probe, tool);
                 PlannedRun {
@@ -495,6 +537,22 @@ impl Case {
                 }
             }));
         }
+        // Likewise: two that count cost more than one.
+        let round = study.design.rounds.saturating_add(1);
+        let is_witnessed = |tool: &&Tool| study.tool_files.iter().any(|known| known.file.name == tool.name);
+        let witness = witness(study, target);
+        runs.extend(tools.iter().filter(is_witnessed).map(|tool| PlannedRun {
+            order: RunOrder {
+                id: format!("{id}_{}-witnessed", tool.name),
+                tool: Some(tool.clone()),
+                sampling_interval_ms: None,
+                ..self.order(study, witness)
+            },
+            cell: format!("{place}_{}", tool.name),
+            round,
+            control: false,
+            warm_up: false,
+        }));
         Block { id, target: target.clone(), case: self.id.clone(), file_system: file_system.clone(), replicate, runs }
     }
 }

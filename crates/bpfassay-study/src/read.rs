@@ -128,6 +128,7 @@ impl Study {
             targets: targets(&root.need("targets")?)?,
             gates: gates(root.get("gates"), &probes, &tools, &workloads)?,
             tools,
+            tool_files: Vec::new(),
             design: design(&root.need("design")?, &probes)?,
             probes,
             workloads,

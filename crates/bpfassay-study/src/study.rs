@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use bpfassay_protocol::{ProbeConfiguration, UnknownName, job::FileSystem, message::Phase, tool::Tool};
+use bpfassay_tool::UnderTest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -25,6 +26,10 @@ pub struct Study {
     /// Other tools under test, each in runs of its own beside those of the probe configurations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
+    /// Other tools under test, by their tool files: in runs of their own as well, and once in every boot beside the bundled
+    /// tracer, which is their witness.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_files: Vec<UnderTest>,
     /// The file systems under test, each once, in the order of the file.
     pub file_systems: Vec<FileSystem>,
     /// The workloads.
@@ -56,6 +61,30 @@ pub struct Study {
 }
 
 impl Study {
+    /// Puts one more tool under test, and gives guests the time that it may take until it is ready.
+    ///
+    /// # Errors
+    /// What already has its name.
+    pub fn test_tool(&mut self, tool: UnderTest) -> Result<(), String> {
+        let name = &tool.file.name;
+        if self.probes.iter().any(|probe| probe.to_string() == *name) {
+            return Err(format!("the study has a probe configuration named `{name}`: give the tool another name"));
+        }
+        let others = self.tools.iter().map(|tool| &tool.name).chain(self.tool_files.iter().map(|tool| &tool.file.name));
+        if others.into_iter().any(|other| other == name) {
+            return Err(format!("two tools are named `{name}`: give one of them another name"));
+        }
+        let patience = tool.file.deadline_ms.saturating_add(Self::SPARE_MS);
+        self.deadlines.attach_ms = self.deadlines.attach_ms.max(patience);
+        let stopping = tool.file.stop.grace_ms.saturating_add(Self::SPARE_MS);
+        self.deadlines.tear_down_ms = self.deadlines.tear_down_ms.max(stopping);
+        self.tool_files.push(tool);
+        Ok(())
+    }
+
+    /// How much longer the deadline of a phase is than that of a tool in it, so that the guest can tell what the tool did not do.
+    const SPARE_MS: u64 = 30_000;
+
     /// SHA-256, in hexadecimal, of the study as read: comments and layout of the file do not matter, the contents of
     /// IOR scripts do.
     #[must_use]

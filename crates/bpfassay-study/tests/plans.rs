@@ -146,6 +146,43 @@ fn a_boot_is_warmed_up_by_the_baseline_and_only_for_figures_of_time() {
 }
 
 #[test]
+fn a_tool_runs_alone_and_once_beside_its_witness_where_there_is_one_for_the_architecture() {
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n\
+                binary = { arch = 'x86_64', path = 'a' }\n[start]\ndeadline = '10min'\n";
+    let tool = bpfassay_tool::UnderTest {
+        file: bpfassay_tool::ToolFile::parse("t.toml", text).unwrap(),
+        objects: BTreeMap::new(),
+    };
+    let mut study = bpfassay_study::load("quick").unwrap();
+    study.test_tool(tool.clone()).unwrap();
+    assert!(study.test_tool(tool.clone()).unwrap_err().contains("two tools are named `mine`"));
+    let named = |name: &str| bpfassay_tool::ToolFile { name: name.to_owned(), ..tool.file.clone() };
+    let fexit = bpfassay_tool::UnderTest { file: named("fexit"), ..tool };
+    assert!(study.test_tool(fexit).unwrap_err().contains("a probe configuration named `fexit`"));
+    // The guest can tell that it did not become ready before the host gives up.
+    assert!(study.deadlines.attach_ms > 600_000);
+
+    let plan = plan(&study, &Narrowing::default()).unwrap();
+    let left: Vec<_> = plan.left_out.iter().map(|left| left.what.as_str()).collect();
+    assert!(left.contains(&"tool mine on aarch64") && left.contains(&"tool mine on riscv64"), "{left:?}");
+    assert!(!left.contains(&"tool mine on x86_64"));
+    for block in &plan.blocks {
+        let runs: Vec<_> = block.runs.iter().filter(|run| run.order.tool.is_some()).collect();
+        if block.target.arch != Arch::X86_64 {
+            assert!(runs.is_empty());
+            continue;
+        }
+        let witnessed: Vec<_> = runs.iter().filter(|run| run.is_witnessed()).collect();
+        assert_eq!(witnessed.len(), 1);
+        assert_eq!(witnessed[0].order.probe.to_string(), "fexit");
+        // A round of its own: compared with no other run.
+        assert_eq!(witnessed[0].round, study.design.rounds + 1);
+        assert_eq!(runs.len() - 1, study.design.rounds as usize);
+        assert!(plan.cell(&witnessed[0].cell).is_some_and(|cell| cell.tool.as_deref() == Some("mine")));
+    }
+}
+
+#[test]
 fn sampling_sequentially_needs_boots_to_choose_from() {
     let study = study(1, 1, 1, "auto");
     let until = Some("0.5%".parse().unwrap());

@@ -134,6 +134,14 @@ pub enum Error {
     /// A user's directory tree for the guest.
     #[error(transparent)]
     Overlay(#[from] OverlayError),
+    /// What a tool under test needs cannot be put into guests.
+    #[error("cannot put the tool {tool} into guests: {problem}")]
+    Tool {
+        /// The tool.
+        tool: String,
+        /// Why.
+        problem: String,
+    },
     /// The source of the guest's programs.
     #[error(transparent)]
     Stage(#[from] StageError),

@@ -44,6 +44,8 @@ pub mod role {
     pub const MODULES: &str = "modules";
     /// A user's directory tree.
     pub const OVERLAY: &str = "overlay";
+    /// What tools under test need.
+    pub const TOOLS: &str = "tools";
     /// What an interactive shell needs.
     pub const SHELL: &str = "shell";
 }
@@ -165,7 +167,12 @@ pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
 }
 
 /// The segment for `key`: from the cache, or made.
-fn segment(cache: &Cache, key: &Digest, what: &str, make: impl FnOnce() -> Result<Archive>) -> Result<Object> {
+pub(crate) fn segment(
+    cache: &Cache,
+    key: &Digest,
+    what: &str,
+    make: impl FnOnce() -> Result<Archive>,
+) -> Result<Object> {
     let _lock = cache.lock(&format!("segment-{}", &key.to_string()[..16]))?;
     if let Some(digest) = cache.recorded(RECORD, key)?
         && let Some(object) = cache.object(&digest)?
@@ -193,6 +200,8 @@ pub struct GuestImage {
     kernel: PathBuf,
     segments: Vec<manifest::File>,
     modules: ModuleSet,
+    /// Size of what tools under test need, in bytes.
+    tools: u64,
 }
 
 impl GuestImage {
@@ -210,7 +219,9 @@ impl GuestImage {
             modules =
                 serde_json::from_slice(&text).map_err(|source| Error::ModuleSet { path: path.clone(), source })?;
         }
+        let tools = target.initramfs.iter().filter(|segment| segment.role == role::TOOLS);
         Ok(Self {
+            tools: tools.map(|segment| segment.archive.size).sum(),
             arch: target.arch,
             kernel: target.kernel.image.path.clone(),
             segments: target.initramfs.iter().map(|segment| segment.archive.clone()).collect(),
@@ -222,6 +233,12 @@ impl GuestImage {
     #[must_use]
     pub fn kernel(&self) -> &Path {
         &self.kernel
+    }
+
+    /// Memory that tools under test take in the guest before they run, in MiB: their files lie in it twice while it boots.
+    #[must_use]
+    pub fn tools_mib(&self) -> u32 {
+        u32::try_from((2 * self.tools).div_ceil(1 << 20)).unwrap_or(u32::MAX)
     }
 
     /// What the kernel has as modules.

@@ -23,6 +23,7 @@ pub mod pvh;
 #[cfg(test)]
 mod test_support;
 pub mod toolchain;
+pub mod tools;
 
 pub use bpfassay_protocol::Arch;
 

@@ -18,7 +18,7 @@ pub enum ToolError {
         nearest: String,
     },
     /// The file cannot be read.
-    #[error("cannot read tool file {}: check that it exists and may be read", path.display())]
+    #[error("cannot read {} of a tool: check that it exists, is what it should be, and may be read", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -27,12 +27,20 @@ pub enum ToolError {
         source: io::Error,
     },
     /// The file is larger than a tool file can be.
-    #[error("tool file {} is larger than {limit} bytes: is it the right file?", path.display())]
+    #[error("{} of a tool is larger than {limit} bytes: is it the right file?", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
         /// The limit in bytes.
         limit: u64,
+    },
+    /// A bundled tool names a file.
+    #[error("the bundled tool {name} names the file {path}, and nothing lies beside a bundled one")]
+    Alone {
+        /// The tool.
+        name: String,
+        /// The file.
+        path: String,
     },
     /// Something in the file is wrong.
     #[error(transparent)]

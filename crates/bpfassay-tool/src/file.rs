@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_protocol::{Arch, Operation};
+use bpfassay_protocol::{
+    Arch, Operation,
+    tool::{Ready, Stop, Stream},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -170,99 +173,15 @@ pub struct Object {
     pub programs: Vec<String>,
 }
 
-/// When a tool counts as ready.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ready {
-    /// It wrote a line with a match of this.
-    Line {
-        /// The regular expression.
-        pattern: Pattern,
-        /// On this stream; `None`: on either.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        stream: Option<Stream>,
-    },
-    /// It listens on this TCP port of the loopback interface.
-    Port(u16),
-    /// The kernel has so many BPF programs more than before.
-    Programs {
-        /// At least so many.
-        count: u32,
-        /// Of those whose name (15 bytes at most) has a match of this.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        named: Option<Pattern>,
-    },
-    /// It was started: for what attaches without a sign. A bare object is attached when it was started.
-    Started,
-}
-
-/// How a tool is told to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Stop {
-    /// What it is sent first.
-    pub signal: Signal,
-    /// How long it may take to end by itself then, in milliseconds; after that it is killed with its cgroup.
-    pub grace_ms: u64,
-}
-
-impl Default for Stop {
-    fn default() -> Self {
-        Self { signal: Signal::Int, grace_ms: 5000 }
-    }
-}
-
-/// A signal that asks a program to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Signal {
-    /// `SIGINT`.
-    Int,
-    /// `SIGTERM`.
-    Term,
-    /// `SIGHUP`.
-    Hup,
-    /// `SIGQUIT`.
-    Quit,
-    /// `SIGUSR1`.
-    Usr1,
-    /// `SIGKILL`: for what handles none.
-    Kill,
-}
-
-impl Signal {
-    /// The words of tool files.
-    pub const WORDS: &'static [(&'static str, Self)] = &[
-        ("INT", Self::Int),
-        ("TERM", Self::Term),
-        ("HUP", Self::Hup),
-        ("QUIT", Self::Quit),
-        ("USR1", Self::Usr1),
-        ("KILL", Self::Kill),
-    ];
-}
-
-/// What a tool writes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-impl Stream {
-    /// The words of tool files.
-    pub const WORDS: &'static [(&'static str, Self)] = &[("stdout", Self::Stdout), ("stderr", Self::Stderr)];
-}
-
 /// What a tool reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// How it is read.
     #[serde(flatten)]
     pub form: Form,
+    /// How long to wait for its next report before and after the workload, in milliseconds, where it reports by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
     /// What its figures are.
     pub figures: Vec<Figure>,
 }
@@ -335,6 +254,10 @@ pub struct Figure {
     /// The label that says which cgroup, mount or process; `None` for the whole system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Whether it counts only what is done with files of mounted file systems, and no pipes, sockets and other things that
+    /// have descriptors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_files: bool,
     /// Since when.
     pub counting: Counting,
     /// Whether a value that is missing from a line that is otherwise read stands for 0 (`strace -c` leaves out errors that way).

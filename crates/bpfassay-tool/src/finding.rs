@@ -13,7 +13,10 @@ use bpfassay_protocol::tracer::Refusal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::truth::{Share, Truth};
+pub use self::{
+    counts::{Compared, compared},
+    truth::{Share, Truth},
+};
 use crate::{Readings, Report};
 
 /// Most lines of evidence for one finding; what there is beyond is counted.

@@ -13,20 +13,23 @@ pub mod capture;
 mod error;
 pub mod file;
 pub mod finding;
+pub mod guest;
 mod pattern;
 pub mod prototype;
 mod read;
 pub mod readings;
+mod under_test;
 
+pub use bpfassay_protocol::tool::{Ready, Signal, Stop, Stream};
 pub use capture::Capture;
 pub use error::ToolError;
 pub use file::{
-    Binary, Counting, Debian, DebianPackage, Figure, Form, Nix, Object, Ready, Report, Script, Signal, Source, Stop,
-    Stream, ToolFile, Unit, Whose,
+    Binary, Counting, Debian, DebianPackage, Figure, Form, Nix, Object, Report, Script, Source, ToolFile, Unit, Whose,
 };
 pub use pattern::Pattern;
 pub use read::{Loaded, load};
 pub use readings::{ReadError, Readings, Sample, read};
+pub use under_test::{MAX_OBJECT, UnderTest};
 
 /// Version of the tool files that this crate reads (key `schema`).
 pub const TOOL_SCHEMA: u32 = 1;

@@ -14,8 +14,8 @@ use bpfassay_protocol::Arch;
 
 use self::places::{attribute, in_the_guest, package, relative, word};
 use crate::{
-    Binary, Debian, DebianPackage, Nix, Object, Pattern, Ready, Script, Signal, Source, Stop, Stream, TOOL_SCHEMA,
-    ToolError, ToolFile, bundled,
+    Binary, Debian, DebianPackage, Nix, Object, Pattern, Ready, Script, Source, Stop, TOOL_SCHEMA, ToolError, ToolFile,
+    bundled,
 };
 
 /// Largest tool file, in bytes.
@@ -34,6 +34,19 @@ pub struct Loaded {
     pub file: ToolFile,
     /// The directory that its relative paths begin at; `None` for a bundled one, which has none.
     pub folder: Option<PathBuf>,
+}
+
+impl Loaded {
+    /// The file of this relative path beside the tool file.
+    ///
+    /// # Errors
+    /// [`ToolError::Alone`] for a bundled one.
+    pub fn beside(&self, path: &str) -> Result<PathBuf, ToolError> {
+        match &self.folder {
+            Some(folder) => Ok(folder.join(path)),
+            None => Err(ToolError::Alone { name: self.file.name.clone(), path: path.to_owned() }),
+        }
+    }
 }
 
 /// The tool called `name`: a bundled one, or else the file at that path.
@@ -253,13 +266,13 @@ fn ready(field: &Field<'_, '_>) -> Result<Ready, Invalid> {
     }
     Ok(match kind {
         "line" => Ready::Line {
-            pattern: pattern(&value)?,
-            stream: section.get("stream").map(|field| field.word(Stream::WORDS)).transpose()?,
+            pattern: pattern(&value)?.into(),
+            stream: section.get("stream").map(|field| field.name()).transpose()?,
         },
         "port" => Ready::Port(value.number(1..=u16::MAX)?),
         "programs" => Ready::Programs {
             count: value.number(1..=10_000)?,
-            named: section.get("named").map(|field| pattern(&field)).transpose()?,
+            named: section.get("named").map(|field| pattern(&field).map(String::from)).transpose()?,
         },
         _ if value.boolean()? => Ready::Started,
         _ => return Err(value.error("say `true`, or name another sign")),
@@ -271,7 +284,7 @@ fn stop(field: &Field<'_, '_>) -> Result<Stop, Invalid> {
     section.only(&["signal", "grace"])?;
     let usual = Stop::default();
     Ok(Stop {
-        signal: section.get("signal").map_or(Ok(usual.signal), |field| field.word(Signal::WORDS))?,
+        signal: section.get("signal").map_or(Ok(usual.signal), |field| field.name())?,
         grace_ms: section.get("grace").map_or(Ok(usual.grace_ms), |field| field.milliseconds(0..=HOUR_MS))?,
     })
 }

@@ -131,6 +131,11 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "ID")]
     pub(crate) cell: Vec<String>,
 
+    /// A tool to test beside the study's probe configurations: a bundled one (vfsstat, filetop, …) or the path of a tool file;
+    /// may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tool: Vec<String>,
+
     /// The clock to measure time with, in place of the study's own: wall or instructions
     #[arg(long, value_name = "CLOCK")]
     pub(crate) clock: Option<Clock>,
@@ -181,7 +186,7 @@ pub(crate) struct Run {
     pub(crate) output: Option<PathBuf>,
 
     /// Go on with an interrupted run from its results directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "clock", "replicates", "until"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "clock", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// How guests are executed

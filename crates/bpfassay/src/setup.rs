@@ -23,7 +23,9 @@ use bpfassay_testbed::{
     kernel::{Build, Kernels, Update, compare_versions},
     local,
     manifest::{Check, Manifest},
+    tools::tools_segment,
 };
+use bpfassay_tool::Loaded;
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
     accelerator::{self, AcceleratorKey},
@@ -113,6 +115,14 @@ pub(crate) fn expand(
         study.clock = clock;
         study.clock_of_host = false;
     }
+    for tool in tools(selection)? {
+        let tool = tool.under_test().map_err(Failure::usage)?;
+        let name = tool.file.name.clone();
+        study.test_tool(tool).map_err(|problem| Failure {
+            code: USAGE,
+            report: miette::miette!("cannot test the tool {name}: {problem}"),
+        })?;
+    }
     if study.targets.iter().any(Target::is_pattern) {
         study.resolve_patterns(|arch| builds(arch, overlays, global))?;
     }
@@ -121,6 +131,36 @@ pub(crate) fn expand(
         available.external_ior.insert(*arch, interfaces(*arch, tree)?);
     }
     bpfassay_study::expand(&study, &narrowing, &available).map_err(Failure::usage)
+}
+
+/// The tool files of the arguments.
+fn tools(selection: &cli::Selection) -> Result<Vec<Loaded>, Failure> {
+    selection.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage)).collect()
+}
+
+/// Puts the tools under test into the guests of `manifest`.
+fn add_tools(
+    store: &Store,
+    selection: &cli::Selection,
+    targets: &[Target],
+    manifest: &mut Manifest,
+) -> Result<(), Failure> {
+    let tools = tools(selection)?;
+    if tools.is_empty() {
+        return Ok(());
+    }
+    // That of another provider may have guests of architectures that this plan does not need.
+    manifest.targets.retain(|made| {
+        targets.iter().any(|target| (target.arch, target.kernel.as_str()) == (made.arch, made.name.as_str()))
+    });
+    let archs: BTreeSet<Arch> = manifest.targets.iter().map(|target| target.arch).collect();
+    for arch in archs {
+        let Some(segment) = tools_segment(&store.apt(), arch, &tools)? else { continue };
+        for target in manifest.targets.iter_mut().filter(|target| target.arch == arch) {
+            target.initramfs.push(segment.clone());
+        }
+    }
+    Ok(())
 }
 
 /// The builds known of `arch`, oldest first: those of the testbed manifest, or else those of the catalogue that packages
@@ -290,7 +330,7 @@ pub(crate) fn testbed(
     shell: Shell,
 ) -> Result<Testbed, Failure> {
     let targets: Vec<Target> = plan.targets().into_iter().cloned().collect();
-    let manifest = match &overlays.manifest {
+    let mut manifest = match &overlays.manifest {
         Some(path) => {
             let mut manifest = Manifest::load(path, Check::Content).map_err(of_manifest)?;
             if shell == Shell::Without {
@@ -312,6 +352,7 @@ pub(crate) fn testbed(
             debian::provide(&store.apt(), &store.catalogue, &request)?
         }
     };
+    add_tools(store, selection, &targets, &mut manifest)?;
     from_manifest(manifest, plan)
 }
 
@@ -327,6 +368,12 @@ pub(crate) fn recorded(provenance: &Provenance, journal: &Path, plan: &Plan) -> 
             let help = "begin again in another directory, with --kernel and the path of the image";
             let report =
                 miette::miette!(help = help, "the kernel that this run was begun with is gone: {}", chain(&error));
+            Err(Failure { code: USAGE, report })
+        }
+        Err(error) if !plan.study.tool_files.is_empty() => {
+            let help = "begin again in another directory, with --tool";
+            let report =
+                miette::miette!(help = help, "the guests that this run was begun with are gone: {}", chain(&error));
             Err(Failure { code: USAGE, report })
         }
         Err(error) => {

@@ -5,17 +5,19 @@
 
 mod endpoint;
 mod processes;
+mod terminal;
 mod traces;
 mod words;
 
 use std::{
+    collections::BTreeMap,
     os::fd::{BorrowedFd, OwnedFd},
     process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
 use bpfassay_protocol::{
-    tool::{Ready, Source, StopSignal, Tool, ToolFigures},
+    tool::{self, BpfObject, Ready, Source, Tool, ToolFigures},
     tracer::{ProgramStatistics, Refusal, Sample, Step},
 };
 use rustix::{
@@ -26,7 +28,7 @@ use rustix::{
 
 use self::{
     traces::Traces,
-    words::{Streams, Words},
+    words::{Sign, Streams, Words},
 };
 use crate::{
     bpf::{self, Kind},
@@ -40,6 +42,12 @@ use crate::{
 
 /// How long no further program may appear before a tool counts as loaded: it attaches them meanwhile.
 const QUIET: Duration = Duration::from_secs(2);
+
+/// How long it is watched while nothing happens: several of the reports that tools make every second.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// How long a tool may pause within one report.
+const WITHIN_REPORT: Duration = Duration::from_millis(200);
 
 /// How often to look.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -84,10 +92,20 @@ impl Running {
         children: &mut Children,
     ) -> Result<Started> {
         let program = tool.command.first().ok_or_else(|| Error::Order("a tool without a command".to_owned()))?;
+        let wrong = |error: regex_lite::Error| Error::Order(format!("a sign of readiness that is no pattern: {error}"));
+        let sign = match &tool.ready {
+            Ready::Line { pattern, stream } => Some(Sign::new(pattern, *stream).map_err(wrong)?),
+            _ => None,
+        };
+        let named = match &tool.ready {
+            Ready::Programs { named: Some(pattern), .. } => Some(regex_lite::Regex::new(pattern).map_err(wrong)?),
+            _ => None,
+        };
         let before = Traces::now()?;
         let statistics = statistics.then(bpf::enable_statistics).transpose()?;
         let cgroup = Cgroup::make(parent, name)?;
         cgroup.limit_processes(MAX_PROCESSES)?;
+        let (terminal, output) = terminal::open()?;
         let mut command = Command::new(program);
         command
             .args(tool.command.iter().skip(1))
@@ -97,7 +115,7 @@ impl Running {
             .env("LC_ALL", "C")
             .current_dir("/")
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdout(output)
             .stderr(Stdio::piped());
         let started = Instant::now();
         let mut child = match spawn_in(&cgroup, command, None)? {
@@ -112,8 +130,8 @@ impl Running {
         let mut running = Self {
             pid,
             cgroup,
-            streams: Streams::new(child.stdout.take(), child.stderr.take())?,
-            words: Words::new(tool.captured || matches!(tool.ready, Some(Ready::Line { .. }))),
+            streams: Streams::new(Some(terminal), child.stderr.take())?,
+            words: Words::new(tool.captured, sign),
             before,
             started,
             asked: started,
@@ -121,10 +139,14 @@ impl Running {
             statistics,
             tool: tool.clone(),
         };
-        match running.wait_until_ready(children) {
+        match running.wait_until_ready(named.as_ref(), children) {
             Ok(None) => Ok(Started::Ready(Box::new(running))),
             Ok(Some(message)) => {
+                let told = running.words.refusal();
                 running.end(children)?;
+                if let Some(refusal) = told {
+                    return Ok(Started::Refused(refusal));
+                }
                 // Which step it was that failed, its words tell.
                 Ok(Started::Refused(Refusal {
                     step: Step::Load,
@@ -143,27 +165,35 @@ impl Running {
     }
 
     /// `Some`: why it will not become ready.
-    fn wait_until_ready(&mut self, children: &mut Children) -> Result<Option<String>> {
+    fn wait_until_ready(
+        &mut self,
+        named: Option<&regex_lite::Regex>,
+        children: &mut Children,
+    ) -> Result<Option<String>> {
         let deadline = self.started + Duration::from_millis(self.tool.patience_ms);
+        let mut programs = BTreeMap::new();
         let (mut last, mut since) = (0, Instant::now());
         loop {
             self.wait(PERIOD)?;
-            self.take(|| Ok(None))?;
+            self.take()?;
             children.reap()?;
             if let Some(status) = children.end_of(self.pid) {
-                self.take(|| Ok(None))?;
+                self.take()?;
                 return Ok(Some(format!("{} before it was ready{}", ended_how(status), self.quoted())));
             }
             let ready = match &self.tool.ready {
-                None => {
-                    let now = Traces::now()?.programs_since(&self.before).count();
+                Ready::Programs { count, .. } => {
+                    self.look_for_programs(&mut programs)?;
+                    let is_named = |name: &&String| named.is_none_or(|pattern| pattern.is_match(name));
+                    let now = programs.values().filter(is_named).count();
                     if now != last {
                         (last, since) = (now, Instant::now());
                     }
-                    now >= self.tool.programs as usize && since.elapsed() >= QUIET
+                    now >= *count as usize && since.elapsed() >= QUIET
                 }
-                Some(Ready::Line { contains }) => self.words.contain(contains),
-                Some(Ready::Port { port }) => endpoint::accepts(*port),
+                Ready::Line { .. } => self.words.show_sign(),
+                Ready::Port(port) => endpoint::accepts(*port),
+                Ready::Started => true,
             };
             if ready {
                 self.note_ready()?;
@@ -171,14 +201,27 @@ impl Running {
             }
             if Instant::now() >= deadline {
                 let waited = match &self.tool.ready {
-                    None => format!("has loaded {last} programs, not {},", self.tool.programs),
-                    Some(Ready::Line { contains }) => format!("has not said `{contains}`"),
-                    Some(Ready::Port { port }) => format!("does not accept connections on port {port}"),
+                    Ready::Programs { count, named: None } => format!("has loaded {last} programs, not {count},"),
+                    Ready::Programs { count, named: Some(pattern) } => {
+                        format!("has loaded {last} programs with a match of `{pattern}`, not {count},")
+                    }
+                    Ready::Line { pattern, .. } => format!("has not said a line with a match of `{pattern}`"),
+                    Ready::Port(port) => format!("does not accept connections on port {port}"),
+                    Ready::Started => "was not started".to_owned(),
                 };
                 let seconds = self.tool.patience_ms / 1000;
                 return Ok(Some(format!("{waited} {seconds} s after its start{}", self.quoted())));
             }
         }
+    }
+
+    /// Brings `programs`, names by id, up to date with those that the tool has made.
+    fn look_for_programs(&self, programs: &mut BTreeMap<u32, String>) -> Result<()> {
+        let ids = self.before.programs_not_in(bpf::ids(Kind::Program)?);
+        programs.retain(|id, _| ids.contains(id));
+        let new = ids.into_iter().filter(|id| !programs.contains_key(id)).collect::<Vec<_>>();
+        programs.extend(bpf::objects(Kind::Program, new)?.into_iter().map(|BpfObject { id, name, .. }| (id, name)));
+        Ok(())
     }
 
     fn quoted(&self) -> String {
@@ -198,10 +241,13 @@ impl Running {
         Ok(())
     }
 
-    /// The guest has been idle for `time` since the tool was ready.
-    pub(crate) fn note_idle(&mut self, time: Duration) -> Result<()> {
+    /// Lets it alone for a while, to see what it does then.
+    pub(crate) fn idle(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        self.figures.processor_us.ready = processes::processor_us(&self.cgroup)?;
+        self.rest(IDLE)?;
         self.figures.processor_us.idle = processes::processor_us(&self.cgroup)?;
-        self.figures.processor_us.idle_ns = nanoseconds(time);
+        self.figures.processor_us.idle_ns = nanoseconds(begun.elapsed());
         Ok(())
     }
 
@@ -217,7 +263,7 @@ impl Running {
     }
 
     /// Lets `time` pass, keeping what it says meanwhile.
-    pub(crate) fn rest(&mut self, time: Duration, mut witness: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
+    pub(crate) fn rest(&mut self, time: Duration) -> Result<()> {
         let until = Instant::now() + time;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -225,16 +271,58 @@ impl Running {
                 return Ok(());
             }
             self.wait(left)?;
-            self.take(&mut witness)?;
+            self.take()?;
         }
     }
 
-    /// Keeps what it has said, each piece with what `witness` gives then.
-    pub(crate) fn take(&mut self, mut witness: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
-        for (time, source, text) in self.streams.take()? {
-            self.words.take(time, source, &text, witness()?);
+    /// Keeps what it has said. Whether it said anything.
+    pub(crate) fn take(&mut self) -> Result<bool> {
+        let taken = self.streams.take()?;
+        let any = !taken.is_empty();
+        for (time, source, text) in taken {
+            self.words.take(time, source, &text, None);
+        }
+        Ok(any)
+    }
+
+    /// Waits until it has reported `times` times more, where it does so by itself, and keeps what `witness` gives then. A report is
+    /// at its end when it pauses: then nothing is at work that the tool has counted and the witness has not, or the other way
+    /// round, but what it takes to hear of the report and to ask the witness, and that is the same each time.
+    pub(crate) fn await_report(
+        &mut self,
+        times: u32,
+        mut witness: impl FnMut() -> Result<Option<Sample>>,
+    ) -> Result<()> {
+        let Some(longest) = self.tool.report_within_ms else { return Ok(()) };
+        for time in 1..=times {
+            if !self.await_one(Duration::from_millis(longest))? {
+                return Ok(());
+            }
+            if time == times
+                && let Some(sample) = witness()?
+            {
+                self.words.add_witness(sample);
+            }
         }
         Ok(())
+    }
+
+    /// Whether it reported in time.
+    fn await_one(&mut self, longest: Duration) -> Result<bool> {
+        let deadline = Instant::now() + longest;
+        let mut has_begun = false;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(has_begun);
+            }
+            self.wait(if has_begun { left.min(WITHIN_REPORT) } else { left })?;
+            match self.take()? {
+                true => has_begun = true,
+                false if has_begun => return Ok(true),
+                false => {}
+            }
+        }
     }
 
     /// How long until its endpoint is to be asked again; `None` where it has none, or is asked at barriers only.
@@ -255,11 +343,16 @@ impl Running {
         Ok(())
     }
 
-    /// Stops it and tells what there is to say of it, and what the kernel's statistics say of its programs, if it keeps any. An error where it had ended before it was told to.
-    pub(crate) fn stop(mut self, children: &mut Children) -> Result<(ToolFigures, Vec<ProgramStatistics>)> {
+    /// Stops it and tells what there is to say of it, and what the kernel's statistics say of its programs, if it keeps any.
+    /// What it says meanwhile is kept, with what `witness` gives then. An error where it had ended before it was told to.
+    pub(crate) fn stop(
+        mut self,
+        children: &mut Children,
+        mut witness: impl FnMut() -> Result<Option<Sample>>,
+    ) -> Result<(ToolFigures, Vec<ProgramStatistics>)> {
         children.reap()?;
         if let Some(status) = children.end_of(self.pid) {
-            self.take(|| Ok(None))?;
+            self.take()?;
             let error = Error::Program {
                 program: self.tool.name.clone(),
                 problem: format!("{} while it should count", ended_how(status)),
@@ -270,6 +363,8 @@ impl Running {
         }
         self.figures.resident_bytes[1] = processes::resident(&self.cgroup)?;
         self.figures.processor_us.stopped = processes::processor_us(&self.cgroup)?;
+        let programs = self.before.programs_not_in(bpf::ids(Kind::Program)?);
+        self.figures.recursion_misses = bpf::recursion_misses(programs)?;
         let statistics = match self.statistics {
             Some(_) => bpf::statistics(Traces::now()?.programs_since(&self.before))?,
             None => Vec::new(),
@@ -279,7 +374,15 @@ impl Running {
             Ok(()) | Err(Errno::SRCH) => {}
             Err(error) => return Err(Error::system("stop a tool")(error)),
         }
-        let ended = self.wait_for_end(told + Duration::from_millis(self.tool.stop.grace_ms), children)?;
+        let deadline = told + Duration::from_millis(self.tool.stop.grace_ms);
+        let said = self.words.count();
+        let ended = self.wait_for_end(deadline, children)?;
+        // Of what it says when it is told to end nothing has been heard before.
+        if self.words.count() > said
+            && let Some(sample) = witness()?
+        {
+            self.words.add_witness(sample);
+        }
         if let Some(status) = ended {
             self.figures.stop_ns = Some(nanoseconds(told.elapsed()));
             self.figures.ended = ended_how(status);
@@ -292,9 +395,10 @@ impl Running {
 
     fn wait_for_end(&mut self, deadline: Instant, children: &mut Children) -> Result<Option<ExitStatus>> {
         loop {
-            self.take(|| Ok(None))?;
+            self.take()?;
             let left = deadline.saturating_duration_since(Instant::now());
             if let Some(status) = children.wait_for(self.pid, left.min(PERIOD))? {
+                self.take()?;
                 return Ok(Some(status));
             }
             if left.is_zero() {
@@ -309,7 +413,7 @@ impl Running {
         // Its first process may have been taken before.
         children.wait_for(self.pid, Duration::ZERO)?;
         children.reap()?;
-        self.take(|| Ok(None))?;
+        self.take()?;
         self.cgroup.remove()?;
         // Statistics cost every program, also those that are left.
         drop(self.statistics.take());
@@ -326,13 +430,14 @@ impl Running {
     }
 }
 
-const fn signal(signal: StopSignal) -> Signal {
+const fn signal(signal: tool::Signal) -> Signal {
     match signal {
-        StopSignal::Interrupt => Signal::INT,
-        StopSignal::Terminate => Signal::TERM,
-        StopSignal::Quit => Signal::QUIT,
-        StopSignal::HangUp => Signal::HUP,
-        StopSignal::User1 => Signal::USR1,
+        tool::Signal::Int => Signal::INT,
+        tool::Signal::Term => Signal::TERM,
+        tool::Signal::Quit => Signal::QUIT,
+        tool::Signal::Hup => Signal::HUP,
+        tool::Signal::Usr1 => Signal::USR1,
+        tool::Signal::Kill => Signal::KILL,
     }
 }
 

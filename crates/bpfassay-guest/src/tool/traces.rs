@@ -34,6 +34,11 @@ impl Traces {
         })
     }
 
+    /// Those of the programs with these `ids` that are not here.
+    pub(super) fn programs_not_in(&self, ids: BTreeSet<u32>) -> BTreeSet<u32> {
+        ids.into_iter().filter(|id| !self.programs.contains(id)).collect()
+    }
+
     /// The programs that are here and were not there in `before`.
     pub(super) fn programs_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = u32> {
         self.programs.difference(&before.programs).copied()

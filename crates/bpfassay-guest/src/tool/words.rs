@@ -1,16 +1,21 @@
 //! What a tool says: its standard output and standard error, as pieces with the time of arrival, bounded.
 
 use std::{
+    fs::File,
     io::{ErrorKind, Read},
     os::fd::{AsFd, BorrowedFd},
-    process::{ChildStderr, ChildStdout},
+    process::ChildStderr,
 };
 
 use bpfassay_protocol::{
-    tool::{MAX_CAPTURED, MAX_PIECES, Piece, Source},
-    tracer::Sample,
+    tool::{MAX_CAPTURED, MAX_PIECES, Piece, Source, Stream},
+    tracer::{Refusal, Sample, TracerLine},
 };
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use regex_lite::Regex;
+use rustix::{
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    io::Errno,
+};
 
 use crate::{
     error::{Error, Result},
@@ -23,11 +28,51 @@ const LAST_WORDS: usize = 2048;
 /// Most bytes taken from a stream at once, so that a tool that never pauses does not hold its reader.
 const AT_ONCE: usize = 256 << 10;
 
+/// Longest line in which a sign of readiness is looked for, in bytes.
+const MAX_SIGN: usize = 64 << 10;
+
+/// A line that is waited for.
+#[derive(Debug)]
+pub(super) struct Sign {
+    pattern: Regex,
+    stream: Option<Stream>,
+    /// The line that is not at its end yet, of either stream.
+    begun: [Vec<u8>; 2],
+    seen: bool,
+}
+
+impl Sign {
+    pub(super) fn new(pattern: &str, stream: Option<Stream>) -> std::result::Result<Self, regex_lite::Error> {
+        Ok(Self { pattern: Regex::new(pattern)?, stream, begun: Default::default(), seen: false })
+    }
+
+    fn take(&mut self, source: Source, text: &[u8]) {
+        let (of, begun) = match source {
+            Source::Output => (Stream::Stdout, &mut self.begun[0]),
+            Source::Error => (Stream::Stderr, &mut self.begun[1]),
+            Source::Endpoint | Source::NoAnswer => return,
+        };
+        if self.seen || self.stream.is_some_and(|stream| stream != of) {
+            return;
+        }
+        begun.extend_from_slice(text);
+        // The last one, too, which may be a prompt that is never ended.
+        self.seen =
+            begun.split(|&byte| byte == b'\n').any(|line| self.pattern.is_match(&String::from_utf8_lossy(line)));
+        let last = begun.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        begun.drain(..last);
+        if begun.len() > MAX_SIGN {
+            begun.clear();
+        }
+    }
+}
+
 /// A tool's words so far.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     /// Whether pieces are kept at all.
     captured: bool,
+    sign: Option<Sign>,
     pieces: Vec<Piece>,
     bytes: usize,
     dropped: u64,
@@ -35,8 +80,8 @@ pub(super) struct Words {
 }
 
 impl Words {
-    pub(super) fn new(captured: bool) -> Self {
-        Self { captured, ..Self::default() }
+    pub(super) fn new(captured: bool, sign: Option<Sign>) -> Self {
+        Self { captured, sign, ..Self::default() }
     }
 
     /// Takes in `text`, which came from `source` at `monotonic_ns`.
@@ -44,6 +89,9 @@ impl Words {
         self.last.extend_from_slice(text);
         let surplus = self.last.len().saturating_sub(LAST_WORDS);
         self.last.drain(..surplus);
+        if let Some(sign) = &mut self.sign {
+            sign.take(source, text);
+        }
         if !self.captured {
             return;
         }
@@ -56,14 +104,31 @@ impl Words {
         self.pieces.push(Piece { monotonic_ns, source, text, witness: witness.map(Box::new) });
     }
 
-    /// Whether a line with `wanted` in it has come, on standard output or standard error.
-    pub(super) fn contain(&self, wanted: &str) -> bool {
-        let of = |source: Source| {
-            let text: String =
-                self.pieces.iter().filter(|piece| piece.source == source).map(|piece| piece.text.as_str()).collect();
-            text.lines().any(|line| line.contains(wanted))
-        };
-        of(Source::Output) || of(Source::Error)
+    /// Whether the line that is waited for has come.
+    pub(super) fn show_sign(&self) -> bool {
+        self.sign.as_ref().is_some_and(|sign| sign.seen)
+    }
+
+    /// The refusal that it wrote as one line of JSON to standard output, as the bundled loader of bare objects does.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        let output = self.pieces.iter().filter(|piece| piece.source == Source::Output);
+        let text: String = output.map(|piece| piece.text.as_str()).collect();
+        text.lines().find_map(|line| match serde_json::from_str(line) {
+            Ok(TracerLine::Refused(refusal)) => Some(refusal),
+            _ => None,
+        })
+    }
+
+    /// How many pieces there are.
+    pub(super) fn count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Puts beside the last of them what the witness had counted then.
+    pub(super) fn add_witness(&mut self, sample: Sample) {
+        if let Some(last) = self.pieces.last_mut() {
+            last.witness = Some(Box::new(sample));
+        }
     }
 
     /// The end of them, for messages.
@@ -77,15 +142,15 @@ impl Words {
     }
 }
 
-/// The two streams of a tool.
+/// The two streams of a tool: its terminal and standard error.
 #[derive(Debug)]
 pub(super) struct Streams {
-    output: Option<ChildStdout>,
+    output: Option<File>,
     error: Option<ChildStderr>,
 }
 
 impl Streams {
-    pub(super) fn new(output: Option<ChildStdout>, error: Option<ChildStderr>) -> Result<Self> {
+    pub(super) fn new(output: Option<File>, error: Option<ChildStderr>) -> Result<Self> {
         for stream in [output.as_ref().map(AsFd::as_fd), error.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
             fcntl_getfl(stream)
                 .and_then(|flags| fcntl_setfl(stream, flags | OFlags::NONBLOCK))
@@ -122,6 +187,12 @@ fn drain<S: Read>(stream: &mut Option<S>, source: Source, taken: &mut Vec<(u64, 
             }
             Ok(length) => bytes.extend_from_slice(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            // What a terminal says that nobody holds open any more (`n_tty_read` after `tty_hung_up_p` or `TTY_OTHER_CLOSED`,
+            // drivers/tty/n_tty.c, 6.12).
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => {
+                closed = true;
+                break;
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(Error::system("listen to a tool")(error)),
         }
@@ -143,14 +214,16 @@ mod tests {
 
     #[test]
     fn words_are_kept_with_their_time_and_source() {
-        let mut words = Words::new(true);
+        let mut words = Words::new(true, Some(Sign::new("^Read.$", None).unwrap()));
         words.take(1, Source::Error, b"Attaching 3 pro", None);
         words.take(2, Source::Output, b"\xff 1\n", None);
-        words.take(3, Source::Error, b"bes...\nReady\n", None);
-        assert!(words.contain("3 probes") && words.contain("Ready") && !words.contain("ready"));
+        assert!(!words.show_sign());
+        words.take(3, Source::Error, b"bes...\nRea", None);
+        words.take(3, Source::Error, b"dy\n", None);
+        assert!(words.show_sign());
         assert!(words.last().ends_with("Ready\n"));
         let (pieces, dropped) = words.into_pieces();
-        assert_eq!((pieces.len(), dropped), (3, 0));
+        assert_eq!((pieces.len(), dropped), (4, 0));
         assert_eq!(
             (pieces[1].monotonic_ns, pieces[1].source, pieces[1].text.as_str()),
             (2, Source::Output, "\u{fffd} 1\n")
@@ -159,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_tool_that_never_stops_talking_is_cut_and_counted() {
-        let mut words = Words::new(true);
+        let mut words = Words::new(true, None);
         for time in 0..20 {
             words.take(time, Source::Output, &[b'x'; 100 << 10], None);
         }
@@ -171,23 +244,47 @@ mod tests {
 
     #[test]
     fn words_that_nobody_wants_leave_their_end_only() {
-        let mut words = Words::new(false);
+        let mut words = Words::new(false, None);
         words.take(1, Source::Error, &[b'x'; 5000], None);
         assert_eq!(words.last().len(), LAST_WORDS);
         assert_eq!(words.into_pieces(), (Vec::new(), 0));
     }
 
     #[test]
+    fn a_sign_is_looked_for_on_its_stream_and_line_by_line() {
+        let shown = |stream, pieces: &[(Source, &str)]| {
+            let mut words = Words::new(false, Some(Sign::new("3 probes$", stream).unwrap()));
+            for (source, text) in pieces {
+                words.take(0, *source, text.as_bytes(), None);
+            }
+            words.show_sign()
+        };
+        assert!(shown(None, &[(Source::Error, "3 pro"), (Source::Output, "x\n"), (Source::Error, "bes\nmore\n")]));
+        assert!(!shown(Some(Stream::Stdout), &[(Source::Error, "3 probes\n")]));
+        assert!(!shown(None, &[(Source::Output, "3\n probes\n"), (Source::Endpoint, "3 probes\n")]));
+        assert!(Sign::new("(", None).is_err());
+    }
+
+    #[test]
+    fn a_refusal_in_json_is_understood() {
+        let mut words = Words::new(true, None);
+        words.take(1, Source::Output, b"hello\n{\"type\":\"refused\",\"step\":\"attach\",\"program\":\"p\",", None);
+        words.take(1, Source::Output, b"\"errno\":2,\"message\":\"no such function\",\"verifier\":null}\n", None);
+        assert_eq!(words.refusal().unwrap().errno, Some(2));
+        assert_eq!(Words::new(true, None).refusal(), None);
+    }
+
+    #[test]
     fn streams_end_one_by_one() {
-        let mut child = std::process::Command::new("sh")
-            .args(["-c", "echo out; exec 1>&-; echo err >&2"])
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut streams = Streams::new(child.stdout.take(), child.stderr.take()).unwrap();
+        let (ours, theirs) = crate::tool::terminal::open().unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "echo out; exec 1>&-; echo err >&2"]).stdout(theirs).stderr(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let mut streams = Streams::new(Some(ours), child.stderr.take()).unwrap();
         child.wait().unwrap();
         let taken: Vec<_> = streams.take().unwrap().into_iter().map(|(_, source, bytes)| (source, bytes)).collect();
+        // The terminal is raw: line ends stay as they are.
         assert_eq!(taken, [(Source::Error, b"err\n".to_vec()), (Source::Output, b"out\n".to_vec())]);
         assert_eq!(streams.open().count(), 0);
     }
@@ -195,7 +292,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_words_are_survived(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..50)) {
-            let mut words = Words::new(true);
+            let mut words = Words::new(true, None);
             for chunk in &chunks {
                 words.take(0, Source::Output, chunk, None);
             }

@@ -11,7 +11,7 @@ use super::{
     sampling::{Levels, looks},
 };
 use crate::{
-    Figure, Outcome,
+    Figure, Outcome, Provenance,
     results::{
         Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, EventTime, Overhead, RunAccess,
         RunCounts, RunResult, RunTime, Unit,
@@ -22,7 +22,7 @@ use crate::{
 const POWER: f64 = 0.8;
 
 /// Every cell of the plan.
-pub(super) fn derive(plan: &Plan, runs: &[RunResult]) -> Vec<CellResult> {
+pub(super) fn derive(plan: &Plan, provenance: &[Provenance], runs: &[RunResult]) -> Vec<CellResult> {
     let mut of_cell = BTreeMap::<&str, Vec<&RunResult>>::new();
     for run in runs {
         of_cell.entry(run.record.cell.as_str()).or_default().push(run);
@@ -32,7 +32,7 @@ pub(super) fn derive(plan: &Plan, runs: &[RunResult]) -> Vec<CellResult> {
         .iter()
         .map(|cell| {
             let baseline = plan.cells.iter().find(|other| other.is_baseline() && is_same_group(cell, other));
-            derive_cell(plan, cell, runs_of(cell), baseline.map(runs_of))
+            derive_cell(plan, provenance, cell, runs_of(cell), baseline.map(runs_of))
         })
         .collect()
 }
@@ -42,9 +42,15 @@ pub(super) fn is_same_group(cell: &Cell, other: &Cell) -> bool {
     cell.target == other.target && cell.case == other.case && cell.file_system == other.file_system
 }
 
-fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[&RunResult]>) -> CellResult {
+fn derive_cell(
+    plan: &Plan,
+    provenance: &[Provenance],
+    cell: &Cell,
+    all: &[&RunResult],
+    baseline: Option<&[&RunResult]>,
+) -> CellResult {
     let runs: Vec<&RunResult> = all.iter().copied().filter(|run| run.record.is_counted()).collect();
-    let is_counted = |run: &PlannedRun| !run.control && !run.order.bpf_stats && !run.warm_up;
+    let is_counted = |run: &PlannedRun| !run.control && !run.order.bpf_stats && !run.warm_up && !run.is_witnessed();
     let planned = count(plan.runs().filter(|(_, run)| run.cell == cell.id && is_counted(run)).count());
     let mut counts = RunCounts { planned, ..RunCounts::default() };
     for run in &runs {
@@ -91,6 +97,7 @@ fn derive_cell(plan: &Plan, cell: &Cell, all: &[&RunResult], baseline: Option<&[
         event_time: event_time(all),
         accesses,
         findings: super::findings::derive(&runs),
+        tool_result: super::tool::derive(plan, provenance, cell, all),
     }
 }
 

@@ -24,6 +24,10 @@ const MIB: f64 = 1_048_576.0;
 /// What follows from the raw figures of `record`, if it has any.
 pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<RunDerived> {
     let Outcome::Measured(figures) = &record.outcome else { return None };
+    // The tracer counted for another tool's sake: its figures are told with that tool's.
+    if record.witnessed {
+        return None;
+    }
     // Only IOR tells bandwidths.
     let (options, reported) = match &cell.workload {
         Order::Ior { options, .. } => (options.as_slice(), ior::reported(&figures.summary)),

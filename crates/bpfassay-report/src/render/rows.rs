@@ -7,7 +7,7 @@ use bpfassay_stats::Bounds;
 use bpfassay_study::{Clock, Interface};
 
 use super::{
-    cost, coverage, experiment, findings, gates,
+    cost, coverage, experiment, findings, gates, tools,
     words::{self, NONE},
 };
 use crate::{
@@ -51,9 +51,9 @@ pub(super) fn leading(results: &Results) -> Vec<Table> {
     gates::table(results).into_iter().chain(workloads(results)).collect()
 }
 
-/// What comes last: pitfalls.
+/// What comes last: what was found of other tools, pitfalls.
 pub(super) fn closing(results: &Results) -> Vec<Table> {
-    findings::table(results).into_iter().collect()
+    tools::tables(results).into_iter().chain(findings::table(results)).collect()
 }
 
 /// The table of cells with bandwidths, what they cost, and those of other workloads.

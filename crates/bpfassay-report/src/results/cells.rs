@@ -5,6 +5,7 @@ use std::fmt;
 use bpfassay_protocol::{ProbeConfiguration, finding::Finding, probe::ByteMeaning, tracer::Refusal};
 use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
 use bpfassay_study::{Expectation, Target};
+use bpfassay_tool::finding::{Compared, Judgement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,22 @@ pub struct CellResult {
     /// Pitfalls that the tracer found, each once, over the runs that were measured or refused.
     #[serde(default)]
     pub findings: Vec<CellFinding>,
+    /// What is found of the other tool under test, where a tool file describes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_result: Option<ToolResult>,
+}
+
+/// What is found of a tool that a tool file describes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolResult {
+    /// Every kind of fault: found in a run, looked for and not found in any, or not looked for and why.
+    pub findings: Vec<Judgement>,
+    /// What it reported beside what really happened, from the last run that had the bundled tracer as its witness.
+    pub figures: Vec<Compared>,
+    /// That run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
 }
 
 /// A pitfall that the tracer found in runs of a cell.

@@ -127,7 +127,7 @@ impl Overlay {
     }
 }
 
-fn add_directory(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), OverlayError> {
+pub(crate) fn add_directory(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), OverlayError> {
     let read = |source| OverlayError::Read { path: directory.to_owned(), source };
     for entry in fs::read_dir(directory).map_err(read)? {
         let entry = entry.map_err(read)?;
@@ -156,7 +156,7 @@ fn add_directory(archive: &mut Archive, directory: &Path, prefix: &str) -> Resul
     Ok(())
 }
 
-fn check_reserved(path: &str, node: &Node) -> Result<(), OverlayError> {
+pub(crate) fn check_reserved(path: &str, node: &Node) -> Result<(), OverlayError> {
     let top = path.split('/').next().unwrap_or(path);
     let owned = [layout::AGENT, layout::HOME].iter().any(|ours| ours.strip_prefix('/') == Some(top));
     let mount_point = layout::DIRECTORIES.iter().any(|ours| ours.strip_prefix('/') == Some(path));
@@ -186,7 +186,7 @@ fn check_link(archive: &Archive, link: &str, target: &str) -> Result<(), Overlay
 }
 
 /// The path that `path` leads to with all symbolic links followed inside the archive, if something is there.
-fn resolve(archive: &Archive, path: &str) -> Option<String> {
+pub(crate) fn resolve(archive: &Archive, path: &str) -> Option<String> {
     let mut done = Vec::<String>::new();
     let mut rest: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
     let mut links = 0;
@@ -261,7 +261,7 @@ fn runs_on(path: &Path, arch: Arch) -> Result<bool, OverlayError> {
 }
 
 /// The architecture that a 64-bit little-endian ELF header names.
-fn machine(start: &[u8]) -> Option<Arch> {
+pub(crate) fn machine(start: &[u8]) -> Option<Arch> {
     let (header, _) = object::pod::from_bytes::<elf::FileHeader64<LittleEndian>>(start).ok()?;
     let ident = &header.e_ident;
     if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {

@@ -8,8 +8,63 @@ mod course;
 
 use std::collections::BTreeMap;
 
+use bpfassay_protocol::Operation;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::{Evidence, Truth, Verdict, truth::Subject};
 use crate::{Figure, Readings, Report, Unit, Whose};
+
+/// One number of a tool beside what really happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compared {
+    /// The figure, by the name of its value.
+    pub figure: String,
+    /// The operations that it counts.
+    pub operations: Vec<Operation>,
+    /// What it counts of them.
+    pub unit: Unit,
+    /// Whose.
+    pub whose: Whose,
+    /// Which cgroup, mount or process, by the first of its names; `None` for the whole system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// What the tool reported.
+    pub reported: u64,
+    /// What happened.
+    pub really: u64,
+    /// By how much it may be less because the tool rounds down.
+    pub rounding: u64,
+}
+
+impl Compared {
+    /// Whether the two agree.
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        self.reported <= self.really && self.really - self.reported <= self.rounding
+    }
+}
+
+/// Every number that can be compared, and that was reported or should have been.
+#[must_use]
+pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Compared> {
+    let mut all = Vec::new();
+    for (index, figure) in report.figures.iter().enumerate() {
+        let Ok((comparisons, _)) = compare(index, figure, readings, truth) else { continue };
+        all.extend(comparisons.into_iter().filter(|one| (one.expected, one.reported) != (0, 0)).map(|one| Compared {
+            figure: figure.value.clone(),
+            operations: figure.operations.clone(),
+            unit: figure.unit,
+            whose: figure.whose,
+            subject: one.subject.names.first().cloned(),
+            reported: one.reported,
+            really: one.expected,
+            rounding: one.slack,
+        }));
+    }
+    all
+}
 
 /// The verdicts.
 pub(super) struct Counts {
@@ -255,7 +310,10 @@ impl All {
         let mut missing = BTreeMap::new();
         for share in &truth.shares {
             let Some(direction) = share.operation.direction() else { continue };
-            let reported = |figure: &Figure| figure.operations.iter().any(|of| of.direction() == Some(direction));
+            let reported = |figure: &Figure| {
+                (share.is_file || !figure.only_files)
+                    && figure.operations.iter().any(|of| of.direction() == Some(direction))
+            };
             if !listed(share.operation) && report.figures.iter().any(reported) {
                 let (calls, bytes) = missing.entry(share.operation).or_insert((0_u64, 0_u64));
                 *calls = calls.saturating_add(share.calls);
@@ -273,7 +331,8 @@ fn merged(tally: &mut Tally, figure: &Figure, comparisons: &mut [Comparison<'_>]
         return;
     }
     tally.judged = true;
-    let is_missing = |one: &Comparison<'_>| one.expected > 0 && one.reported == 0;
+    // What rounding down can make nothing of is not missing.
+    let is_missing = |one: &Comparison<'_>| one.expected > one.slack && one.reported == 0;
     let missing =
         comparisons.iter().filter(|one| is_missing(one)).fold(0_u64, |sum, one| sum.saturating_add(one.expected));
     if missing == 0 {
@@ -307,7 +366,7 @@ fn merged(tally: &mut Tally, figure: &Figure, comparisons: &mut [Comparison<'_>]
 /// An operation that a figure does not see.
 fn unseen(figure: &Figure, one: &Comparison<'_>) -> Option<String> {
     let deficit = one.deficit()?;
-    let happened = |operation: &&bpfassay_protocol::Operation| one.subject.of(**operation, figure.unit) > 0;
+    let happened = |operation: &&Operation| one.subject.of(**operation, figure.unit) > 0;
     let operations: Vec<_> = figure.operations.iter().filter(happened).collect();
     if one.reported == 0 {
         let names = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");

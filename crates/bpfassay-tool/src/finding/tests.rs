@@ -6,6 +6,7 @@ use crate::{Counting, Figure, Form, Sample, Stream, Unit, Whose};
 
 fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> Share {
     Share {
+        is_file: true,
         cgroup: vec![cgroup.to_owned(), format!("/{cgroup}")],
         mount: vec![mount.to_owned()],
         process: vec!["7".to_owned()],
@@ -23,6 +24,7 @@ fn truth(shares: Vec<Share>) -> Truth {
 
 fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> Figure {
     Figure {
+        only_files: false,
         value: "v".to_owned(),
         labelled: [].into(),
         operations: operations.to_vec(),
@@ -36,7 +38,7 @@ fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> Figure {
 }
 
 fn report(figures: Vec<Figure>) -> Report {
-    Report { form: Form::Openmetrics { port: 1, path: "/".to_owned(), interval_ms: None }, figures }
+    Report { form: Form::Openmetrics { port: 1, path: "/".to_owned(), interval_ms: None }, within_ms: None, figures }
 }
 
 /// Reports at 10, 50 and 100 ns; samples are (time, figure, subject, value).

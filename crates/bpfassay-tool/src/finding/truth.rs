@@ -26,6 +26,8 @@ pub struct Share {
     pub mount: Vec<String>,
     /// Names of the process.
     pub process: Vec<String>,
+    /// Whether it was done with a file of a mounted file system.
+    pub is_file: bool,
     /// The operation.
     pub operation: Operation,
     /// Calls, those that failed included.
@@ -89,12 +91,15 @@ impl Truth {
     /// What `figure` should count, by subject.
     pub(super) fn subjects(&self, figure: &Figure) -> Vec<Subject<'_>> {
         let mut subjects: Vec<Subject<'_>> = Vec::new();
-        for share in self.shares.iter().filter(|share| figure.operations.contains(&share.operation)) {
+        let counts =
+            |share: &&Share| figure.operations.contains(&share.operation) && (share.is_file || !figure.only_files);
+        for share in self.shares.iter().filter(counts) {
             let names = share.names(figure.whose);
-            // Two shares are of one subject where they have a name in common.
-            let known = subjects.iter_mut().find(|subject| {
-                names.is_empty() && subject.names.is_empty() || names.iter().any(|name| subject.names.contains(name))
-            });
+            // Nobody knows by what name a tool would tell of it.
+            if names.is_empty() && figure.whose != Whose::System {
+                continue;
+            }
+            let known = subjects.iter_mut().find(|subject| subject.names == names);
             match known {
                 Some(subject) => subject.shares.push(share),
                 None => subjects.push(Subject { names, shares: vec![share] }),

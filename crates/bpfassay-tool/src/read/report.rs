@@ -8,12 +8,15 @@ use bpfassay_protocol::Operation;
 use super::{HOUR_MS, MAX_ENTRIES, one_of, pattern};
 use crate::{Counting, Figure, Form, Report, Stream, Unit, Whose};
 
+/// How long a tool that reports by itself is waited for, where its file does not say.
+const WITHIN_MS: u64 = 10_000;
+
 const FORMS: &[&str] = &["json-lines", "openmetrics", "table", "bpftrace-json", "map"];
 
 /// Reads it; `is_object` tells whether the tool is a bare object.
 pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Invalid> {
     let section = field.table()?;
-    section.only(&[FORMS, &["counting", "unit", "whose", "figures"]].concat())?;
+    section.only(&[FORMS, &["counting", "unit", "whose", "only_files", "within", "figures"]].concat())?;
     let (word, field) = one_of(&section, FORMS)?;
     let form = form(word, &field)?;
     match (matches!(form, Form::Map { .. }), is_object) {
@@ -21,14 +24,21 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Inv
         (false, true) => return Err(field.error("a bare object prints nothing: use `map`")),
         _ => {}
     }
+    let asked = matches!(form, Form::Map { .. } | Form::Openmetrics { .. });
+    let within_ms = match section.get("within") {
+        Some(field) if asked => return Err(field.error("this form is asked for, not waited for")),
+        Some(field) => Some(field.milliseconds(1..=HOUR_MS)?),
+        None => (!asked).then_some(WITHIN_MS),
+    };
     let usual = Usual {
         counting: match section.get("counting") {
             Some(field) => Some(field.word(Counting::WORDS)?),
-            None if matches!(form, Form::Map { .. } | Form::Openmetrics { .. }) => Some(Counting::Cumulative),
+            None if asked => Some(Counting::Cumulative),
             None => None,
         },
         unit: section.get("unit").map(|field| field.word(Unit::WORDS)).transpose()?,
         whose: section.get("whose").map_or(Ok(Whose::System), |field| field.word(Whose::WORDS))?,
+        only_files: section.get("only_files").map_or(Ok(false), |field| field.boolean())?,
     };
     let list = section.need("figures")?;
     let mut figures: Vec<Figure> = Vec::new();
@@ -43,13 +53,12 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Inv
     if figures.len() > MAX_ENTRIES {
         return Err(list.error(format!("{} figures are given, and {MAX_ENTRIES} may be", figures.len())));
     }
-    Ok(Report { form, figures })
+    Ok(Report { form, within_ms, figures })
 }
 
 fn form(word: &str, field: &Field<'_, '_>) -> Result<Form, Invalid> {
     let section = field.table()?;
-    let stream =
-        |section: &Section<'_, '_>| section.get("stream").map_or(Ok(Stream::Stdout), |field| field.word(Stream::WORDS));
+    let stream = |section: &Section<'_, '_>| section.get("stream").map_or(Ok(Stream::Stdout), |field| field.name());
     let ignore = |section: &Section<'_, '_>| section.get("ignore").map(|field| pattern(&field)).transpose();
     Ok(match word {
         "json-lines" => {
@@ -105,10 +114,22 @@ struct Usual {
     counting: Option<Counting>,
     unit: Option<Unit>,
     whose: Whose,
+    only_files: bool,
 }
 
 fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Figure, Invalid> {
-    section.only(&["value", "where", "operations", "unit", "scale", "whose", "label", "counting", "blank_is_zero"])?;
+    section.only(&[
+        "value",
+        "where",
+        "operations",
+        "unit",
+        "scale",
+        "whose",
+        "label",
+        "only_files",
+        "counting",
+        "blank_is_zero",
+    ])?;
     let field = section.need("value")?;
     let value = name(&field)?;
     let operations = match section.get("operations") {
@@ -142,6 +163,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Figur
         scale: section.get("scale").map_or(Ok(1), |field| field.number(1..=1 << 40))?,
         whose,
         label,
+        only_files: section.get("only_files").map_or(Ok(usual.only_files), |field| field.boolean())?,
         counting: match section.get("counting") {
             Some(field) => field.word(Counting::WORDS)?,
             None => usual.counting.ok_or_else(|| needed("counting"))?,

@@ -82,8 +82,8 @@ fn filetop_of_libbpf_tools() {
                 207     my tool          1      0      3       0       R b\n\n";
     let readings = read(&bundled("filetop"), &printed(Stream::Stdout, &[(3, text)]), None).unwrap();
     let of = |figure| told(&readings).into_iter().filter(|told| told.1 == figure).collect::<Vec<_>>();
-    assert_eq!(of(0), [(3, 0, "206", 16), (3, 0, "207", 1)]);
-    assert_eq!(of(3), [(3, 3, "206", 65 * 1024), (3, 3, "207", 0)]);
+    assert_eq!(of(0), [(3, 0, "ior", 16), (3, 0, "my tool", 1)]);
+    assert_eq!(of(3), [(3, 3, "ior", 65 * 1024), (3, 3, "my tool", 0)]);
     assert_eq!((readings.unread, readings.first_unread.as_deref()), (0, None));
 }
 

@@ -149,6 +149,7 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     words.extend(selection.modules.as_deref().map(|modules| ("--modules", path(modules))));
     let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));
     words.extend(arguments.overlays.ior.iter().map(of_arch));
+    words.extend(selection.tool.iter().map(|tool| ("--tool", tool.clone())));
     words.extend(arguments.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
     words.extend(global.cache.as_deref().map(|cache| ("--cache", path(cache))));
     let mut words: Vec<String> = words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();

@@ -20,6 +20,7 @@ use crate::{
 pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcome {
     // The guest of a cell, or that of `quick` on one target: same file system, same kernel parameters.
     let selection = cli::Selection {
+        tool: Vec::new(),
         study: arguments.study.clone().unwrap_or_else(|| "quick".to_owned()),
         arch: arguments.arch.into_iter().collect(),
         kernel: kernel(&arguments).into_iter().collect(),

@@ -1,0 +1,33 @@
+//! The terminal that is a tool's standard output. Programs write every line at once to a terminal, and to a pipe a block of
+//! lines when it is full (C11, 7.21.3): what they count would come minutes late, or never.
+
+use std::{fs::File, os::fd::OwnedFd};
+
+use rustix::{
+    fs::{Mode, OFlags, open as open_file},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{OptionalActions, tcgetattr, tcsetattr},
+};
+
+use crate::error::{Error, Result};
+
+/// A pseudo-terminal that passes on every byte as it is: our end, and the tool's.
+///
+/// # Errors
+/// The kernel's error (devpts is not mounted at /dev/pts).
+pub(super) fn open() -> Result<(File, OwnedFd)> {
+    let make = || -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+        // Not anybody's controlling terminal: nothing but the tool's end shall end with it.
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&ours)?;
+        unlockpt(&ours)?;
+        let path = ptsname(&ours, Vec::new())?;
+        let theirs = open_file(path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut settings = tcgetattr(&theirs)?;
+        settings.make_raw();
+        tcsetattr(&theirs, OptionalActions::Now, &settings)?;
+        Ok((ours, theirs))
+    };
+    let (ours, theirs) = make().map_err(Error::system("make a terminal for a tool"))?;
+    Ok((File::from(ours), theirs))
+}

@@ -1,0 +1,277 @@
+//! What is found of another tool under test: its reports joined with what really happened, run by run.
+//!
+//! The truth comes from the bundled tracer where it counted beside the tool: it was asked each time that the tool had reported
+//! something, so that both speak of the same span. Runs of the tool alone tell what needs no truth.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_protocol::{
+    Operation,
+    message::RunFigures,
+    operation::Totals,
+    tool::{self, Piece as Words, ToolFigures},
+    tracer::{CounterRow, Device, Refusal, Sample, Step},
+};
+use bpfassay_study::{Cell, Clock, Plan};
+use bpfassay_tool::{
+    Capture, Form, Report, Stream, UnderTest,
+    capture::{Page, Piece},
+    finding::{self, Compared, Evidence, Judgement, KernelFacts, Limits, Share, Start, Truth, Verdict},
+};
+
+use crate::{
+    Outcome, Provenance,
+    results::{RunResult, ToolResult},
+};
+
+/// Name of the processes of workloads: that of the embedded engine's program, and of IOR's.
+const WORKLOAD: &str = "ior";
+
+/// What is found of the tool of `cell` over all its runs; `None` where it has none, or none that came from a tool file.
+pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
+    let name = cell.tool.as_ref()?;
+    let tool = plan.study.tool_files.iter().find(|tool| tool.file.name == *name)?;
+    let object = tool.object(cell.target.arch);
+    // Time of the host says nothing of a tool that is emulated.
+    let is_timed = plan.study.clock == Clock::Instructions
+        || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
+    let mut result = ToolResult { findings: Vec::new(), figures: Vec::new(), run: None };
+    for run in runs {
+        let (judgements, figures) = match &run.record.outcome {
+            Outcome::Failed(_) => continue,
+            Outcome::Refused(refusal) => {
+                let start = started(refusal);
+                let evidence = Evidence { start: Some(&start), ..Evidence::default() };
+                (finding::judge(&evidence, &Limits::default()), Vec::new())
+            }
+            Outcome::Measured(figures) => of_run(tool, object.as_deref(), is_timed, figures),
+        };
+        if run.record.witnessed && !figures.is_empty() {
+            result.figures = figures;
+            result.run = Some(run.record.run.clone());
+        }
+        merge(&mut result.findings, judgements);
+    }
+    Some(result)
+}
+
+/// What was found in any run counts; then what was looked for in one; then why it was not.
+fn merge(known: &mut Vec<Judgement>, new: Vec<Judgement>) {
+    if known.is_empty() {
+        *known = new;
+        return;
+    }
+    let weight = |verdict: &Verdict| match verdict {
+        Verdict::Found { .. } => 2,
+        Verdict::Clear => 1,
+        Verdict::NotJudged { .. } => 0,
+    };
+    for (known, new) in known.iter_mut().zip(new) {
+        if weight(&new.verdict) > weight(&known.verdict) {
+            *known = new;
+        }
+    }
+}
+
+/// Where the loader, or the tool itself, tells a step, an error number or the verifier's words, it is known what failed.
+fn started(refusal: &Refusal) -> Start {
+    let is_told = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
+    if is_told || refusal.step == Step::Open {
+        return Start::Refused(refusal.clone());
+    }
+    // libbpf's words (`bpf_object_load`, `bpf_program__attach`, tools/lib/bpf/libbpf.c, 6.12) and those that its users print.
+    let words = refusal.message.to_lowercase();
+    let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
+    let step = if says(&[
+        "failed to attach",
+        "couldn't attach",
+        "cannot attach",
+        "error attaching",
+        "failed to create kprobe",
+    ]) {
+        Some(Step::Attach)
+    } else if says(&[
+        "failed to load",
+        "bpf_prog_load",
+        "error loading",
+        "unknown func",
+        "permission denied by verifier",
+    ]) {
+        Some(Step::Load)
+    } else {
+        None
+    };
+    match step {
+        Some(step) => Start::Refused(Refusal { step, ..refusal.clone() }),
+        None => Start::NotReady { message: refusal.message.clone() },
+    }
+}
+
+fn of_run(
+    tool: &UnderTest,
+    object: Option<&[u8]>,
+    is_timed: bool,
+    figures: &RunFigures,
+) -> (Vec<Judgement>, Vec<Compared>) {
+    let Some(seen) = &figures.tool else { return (Vec::new(), Vec::new()) };
+    let report = tool.file.report.as_ref();
+    let kernel = kernel_facts(seen, is_timed);
+    let read = report.map(|report| (report, bpfassay_tool::read(report, &capture(report, seen), object)));
+    let (readings, unreadable) = match read {
+        None => (None, None),
+        Some((_, Ok(readings))) => (Some(readings), None),
+        Some((_, Err(error))) => (None, Some(error.to_string())),
+    };
+    let truth = report.and_then(|report| truth(report, seen, figures));
+    let prototypes = prototypes(seen);
+    let evidence = Evidence {
+        start: Some(&Start::Ready),
+        prototypes: prototypes.as_deref(),
+        report,
+        readings: readings.as_ref(),
+        truth: truth.as_ref(),
+        kernel: Some(&kernel),
+    };
+    let mut judgements = finding::judge(&evidence, &Limits::default());
+    if let Some(reason) = unreadable {
+        let evidence = vec![reason];
+        judgements
+            .iter_mut()
+            .filter(|judgement| judgement.kind == finding::Kind::Unreadable)
+            .for_each(|judgement| judgement.verdict = Verdict::Found { evidence: evidence.clone() });
+    }
+    let compared = match (report, &readings, &truth) {
+        (Some(report), Some(readings), Some(truth)) => finding::compared(report, readings, truth),
+        _ => Vec::new(),
+    };
+    (judgements, compared)
+}
+
+/// What the loader of bare objects says of their programs and the kernel's prototypes.
+fn prototypes(_seen: &ToolFigures) -> Option<Vec<String>> {
+    None
+}
+
+fn kernel_facts(seen: &ToolFigures, is_timed: bool) -> KernelFacts {
+    let left = &seen.left_behind;
+    let mut left_behind: Vec<String> = Vec::new();
+    for (what, names) in [("program", &left.programs), ("map", &left.maps), ("probe event", &left.events)] {
+        left_behind.extend(names.iter().map(|name| format!("{what} {name}")));
+    }
+    left_behind.extend(left.links.filter(|&links| links > 0).map(|links| format!("{links} links")));
+    let in_kernel = seen.programs.iter().chain(&seen.maps).filter_map(|object| object.memory_bytes);
+    let resident = seen.resident_bytes.iter().copied().max().unwrap_or(0);
+    let time = &seen.processor_us;
+    KernelFacts {
+        missed_probes: None,
+        recursion_misses: seen.recursion_misses,
+        left_behind: Some(left_behind),
+        memory_bytes: Some(in_kernel.fold(resident, u64::saturating_add)),
+        idle_cpu: (is_timed && time.idle_ns > 0)
+            .then(|| (time.idle.saturating_sub(time.ready).saturating_mul(1000), time.idle_ns)),
+        attach_ns: is_timed.then_some(seen.ready_ns),
+        detach_ns: seen.stop_ns.filter(|_| is_timed),
+    }
+}
+
+/// Whether these words hold figures.
+fn is_of(report: &Report, words: &Words) -> bool {
+    let wanted = match &report.form {
+        Form::JsonLines { stream, .. } | Form::Table { stream, .. } | Form::BpftraceJson { stream } => match stream {
+            Stream::Stdout => tool::Source::Output,
+            Stream::Stderr => tool::Source::Error,
+        },
+        Form::Openmetrics { .. } | Form::Map { .. } => tool::Source::Endpoint,
+    };
+    words.source == wanted
+}
+
+fn capture(report: &Report, seen: &ToolFigures) -> Capture {
+    let mut capture = Capture { cut: seen.dropped_bytes > 0, ..Capture::default() };
+    for words in seen.words.iter().filter(|words| is_of(report, words)) {
+        let (at_ns, bytes) = (words.monotonic_ns, words.text.clone().into_bytes());
+        match &report.form {
+            Form::JsonLines { stream, .. } | Form::Table { stream, .. } | Form::BpftraceJson { stream } => {
+                capture.pieces.push(Piece { at_ns, stream: *stream, bytes });
+            }
+            Form::Openmetrics { .. } => capture.pages.push(Page { at_ns, body: bytes }),
+            Form::Map { .. } => {}
+        }
+    }
+    capture
+}
+
+/// What really happened between the last report before the workload and the last one after it; where one of them is missing,
+/// between the readings next to the workload, which others may have worked beside.
+fn truth(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Option<Truth> {
+    let (before, after) = (&figures.whole.before, &figures.whole.after);
+    let reported = || {
+        let with_witness = seen.words.iter().filter(|words| is_of(report, words));
+        with_witness.filter_map(|words| Some((words.monotonic_ns, words.witness.as_deref()?)))
+    };
+    let first = reported().filter(|(at_ns, _)| *at_ns <= before.monotonic_ns).last();
+    let last = reported().filter(|(at_ns, _)| *at_ns >= after.monotonic_ns).last();
+    let is_whole_system = first.is_some() && last.is_some();
+    let (from_ns, start) = first.or_else(|| Some((before.monotonic_ns, before.tracer.as_ref()?)))?;
+    let (to_ns, end) = last.or_else(|| Some((u64::MAX, after.tracer.as_ref()?)))?;
+    Some(Truth { from_ns, to_ns, shares: shares(start, end, figures), is_whole_system })
+}
+
+type Key<'a> = (u64, Device, u64, Operation);
+
+fn shares(start: &Sample, end: &Sample, figures: &RunFigures) -> Vec<Share> {
+    fn key(row: &CounterRow) -> Key<'_> {
+        (row.cgroup, row.device, row.mount, row.operation)
+    }
+    let before: BTreeMap<Key<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
+    let share = |row: &CounterRow| {
+        let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
+        let is_workload = row.cgroup == figures.cgroup;
+        (totals != Totals::default()).then(|| Share {
+            cgroup: vec![row.cgroup.to_string()],
+            mount: mount_names(row),
+            process: is_workload.then(|| WORKLOAD.to_owned()).into_iter().collect(),
+            is_file: row.path.is_some(),
+            operation: row.operation,
+            calls: totals.calls,
+            errors: totals.errors,
+            bytes_returned: totals.bytes,
+            bytes_requested: None,
+        })
+    };
+    let mut shares: Vec<Share> = end.rows.iter().filter_map(share).collect();
+    // Of one number that is a device and the id of another mount, the device is meant.
+    let devices: BTreeSet<String> = shares.iter().flat_map(device_numbers).cloned().collect();
+    for share in &mut shares {
+        let is_device = |id: &String| devices.contains(id) && !device_numbers(share).any(|own| own == id);
+        if share.mount.last().is_some_and(is_device) {
+            share.mount.pop();
+        }
+    }
+    shares
+}
+
+/// Those names of its mount that are numbers of a device.
+fn device_numbers(share: &Share) -> impl Iterator<Item = &String> {
+    let first = share.mount.iter().position(|name| name.contains(':') && !name.starts_with('/'));
+    share.mount.iter().skip(first.map_or(usize::MAX, |first| first + 1)).take(2)
+}
+
+/// What a tool may call a mount, the id of the mount last; nothing where it is none.
+fn mount_names(row: &CounterRow) -> Vec<String> {
+    let Device { major, minor } = row.device;
+    if row.device == Device::UNKNOWN {
+        return Vec::new();
+    }
+    let mut names: Vec<String> = row.path.iter().cloned().collect();
+    names.push(format!("{major}:{minor}"));
+    // The kernel's own number (`dev_t`), and the one that `stat` gives (`new_encode_dev`, include/linux/kdev_t.h, 6.12).
+    names.push((u64::from(major) << 20 | u64::from(minor)).to_string());
+    let encoded = (u64::from(minor) & 0xff) | (u64::from(major) << 8) | ((u64::from(minor) & !0xff) << 12);
+    names.push(encoded.to_string());
+    names.push(row.mount.to_string());
+    names
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! A tool's reports joined with what its witness counted.
+
+use bpfassay_protocol::{
+    ProbeConfiguration,
+    message::{Interval, MountFacts, Reading},
+    probe::Probe,
+    tool::Source,
+    tracer::Losses,
+};
+use bpfassay_tool::{ToolFile, finding::Kind};
+
+use super::*;
+
+const CGROUP: u64 = 77;
+
+fn row(cgroup: u64, minor: u32, path: Option<&str>, operation: Operation, calls: u64, bytes: u64) -> CounterRow {
+    CounterRow {
+        cgroup,
+        device: Device { major: 0, minor },
+        mount: u64::from(minor) + 100,
+        path: path.map(str::to_owned),
+        operation,
+        totals: Totals { calls, bytes, errors: 0 },
+        latency: Vec::new(),
+    }
+}
+
+/// A reading when the workload has made `calls` calls of 100 bytes, and the rest of the system twice as many through pipes.
+fn sample(at_ns: u64, calls: u64) -> Sample {
+    let rows = vec![
+        row(1, 9, None, Operation::Read, 2 * calls, 2 * calls),
+        row(CGROUP, 45, Some("/mnt"), Operation::Read, calls, 100 * calls),
+    ];
+    Sample { monotonic_ns: at_ns, label: None, rows, losses: Losses::default() }
+}
+
+fn reading(at_ns: u64, calls: u64) -> Reading {
+    Reading { monotonic_ns: at_ns, idle_ns: None, tracer: Some(sample(at_ns, calls)), mountstats: None }
+}
+
+fn words(at_ns: u64, text: &str, calls: Option<u64>) -> Words {
+    let witness = calls.map(|calls| Box::new(sample(at_ns, calls)));
+    Words { monotonic_ns: at_ns, source: Source::Output, text: text.to_owned(), witness }
+}
+
+/// The workload runs from 1000 to 2000, and makes 50 calls.
+fn figures(words: Vec<Words>) -> RunFigures {
+    let seen = ToolFigures { words, ended: "ended".to_owned(), ..ToolFigures::default() };
+    RunFigures {
+        probe: ProbeConfiguration::with_defaults(Probe::Fexit),
+        engine: None,
+        summary: String::new(),
+        features: Vec::new(),
+        cgroup: CGROUP,
+        mount: MountFacts::default(),
+        phases: Vec::new(),
+        whole: Interval { before: reading(1000, 10), after: reading(2000, 60) },
+        tracer: None,
+        ended: None,
+        tool_statistics: Vec::new(),
+        tool: Some(Box::new(seen)),
+        samples: Vec::new(),
+    }
+}
+
+fn tool(figures: &str) -> UnderTest {
+    let text = format!(
+        "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nbinary = {{ arch = 'x86_64', path = 'a' }}\n\
+         [report]\njson-lines = {{}}\ncounting = 'interval'\nfigures = [{figures}]\n"
+    );
+    UnderTest { file: ToolFile::parse("t.toml", &text).unwrap(), objects: BTreeMap::new() }
+}
+
+fn found(judgements: &[Judgement]) -> Vec<Kind> {
+    let is_found = |judgement: &&Judgement| matches!(judgement.verdict, Verdict::Found { .. });
+    judgements.iter().filter(is_found).map(|judgement| judgement.kind).collect()
+}
+
+#[test]
+fn the_whole_system_is_compared_from_report_to_report() {
+    let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
+    // Between the two reports everybody together made 3 * (62 - 8) calls, and the tool says so.
+    let exact = vec![words(900, "{\"n\":5}\n", Some(8)), words(2100, "{\"n\":162}\n", Some(62))];
+    let (judged, compared) = of_run(&tool, None, true, &figures(exact));
+    assert_eq!(found(&judged), []);
+    assert_eq!((compared[0].reported, compared[0].really, compared[0].is_exact()), (162, 162, true));
+
+    let less = vec![words(900, "{\"n\":5}\n", Some(8)), words(2100, "{\"n\":159}\n", Some(62))];
+    assert_eq!(found(&of_run(&tool, None, true, &figures(less)).0), [Kind::EventsDropped]);
+}
+
+#[test]
+fn without_a_report_before_the_workload_the_whole_system_is_not_judged() {
+    let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
+    let (judged, compared) = of_run(&tool, None, true, &figures(vec![words(2100, "{\"n\":162}\n", Some(62))]));
+    assert_eq!(found(&judged), []);
+    let dropped = judged.iter().find(|judgement| judgement.kind == Kind::EventsDropped).unwrap();
+    assert!(
+        matches!(&dropped.verdict, Verdict::NotJudged { reason } if reason.contains("whole system")),
+        "{dropped:?}"
+    );
+    assert_eq!(compared[0].really, 3 * 52);
+}
+
+#[test]
+fn the_workload_is_known_by_cgroup_mount_and_process() {
+    for (whose, name) in [("cgroup", "77"), ("mount", "/mnt"), ("mount", "0:45"), ("mount", "45"), ("process", "ior")] {
+        let tool = tool(&format!("{{ value = 'n', operations = 'read', unit = 'bytes-returned', whose = '{whose}' }}"));
+        let line = |bytes: u64| format!("{{\"n\":{bytes},\"{whose}\":\"{name}\"}}\n");
+        let run = |bytes| figures(vec![words(900, &line(0), Some(10)), words(2100, &line(bytes), Some(60))]);
+        // Cgroup 1 read, too, and its pipe is a mount of its own: nothing was said of them.
+        let judged = of_run(&tool, None, true, &run(5000));
+        let of_ior = judged.1.iter().find(|one| one.really == 5000).unwrap();
+        assert!(of_ior.is_exact(), "{of_ior:?}");
+        let judged = of_run(&tool, None, true, &run(4900));
+        assert!(found(&judged.0).contains(&Kind::FirstTouchLost), "{whose} {name}: {:?}", judged.0);
+    }
+}
+
+#[test]
+fn only_files_leaves_out_what_has_no_path() {
+    let tool = tool("{ value = 'n', operations = 'read', unit = 'calls', only_files = true }");
+    let told = vec![words(900, "{\"n\":0}\n", Some(10)), words(2100, "{\"n\":50}\n", Some(60))];
+    let (judged, compared) = of_run(&tool, None, true, &figures(told));
+    assert_eq!((found(&judged), compared[0].is_exact()), (Vec::new(), true));
+}
+
+#[test]
+fn what_is_found_once_is_found() {
+    let clear = |kind| Judgement { kind, verdict: Verdict::Clear };
+    let not = |kind| Judgement { kind, verdict: Verdict::NotJudged { reason: "x".to_owned() } };
+    let there = |kind| Judgement { kind, verdict: Verdict::Found { evidence: vec!["y".to_owned()] } };
+    let mut known = Vec::new();
+    merge(&mut known, vec![not(Kind::IdleCpu), clear(Kind::SlowAttach), there(Kind::LeftBehind)]);
+    merge(&mut known, vec![clear(Kind::IdleCpu), there(Kind::SlowAttach), clear(Kind::LeftBehind)]);
+    assert_eq!(known, [clear(Kind::IdleCpu), there(Kind::SlowAttach), there(Kind::LeftBehind)]);
+}
+
+#[test]
+fn words_of_libbpf_tell_loading_from_attaching() {
+    let refused = |message: &str| {
+        started(&Refusal {
+            step: Step::Load,
+            program: None,
+            errno: None,
+            message: message.to_owned(),
+            verifier: None,
+            findings: Vec::new(),
+        })
+    };
+    let step = |message| match refused(message) {
+        Start::Refused(refusal) => Some(refusal.step),
+        _ => None,
+    };
+    assert_eq!(step("libbpf: failed to load object 'x': -22"), Some(Step::Load));
+    assert_eq!(step("failed to attach BPF programs: No such file"), Some(Step::Attach));
+    assert_eq!(step("has loaded 0 programs, not 3, 60 s after its start"), None);
+}
+
+#[test]
+fn a_tool_without_reports_is_judged_by_what_the_kernel_saw() {
+    let mut run = figures(Vec::new());
+    if let Some(seen) = &mut run.tool {
+        seen.left_behind.programs = vec!["on_read".to_owned()];
+    }
+    let mut silent = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
+    silent.file.report = None;
+    assert_eq!(found(&of_run(&silent, None, true, &run).0), [Kind::LeftBehind]);
+}

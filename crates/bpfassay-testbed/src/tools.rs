@@ -1,0 +1,342 @@
+//! The `tools` segment of a guest: what the tools under test need there, at the places that [`bpfassay_tool::guest`] names.
+//!
+//! Debian packages come with everything that they depend on, unpacked as they are: nothing in them is run on this host, and what
+//! only people read is left out. Files that lie beside a tool file are taken as they lie there; nothing outside the directory of
+//! the tool file is read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::Arch;
+use bpfassay_tool::{Loaded, Source, guest};
+use object::{LittleEndian, read::elf::ElfFile64};
+use tempfile::TempDir;
+
+use crate::{
+    Error, Result,
+    apt::{Apt, Package},
+    cache::Digest,
+    image::{role, segment},
+    initramfs::{Archive, Content, Node, tree},
+    manifest::{Component, Segment},
+    toolchain,
+};
+
+/// To be changed whenever the same inputs shall give other segments.
+const RECIPE: &str = "1";
+
+/// Largest program, script or object beside a tool file, in bytes.
+const MAX_FILE: u64 = 256 << 20;
+
+/// What is left out of packages: documentation, translations, what C programs are compiled with, and what glibc converts
+/// character sets with.
+const LEFT_OUT: [&str; 9] = [
+    "./usr/share/doc",
+    "./usr/share/man",
+    "./usr/share/info",
+    "./usr/share/locale",
+    "./usr/share/lintian",
+    "./usr/share/bash-completion",
+    "./usr/include",
+    "./usr/lib/*/gconv",
+    "./boot",
+];
+
+/// Directories that the guest fills by itself.
+const LIVE: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "var"];
+
+/// Where Debian has merged directories: links that no package but `base-files` holds.
+const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
+
+/// The segment with `tools` for guests of architecture `arch`; `None` where none of them has anything for it.
+///
+/// # Errors
+/// [`Error::Tool`] for a file that is not what it should be; those of packages and of the cache.
+pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Loaded]) -> Result<Option<Segment>> {
+    let needs = Needs::of(arch, tools)?;
+    if needs.packages.is_empty() && needs.files.is_empty() {
+        return Ok(None);
+    }
+    let mut own = Archive::default();
+    for (path, file) in &needs.files {
+        file.add(arch, path, &mut own)?;
+    }
+    let found = packages(apt, arch, &needs)?;
+    let of_packages = found.as_ref().map_or(&[][..], |(_, packages)| packages);
+    let key = key(&own, of_packages)?;
+    let mut contents: Vec<Component> = of_packages.iter().map(Component::from).collect();
+    for (path, file) in needs.files.iter().filter(|(_, file)| file.kind != Kind::Libraries) {
+        contents.push(Component { name: path.clone(), version: String::new(), sha256: Digest::of(&file.read()?) });
+    }
+    // Its files are read when the segment is written.
+    let mut unpacked: Option<TempDir> = None;
+    let object = segment(apt.cache(), &key, &format!("the tools for {arch}"), || {
+        if let Some((root, packages)) = &found {
+            let scratch = apt.cache().scratch()?;
+            for package in apt.fetch(root, packages)? {
+                toolchain::unpack(&package.path, scratch.path(), &LEFT_OUT)?;
+            }
+            lay_out(scratch.path(), &mut own)?;
+            unpacked = Some(scratch);
+        }
+        Ok(own)
+    })?;
+    drop(unpacked);
+    Ok(Some(Segment { role: role::TOOLS.to_owned(), archive: (&object).into(), contents }))
+}
+
+/// What tools need.
+#[derive(Default)]
+struct Needs {
+    /// Names of packages, by suite.
+    packages: BTreeMap<String, BTreeSet<String>>,
+    /// Files, by their paths in the guest.
+    files: BTreeMap<String, Beside>,
+}
+
+/// Something beside a tool file.
+struct Beside {
+    tool: String,
+    path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A program, with libraries or without.
+    Program { has_libraries: bool },
+    /// A directory of libraries.
+    Libraries,
+    /// A script.
+    Script,
+    /// An eBPF object.
+    Object,
+}
+
+impl Needs {
+    fn of(arch: Arch, tools: &[Loaded]) -> Result<Self> {
+        let mut needs = Self::default();
+        for tool in tools {
+            let name = &tool.file.name;
+            let beside = |path: &str, kind: Kind| -> Result<Beside> {
+                let path = tool.beside(path).map_err(|error| refuse(name, error.to_string()))?;
+                Ok(Beside { tool: name.clone(), path, kind })
+            };
+            match &tool.file.source {
+                Source::Binary(_) => {
+                    let Some(binary) = tool.file.source.binary(arch) else { continue };
+                    let kind = Kind::Program { has_libraries: binary.libraries.is_some() };
+                    needs.files.insert(guest::program(name), beside(&binary.path, kind)?);
+                    if let Some(libraries) = &binary.libraries {
+                        needs.files.insert(guest::libraries(name), beside(libraries, Kind::Libraries)?);
+                    }
+                }
+                Source::Debian(_) => {
+                    let Some(debian) = tool.file.source.debian(arch) else { continue };
+                    needs.package(&debian.from);
+                }
+                Source::Script(script) => {
+                    needs.files.insert(guest::script(name), beside(&script.path, Kind::Script)?);
+                    if let Some(debian) = &script.debian {
+                        needs.package(debian);
+                    }
+                }
+                Source::Object(_) => {
+                    let Some(object) = tool.file.source.object(arch) else { continue };
+                    needs.files.insert(guest::object(name), beside(&object.path, Kind::Object)?);
+                }
+                // `ToolFile::order` says why there is nothing.
+                Source::Nix(_) => {}
+            }
+        }
+        Ok(needs)
+    }
+
+    fn package(&mut self, from: &bpfassay_tool::DebianPackage) {
+        let names = self.packages.entry(from.suite.clone()).or_default();
+        names.insert(from.package.clone());
+        names.extend(from.with.iter().cloned());
+    }
+}
+
+fn refuse(tool: &str, problem: String) -> Error {
+    Error::Tool { tool: tool.to_owned(), problem }
+}
+
+/// The packages with everything that they depend on, and where they are from.
+fn packages(apt: &Apt<'_>, arch: Arch, needs: &Needs) -> Result<Option<(crate::apt::Root, Vec<Package>)>> {
+    let mut suites = needs.packages.iter();
+    let Some((suite, names)) = suites.next() else { return Ok(None) };
+    if let Some((other, names)) = suites.next() {
+        // Two C libraries have one place.
+        let tool = names.iter().next().cloned().unwrap_or_default();
+        return Err(refuse(
+            &tool,
+            format!("it is wanted from the suite {other} beside packages from {suite}: test them in two runs"),
+        ));
+    }
+    let root = apt.root(suite, &[arch])?;
+    let packages = root.closure(&names.iter().collect::<Vec<_>>())?;
+    Ok(Some((root, packages)))
+}
+
+fn key(own: &Archive, packages: &[Package]) -> Result<Digest> {
+    let mut bytes = Vec::new();
+    own.write_to(&mut bytes)?;
+    let digests = packages.iter().map(|package| package.sha256.to_string());
+    let first = [RECIPE.to_owned(), role::TOOLS.to_owned(), Digest::of(&bytes).to_string()];
+    Ok(Digest::of_parts(first.into_iter().chain(digests)))
+}
+
+/// Adds what packages were unpacked to in `directory`.
+fn lay_out(directory: &Path, archive: &mut Archive) -> Result<()> {
+    for live in LIVE {
+        let path = directory.join(live);
+        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            fs::remove_dir_all(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    for merged in MERGED {
+        let (path, usr) = (directory.join(merged), directory.join("usr").join(merged));
+        if path.symlink_metadata().is_err() && usr.is_dir() {
+            std::os::unix::fs::symlink(format!("usr/{merged}"), &path).map_err(Error::io("link", &path))?;
+        }
+    }
+    let mut unpacked = Archive::default();
+    tree::add_directory(&mut unpacked, directory, "")?;
+    for (path, node) in unpacked.entries() {
+        // Links to what was left out, or what only an installed package has.
+        let dangles = matches!(node, Node::Symlink { .. }) && tree::resolve(&unpacked, path).is_none();
+        if !dangles {
+            tree::check_reserved(path, node)?;
+            archive.add(path, node.clone())?;
+        }
+    }
+    Ok(())
+}
+
+impl Beside {
+    fn refuse(&self, problem: impl std::fmt::Display) -> Error {
+        refuse(&self.tool, format!("{} {problem}", self.path.display()))
+    }
+
+    fn add(&self, arch: Arch, guest: &str, archive: &mut Archive) -> Result<()> {
+        if self.kind == Kind::Libraries {
+            let prefix = format!("{}/", guest.trim_start_matches('/'));
+            let mut libraries = Archive::default();
+            tree::add_directory(&mut libraries, &self.path, "")?;
+            for (path, node) in libraries.entries() {
+                if matches!(node, Node::Symlink { .. }) && tree::resolve(&libraries, path).is_none() {
+                    return Err(self.refuse(format!("holds the link {path}, which leads out of it")));
+                }
+                archive.add(&format!("{prefix}{path}"), node.clone())?;
+            }
+            return Ok(());
+        }
+        let bytes = self.read()?;
+        let is_script = bytes.starts_with(b"#!");
+        match self.kind {
+            Kind::Program { .. } if !is_script && tree::machine(&bytes) != Some(arch) => {
+                return Err(self.refuse(format!("is no program for {arch}")));
+            }
+            Kind::Program { has_libraries: true } => {
+                let name = interpreter(&bytes).ok_or_else(|| self.refuse("names no dynamic linker"))?;
+                let link = guest::loader(&self.tool);
+                archive.add(&link, Node::Symlink { target: format!("lib/{name}") })?;
+            }
+            Kind::Program { has_libraries: false } if interpreter(&bytes).is_some() => {
+                return Err(self.refuse("is linked with shared libraries: give their directory as `libraries`"));
+            }
+            Kind::Object if !bytes.starts_with(b"\x7fELF") => return Err(self.refuse("is no eBPF object")),
+            _ => {}
+        }
+        let executable = self.kind != Kind::Object;
+        archive.add(guest, Node::File { executable, content: Content::Bytes(bytes) })?;
+        Ok(())
+    }
+
+    fn read(&self) -> Result<Vec<u8>> {
+        let metadata = self.path.metadata().map_err(Error::io("read", &self.path))?;
+        if !metadata.is_file() || metadata.len() > MAX_FILE {
+            return Err(self.refuse(format!("is no file of at most {} MiB", MAX_FILE >> 20)));
+        }
+        fs::read(&self.path).map_err(Error::io("read", &self.path))
+    }
+}
+
+/// The file name of the dynamic linker that a program names.
+fn interpreter(program: &[u8]) -> Option<String> {
+    use object::read::elf::ProgramHeader as _;
+    let file = ElfFile64::<LittleEndian>::parse(program).ok()?;
+    let endian = file.endian();
+    let headers = file.elf_program_headers();
+    let path = headers.iter().find_map(|header| header.interpreter(endian, program).ok().flatten())?;
+    let path = std::str::from_utf8(path).ok()?;
+    path.rsplit('/').next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(folder: &Path, source: &str) -> Loaded {
+        let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
+        Loaded { file: bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap(), folder: Some(folder.to_owned()) }
+    }
+
+    fn laid_out(folder: &Path, source: &str) -> Result<Archive> {
+        let needs = Needs::of(Arch::X86_64, &[loaded(folder, source)])?;
+        let mut archive = Archive::default();
+        for (path, file) in &needs.files {
+            file.add(Arch::X86_64, path, &mut archive)?;
+        }
+        Ok(archive)
+    }
+
+    #[test]
+    fn files_lie_where_the_guest_looks_for_them() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("s.bt"), "BEGIN { }").unwrap();
+        let archive = laid_out(folder.path(), "script = { path = 's.bt', interpreter = '/usr/bin/bpftrace' }").unwrap();
+        assert!(matches!(archive.get("/tools/mine/script"), Some(Node::File { executable: true, .. })));
+        // This test's own program is linked with libraries.
+        fs::copy(std::env::current_exe().unwrap(), folder.path().join("dynamic")).unwrap();
+        if cfg!(target_arch = "x86_64") {
+            let error = laid_out(folder.path(), "binary = { arch = 'x86_64', path = 'dynamic' }").unwrap_err();
+            assert!(error.to_string().contains("give their directory as `libraries`"), "{error}");
+            fs::create_dir(folder.path().join("lib")).unwrap();
+            fs::write(folder.path().join("lib/libc.so.6"), "x").unwrap();
+            let with = "binary = { arch = 'x86_64', path = 'dynamic', libraries = 'lib' }";
+            let archive = laid_out(folder.path(), with).unwrap();
+            let target = "lib/ld-linux-x86-64.so.2".to_owned();
+            assert_eq!(archive.get("/tools/mine/loader"), Some(&Node::Symlink { target }));
+            assert!(archive.get("/tools/mine/lib/libc.so.6").is_some());
+            std::os::unix::fs::symlink("../../etc/passwd", folder.path().join("lib/out")).unwrap();
+            let error = laid_out(folder.path(), with).unwrap_err();
+            assert!(error.to_string().contains("leads out of it"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_what_it_should_be_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "no program").unwrap();
+        let refused = |source: &str| laid_out(folder.path(), source).unwrap_err().to_string();
+        assert!(refused("binary = { arch = 'x86_64', path = 'a' }").contains("is no program for x86_64"));
+        assert!(refused("object = { path = 'a' }").contains("is no eBPF object"));
+        assert!(refused("object = { path = 'b' }").contains("cannot read"));
+    }
+
+    #[test]
+    fn two_suites_do_not_go_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let debian = |suite: &str| {
+            loaded(folder.path(), &format!("debian = {{ suite = '{suite}', package = 'p', program = '/usr/bin/p' }}"))
+        };
+        let needs = Needs::of(Arch::X86_64, &[debian("trixie"), debian("sid")]).unwrap();
+        assert_eq!(needs.packages.len(), 2);
+    }
+}

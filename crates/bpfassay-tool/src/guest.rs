@@ -1,0 +1,164 @@
+//! A tool as its guest sees it: where its parts lie, and how it is started there. Whoever puts tools into guests and whoever
+//! starts them need nothing else in common.
+
+use bpfassay_protocol::{
+    Arch, layout,
+    tool::{Endpoint, Ready, Tool},
+};
+
+use crate::{Form, Source, ToolFile};
+
+/// Directory of tools in the guest; one directory for each below it.
+pub const HOME: &str = "/tools";
+
+/// Port of the loopback interface on which the bundled tracer serves the maps of a bare object.
+const OBJECT_PORT: u16 = 9127;
+
+/// What stands for a script's place in the tool's arguments.
+const SCRIPT: &str = "{script}";
+
+/// Where the program of tool `name` lies that came from a file beside the tool file.
+#[must_use]
+pub fn program(name: &str) -> String {
+    format!("{HOME}/{name}/program")
+}
+
+/// Where the directory of shared libraries lies that came with it.
+#[must_use]
+pub fn libraries(name: &str) -> String {
+    format!("{HOME}/{name}/lib")
+}
+
+/// Where a link to the dynamic linker among them lies.
+#[must_use]
+pub fn loader(name: &str) -> String {
+    format!("{HOME}/{name}/loader")
+}
+
+/// Where a script lies.
+#[must_use]
+pub fn script(name: &str) -> String {
+    format!("{HOME}/{name}/script")
+}
+
+/// Where a bare object lies.
+#[must_use]
+pub fn object(name: &str) -> String {
+    format!("{HOME}/{name}/object.o")
+}
+
+impl ToolFile {
+    /// What a guest of architecture `arch` is told of this tool.
+    ///
+    /// # Errors
+    /// Why there is no such guest.
+    pub fn order(&self, arch: Arch) -> Result<Tool, String> {
+        let is_object = matches!(self.source, Source::Object(_));
+        let (endpoint, captured) = match self.report.as_ref().map(|report| &report.form) {
+            None => (None, is_object),
+            Some(Form::Openmetrics { port, path, interval_ms }) => {
+                (Some(Endpoint { port: *port, path: path.clone(), interval_ms: *interval_ms }), true)
+            }
+            Some(Form::Map { .. }) => {
+                (Some(Endpoint { port: OBJECT_PORT, path: "/map".to_owned(), interval_ms: None }), true)
+            }
+            Some(Form::JsonLines { .. } | Form::Table { .. } | Form::BpftraceJson { .. }) => (None, true),
+        };
+        Ok(Tool {
+            name: self.name.clone(),
+            command: self.command(arch)?,
+            ready: if is_object { Ready::Port(OBJECT_PORT) } else { self.ready.clone() },
+            stop: self.stop,
+            endpoint,
+            captured,
+            report_within_ms: self.report.as_ref().and_then(|report| report.within_ms),
+            patience_ms: self.deadline_ms,
+        })
+    }
+
+    fn command(&self, arch: Arch) -> Result<Vec<String>, String> {
+        let none = |what: &str| format!("its tool file has no {what} for {arch}");
+        let mut command = match &self.source {
+            Source::Binary(_) => match self.source.binary(arch).ok_or_else(|| none("program"))?.libraries {
+                None => vec![program(&self.name)],
+                Some(_) => {
+                    vec![loader(&self.name), "--library-path".to_owned(), libraries(&self.name), program(&self.name)]
+                }
+            },
+            Source::Debian(_) => vec![self.source.debian(arch).ok_or_else(|| none("package"))?.program.clone()],
+            Source::Nix(nix) => {
+                return Err(format!(
+                    "it comes from a Nix package ({}), which only the flake puts into guests: see `lib.mkToolChecks`",
+                    nix.attribute
+                ));
+            }
+            Source::Script(of) => {
+                let script = script(&self.name);
+                let is_named = self.arguments.iter().any(|word| word.contains(SCRIPT));
+                let words = self.arguments.iter().map(|word| word.replace(SCRIPT, &script));
+                let mut command: Vec<String> = std::iter::once(of.interpreter.clone()).chain(words).collect();
+                if !is_named {
+                    command.push(script);
+                }
+                return Ok(command);
+            }
+            Source::Object(_) => {
+                let of = self.source.object(arch).ok_or_else(|| none("object"))?;
+                let mut command = vec![layout::TRACER.to_owned(), "object".to_owned(), object(&self.name)];
+                for program in &of.programs {
+                    command.extend(["--program".to_owned(), program.clone()]);
+                }
+                if let Some(Form::Map { map }) = self.report.as_ref().map(|report| &report.form) {
+                    command.extend(["--map".to_owned(), map.clone()]);
+                }
+                command.extend(["--port".to_owned(), OBJECT_PORT.to_string()]);
+                return Ok(command);
+            }
+        };
+        command.extend(self.arguments.iter().cloned());
+        Ok(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(source: &str, start: &str, arch: Arch) -> Result<String, String> {
+        let report = if source.starts_with("object") {
+            "[report]\nmap = { map = 'counts' }\nfigures = [{ value = 'value', operations = 'read', unit = 'calls' }]"
+        } else {
+            ""
+        };
+        let text = format!(
+            "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n[start]\n{start}\n{report}\n"
+        );
+        Ok(ToolFile::parse("t.toml", &text).unwrap().order(arch)?.command.join(" "))
+    }
+
+    #[test]
+    fn every_source_is_started_where_it_lies() {
+        let binary = "binary = { arch = 'x86_64', path = 'a' }";
+        assert_eq!(command(binary, "arguments = ['-v']", Arch::X86_64).unwrap(), "/tools/mine/program -v");
+        assert_eq!(command(binary, "", Arch::Riscv64).unwrap_err(), "its tool file has no program for riscv64");
+        let dynamic = "binary = { arch = 'x86_64', path = 'a', libraries = 'lib' }";
+        assert_eq!(
+            command(dynamic, "arguments = ['1']", Arch::X86_64).unwrap(),
+            "/tools/mine/loader --library-path /tools/mine/lib /tools/mine/program 1"
+        );
+        let debian = "debian = { suite = 'trixie', package = 'libbpf-tools', program = '/usr/sbin/vfsstat-libbpf' }";
+        assert_eq!(command(debian, "arguments = ['1']", Arch::Aarch64).unwrap(), "/usr/sbin/vfsstat-libbpf 1");
+        let script = "script = { path = 'a.bt', interpreter = '/usr/bin/bpftrace' }";
+        assert_eq!(command(script, "", Arch::X86_64).unwrap(), "/usr/bin/bpftrace /tools/mine/script");
+        assert_eq!(
+            command(script, "arguments = ['{script}', 'x']", Arch::X86_64).unwrap(),
+            "/usr/bin/bpftrace /tools/mine/script x"
+        );
+        assert_eq!(
+            command("object = { path = 'a.o', programs = ['p'] }", "", Arch::X86_64).unwrap(),
+            "/bpfassay/tracer object /tools/mine/object.o --program p --map counts --port 9127"
+        );
+        let nix = command("nix = { attribute = 'bcc', program = 'bin/x' }", "", Arch::X86_64).unwrap_err();
+        assert!(nix.contains("only the flake"), "{nix}");
+    }
+}

@@ -1,0 +1,69 @@
+//! A tool as a study carries it: with all that is needed to read its reports, so that results stand by themselves.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bpfassay_protocol::Arch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Form, Loaded, ToolError, ToolFile};
+
+/// Largest bare object, in bytes.
+pub const MAX_OBJECT: u64 = 1 << 20;
+
+/// A tool under test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnderTest {
+    /// What its file says.
+    pub file: ToolFile,
+    /// The bare objects whose maps are read, in Base64: their BTF says what the maps hold.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub objects: BTreeMap<Arch, String>,
+}
+
+impl UnderTest {
+    /// The bare object for `arch`, where its maps are read.
+    #[must_use]
+    pub fn object(&self, arch: Arch) -> Option<Vec<u8>> {
+        BASE64_STANDARD.decode(self.objects.get(&arch)?).ok()
+    }
+}
+
+impl Loaded {
+    /// The tool with the objects whose maps are read.
+    ///
+    /// # Errors
+    /// [`ToolError`] where an object cannot be read.
+    pub fn under_test(&self) -> Result<UnderTest, ToolError> {
+        let mut objects = BTreeMap::new();
+        if self.file.report.as_ref().is_some_and(|report| matches!(report.form, Form::Map { .. })) {
+            for &arch in Arch::ALL {
+                let Some(object) = self.file.source.object(arch) else { continue };
+                let path = self.beside(&object.path)?;
+                objects.insert(arch, BASE64_STANDARD.encode(read_object(&path)?));
+            }
+        }
+        Ok(UnderTest { file: self.file.clone(), objects })
+    }
+}
+
+fn read_object(path: &Path) -> Result<Vec<u8>, ToolError> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_OBJECT + 1).read_to_end(&mut bytes));
+    read.map_err(|source| ToolError::Read { path: path.to_owned(), source })?;
+    if bytes.len() as u64 > MAX_OBJECT {
+        return Err(ToolError::TooLarge { path: path.to_owned(), limit: MAX_OBJECT });
+    }
+    if !bytes.starts_with(b"\x7fELF") {
+        let source = io::Error::new(io::ErrorKind::InvalidData, "is no ELF file");
+        return Err(ToolError::Read { path: path.to_owned(), source });
+    }
+    Ok(bytes)
+}
