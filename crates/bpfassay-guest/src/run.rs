@@ -253,7 +253,8 @@ impl Run<'_> {
         self.rest()?;
         if let Some(tool) = &mut self.tool {
             tool.idle()?;
-            if self.tracer.is_some() {
+            // Its first reading makes calls that later ones do not.
+            if witness(&mut self.tracer)?.is_some() {
                 tool.await_report(1, || witness(&mut self.tracer))?;
             }
         }

@@ -286,6 +286,8 @@ pub enum Unit {
     Calls,
     /// Calls that failed.
     Errors,
+    /// Calls that did not fail.
+    Successes,
 }
 
 impl Unit {
@@ -295,6 +297,7 @@ impl Unit {
         ("bytes-requested", Self::BytesRequested),
         ("calls", Self::Calls),
         ("errors", Self::Errors),
+        ("successes", Self::Successes),
     ];
 
     /// The word of tool files.
@@ -305,6 +308,7 @@ impl Unit {
             Self::BytesRequested => "bytes-requested",
             Self::Calls => "calls",
             Self::Errors => "errors",
+            Self::Successes => "successes",
         }
     }
 }

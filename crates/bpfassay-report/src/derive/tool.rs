@@ -67,7 +67,9 @@ fn merge(known: &mut Vec<Judgement>, new: Vec<Judgement>) {
         Verdict::NotJudged { .. } => 0,
     };
     for (known, new) in known.iter_mut().zip(new) {
-        if weight(&new.verdict) > weight(&known.verdict) {
+        // The last run has a witness, and knows best why something could not be looked for.
+        let (before, now) = (weight(&known.verdict), weight(&new.verdict));
+        if now > before || now == 0 && before == 0 {
             *known = new;
         }
     }

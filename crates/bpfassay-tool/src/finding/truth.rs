@@ -48,6 +48,7 @@ impl Share {
             Unit::BytesRequested => self.bytes_requested,
             Unit::Calls => Some(self.calls),
             Unit::Errors => Some(self.errors),
+            Unit::Successes => Some(self.calls.saturating_sub(self.errors)),
         }
     }
 
