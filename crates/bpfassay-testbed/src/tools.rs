@@ -148,8 +148,8 @@ impl Needs {
                     let Some(object) = tool.file.source.object(arch) else { continue };
                     needs.files.insert(guest::object(name), beside(&object.path, Kind::Object)?);
                 }
-                // `ToolFile::order` says why there is nothing.
-                Source::Nix(_) => {}
+                // Of the first `ToolFile::order` says why there is nothing; the second needs nothing.
+                Source::Nix(_) | Source::Guest(_) => {}
             }
         }
         Ok(needs)

@@ -57,6 +57,8 @@ pub enum Source {
     Nix(Nix),
     /// A script, and its interpreter.
     Script(Script),
+    /// A program that guests have anyway, by its absolute path.
+    Guest(String),
     /// eBPF objects without a program of their own: loaded, and attached as their sections say.
     Object(Vec<Object>),
 }
@@ -69,7 +71,7 @@ impl Source {
             Self::Binary(_) => self.binary(arch).is_some(),
             Self::Debian(_) => self.debian(arch).is_some(),
             Self::Object(_) => self.object(arch).is_some(),
-            Self::Nix(_) | Self::Script(_) => true,
+            Self::Nix(_) | Self::Script(_) | Self::Guest(_) => true,
         }
     }
 

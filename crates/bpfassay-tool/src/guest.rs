@@ -86,6 +86,7 @@ impl ToolFile {
                 }
             },
             Source::Debian(_) => vec![self.source.debian(arch).ok_or_else(|| none("package"))?.program.clone()],
+            Source::Guest(program) => vec![program.clone()],
             Source::Nix(nix) => {
                 return Err(format!(
                     "it comes from a Nix package ({}), which only the flake puts into guests: see `lib.mkToolChecks`",

@@ -152,7 +152,7 @@ fn one_of<'d, 'i>(section: &Section<'d, 'i>, known: &[&'static str]) -> Result<(
 }
 
 fn source(field: &Field<'_, '_>) -> Result<Source, Invalid> {
-    const KNOWN: &[&str] = &["binary", "debian", "nix", "script", "object"];
+    const KNOWN: &[&str] = &["binary", "debian", "nix", "script", "object", "guest"];
     let section = field.table()?;
     section.only(KNOWN)?;
     let (kind, field) = one_of(&section, KNOWN)?;
@@ -182,6 +182,11 @@ fn source(field: &Field<'_, '_>) -> Result<Source, Invalid> {
             })
         })
         .map(Source::Object),
+        "guest" => {
+            let section = field.table()?;
+            section.only(&["program"])?;
+            Ok(Source::Guest(in_the_guest(&section.need("program")?)?))
+        }
         "nix" => {
             let section = field.table()?;
             section.only(&["attribute", "program"])?;

@@ -83,7 +83,7 @@ fn example(source: &str, form: &str) -> String {
         kinds.iter().any(|kind| *kind != wanted && line.starts_with(&format!("{kind} = ")))
     };
     let is_out_of_place = |line: &&str| {
-        is_other(line, &["binary", "debian", "nix", "script", "object"], source)
+        is_other(line, &["binary", "debian", "guest", "nix", "script", "object"], source)
             || is_other(line, &["json-lines", "openmetrics", "table", "bpftrace-json", "map"], form)
             // A bare object has neither arguments nor output.
             || (source == "object" && line.starts_with("arguments"))
@@ -103,6 +103,7 @@ fn every_key_of_the_format_is_a_key() {
         ("binary", "json-lines"),
         ("debian", "table"),
         ("nix", "openmetrics"),
+        ("guest", "json-lines"),
         ("script", "bpftrace-json"),
         ("object", "map"),
     ] {
