@@ -27,6 +27,9 @@ use crate::{
 /// Name of the processes of workloads: that of the embedded engine's program, and of IOR's.
 const WORKLOAD: &str = "ior";
 
+/// Where guests have cgroups.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
 /// What is found of the tool of `cell` over all its runs; `None` where it has none, or none that came from a tool file.
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
     let name = cell.tool.as_ref()?;
@@ -228,7 +231,9 @@ fn shares(start: &Sample, end: &Sample, figures: &RunFigures) -> Vec<Share> {
     let before: BTreeMap<Key<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
     let share = |row: &CounterRow| {
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
-        let is_workload = row.cgroup == figures.cgroup;
+        // What puts itself into the workload's cgroup is still called as the agent, whose copy it is until it is executed.
+        let joins = row.path.as_deref().is_some_and(|path| path.starts_with(CGROUPS));
+        let is_workload = row.cgroup == figures.cgroup && !joins;
         (totals != Totals::default()).then(|| Share {
             cgroup: vec![row.cgroup.to_string()],
             mount: mount_names(row),
