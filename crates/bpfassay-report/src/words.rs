@@ -105,13 +105,34 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     };
     match refusal.errno {
         Some(errno) => format!("{step}: errno {errno}"),
-        None => format!("{step}: {}", refusal.message),
+        None => format!("{step}: {}", shortened(&refusal.message)),
     }
+}
+
+/// The first words of a text that may be a tool's own, and long; the whole of it stands in a remark.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let line = text.lines().next().unwrap_or_default();
+    let clause = line.split(';').next().unwrap_or_default();
+    if clause.chars().count() <= LONGEST {
+        return if clause.len() < text.len() { format!("{clause} …") } else { clause.to_owned() };
+    }
+    clause.chars().take(LONGEST).chain(" …".chars()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_words_of_tools_are_shortened() {
+        assert_eq!(shortened("no such function"), "no such function");
+        assert_eq!(
+            shortened("ended with exit status 1 before it was ready; its last words: Unable\nto"),
+            "ended with exit status 1 before it was ready …"
+        );
+        assert_eq!(shortened(&"x".repeat(100)).chars().count(), 62);
+    }
 
     #[test]
     fn numbers_have_four_digits() {
