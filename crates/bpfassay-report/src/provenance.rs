@@ -20,7 +20,7 @@ pub struct Provenance {
     pub qemu: BTreeMap<Arch, QemuFacts>,
     /// What each target was made of.
     pub targets: Vec<TargetArtefacts>,
-    /// The testbed manifest whole, as its provider wrote it.
+    /// The testbed manifest whole, as its provider wrote it; null without guests.
     pub manifest: serde_json::Value,
 }
 
@@ -91,5 +91,11 @@ impl Provenance {
     #[must_use]
     pub fn is_emulated(&self, arch: Arch) -> bool {
         self.qemu.get(&arch).is_none_or(|qemu| !matches!(qemu.accelerator.as_str(), "kvm" | "none"))
+    }
+
+    /// Whether the study was carried out on a machine itself (`bpfassay here`): no testbed went in.
+    #[must_use]
+    pub fn is_without_guests(&self) -> bool {
+        self.manifest.is_null()
     }
 }

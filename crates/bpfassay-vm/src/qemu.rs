@@ -127,8 +127,9 @@ fn parse_version(output: &str) -> Option<(QemuVersion, String)> {
     Some((number, text.to_owned()))
 }
 
-/// The first executable file of that name on `PATH`.
-fn on_path(name: &str) -> Option<PathBuf> {
+/// The first file of that name on `PATH` that may be executed.
+#[must_use]
+pub fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
         .map(|directory| directory.join(name))
         .find(|file| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())

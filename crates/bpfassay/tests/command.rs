@@ -323,3 +323,39 @@ fn the_manual_has_a_page_for_every_verb_and_shells_complete_them() {
     fs::write(&file, "").unwrap();
     assert!(exits(&["man", &file.display().to_string()], 3).contains("name a directory"), "a file is no directory");
 }
+
+#[test]
+fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() {
+    let directory = tempfile::tempdir().unwrap();
+    // Programs that end at once: what is measured is nothing, but the journal has been begun.
+    for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
+        let path = directory.path().join(program);
+        fs::write(&path, "#!/bin/sh\nexit 1\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let here = || {
+        let mut command = bpfassay(directory.path());
+        command
+            .env("PATH", directory.path())
+            .args(["here", "quick", "--mount", ".", "--output", "out"])
+            .output()
+            .unwrap()
+    };
+    let agent = directory.path().join("bpfassay-guest");
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o644)).unwrap();
+    let output = here();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("there is no bpfassay-guest in PATH that may be executed"), "{}", said(&output));
+    assert!(!directory.path().join("out").exists());
+
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = here();
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    let journal = fs::read(directory.path().join("out/journal.jsonl")).unwrap();
+    let output = bpfassay(directory.path()).args(["run", "--resume", "out", "--cache", "cache"]).output().unwrap();
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("it was begun by `bpfassay here`") && told.contains("begin again"), "{told}");
+    assert_eq!(fs::read(directory.path().join("out/journal.jsonl")).unwrap(), journal, "nothing was added");
+    assert!(!directory.path().join("cache").exists());
+}

@@ -8,6 +8,7 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_runner::{Agent, HereOrder};
 use bpfassay_study::{Available, Clock, LeftOut, Narrowing, Plan, Study, Target};
+use bpfassay_vm::qemu;
 use tokio_util::sync::CancellationToken;
 
 use super::run;
@@ -40,8 +41,8 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
         .first()
         .cloned()
         .ok_or_else(|| Failure { code: USAGE, report: miette::miette!("the study has no target") })?;
-    let agent = Agent { program: on_path(AGENT)?, mount, external_ior: arguments.ior.clone() };
-    let mut payload = PAYLOAD.iter().map(|name| on_path(name)).collect::<Result<Vec<_>, _>>()?;
+    let agent = Agent { program: program(AGENT)?, mount, external_ior: arguments.ior.clone() };
+    let mut payload = PAYLOAD.iter().map(|name| program(name)).collect::<Result<Vec<_>, _>>()?;
     payload.extend(arguments.ior.clone());
     let payload: Vec<&Path> = payload.iter().map(PathBuf::as_path).collect();
     let provenance = provenance::here(host.facts(1), target, &agent.program, &payload)?;
@@ -105,13 +106,12 @@ fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Optio
 }
 
 /// The program `name`, where `PATH` finds it.
-fn on_path(name: &str) -> Result<PathBuf, Failure> {
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&search).map(|directory| directory.join(name)).find(|path| path.is_file()).ok_or_else(|| {
+fn program(name: &str) -> Result<PathBuf, Failure> {
+    qemu::on_path(name).ok_or_else(|| {
         let report = miette::miette!(
             help =
                 "put it into PATH: the guests' programs of the cache or of the flake (packages payload-ARCH) will do",
-            "there is no {name} in PATH"
+            "there is no {name} in PATH that may be executed"
         );
         Failure { code: INFRASTRUCTURE, report }
     })

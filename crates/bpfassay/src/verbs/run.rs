@@ -14,14 +14,14 @@ use bpfassay_study::{Block, Clock, Plan};
 use crate::{
     bench::Bench,
     cli::{self, MessageFormat},
-    exit::{Failure, INCONCLUSIVE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
+    exit::{Failure, INCONCLUSIVE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
     progress::{self, Telling, bundled},
     setup::{self, Store},
 };
 
 pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let resumed = match &arguments.resume {
-        Some(directory) => Some(Journal::resume(directory)?),
+        Some(directory) => Some(with_guests(directory)?),
         None => None,
     };
     let mut plan = match &resumed {
@@ -68,6 +68,21 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     .await?;
     let resume = format!("; go on with: bpfassay run --resume {}", directory.display());
     told(&directory, cancelled.then_some(&resume), arguments.message_format)
+}
+
+/// What was begun in `directory`, if it was begun with guests: what a machine itself was measured to do, no guest goes on with.
+fn with_guests(directory: &Path) -> Result<(Journal, Contents), Failure> {
+    let (journal, contents) = Journal::resume(directory)?;
+    if contents.header.provenance.is_without_guests() {
+        let help = "begin again with `bpfassay here`, in another directory; `bpfassay report` shows what was measured";
+        let report = miette::miette!(
+            help = help,
+            "cannot go on with {}: it was begun by `bpfassay here`, without guests",
+            directory.display()
+        );
+        return Err(Failure { code: USAGE, report });
+    }
+    Ok((journal, contents))
 }
 
 /// What there is to go on with: the results directory, its journal, and the blocks that are left to do, each with the number of
