@@ -13,22 +13,19 @@ pkgs.rustPlatform.buildRustPackage (
   workspace.common
   // {
     pname = "bpfassay-ebpf-rust-${arch}";
-    # The linker script, which is the Debian provider's too, needs `opt` and `llc` of the LLVM that rustc writes bitcode with.
-    # bpf-linker of nixpkgs has that LLVM and could take its place; nobody has tried (ci/NIX.md).
-    nativeBuildInputs = [ pkgs.rustc.llvmPackages.llvm ];
+    # Of the LLVM that rustc writes bitcode with. (Debian, which has no such package, links by a script: link.sh.)
+    nativeBuildInputs = [ pkgs.bpf-linker ];
     env = {
       # Not for building `core`, but for one unstable `asm!` block of aya-ebpf.
       RUSTC_BOOTSTRAP = "1";
       AYA_BPF_TARGET_ARCH = arch;
-      CARGO_PROFILE_PAYLOAD_LTO = "fat";
-      CARGO_TARGET_BPFEL_UNKNOWN_NONE_RUSTFLAGS = "-C debuginfo=0";
+      CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER = "bpf-linker";
+      # Without debugging information there is no BTF made of it, and nothing here needs any.
+      CARGO_TARGET_BPFEL_UNKNOWN_NONE_RUSTFLAGS = "-C debuginfo=0 -C target-cpu=v3";
     };
     buildPhase = ''
       runHook preBuild
-      cp crates/bpfassay-testbed/src/payload/link.sh $TMPDIR/link.sh
-      chmod +x $TMPDIR/link.sh
-      CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER=$TMPDIR/link.sh \
-        cargo build --offline --profile payload --bins --target ${target} --package bpfassay-tracer-ebpf
+      cargo build --offline --profile payload --bins --target ${target} --package bpfassay-tracer-ebpf
       runHook postBuild
     '';
     doCheck = false;

@@ -1,6 +1,6 @@
 # For ci/nix-eval only: what packages and checks of ours need beyond ../shared/nix/hostpkgs.nix to be built in Nix's sandbox
 # with the programs of a Debian tool root. `vendor` holds the crates of Cargo.lock, as `cargo vendor --versioned-dirs` puts
-# them there. Expected in the sandbox: a Rust toolchain in /opt/rust; cargo-nextest, cargo-deny and nixfmt in /opt/tools; the
+# them there. Expected in the sandbox: a Rust toolchain in /opt/rust; cargo-nextest, cargo-deny, nixfmt and bpf-linker in /opt/tools; the
 # toolchain root of the Debian provider, whose Rust has `core` for bpfel-unknown-none, in /opt/toolchain.
 { vendor }:
 final: prev:
@@ -35,16 +35,25 @@ let
       targetPlatforms = final.lib.platforms.linux;
       badTargetPlatforms = [ ];
       version = "1.95.0";
-      llvmPackages = { inherit llvm; };
     };
-  # A smoke test needs no optimised programs; without optimisation they compile in a third of the time. Guests' programs do: LLVM
-  # makes no eBPF of what was not optimised.
+  # A smoke test needs neither optimised programs nor debugging information: without them crates compile in a third of the time. eBPF
+  # programs do, for LLVM makes no eBPF of what was not optimised. Where /opt/build is a directory, what is compiled
+  # on the way is kept there, so that checks of one source compile a crate once; the C objects are looked for beside it.
   cargo =
     prev.runCommand "cargo" { } ''
       mkdir -p $out/bin
       cat > $out/bin/cargo <<'X'
       #!/bin/bash
-      export CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_PAYLOAD_OPT_LEVEL=3
+      export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_PAYLOAD_OPT_LEVEL=0
+      export CARGO_BUILD_TARGET=x86_64-unknown-linux-gnu
+      case $pname in
+        bpfassay-ebpf-rust-*) export CARGO_PROFILE_PAYLOAD_OPT_LEVEL=3 ;;
+      esac
+      case $pname in
+        bpfassay-ebpf-c-*) ;;
+        # Cargo knows a changed file by its time, and files of the store are all of one time.
+        *) [ ! -d /opt/build ] || export CARGO_BUILD_BUILD_DIR=/opt/build/''${src##*/} ;;
+      esac
       exec /opt/rust/bin/cargo "$@"
       X
       chmod +x $out/bin/cargo
@@ -53,22 +62,26 @@ let
       pname = "cargo";
       version = "host";
     };
-  # LLVM and rustc of one version, for eBPF objects in Rust: by the loader and libraries of their own root.
-  llvm = prev.runCommand "llvm" { } ''
+  # bpf-linker (feature rust-llvm-22) and the rustc whose LLVM it uses: by the loader and libraries of that rustc's own root.
+  bpf-linker = prev.runCommand "bpf-linker" { } ''
     mkdir -p $out/bin
-    for program in rustc opt-22 llc-22; do
-      cat > $out/bin/''${program%-22} <<X
+    loader="/opt/toolchain/lib64/ld-linux-x86-64.so.2 --library-path /opt/toolchain/usr/lib/x86_64-linux-gnu"
+    cat > $out/bin/rustc <<X
     #!/bin/bash
-    exec /opt/toolchain/lib64/ld-linux-x86-64.so.2 --library-path /opt/toolchain/usr/lib/x86_64-linux-gnu \
-      --argv0 $program /opt/toolchain/usr/bin/$program "\$@" $([ $program != rustc ] || echo --sysroot=/opt/toolchain/usr)
+    exec $loader --argv0 rustc /opt/toolchain/usr/bin/rustc "\$@" --sysroot=/opt/toolchain/usr
     X
-    done
+    cat > $out/bin/bpf-linker <<X
+    #!/bin/bash
+    # It looks for LLVM's library here.
+    export LD_LIBRARY_PATH=/opt/toolchain/usr/lib/x86_64-linux-gnu
+    exec $loader /opt/tools/bpf-linker "\$@"
+    X
     chmod +x $out/bin/*
   '';
   nothing = name: from "/usr/bin" name [ "true" ];
 in
 {
-  inherit rustc cargo;
+  inherit rustc cargo bpf-linker;
   rustfmt = rust "rustfmt" [
     "rustfmt"
     "cargo-fmt"

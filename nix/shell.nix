@@ -16,6 +16,7 @@ pkgs.mkShell {
     pkgs.rust-analyzer
     pkgs.rustc
     pkgs.rustfmt
+    pkgs.bpf-linker
     pkgs.bpftools
     pkgs.jq
     pkgs.nixfmt-tree
