@@ -51,8 +51,16 @@ let
       esac
       case $pname in
         bpfassay-ebpf-c-*) ;;
-        # Cargo knows a changed file by its time, and files of the store are all of one time.
-        *) [ ! -d /opt/build ] || export CARGO_BUILD_BUILD_DIR=/opt/build/''${src##*/} ;;
+        *)
+          if [ -d /opt/build ]; then
+            # Cargo knows a changed file by its time. Sources keep that of the store; copies of crates are new every time.
+            export CARGO_BUILD_BUILD_DIR=/opt/build/''${src##*/}
+            copies=$NIX_BUILD_TOP/cargo-vendor-dir
+            if [ -d "$copies" ] && mkdir "$copies.dated" 2>/dev/null; then
+              find "$copies" -exec touch --no-dereference --date=@1 {} +
+            fi
+          fi
+          ;;
       esac
       exec /opt/rust/bin/cargo "$@"
       X
