@@ -53,10 +53,13 @@ in
 
   nextest = check "nextest" {
     nativeBuildInputs = workspace.tracerInputs.nativeBuildInputs ++ [ pkgs.cargo-nextest ];
-    # Guests are booted by checks of their own; the tests of `bpfassay` itself drive Debian's package manager.
+    # Guests are booted by checks of their own; the tests of `bpfassay` itself and one binary of bpfassay-testbed's drive Debian's
+    # package manager; and the sandbox has no /sys, without which the tracer is refused for another reason than one test expects.
+    # Builders have a terminal, where nextest would draw and leave nothing in the log.
     buildPhase = ''
       export HOME=$TMPDIR
-      BPFASSAY_VM_TESTS=off cargo nextest run --offline --workspace --exclude bpfassay --no-fail-fast
+      BPFASSAY_VM_TESTS=off cargo nextest run --offline --workspace --exclude bpfassay --no-fail-fast --show-progress=none \
+        --filterset 'not binary(debian) and not test(=a_refusal_is_one_line_and_status_3)'
     '';
     # For ci/nix-report; where .config/nextest.toml has it.
     installPhase = ''

@@ -11,6 +11,10 @@ fn packages_that_are_not_fully_installed_are_missing() {
 
 #[test]
 fn dpkg_is_asked_even_where_it_knows_nothing_of_a_package() {
+    if !Path::new("/var/lib/dpkg/status").exists() {
+        println!("skipped: dpkg has no database here");
+        return;
+    }
     match missing_host_packages(&["dpkg", "no-such-package-bpfassay"]) {
         Ok(missing) => assert_eq!(missing, ["no-such-package-bpfassay"]),
         Err(Error::Program { .. }) => println!("skipped: no dpkg-query"),
