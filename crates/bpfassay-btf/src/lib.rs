@@ -1,11 +1,12 @@
 //! BTF (Documentation/bpf/btf.rst), the type information of kernels and eBPF objects: prototypes of functions, and how the
-//! keys and values of maps are laid out.
+//! keys and values of maps are laid out; and whether an object's programs read what a kernel's functions have ([`prototype::check`]).
 //!
 //! Here: functions of bytes, which may be anybody's: nothing panics and work is bounded. Not here: reading files.
 //!
 //! One pass notes where each type lies, so that a kernel's five megabytes cost little; only what is asked for is decoded.
 
 mod layout;
+pub mod prototype;
 
 use std::fmt;
 

@@ -17,6 +17,7 @@ pub mod job;
 pub mod layout;
 pub mod mangle;
 pub mod message;
+pub mod object;
 pub mod operation;
 pub mod probe;
 pub mod tool;

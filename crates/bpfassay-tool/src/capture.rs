@@ -1,5 +1,7 @@
 //! What a guest brings home from a tool, uninterpreted.
 
+use bpfassay_protocol::object::{MAX_PAGE, MapPage};
+
 use crate::Stream;
 
 /// Everything that was captured of one run of a tool. Times are nanoseconds of the guest's `CLOCK_MONOTONIC`.
@@ -47,4 +49,60 @@ pub struct Dump {
     pub copies: u32,
     /// Keys and values.
     pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Dump {
+    /// The reading that a [`MapPage`] of the bundled tracer holds, asked for at `at_ns`, and whether there was more than fitted on
+    /// the page ([`Capture::cut`]).
+    ///
+    /// # Errors
+    /// In words, for a page that is too long or no such page.
+    pub fn of_page(at_ns: u64, page: &[u8]) -> Result<(Self, bool), String> {
+        if page.len() > MAX_PAGE {
+            return Err(format!("the page of a map has {} bytes, and may have {MAX_PAGE}", page.len()));
+        }
+        let MapPage { map, copies, entries, cut } = serde_json::from_slice(page)
+            .map_err(|error| format!("what the tracer answers is no page of a map: {error}"))?;
+        let entries = entries.into_iter().map(|(key, value)| (key.0, value.0)).collect();
+        Ok((Self { at_ns, map, copies, entries }, cut))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_page_is_a_reading() {
+        let page = br#"{"map":"counts","copies":2,"entries":[["01","0a00"]],"cut":true}"#;
+        let dump = Dump { at_ns: 7, map: "counts".into(), copies: 2, entries: vec![(vec![1], vec![10, 0])] };
+        assert_eq!(Dump::of_page(7, page), Ok((dump, true)));
+    }
+
+    #[test]
+    fn other_pages_are_told() {
+        let error = Dump::of_page(7, b"<html>").unwrap_err();
+        assert!(error.starts_with("what the tracer answers is no page of a map: "), "{error}");
+        let long = Dump::of_page(7, &vec![b' '; MAX_PAGE + 1]).unwrap_err();
+        assert_eq!(long, "the page of a map has 204801 bytes, and may have 204800");
+    }
+
+    proptest! {
+        #[test]
+        fn entries_come_home_as_they_were(entries in proptest::collection::vec(any::<(Vec<u8>, Vec<u8>)>(), 0..20), copies: u32) {
+            let page = MapPage::new("counts", copies, entries.clone(), false);
+            let (dump, cut) = Dump::of_page(3, &serde_json::to_vec(&page).unwrap()).unwrap();
+            prop_assert_eq!((dump.entries, dump.copies, cut), (entries, copies, false));
+        }
+
+        #[test]
+        fn any_bytes_end_in_a_reading_or_words(bytes: Vec<u8>, at in 0usize..60, byte: u8) {
+            let _ = Dump::of_page(0, &bytes);
+            let mut page = br#"{"map":"counts","copies":2,"entries":[["01","0a00"]],"cut":true}"#.to_vec();
+            page[at] = byte;
+            let _ = Dump::of_page(0, &page);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them) and the ones compiled in
 //! ([`bundled`]); from the bytes that a guest captured to samples ([`read`]); from samples and ground truth to findings
-//! ([`finding::judge`]); from an object and a kernel's BTF to programs that read the wrong arguments ([`prototype::check`]).
+//! ([`finding::judge`]); and from a guest's pages of a bare object's map to what is read of it ([`capture::Dump::of_page`]).
 //! Everything but [`load`] is a function of what it is given: the guest only starts, watches and stops a tool.
 //! Not here: getting a tool into a guest, running it, ground truth.
 //!
@@ -15,7 +15,6 @@ pub mod file;
 pub mod finding;
 pub mod guest;
 mod pattern;
-pub mod prototype;
 mod read;
 pub mod readings;
 mod under_test;

@@ -10,11 +10,13 @@ mod flow;
 
 use std::collections::BTreeSet;
 
-use bpfassay_btf::{Btf, Prototype, Shape};
+pub use bpfassay_protocol::object::Checked;
+
 use bpfassay_protocol::Arch;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
 use self::flow::{Accesses, accesses};
+use crate::{Btf, Prototype, Shape};
 
 /// Largest program that is looked at, in bytes: 100,000 instructions.
 const MAX_PROGRAM: usize = 800_000;
@@ -28,19 +30,6 @@ pub enum PrototypeError {
     /// The kernel's BTF cannot be read.
     #[error("cannot read the kernel's BTF: {0}")]
     Btf(String),
-}
-
-/// What was found of one program.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checked {
-    /// Name of its function.
-    pub program: String,
-    /// Its section.
-    pub section: String,
-    /// Where it does not fit to the kernel's prototype, one line each.
-    pub differs: Vec<String>,
-    /// Why it could not be checked wholly; `None`: it was.
-    pub unchecked: Option<String>,
 }
 
 /// How a program finds arguments.
