@@ -27,6 +27,7 @@ SIGINT and SIGTERM. As a service (--listen, --stay) the program goes on after th
 
 Usage: bpfassay-tracer [OPTIONS] --probe CONFIGURATION
        bpfassay-tracer --features
+       bpfassay-tracer object [OPTIONS] FILE   (loads an eBPF object of yours; see `object --help`)
 
 Needs root, or CAP_BPF and CAP_PERFMON (for --listen with paths of cgroups CAP_DAC_READ_SEARCH, too).
 

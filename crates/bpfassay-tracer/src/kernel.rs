@@ -112,9 +112,14 @@ pub(crate) struct Map {
     key_size: usize,
     value_size: usize,
     per_cpu: bool,
+    /// Of an array, how many elements it has.
+    elements: Option<u32>,
     /// Values per key: one for each possible CPU in per-CPU maps.
     values: usize,
 }
+
+/// Most memory that one batch of entries is to take, in bytes, unless a single bucket needs more.
+const BATCH: usize = 64 << 20;
 
 /// A key and the values that each CPU holds of it, one after the other, or the only one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,7 +144,16 @@ impl Map {
                 | libbpf_sys::BPF_MAP_TYPE_LRU_PERCPU_HASH
         );
         let values = if per_cpu { possible_cpus()? } else { 1 };
-        Ok(Self { fd, key_size: info.key_size as usize, value_size: info.value_size as usize, per_cpu, values })
+        let is_array = matches!(info.type_, libbpf_sys::BPF_MAP_TYPE_ARRAY | libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY);
+        let elements = is_array.then_some(info.max_entries);
+        Ok(Self {
+            fd,
+            key_size: info.key_size as usize,
+            value_size: info.value_size as usize,
+            per_cpu,
+            elements,
+            values,
+        })
     }
 
     /// The descriptor.
@@ -150,6 +164,16 @@ impl Map {
     /// Bytes of a key.
     pub(crate) fn key_size(&self) -> usize {
         self.key_size
+    }
+
+    /// Bytes of a value.
+    pub(crate) fn value_size(&self) -> usize {
+        self.value_size
+    }
+
+    /// How often each value is there.
+    pub(crate) fn copies(&self) -> usize {
+        self.values
     }
 
     /// The values of `key`, one per CPU or the only one; `None` if it is not there.
@@ -180,10 +204,33 @@ impl Map {
     /// # Errors
     /// The kernel's error.
     pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
+        self.first_entries(usize::MAX)
+    }
+
+    /// The elements of an array up to `most`, by index: per-CPU arrays have no batches before 5.13.
+    fn first_elements(&self, elements: u32, most: usize) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for index in (0..elements).take(most) {
+            let key = index.to_ne_bytes().to_vec();
+            if let Some(values) = self.lookup(&key)? {
+                entries.push(Entry { key, values });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// As [`Map::entries`], until there are `most` of them or more.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn first_entries(&self, most: usize) -> io::Result<Vec<Entry>> {
+        if let Some(elements) = self.elements {
+            return self.first_elements(elements, most);
+        }
         let stride = self.stride();
         let per_key = stride * self.values;
         let mut entries = Vec::new();
-        let mut room = 256usize;
+        let mut room = (BATCH / (self.key_size + per_key).max(1)).clamp(1, 256);
         // The kernel's place marker: a bucket number, though it asks for the room of a key.
         let mut place: Option<Vec<u8>> = None;
         loop {
@@ -217,7 +264,7 @@ impl Map {
                 key: key.to_vec(),
                 values: values.chunks_exact(stride).map(|value| value[..self.value_size].to_vec()).collect(),
             }));
-            if last {
+            if last || entries.len() >= most {
                 return Ok(entries);
             }
             place = Some(next);

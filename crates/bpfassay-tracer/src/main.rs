@@ -5,6 +5,8 @@
 //! to Prometheus.
 //! Not here: what is run meanwhile, what a count is compared with, and any verdict.
 //!
+//! `bpfassay-tracer object` loads somebody's own object in place of these ([`object`]).
+//!
 //! Exit status: 0 after the end of standard input or SIGINT/SIGTERM, 2 for arguments that make no sense, 3 when the
 //! kernel refuses the probe configuration (after a `refused` line), 1 for everything else.
 
@@ -24,6 +26,7 @@ mod listen;
 mod metrics;
 mod misses;
 mod mounts;
+mod object;
 mod objects;
 mod pitfalls;
 mod preemption;
@@ -50,7 +53,7 @@ use bpfassay_protocol::tracer::TracerLine;
 
 use crate::{
     args::{HELP, Request},
-    listen::Endpoint,
+    listen::{Endpoint, Page},
     serve::{Output, Service},
 };
 
@@ -60,7 +63,11 @@ const USAGE: u8 = 2;
 const REFUSED: u8 = 3;
 
 fn main() -> ExitCode {
-    let args = match Request::parse(env::args_os().skip(1)) {
+    let mut words = env::args_os().skip(1).peekable();
+    if words.next_if(|word| word == object::WORD).is_some() {
+        return object::run(words);
+    }
+    let args = match Request::parse(words) {
         Ok(Request::Trace(args)) => args,
         Ok(Request::Features) => {
             return match Output::new(io::stdout()).line(&TracerLine::Features { features: features::try_all() }) {
@@ -77,7 +84,7 @@ fn main() -> ExitCode {
         Err(error) => return complain(&error, USAGE),
     };
     // Before anything is attached: an address that is taken should not cost the kernel's attention.
-    let endpoint = match order.listen.map(Endpoint::bind).transpose() {
+    let endpoint = match order.listen.map(|address| Endpoint::bind(address, Page::Metrics)).transpose() {
         Ok(endpoint) => endpoint,
         Err(error) => return complain(&error, 1),
     };

@@ -161,16 +161,16 @@ pub(crate) fn end<W: Write>(mut tracer: Tracer, statistics: bool, output: &mut O
 }
 
 /// What has something to read.
-struct Ready {
-    signal: bool,
+pub(crate) struct Ready {
+    pub(crate) signal: bool,
     input: bool,
     timer: bool,
     events: bool,
-    endpoint: Vec<bool>,
+    pub(crate) endpoint: Vec<bool>,
 }
 
 /// Waits until there is something to do.
-fn wait(
+pub(crate) fn wait(
     stdin: &Stdin,
     signals: &OwnedFd,
     timer: Option<&OwnedFd>,

@@ -1,6 +1,7 @@
 //! The loader `libbpf`: objects written in C with CO-RE, loaded through libbpf-rs.
 
 pub(crate) mod attach;
+pub(crate) mod bare;
 pub(crate) mod log;
 pub(crate) mod prepare;
 mod return_room;

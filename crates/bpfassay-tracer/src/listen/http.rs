@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as it takes to answer one `GET /metrics` (RFC 9110, RFC 9112). Pure: bytes in, bytes out.
+//! As much of HTTP/1.1 as it takes to answer one `GET` of the only page (RFC 9110, RFC 9112). Pure: bytes in, bytes out.
 
 use crate::metrics::Format;
 
@@ -8,8 +8,8 @@ pub(crate) const MAX_HEAD: usize = 8 << 10;
 /// What a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// The counters in this format; for `HEAD` without the counters themselves.
-    Metrics { format: Format, head: bool },
+    /// The page, in this format if it has several; for `HEAD` without the page itself.
+    Page { format: Format, head: bool },
     /// This status.
     Refusal { status: Status, head: bool },
 }
@@ -38,8 +38,8 @@ impl Status {
     }
 }
 
-/// Reads the head of a request; `None` until all of it is there.
-pub(crate) fn read(bytes: &[u8]) -> Option<Wanted> {
+/// Reads the head of a request where the only page is at `page`; `None` until all of it is there.
+pub(crate) fn read(bytes: &[u8], page: &str) -> Option<Wanted> {
     let refuse = |status| Some(Wanted::Refusal { status, head: false });
     // Empty lines before the request line are to be ignored (RFC 9112, 2.2).
     let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
@@ -73,13 +73,13 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Wanted> {
             accept.push(value);
         }
     }
-    if path(target) != Some("/metrics") {
+    if path(target) != Some(page) {
         return refuse(Status::NotFound);
     }
     if !head && method != "GET" {
         return refuse(Status::MethodNotAllowed);
     }
-    Some(Wanted::Metrics { format: negotiate(&accept), head })
+    Some(Wanted::Page { format: negotiate(&accept), head })
 }
 
 /// Where the head ends: behind the first empty line.
@@ -129,16 +129,16 @@ fn negotiate(accept: &[&str]) -> Format {
 }
 
 /// A whole answer. The connection ends with it.
-pub(crate) fn metrics(format: Format, body: &str, head: bool) -> Vec<u8> {
-    answer("200 OK", format.content_type(), "", body, head)
+pub(crate) fn page(content_type: &str, body: &str, head: bool) -> Vec<u8> {
+    answer("200 OK", content_type, "", body, head)
 }
 
-/// A whole answer that refuses.
-pub(crate) fn refusal(status: Status, head: bool) -> Vec<u8> {
+/// A whole answer that refuses, where the only page is at `page`.
+pub(crate) fn refusal(status: Status, page: &str, head: bool) -> Vec<u8> {
     let more = if status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
     let line = status.line();
     let body = match status {
-        Status::NotFound => format!("{line}: the counters are at /metrics\n"),
+        Status::NotFound if !page.is_empty() => format!("{line}: the only page is {page}\n"),
         Status::Unavailable => format!("{line}: the counters could not be read\n"),
         _ => format!("{line}\n"),
     };
@@ -163,6 +163,10 @@ mod tests {
 
     use super::*;
 
+    fn read(bytes: &[u8]) -> Option<Wanted> {
+        super::read(bytes, "/metrics")
+    }
+
     fn get(accept: &str) -> Option<Wanted> {
         read(format!("GET /metrics HTTP/1.1\r\nHost: h\r\n{accept}\r\n").as_bytes())
     }
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn the_format_is_the_one_that_the_client_likes_best() {
         let format = |accept: &str| match get(accept) {
-            Some(Wanted::Metrics { format, head: false }) => format,
+            Some(Wanted::Page { format, head: false }) => format,
             other => panic!("{accept}: {other:?}"),
         };
         assert_eq!(format(""), Format::Text);
@@ -191,8 +195,8 @@ mod tests {
     #[test]
     fn targets_and_methods() {
         let ask = |line: &str| read(format!("{line}\r\n\r\n").as_bytes());
-        assert_eq!(ask("HEAD /metrics?x=1 HTTP/1.0"), Some(Wanted::Metrics { format: Format::Text, head: true }));
-        assert!(matches!(ask("GET http://h:1/metrics HTTP/1.1"), Some(Wanted::Metrics { .. })));
+        assert_eq!(ask("HEAD /metrics?x=1 HTTP/1.0"), Some(Wanted::Page { format: Format::Text, head: true }));
+        assert!(matches!(ask("GET http://h:1/metrics HTTP/1.1"), Some(Wanted::Page { .. })));
         assert_eq!(ask("GET / HTTP/1.1"), refused(Status::NotFound));
         assert_eq!(ask("GET /metrics/x HTTP/1.1"), refused(Status::NotFound));
         assert_eq!(ask("HEAD /x HTTP/1.1"), Some(Wanted::Refusal { status: Status::NotFound, head: true }));
@@ -202,7 +206,7 @@ mod tests {
             assert_eq!(ask(wrong), refused(Status::BadRequest), "{wrong}");
         }
         assert_eq!(read(b"GET /\xff HTTP/1.1\r\n\r\n"), refused(Status::BadRequest));
-        assert!(matches!(read(b"\r\n\nGET /metrics HTTP/1.1\nA: b\n\nbody"), Some(Wanted::Metrics { .. })));
+        assert!(matches!(read(b"\r\n\nGET /metrics HTTP/1.1\nA: b\n\nbody"), Some(Wanted::Page { .. })));
     }
 
     #[test]
@@ -221,12 +225,12 @@ mod tests {
     fn answers_say_how_long_they_are() {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         assert_eq!(
-            text(metrics(Format::Text, "a 1\n", false)),
+            text(page(Format::Text.content_type(), "a 1\n", false)),
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: 4\r\n\
              Cache-Control: no-store\r\nConnection: close\r\n\r\na 1\n"
         );
-        assert!(text(metrics(Format::OpenMetrics, "a 1\n", true)).ends_with("Connection: close\r\n\r\n"));
-        let refusal = text(refusal(Status::MethodNotAllowed, false));
+        assert!(text(page(Format::OpenMetrics.content_type(), "a 1\n", true)).ends_with("Connection: close\r\n\r\n"));
+        let refusal = text(refusal(Status::MethodNotAllowed, "/metrics", false));
         assert!(refusal.starts_with("HTTP/1.1 405 ") && refusal.contains("\r\nAllow: GET, HEAD\r\n"), "{refusal}");
     }
 

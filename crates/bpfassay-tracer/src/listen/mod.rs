@@ -1,4 +1,5 @@
-//! The metrics endpoint (`--listen`): HTTP on a TCP or Unix socket, inside the tracer's own loop.
+//! An endpoint with one page, the counters (`--listen`) or a map (`object`): HTTP on a TCP or Unix socket, inside the tracer's
+//! own loop.
 //!
 //! One thread serves everything, so nothing here ever blocks: each connection has bounded buffers and a deadline, there
 //! are at most [`MAX_CONNECTIONS`] of them, and further clients wait in the kernel's queue. Each connection gets one
@@ -78,7 +79,35 @@ pub(crate) enum ListenError {
     Accept { address: Address, source: io::Error },
 }
 
-/// The counters as text, in a format; an error has been reported elsewhere.
+/// What an endpoint gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Page {
+    /// The counters, for Prometheus.
+    Metrics,
+    /// A map of an object, as JSON ([`bpfassay_protocol::object::MapPage`]).
+    Map,
+    /// Nothing: whoever asks learns that somebody is there.
+    Nothing,
+}
+
+impl Page {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Metrics => "/metrics",
+            Self::Map => "/map",
+            Self::Nothing => "",
+        }
+    }
+
+    const fn content_type(self, format: Format) -> &'static str {
+        match self {
+            Self::Metrics => format.content_type(),
+            Self::Map | Self::Nothing => "application/json",
+        }
+    }
+}
+
+/// The page as text, in a format; an error has been reported elsewhere.
 pub(crate) type Render<'a> = &'a mut dyn FnMut(Format) -> Option<String>;
 
 /// The endpoint.
@@ -86,6 +115,7 @@ pub(crate) type Render<'a> = &'a mut dyn FnMut(Format) -> Option<String>;
 pub(crate) struct Endpoint {
     address: Address,
     listener: Listener,
+    page: Page,
     connections: Vec<Connection>,
 }
 
@@ -96,11 +126,11 @@ enum Listener {
 }
 
 impl Endpoint {
-    /// Listens on `address`.
+    /// Listens on `address`, to give `page`.
     ///
     /// # Errors
     /// [`ListenError::Bind`].
-    pub(crate) fn bind(address: Address) -> Result<Self, ListenError> {
+    pub(crate) fn bind(address: Address, page: Page) -> Result<Self, ListenError> {
         let bound = match &address {
             Address::Tcp(wanted) => TcpListener::bind(wanted).and_then(|listener| {
                 listener.set_nonblocking(true)?;
@@ -112,7 +142,7 @@ impl Endpoint {
             }),
         };
         match bound {
-            Ok((address, listener)) => Ok(Self { address, listener, connections: Vec::new() }),
+            Ok((address, listener)) => Ok(Self { address, listener, page, connections: Vec::new() }),
             Err(source) => Err(ListenError::Bind { address, source }),
         }
     }
@@ -139,7 +169,7 @@ impl Endpoint {
         self.connections.iter().map(|connection| connection.deadline).min()
     }
 
-    /// Goes on wherever it can. `ready` tells which of [`Endpoint::waiting`] are. The counters are read at most once
+    /// Goes on wherever it can. `ready` tells which of [`Endpoint::waiting`] are. The page is made at most once
     /// per format, however many clients ask at this moment.
     ///
     /// # Errors
@@ -164,7 +194,7 @@ impl Endpoint {
     fn accept(&mut self, now: Instant) -> Result<(), ListenError> {
         while self.connections.len() < MAX_CONNECTIONS {
             match self.listener.accept() {
-                Ok(stream) => self.connections.push(Connection::new(stream, now)),
+                Ok(stream) => self.connections.push(Connection::new(stream, self.page, now)),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => break,
                     // The client has gone already, or the machine is short of something for a moment (accept(2)).
@@ -277,6 +307,7 @@ impl Stream {
 #[derive(Debug)]
 struct Connection {
     stream: Stream,
+    page: Page,
     state: State,
     deadline: Instant,
 }
@@ -292,8 +323,8 @@ enum State {
 }
 
 impl Connection {
-    fn new(stream: Stream, now: Instant) -> Self {
-        Self { stream, state: State::Asking(Vec::new()), deadline: now + PATIENCE }
+    fn new(stream: Stream, page: Page, now: Instant) -> Self {
+        Self { stream, page, state: State::Asking(Vec::new()), deadline: now + PATIENCE }
     }
 
     fn waits_for(&self) -> PollFlags {
@@ -329,12 +360,13 @@ impl Connection {
             return Ok(false);
         }
         asked.extend_from_slice(&bytes[..read]);
-        let answer = match http::read(asked) {
+        let page = self.page;
+        let answer = match http::read(asked, page.path()) {
             None => return Ok(true),
-            Some(Wanted::Refusal { status, head }) => http::refusal(status, head),
-            Some(Wanted::Metrics { format, head }) => match render(format) {
-                Some(text) => http::metrics(format, &text, head),
-                None => http::refusal(http::Status::Unavailable, head),
+            Some(Wanted::Refusal { status, head }) => http::refusal(status, page.path(), head),
+            Some(Wanted::Page { format, head }) => match render(format) {
+                Some(text) => http::page(page.content_type(format), &text, head),
+                None => http::refusal(http::Status::Unavailable, page.path(), head),
             },
         };
         self.state = State::Answering(answer, 0);

@@ -19,7 +19,7 @@ struct Served {
 }
 
 fn serve(address: Address, length: usize) -> Served {
-    let mut endpoint = Endpoint::bind(address).unwrap();
+    let mut endpoint = Endpoint::bind(address, Page::Metrics).unwrap();
     let address = endpoint.address().clone();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
@@ -102,6 +102,25 @@ fn a_client_gets_the_counters_and_the_end_of_the_connection() {
 }
 
 #[test]
+fn another_page_is_given_at_its_own_path_only() {
+    let mut endpoint = Endpoint::bind(loopback(), Page::Map).unwrap();
+    let Address::Tcp(address) = *endpoint.address() else { panic!("{:?}", endpoint.address()) };
+    let client = thread::spawn(move || {
+        ["/map", "/metrics"].map(|path| {
+            ask(TcpStream::connect(address).unwrap(), &format!("GET {path} HTTP/1.0\r\nAccept: text/plain\r\n\r\n"))
+        })
+    });
+    while !client.is_finished() {
+        let ready = vec![true; endpoint.waiting().count()];
+        endpoint.serve(&ready, Instant::now(), &mut |_| Some("{}".to_owned())).unwrap();
+        thread::sleep(Duration::from_millis(1));
+    }
+    let [map, metrics] = client.join().unwrap();
+    assert!(map.contains("\r\nContent-Type: application/json\r\n") && map.ends_with("\r\n\r\n{}"), "{map}");
+    assert!(metrics.ends_with("\r\n\r\n404 Not Found: the only page is /map\n"), "{metrics}");
+}
+
+#[test]
 fn slow_and_silent_clients_do_not_keep_others_waiting() {
     let served = serve(loopback(), 0);
     let silent: Vec<TcpStream> = (0..20).map(|_| served.connect()).collect();
@@ -140,7 +159,7 @@ fn more_clients_than_places_are_all_served_in_time() {
 
 #[test]
 fn who_takes_too_long_is_turned_out() {
-    let mut endpoint = Endpoint::bind(loopback()).unwrap();
+    let mut endpoint = Endpoint::bind(loopback(), Page::Metrics).unwrap();
     let Address::Tcp(address) = *endpoint.address() else { panic!() };
     let mut client = TcpStream::connect(address).unwrap();
     let start = Instant::now();
@@ -155,7 +174,7 @@ fn who_takes_too_long_is_turned_out() {
 
 #[test]
 fn counters_that_cannot_be_read_are_a_503() {
-    let mut endpoint = Endpoint::bind(loopback()).unwrap();
+    let mut endpoint = Endpoint::bind(loopback(), Page::Metrics).unwrap();
     let Address::Tcp(address) = *endpoint.address() else { panic!() };
     let client = thread::spawn(move || ask(TcpStream::connect(address).unwrap(), GET));
     while !client.is_finished() {
@@ -178,11 +197,11 @@ fn an_abandoned_socket_is_replaced_and_a_living_one_is_not() {
     assert!(path.exists());
     let served = serve(address.clone(), 0);
     assert!(ask(UnixStream::connect(&path).unwrap(), GET).starts_with("HTTP/1.1 200 "));
-    let error = Endpoint::bind(address).unwrap_err();
+    let error = Endpoint::bind(address, Page::Metrics).unwrap_err();
     assert!(matches!(error, ListenError::Bind { .. }), "{error}");
     served.end();
     assert!(!path.exists(), "it takes its socket away");
     fs::write(&path, "not a socket").unwrap();
-    assert!(Endpoint::bind(Address::Unix(path.clone())).is_err());
+    assert!(Endpoint::bind(Address::Unix(path.clone()), Page::Metrics).is_err());
     assert!(path.exists(), "what is no socket is left alone");
 }

@@ -1,0 +1,195 @@
+//! `bpfassay-tracer object`: somebody's own eBPF object, loaded and attached as its sections say, with a map of it given over HTTP.
+//!
+//! Here: the command line of this mode, its life and its page. What it says: [`bpfassay_protocol::object`].
+//!
+//! The object is untrusted: its size is bounded, and what is wrong with it is told.
+
+mod args;
+
+use std::{
+    env, fs,
+    io::{self, Read as _, Write as _},
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
+
+use bpfassay_btf::{KERNEL, prototype};
+use bpfassay_protocol::{
+    Arch,
+    object::{MAX_OBJECT, MAX_PAGE, MapPage, ObjectLine},
+    tracer::Refusal,
+};
+
+use self::args::{Args, HELP, Request};
+use crate::{
+    REFUSED, USAGE, complain,
+    kernel::Map,
+    libbpf::bare::{self, Bare},
+    listen::{Address, Endpoint, ListenError, Page},
+    print,
+    serve::{self, ServeError},
+    signals,
+};
+
+/// The word that begins a command line of this mode.
+pub(crate) const WORD: &str = "object";
+
+/// Why it ends other than by being told to, and other than by the kernel's refusal.
+#[derive(Debug, thiserror::Error)]
+enum ObjectError {
+    #[error("cannot read the object {path:?}: check that it exists and may be read")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("the object {path:?} is larger than {MAX_OBJECT} bytes: is it the right file?")]
+    TooLarge { path: PathBuf },
+    #[error("cannot write to standard output")]
+    Output(#[source] io::Error),
+    #[error("cannot take SIGINT and SIGTERM")]
+    Signals(#[source] io::Error),
+    #[error("cannot use the map `{map}`")]
+    Map { map: String, source: io::Error },
+    #[error("cannot pin a link at {path:?}: is it in a bpf file system?")]
+    Pin { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// Follows a command line, without the program's name and [`WORD`].
+pub(crate) fn run(words: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+    let args = match Request::parse(words) {
+        Ok(Request::Load(args)) => args,
+        Ok(Request::Help) => return print(HELP),
+        Err(error) => return complain(&error, USAGE),
+    };
+    match carry_out(&args) {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(refusal)) => match say(&ObjectLine::Refused(refusal)) {
+            Ok(()) => REFUSED.into(),
+            Err(error) => complain(&error, 1),
+        },
+        Err(error) => complain(&error, 1),
+    }
+}
+
+/// Loads, attaches and serves; `Some` where that is refused.
+fn carry_out(args: &Args) -> Result<Option<Refusal>, ObjectError> {
+    // Before anything is attached, so that nothing is left when a signal comes meanwhile.
+    let signals = signals::descriptor().map_err(ObjectError::Signals)?;
+    let elf = read(&args.file)?;
+    say(&prototypes(&elf))?;
+    let mut loaded = match bare::bring_up(&elf, &args.programs) {
+        Ok(loaded) => loaded,
+        Err(refusal) => return Ok(Some(refusal)),
+    };
+    drop(elf);
+    let map = args.map.as_deref().map(|name| opened(&loaded, name)).transpose()?;
+    if let Some(directory) = &args.pin {
+        fs::create_dir_all(directory).map_err(|source| ObjectError::Pin { path: directory.clone(), source })?;
+        loaded.pin(directory).map_err(|(path, source)| ObjectError::Pin { path, source })?;
+    }
+    // Not before everything is attached: who can connect may take it for ready.
+    let page = if map.is_some() { Page::Map } else { Page::Nothing };
+    let mut endpoint = Endpoint::bind(Address::Tcp((Ipv4Addr::LOCALHOST, args.port).into()), page)?;
+    let stdin = io::stdin();
+    loop {
+        let ready = serve::wait(&stdin, &signals, None, None, false, Some(&endpoint))?;
+        if ready.signal {
+            return Ok(None);
+        }
+        endpoint.serve(&ready.endpoint, Instant::now(), &mut |_| {
+            let (name, map) = map.as_ref()?;
+            match page_of(name, map) {
+                Ok(page) => Some(page),
+                Err(error) => {
+                    // The client is told that there is no page; why, whoever reads this.
+                    let _ = writeln!(io::stderr(), "bpfassay-tracer: cannot read the map `{name}`: {error}");
+                    None
+                }
+            }
+        })?;
+    }
+}
+
+/// The object in `file`, which may be anything.
+fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
+    let mut elf = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(MAX_OBJECT + 1).read_to_end(&mut elf));
+    read.map_err(|source| ObjectError::Read { path: path.to_owned(), source })?;
+    if elf.len() as u64 > MAX_OBJECT {
+        return Err(ObjectError::TooLarge { path: path.to_owned() });
+    }
+    Ok(elf)
+}
+
+/// What the programs of `elf` read, compared with this kernel's functions.
+fn prototypes(elf: &[u8]) -> ObjectLine {
+    let checked = || {
+        let arch: Arch =
+            env::consts::ARCH.parse().map_err(|_| format!("no registers of {} are known", env::consts::ARCH))?;
+        let kernel = fs::read(KERNEL).map_err(|error| {
+            format!("cannot read the kernel's type information in {KERNEL}: {error}; it takes CONFIG_DEBUG_INFO_BTF")
+        })?;
+        prototype::check(elf, &kernel, arch).map_err(|error| error.to_string())
+    };
+    match checked() {
+        Ok(checked) => ObjectLine::Prototypes { checked },
+        Err(reason) => ObjectLine::PrototypesUnknown { reason },
+    }
+}
+
+fn say(line: &ObjectLine) -> Result<(), ObjectError> {
+    let mut out = io::stdout().lock();
+    let written = serde_json::to_writer(&mut out, line).map_err(io::Error::from);
+    written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).map_err(ObjectError::Output)
+}
+
+fn opened(loaded: &Bare, name: &str) -> Result<(String, Map), ObjectError> {
+    let failed = |source| ObjectError::Map { map: name.to_owned(), source };
+    let map = loaded.map(name).and_then(Map::new).map_err(failed)?;
+    Ok((name.to_owned(), map))
+}
+
+/// The page of a map, as JSON.
+fn page_of(name: &str, map: &Map) -> io::Result<String> {
+    let copies = map.copies();
+    // As the kernel pads the copies of a per-CPU map, but for a single one.
+    let stride = if copies == 1 { map.value_size() } else { map.value_size().next_multiple_of(8) };
+    // No more than fit on a page, and one to tell by that there are more.
+    let most = MAX_PAGE / MapPage::length(map.key_size(), stride.saturating_mul(copies)) + 1;
+    let entries = map.first_entries(most)?.into_iter().map(|entry| {
+        let mut value = Vec::with_capacity(stride.saturating_mul(copies));
+        for copy in entry.values {
+            value.extend_from_slice(&copy);
+            value.resize(value.len().next_multiple_of(stride.max(1)), 0);
+        }
+        (entry.key, value)
+    });
+    let page = MapPage::new(name, u32::try_from(copies).unwrap_or(u32::MAX), entries, false);
+    serde_json::to_string(&page).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_read_up_to_its_largest_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.o");
+        assert!(matches!(read(&path), Err(ObjectError::Read { .. })));
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(MAX_OBJECT).unwrap();
+        assert_eq!(read(&path).unwrap().len() as u64, MAX_OBJECT);
+        file.set_len(MAX_OBJECT + 1).unwrap();
+        assert!(matches!(read(&path), Err(ObjectError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_told_with_the_reason() {
+        let ObjectLine::PrototypesUnknown { reason } = prototypes(b"no object") else { panic!("it was compared") };
+        assert!(reason.starts_with("cannot read the "), "{reason}");
+    }
+}
