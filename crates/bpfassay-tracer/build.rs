@@ -3,6 +3,9 @@
 //! Every `src/bpf/*.bpf.c` is one probe; it is compiled once per map layout (`src/bpf/map_*.h`) into an object named
 //! `PROBE+MAP`, and `$OUT_DIR/objects.rs` lists them all. A new probe or map layout needs no change here.
 //!
+//! Every `src/bpf/bundled/*.bpf.c` is an object of its own, that is loaded as it is (`bpfassay-tracer object`):
+//! `$OUT_DIR/bundled_objects.rs` lists them.
+//!
 //! The programs in Rust were compiled before, where they were at all: `$OUT_DIR/aya_objects.rs` lists them.
 
 use std::{
@@ -17,6 +20,7 @@ use std::{
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const SOURCES: &str = "src/bpf";
+const BUNDLED: &str = "src/bpf/bundled";
 
 /// Names a directory with the objects of `bpfassay-tracer-ebpf` (`MAP.o`) for each architecture.
 const RUST_OBJECTS: &str = "BPFASSAY_EBPF_OBJECTS";
@@ -31,8 +35,8 @@ fn main() -> Result<()> {
 
     let out = PathBuf::from(variable("OUT_DIR")?);
     list_rust_objects(&out)?;
-    let probes = names("", ".bpf.c")?;
-    let maps = names("map_", ".h")?;
+    let probes = names(SOURCES, "", ".bpf.c")?;
+    let maps = names(SOURCES, "map_", ".h")?;
     let compiler = Compiler::find()?;
     let mut list = String::from("&[\n");
     for probe in &probes {
@@ -47,7 +51,27 @@ fn main() -> Result<()> {
     }
     list.push(']');
     fs::write(out.join("objects.rs"), list).map_err(|error| format!("cannot write the list of objects: {error}"))?;
-    Ok(())
+    list_bundled(&out, &compiler)
+}
+
+/// Compiles and lists the objects of bundled tools. Each lies in a section of the tracer that is named after it
+/// (`bpfassay_protocol::object::SECTION`), where a host finds it.
+fn list_bundled(out: &Path, compiler: &Compiler) -> Result<()> {
+    let mut list = String::from("&[\n");
+    for name in names(BUNDLED, "", ".bpf.c")? {
+        let object = out.join(format!("{name}.bpf.o"));
+        compiler.compile(&Path::new(BUNDLED).join(format!("{name}.bpf.c")), "none", &object)?;
+        let section = format!(".bpfassay.{name}");
+        writeln!(
+            list,
+            "    Bundled {{ name: {name:?}, elf: {{\n        #[unsafe(link_section = {section:?})]\n        \
+             static ELF: Aligned<[u8; include_bytes!({object:?}).len()]> =\n            \
+             Aligned(*include_bytes!({object:?}));\n        &ELF.0\n    }} }},"
+        )?;
+    }
+    list.push(']');
+    let path = out.join("bundled_objects.rs");
+    fs::write(&path, list).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
 /// Lists the objects in Rust in `aya_objects.rs`. They need a Rust toolchain for eBPF, which hosts do not have and the
@@ -87,10 +111,10 @@ fn link_static_dependencies() -> Result<()> {
     Ok(())
 }
 
-/// What lies between `prefix` and `suffix` in the names of the source files, sorted.
-fn names(prefix: &str, suffix: &str) -> Result<Vec<String>> {
+/// What lies between `prefix` and `suffix` in the names of the files of `directory`, sorted.
+fn names(directory: &str, prefix: &str, suffix: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(SOURCES)? {
+    for entry in fs::read_dir(directory)? {
         let name = entry?.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?;
         if let Some(middle) = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(suffix)) {
             names.push(middle.to_owned());

@@ -12,6 +12,10 @@ pub const MAX_OBJECT: u64 = 16 << 20;
 /// Longest body of a [`MapPage`], in bytes: less than a guest takes of an endpoint's answer.
 pub const MAX_PAGE: usize = 200 << 10;
 
+/// Begins the names of the tracer's sections that hold the objects of bundled tools; the tool's name follows. An object may have zeros
+/// behind it there.
+pub const SECTION: &str = ".bpfassay.";
+
 /// One line of a tracer that loads an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -32,7 +32,7 @@ pub(crate) const MAX_ENTRIES: usize = 64;
 pub struct Loaded {
     /// What it says.
     pub file: ToolFile,
-    /// The directory that its relative paths begin at; `None` for a bundled one, which has none.
+    /// The directory that its relative paths begin at; `None` for a bundled one, which has none: see [`bundled::object`].
     pub folder: Option<PathBuf>,
 }
 

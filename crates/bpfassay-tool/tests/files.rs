@@ -6,6 +6,8 @@
     reason = "helpers of tests; clippy.toml spares only the test functions themselves"
 )]
 
+use std::path::Path;
+
 use bpfassay_protocol::{Arch, Operation};
 use bpfassay_tool::{Counting, Form, Ready, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled, load};
 use proptest::prelude::*;
@@ -163,8 +165,16 @@ fn bundled_tools_are_tool_files_named_as_their_files() {
     for name in bundled::NAMES {
         let loaded = load(name).unwrap();
         assert_eq!((&loaded.file.name.as_str(), loaded.folder), (name, None));
-        // There is nothing beside it.
-        assert!(matches!(loaded.file.source, Source::Debian(_) | Source::Nix(_) | Source::Guest(_)), "{name}");
+        // There is nothing beside it; an object lies in the tracer.
+        match loaded.file.source {
+            Source::Debian(_) | Source::Nix(_) | Source::Guest(_) => {}
+            Source::Object(objects) => {
+                assert!(objects.iter().all(|object| object.path == format!("{name}.bpf.o")), "{name}");
+                let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpfassay-tracer/src/bpf/bundled");
+                assert!(source.join(format!("{name}.bpf.c")).is_file(), "{name}");
+            }
+            other => panic!("{name}: {other:?}"),
+        }
     }
     assert!(!bundled::NAMES.is_empty());
     let error = load("vfsstaat").unwrap_err().to_string();

@@ -24,6 +24,18 @@ pub(crate) fn find(probe: Probe, map: MapLayout) -> Option<&'static Object> {
     OBJECTS.iter().find(|object| object.probe == probe.name() && object.map == map.name())
 }
 
+/// The object of a bundled tool, to be loaded as it is.
+#[derive(Debug)]
+pub(crate) struct Bundled {
+    /// Its source is `src/bpf/bundled/NAME.bpf.c`.
+    pub(crate) name: &'static str,
+    /// The ELF file.
+    pub(crate) elf: &'static [u8],
+}
+
+/// All of them.
+pub(crate) static BUNDLED: &[Bundled] = include!(concat!(env!("OUT_DIR"), "/bundled_objects.rs"));
+
 /// The kfunc that programs read the kernel's structures with, where the kernel has it (bpf/ledger.h).
 const CAST: &[u8] = b"\0bpf_rdonly_cast\0";
 /// A name of the same length that no kernel has.

@@ -12,14 +12,11 @@
 #ifndef BPFASSAY_LEDGER_H
 #define BPFASSAY_LEDGER_H
 
-#include "kernel.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
+#include "mount.h"
 
 /* Sizes of maps: see the crate for their meaning. The loader may set others. */
 #define LEDGER_KEYS 8192
 #define LEDGER_LRU_KEYS 16384
-#define LEDGER_PATH_BYTES 64
 #define LEDGER_RING_BYTES (8 << 20)
 #define LEDGER_SLOTS 256
 #define LEDGER_LATENCY_KEYS 1024
@@ -156,12 +153,6 @@ static __always_inline struct ledger_key key_of(const struct subject *subject, e
 		.device = subject->device,
 		.operation = operation,
 	};
-}
-
-/* The mount that embeds `mnt`, for reading with bpf_probe_read_kernel only. */
-static __always_inline const struct mount *mount_of(const struct vfsmount *mnt)
-{
-	return (const void *)mnt - bpf_core_field_offset(struct mount, mnt);
 }
 
 /*

@@ -11,12 +11,14 @@ connections once everything is attached, answers `GET /map` with keys and values
 SIGTERM.
 
 Usage: bpfassay-tracer object [OPTIONS] --port PORT FILE
+       bpfassay-tracer object [OPTIONS] --port PORT --bundled NAME
 
 Exit status: 0 when it was told to end, 2 for arguments that make no sense, 3 when the kernel or libbpf refuses the
 object (after a `refused` line), 1 for anything else.
 
 Options:
       --port PORT     The TCP port to listen on, on the loopback interface
+      --bundled NAME  Load the object of a bundled tool in place of a file
       --program NAME  Load this program only; may be given several times; default: all
       --map NAME      The map to give; default: none
       --pin DIRECTORY Pin the links below this directory of a bpf file system, as PROGRAM-PROCESSID: they stay
@@ -36,12 +38,21 @@ pub(super) enum Request {
 /// The options, as given.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Args {
-    pub(super) file: PathBuf,
+    pub(super) object: Object,
     /// The programs to load; none: all.
     pub(super) programs: Vec<String>,
     pub(super) map: Option<String>,
     pub(super) pin: Option<PathBuf>,
     pub(super) port: u16,
+}
+
+/// Where an object is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    /// In this file.
+    File(PathBuf),
+    /// In this program.
+    Bundled(String),
 }
 
 /// Arguments that cannot be followed.
@@ -63,23 +74,24 @@ impl Request {
             ValueExt as _,
         };
 
-        let (mut file, mut map, mut pin, mut port) = (None, None, None, None);
+        let (mut object, mut map, mut pin, mut port) = (None, None, None, None);
         let mut programs = Vec::new();
         let mut parser = lexopt::Parser::from_args(words);
         while let Some(option) = parser.next()? {
             match option {
                 Long("help") | Short('h') => return Ok(Self::Help),
+                Long("bundled") => set(&mut object, "FILE or --bundled", Object::Bundled(parser.value()?.string()?))?,
                 Long("program") => programs.push(parser.value()?.string()?),
                 Long("map") => set(&mut map, "--map", parser.value()?.string()?)?,
                 Long("pin") => set(&mut pin, "--pin", parser.value()?.into())?,
                 Long("port") => set(&mut port, "--port", parser.value()?.parse()?)?,
-                Value(path) => set(&mut file, "FILE", path.into())?,
+                Value(path) => set(&mut object, "FILE or --bundled", Object::File(path.into()))?,
                 other => return Err(other.unexpected().into()),
             }
         }
-        let file = file.ok_or(ArgumentError::Missing("FILE"))?;
+        let object = object.ok_or(ArgumentError::Missing("FILE"))?;
         let port = port.ok_or(ArgumentError::Missing("--port"))?;
-        Ok(Self::Load(Args { file, programs, map, pin, port }))
+        Ok(Self::Load(Args { object, programs, map, pin, port }))
     }
 }
 
@@ -100,10 +112,10 @@ mod tests {
 
     #[test]
     fn a_command_line_names_a_file_and_a_port() {
-        let args = Args { file: "/x.o".into(), programs: vec![], map: None, pin: None, port: 9 };
+        let args = Args { object: Object::File("/x.o".into()), programs: vec![], map: None, pin: None, port: 9 };
         assert_eq!(parse("/x.o --port 9"), Ok(Request::Load(args)));
         let args = Args {
-            file: "x.o".into(),
+            object: Object::File("x.o".into()),
             programs: vec!["a".into(), "b".into()],
             map: Some("m".into()),
             pin: Some("/p".into()),
@@ -117,7 +129,9 @@ mod tests {
     fn nonsense_is_refused_in_words() {
         assert_eq!(parse("x.o"), Err("--port is missing (`object --help` lists the options)".to_owned()));
         assert_eq!(parse("--port 1"), Err("FILE is missing (`object --help` lists the options)".to_owned()));
-        assert_eq!(parse("x.o y.o --port 1"), Err("FILE is given twice".to_owned()));
+        for twice in ["x.o y.o --port 1", "x.o --bundled y --port 1"] {
+            assert_eq!(parse(twice), Err("FILE or --bundled is given twice".to_owned()));
+        }
         assert_eq!(parse("x.o --port 1 --port 2"), Err("--port is given twice".to_owned()));
         for wrong in ["x.o --port 65536", "x.o --port", "x.o --port 1 --probe fexit", "x.o --port 1 -x"] {
             assert!(parse(wrong).unwrap_err().contains("`object --help` lists the options"), "{wrong}");

@@ -7,6 +7,7 @@
 mod args;
 
 use std::{
+    borrow::Cow,
     env, fs,
     io::{self, Read as _, Write as _},
     net::Ipv4Addr,
@@ -22,12 +23,13 @@ use bpfassay_protocol::{
     tracer::Refusal,
 };
 
-use self::args::{Args, HELP, Request};
+use self::args::{Args, HELP, Object, Request};
 use crate::{
     REFUSED, USAGE, complain,
     kernel::Map,
     libbpf::bare::{self, Bare},
     listen::{Address, Endpoint, ListenError, Page},
+    objects::BUNDLED,
     print,
     serve::{self, ServeError},
     signals,
@@ -43,6 +45,8 @@ enum ObjectError {
     Read { path: PathBuf, source: io::Error },
     #[error("the object {path:?} is larger than {MAX_OBJECT} bytes: is it the right file?")]
     TooLarge { path: PathBuf },
+    #[error("no bundled object `{name}`: there are {known}")]
+    NotBundled { name: String, known: String },
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
     #[error("cannot take SIGINT and SIGTERM")]
@@ -78,7 +82,10 @@ pub(crate) fn run(words: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
 fn carry_out(args: &Args) -> Result<Option<Refusal>, ObjectError> {
     // Before anything is attached, so that nothing is left when a signal comes meanwhile.
     let signals = signals::descriptor().map_err(ObjectError::Signals)?;
-    let elf = read(&args.file)?;
+    let elf = match &args.object {
+        Object::File(path) => Cow::Owned(read(path)?),
+        Object::Bundled(name) => Cow::Borrowed(bundled(name)?),
+    };
     say(&prototypes(&elf))?;
     let mut loaded = match bare::bring_up(&elf, &args.programs) {
         Ok(loaded) => loaded,
@@ -122,6 +129,15 @@ fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
         return Err(ObjectError::TooLarge { path: path.to_owned() });
     }
     Ok(elf)
+}
+
+/// The object of the bundled tool `name`.
+fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
+    let found = BUNDLED.iter().find(|bundled| bundled.name == name).map(|bundled| bundled.elf);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
+        ObjectError::NotBundled { name: name.to_owned(), known: known.join(", ") }
+    })
 }
 
 /// What the programs of `elf` read, compared with this kernel's functions.
@@ -173,6 +189,8 @@ fn page_of(name: &str, map: &Map) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_protocol::object::SECTION;
+
     use super::*;
 
     #[test]
@@ -185,6 +203,23 @@ mod tests {
         assert_eq!(read(&path).unwrap().len() as u64, MAX_OBJECT);
         file.set_len(MAX_OBJECT + 1).unwrap();
         assert!(matches!(read(&path), Err(ObjectError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn bundled_objects_lie_where_hosts_look_for_them() {
+        use object::{Object as _, ObjectSection as _};
+        let program = fs::read(env::current_exe().unwrap()).unwrap();
+        let program = object::File::parse(&*program).unwrap();
+        assert!(bundled("ceems-layout").is_ok());
+        for one in BUNDLED {
+            let section = program.section_by_name(&format!("{SECTION}{}", one.name)).unwrap();
+            // Padded, as it is aligned.
+            let (found, padding) = section.data().unwrap().split_at(one.elf.len());
+            assert!(found == one.elf && padding.iter().all(|byte| *byte == 0), "{}", one.name);
+            assert!(object::File::parse(one.elf).unwrap().section_by_name(".BTF").is_some(), "{}", one.name);
+        }
+        let error = bundled("none").unwrap_err().to_string();
+        assert!(error.starts_with("no bundled object `none`: there are ceems-layout"), "{error}");
     }
 
     #[test]

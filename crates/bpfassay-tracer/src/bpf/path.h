@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Where a mount is mounted. */
+#ifndef BPFASSAY_PATH_H
+#define BPFASSAY_PATH_H
+
+#include "mount.h"
+
+/* Directories and mounts that are walked up at most. */
+#define PATH_STEPS 12
+
+#ifdef LEDGER_NO_CALLS
+#define PATH_FUNCTION static __always_inline
+#else
+#define PATH_FUNCTION static __attribute__((noinline))
+#endif
+
+/* Writes where `vfsmount` is mounted, from the root of its namespace; what does not fit is cut off. */
+PATH_FUNCTION void path_of(__u8 path[LEDGER_PATH_BYTES], const struct vfsmount *vfsmount)
+{
+	/* Names are written from the root down: any of them may reach up to a path's length beyond its beginning. */
+	__u8 buffer[2 * LEDGER_PATH_BYTES] = {};
+	const unsigned char *names[PATH_STEPS] = {};
+	const struct mount *mount = mount_of(vfsmount), *parent;
+	const struct dentry *dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+	__u32 end = 0;
+
+#pragma unroll
+	for (int i = 0; i < PATH_STEPS; i++) {
+		parent = BPF_CORE_READ(mount, mnt_parent);
+		if (parent == mount)
+			break;
+		if (dentry == BPF_CORE_READ(parent, mnt.mnt_root)) {
+			mount = parent;
+			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+			continue;
+		}
+		names[i] = BPF_CORE_READ(dentry, d_name.name);
+		dentry = BPF_CORE_READ(dentry, d_parent);
+	}
+#pragma unroll
+	for (int i = PATH_STEPS - 1; i >= 0; i--) {
+		long length;
+
+		if (!names[i] || end >= LEDGER_PATH_BYTES - 1)
+			continue;
+		buffer[end & (LEDGER_PATH_BYTES - 1)] = '/';
+		end += 1;
+		length = bpf_probe_read_kernel_str(&buffer[end & (LEDGER_PATH_BYTES - 1)], LEDGER_PATH_BYTES, names[i]);
+		if (length > 0)
+			end += length - 1;
+	}
+	if (!end)
+		buffer[0] = '/';
+	buffer[LEDGER_PATH_BYTES - 1] = 0;
+	__builtin_memcpy(path, buffer, LEDGER_PATH_BYTES);
+}
+
+#endif
