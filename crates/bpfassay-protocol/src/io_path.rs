@@ -149,6 +149,19 @@ paths! {
         "Both in turn on a descriptor that is a place only (O_PATH): EBADF.";
 }
 
+impl IoPath {
+    /// Bytes that its calls ask for, where they are certain to be others than the `returned` ones: this tells tools that count
+    /// requested bytes from those that count moved ones.
+    #[must_use]
+    pub const fn requested(self, returned: u64) -> Option<u64> {
+        match self {
+            // See its note.
+            Self::ShortRead => Some(returned.saturating_mul(2)),
+            _ => None,
+        }
+    }
+}
+
 /// What became of one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

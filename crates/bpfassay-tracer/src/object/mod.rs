@@ -86,7 +86,7 @@ fn carry_out(args: &Args) -> Result<Option<Refusal>, ObjectError> {
         Object::File(path) => Cow::Owned(read(path)?),
         Object::Bundled(name) => Cow::Borrowed(bundled(name)?),
     };
-    say(&prototypes(&elf))?;
+    say(&prototypes(&elf, &args.programs))?;
     let mut loaded = match bare::bring_up(&elf, &args.programs) {
         Ok(loaded) => loaded,
         Err(refusal) => return Ok(Some(refusal)),
@@ -140,8 +140,8 @@ fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
     })
 }
 
-/// What the programs of `elf` read, compared with this kernel's functions.
-fn prototypes(elf: &[u8]) -> ObjectLine {
+/// What `programs` of `elf`, or all of them, read, compared with this kernel's functions.
+fn prototypes(elf: &[u8], programs: &[String]) -> ObjectLine {
     let checked = || {
         let arch: Arch =
             env::consts::ARCH.parse().map_err(|_| format!("no registers of {} are known", env::consts::ARCH))?;
@@ -151,7 +151,10 @@ fn prototypes(elf: &[u8]) -> ObjectLine {
         prototype::check(elf, &kernel, arch).map_err(|error| error.to_string())
     };
     match checked() {
-        Ok(checked) => ObjectLine::Prototypes { checked },
+        Ok(mut checked) => {
+            checked.retain(|one| programs.is_empty() || programs.contains(&one.program));
+            ObjectLine::Prototypes { checked }
+        }
         Err(reason) => ObjectLine::PrototypesUnknown { reason },
     }
 }
@@ -224,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compared_is_told_with_the_reason() {
-        let ObjectLine::PrototypesUnknown { reason } = prototypes(b"no object") else { panic!("it was compared") };
+        let ObjectLine::PrototypesUnknown { reason } = prototypes(b"no object", &[]) else { panic!("it was compared") };
         assert!(reason.starts_with("cannot read the "), "{reason}");
     }
 }

@@ -318,7 +318,7 @@ fn short_read(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     let source = stage.source(0)?;
     let mut data = Buffer::zeroed(2 * stage.size);
     stage.phase(|stage, ledger| {
-        // Each call reads the last bytes of the file, as many as its turn has.
+        // Each call reads the last bytes of the file, as many as its turn has, and asks for twice as many (`IoPath::requested`).
         stage.each("pread64", ledger, &[Operation::Read], |range| {
             calls::pread(&source, &mut data[..2 * range.len()], stage.size - range.len())
         })
