@@ -1,0 +1,59 @@
+//! The deliberately wrong tools of tests/wrong-tools, built.
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Architectures as the tools' sources know them, by `-DFOR_…`.
+const ARCHS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
+
+/// Copies the tool files to `directory` and compiles their objects beside them; their names, sorted.
+pub(crate) fn build(directory: &Path) -> Vec<String> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wrong-tools");
+    let clang = clang();
+    let mut tools = Vec::new();
+    for entry in fs::read_dir(&sources).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if let Some(tool) = name.strip_suffix(".toml") {
+            fs::copy(&path, directory.join(name)).unwrap();
+            tools.push(tool.to_owned());
+        } else if let Some(tool) = name.strip_suffix(".bpf.c") {
+            // Only what reads registers differs between architectures.
+            if fs::read_to_string(&path).unwrap().contains("FOR_") {
+                for arch in ARCHS {
+                    compile(
+                        &clang,
+                        &path,
+                        &[&format!("-DFOR_{arch}")],
+                        &directory.join(format!("{tool}.{arch}.bpf.o")),
+                    );
+                }
+            } else {
+                compile(&clang, &path, &[], &directory.join(format!("{tool}.bpf.o")));
+            }
+        }
+    }
+    tools.sort();
+    tools
+}
+
+fn compile(clang: &Path, source: &Path, more: &[&str], object: &Path) {
+    const OPTIONS: [&str; 8] = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", "-nostdinc"];
+    let mut command = Command::new(clang);
+    command.args(OPTIONS).args(["-Wno-unused-function", "-c"]).args(more).arg(source).arg("-o").arg(object);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&output.stderr));
+}
+
+/// As the tracer's build finds it: `BPFASSAY_CLANG`, `clang`, or one with a version.
+fn clang() -> PathBuf {
+    let candidates = (15..40).rev().map(|version| format!("clang-{version}"));
+    let named = env::var("BPFASSAY_CLANG").into_iter().chain(["clang".to_owned()]).chain(candidates);
+    let mut found = named.filter(|name| Command::new(name).arg("--version").output().is_ok());
+    found.next().unwrap_or_else(|| panic!("no clang here, which compiles the wrong tools: install clang-19")).into()
+}

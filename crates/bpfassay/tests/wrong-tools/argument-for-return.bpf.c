@@ -1,0 +1,3 @@
+// Takes the flags of vfs_readv, its fifth argument, for what it returned.
+#include "wrong.h"
+SEC("fexit/vfs_readv") int on_readv(u64 *ctx) { return count(ctx, READV, 4); }

@@ -1,0 +1,11 @@
+// Counts everything under the root cgroup.
+#include "wrong.h"
+SEC("fexit/vfs_read") int on_read(u64 *ctx)
+{
+	const struct file *file = (const void *)ctx[0];
+	if (!is_file(file))
+		return 0;
+	struct key key = key_of(file, READ);
+	key.cgroup = bpf_get_current_ancestor_cgroup_id(0);
+	return add(value_of(&key), ctx[4]);
+}

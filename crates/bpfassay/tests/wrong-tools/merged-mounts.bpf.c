@@ -1,0 +1,14 @@
+// Counts everything under the first device that it sees.
+#include "wrong.h"
+u32 first;
+SEC("fexit/vfs_read") int on_read(u64 *ctx)
+{
+	const struct file *file = (const void *)ctx[0];
+	if (!is_file(file))
+		return 0;
+	struct key key = key_of(file, READ);
+	if (!first)
+		first = key.device;
+	key.device = first;
+	return add(value_of(&key), ctx[4]);
+}

@@ -1,0 +1,88 @@
+//! The deliberately wrong tools, as far as they show themselves without a kernel.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "common/wrong_tools.rs"]
+mod wrong_tools;
+
+use std::fs;
+
+use bpfassay_btf::prototype;
+use bpfassay_protocol::Arch;
+use bpfassay_tool::{
+    Capture, Source,
+    capture::Dump,
+    finding::{Evidence, Kind, Limits, Verdict, judge},
+    load, read,
+};
+
+/// Prototypes of Linux 6.12.
+const KERNEL: &[u8] = include_bytes!("../../bpfassay-btf/tests/data/kernel.btf");
+
+#[test]
+fn who_reads_the_wrong_argument_is_named_and_nobody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let tools = wrong_tools::build(directory.path());
+    assert_eq!(tools.len(), 13, "{tools:?}");
+    for &arch in Arch::ALL {
+        let mut differing = Vec::new();
+        for name in &tools {
+            let tool = load(directory.path().join(format!("{name}.toml")).to_str().unwrap()).unwrap().file;
+            assert_eq!(tool.name, *name);
+            let path = match &tool.source {
+                Source::Object(_) => tool.source.object(arch).unwrap().path.clone(),
+                Source::Script(script) => script.path.clone(),
+                other => panic!("{name}: {other:?}"),
+            };
+            let object = fs::read(directory.path().join(path)).unwrap();
+            let lines: Vec<String> =
+                prototype::check(&object, KERNEL, arch).unwrap().into_iter().flat_map(|one| one.differs).collect();
+            let evidence = Evidence { prototypes: Some(&lines), ..Evidence::default() };
+            for judgement in judge(&evidence, &Limits::default()) {
+                if let Verdict::Found { evidence } = judgement.verdict {
+                    assert_eq!(judgement.kind, Kind::PrototypeDiffers, "{name}: {evidence:?}");
+                    differing.push(format!("{name}: {}", evidence.join("; ")));
+                }
+            }
+        }
+        let readv = "ssize_t vfs_readv(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)";
+        let vfs_read = "ssize_t vfs_read(struct file *, char *, size_t, loff_t *)";
+        assert_eq!(
+            differing,
+            [
+                format!(
+                    "argument-for-return: reads argument 5 where the return value would be with one argument less: {readv}"
+                ),
+                format!("wrong-arity: reads argument 6 of 4: {vfs_read}"),
+            ],
+            "{arch}"
+        );
+    }
+}
+
+#[test]
+fn their_maps_are_read_by_their_objects_types() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in wrong_tools::build(directory.path()) {
+        let tool = load(directory.path().join(format!("{name}.toml")).to_str().unwrap()).unwrap().file;
+        let Some(report) = &tool.report else { continue };
+        let object = fs::read(directory.path().join(format!("{name}.bpf.o"))).unwrap();
+        // Cgroup 7, device 9, the operation of the figure, process `ior`.
+        let operation: u32 = if name == "argument-for-return" { 2 } else { 0 };
+        let mut key = [&7_u64.to_le_bytes()[..], &9_u32.to_le_bytes(), &operation.to_le_bytes(), b"ior"].concat();
+        key.resize(40, 0);
+        let value = [3_u64, 300, 1].map(u64::to_le_bytes).concat();
+        let dump = Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries: vec![(key, value)] };
+        let readings = read(report, &Capture { dumps: vec![dump], ..Capture::default() }, Some(&object)).unwrap();
+        assert_eq!((readings.unread, &readings.first_unread), (0, &None), "{name}");
+        let [sample] = readings.samples.as_slice() else { panic!("{name}: {readings:?}") };
+        let figure = &report.figures[0];
+        let subject = match figure.label.as_deref() {
+            Some("comm") => "ior",
+            Some("device") => "9",
+            Some("cgroup") => "7",
+            other => panic!("{name}: {other:?}"),
+        };
+        assert_eq!(sample.subject.as_deref(), Some(subject), "{name}");
+        assert_eq!(sample.value, if figure.value == "calls" { 3 } else { 300 }, "{name}");
+    }
+}
