@@ -54,20 +54,13 @@ fn main() -> Result<()> {
     list_bundled(&out, &compiler)
 }
 
-/// Compiles and lists the objects of bundled tools. Each lies in a section of the tracer that is named after it
-/// (`bpfassay_protocol::object::SECTION`), where a host finds it.
+/// Compiles and lists the objects of bundled tools.
 fn list_bundled(out: &Path, compiler: &Compiler) -> Result<()> {
     let mut list = String::from("&[\n");
     for name in names(BUNDLED, "", ".bpf.c")? {
         let object = out.join(format!("{name}.bpf.o"));
         compiler.compile(&Path::new(BUNDLED).join(format!("{name}.bpf.c")), "none", &object)?;
-        let section = format!(".bpfassay.{name}");
-        writeln!(
-            list,
-            "    Bundled {{ name: {name:?}, elf: {{\n        #[unsafe(link_section = {section:?})]\n        \
-             static ELF: Aligned<[u8; include_bytes!({object:?}).len()]> =\n            \
-             Aligned(*include_bytes!({object:?}));\n        &ELF.0\n    }} }},"
-        )?;
+        writeln!(list, "    Bundled {{ name: {name:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},")?;
     }
     list.push(']');
     let path = out.join("bundled_objects.rs");

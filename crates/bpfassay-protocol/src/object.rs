@@ -12,10 +12,6 @@ pub const MAX_OBJECT: u64 = 16 << 20;
 /// Longest body of a [`MapPage`], in bytes: less than a guest takes of an endpoint's answer.
 pub const MAX_PAGE: usize = 200 << 10;
 
-/// Begins the names of the tracer's sections that hold the objects of bundled tools; the tool's name follows. An object may have zeros
-/// behind it there.
-pub const SECTION: &str = ".bpfassay.";
-
 /// One line of a tracer that loads an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -30,6 +26,11 @@ pub enum ObjectLine {
     PrototypesUnknown {
         /// Why.
         reason: String,
+    },
+    /// The second line of a bundled object, which its reader has not at hand: what its maps hold.
+    Types {
+        /// Its type information: the section `.BTF`.
+        btf: Hex,
     },
     /// It could not be opened, loaded or attached; the tracer exits with status 3 after this line.
     Refused(Refusal),
@@ -149,6 +150,11 @@ mod tests {
         assert_eq!(serde_json::to_string(&line).unwrap(), text);
         assert_eq!(serde_json::from_str::<ObjectLine>(text).unwrap(), line);
         assert!(serde_json::from_str::<ObjectLine>(&text.replace("\"program\"", "\"x\":1,\"program\"")).is_err());
+        let types = r#"{"type":"types","btf":"9feb"}"#;
+        assert_eq!(
+            serde_json::from_str::<ObjectLine>(types).unwrap(),
+            ObjectLine::Types { btf: Hex(vec![0x9f, 0xeb]) }
+        );
         assert!(serde_json::from_str::<ObjectLine>(r#"{"type":"prototypes_unknown","reason":"r","x":1}"#).is_err());
     }
 

@@ -170,6 +170,9 @@ pub struct Object {
     pub archs: Vec<Arch>,
     /// Where it lies, relative to the tool file.
     pub path: String,
+    /// Whether it lies in the bundled tracer instead, under its name before `.bpf.o`: that of a bundled tool file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bundled: bool,
     /// The programs to attach, by the names of their functions, each where its section says; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,

@@ -32,7 +32,7 @@ pub(crate) const MAX_ENTRIES: usize = 64;
 pub struct Loaded {
     /// What it says.
     pub file: ToolFile,
-    /// The directory that its relative paths begin at; `None` for a bundled one, which has none: see [`bundled::object`].
+    /// The directory that its relative paths begin at; `None` for a bundled one, which has none.
     pub folder: Option<PathBuf>,
 }
 
@@ -55,7 +55,11 @@ impl Loaded {
 /// [`ToolError`]
 pub fn load(name: &str) -> Result<Loaded, ToolError> {
     if let Some(text) = bundled::tool(name) {
-        return Ok(Loaded { file: ToolFile::parse(&format!("bundled tool {name}"), text)?, folder: None });
+        let mut file = ToolFile::parse(&format!("bundled tool {name}"), text)?;
+        if let Source::Object(objects) = &mut file.source {
+            objects.iter_mut().for_each(|object| object.bundled = true);
+        }
+        return Ok(Loaded { file, folder: None });
     }
     let path = Path::new(name);
     if !is_file_name(name) {
@@ -178,6 +182,7 @@ fn source(field: &Field<'_, '_>) -> Result<Source, Invalid> {
             Ok(Object {
                 archs: archs.to_vec(),
                 path: relative(&section.need("path")?)?,
+                bundled: false,
                 programs: programs.unwrap_or_default(),
             })
         })

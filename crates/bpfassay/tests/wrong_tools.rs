@@ -67,7 +67,11 @@ fn their_maps_are_read_by_their_objects_types() {
         let Some(report) = &tool.report else { continue };
         let object = fs::read(directory.path().join(format!("{name}.bpf.o"))).unwrap();
         // Cgroup 7, device 9, the operation of the figure, process `ior`.
-        let operation: u32 = if name == "argument-for-return" { 2 } else { 0 };
+        let operation: u32 = match name.as_str() {
+            "argument-for-return" => 2,
+            "backwards" | "evicting" => 1,
+            _ => 0,
+        };
         let mut key = [&7_u64.to_le_bytes()[..], &9_u32.to_le_bytes(), &operation.to_le_bytes(), b"ior"].concat();
         key.resize(40, 0);
         let value = [3_u64, 300, 1].map(u64::to_le_bytes).concat();

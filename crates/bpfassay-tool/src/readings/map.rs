@@ -23,7 +23,11 @@ pub(super) fn read(sink: &mut Sink<'_>, map: &str, dumps: &[Dump], object: Optio
     Ok(())
 }
 
+/// `object` is an ELF file, or the BTF of one alone.
 fn layout(map: &str, object: &[u8]) -> Result<MapLayout, ReadError> {
+    if let Ok(btf) = Btf::new(object) {
+        return btf.map(map).ok_or_else(|| ReadError::NoMap(map.to_owned()));
+    }
     let file = object::File::parse(object).map_err(|error| ReadError::Object(error.to_string()))?;
     let section =
         file.section_by_name(".BTF").ok_or_else(|| ReadError::Object("there is no section `.BTF`".to_owned()))?;

@@ -265,6 +265,12 @@ fn maps_of_bare_objects() {
     let readings = read(&map_report(), &capture, Some(OBJECT)).unwrap();
     assert_eq!(told(&readings), [(4, 0, "7", 130), (4, 1, "ior", 3), (4, 1, "sh", 0)]);
     assert_eq!(readings.unread, 1);
+    // Of a bundled object there are only the types.
+    let types = {
+        use object::{Object as _, ObjectSection as _};
+        object::File::parse(OBJECT).unwrap().section_by_name(".BTF").unwrap().data().unwrap().to_vec()
+    };
+    assert_eq!(read(&map_report(), &capture, Some(&types)).unwrap(), readings);
     assert!(readings.first_unread.unwrap().contains("value of 24 in 2 copies; by the BTF 32 and 24"));
     let error = |report: &Report, object| read(report, &capture, object).unwrap_err().to_string();
     assert!(error(&map_report(), None).contains("no object was given"));

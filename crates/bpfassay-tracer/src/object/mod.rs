@@ -19,7 +19,7 @@ use std::{
 use bpfassay_btf::{KERNEL, prototype};
 use bpfassay_protocol::{
     Arch,
-    object::{MAX_OBJECT, MAX_PAGE, MapPage, ObjectLine},
+    object::{Hex, MAX_OBJECT, MAX_PAGE, MapPage, ObjectLine},
     tracer::Refusal,
 };
 
@@ -47,6 +47,8 @@ enum ObjectError {
     TooLarge { path: PathBuf },
     #[error("no bundled object `{name}`: there are {known}")]
     NotBundled { name: String, known: String },
+    #[error("the bundled object has no types: this program was not built as it should be")]
+    NoTypes,
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
     #[error("cannot take SIGINT and SIGTERM")]
@@ -87,6 +89,9 @@ fn carry_out(args: &Args) -> Result<Option<Refusal>, ObjectError> {
         Object::Bundled(name) => Cow::Borrowed(bundled(name)?),
     };
     say(&prototypes(&elf, &args.programs))?;
+    if matches!(args.object, Object::Bundled(_)) {
+        say(&types(&elf)?)?;
+    }
     let mut loaded = match bare::bring_up(&elf, &args.programs) {
         Ok(loaded) => loaded,
         Err(refusal) => return Ok(Some(refusal)),
@@ -138,6 +143,14 @@ fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
         let known: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
         ObjectError::NotBundled { name: name.to_owned(), known: known.join(", ") }
     })
+}
+
+/// The types of a bundled object.
+fn types(elf: &[u8]) -> Result<ObjectLine, ObjectError> {
+    use object::{Object as _, ObjectSection as _};
+    let section = |file: object::File<'_>| Some(file.section_by_name(".BTF")?.data().ok()?.to_vec());
+    let btf = object::File::parse(elf).ok().and_then(section).ok_or(ObjectError::NoTypes)?;
+    Ok(ObjectLine::Types { btf: Hex(btf) })
 }
 
 /// What `programs` of `elf`, or all of them, read, compared with this kernel's functions.
@@ -192,8 +205,6 @@ fn page_of(name: &str, map: &Map) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_protocol::object::SECTION;
-
     use super::*;
 
     #[test]
@@ -209,17 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn bundled_objects_lie_where_hosts_look_for_them() {
-        use object::{Object as _, ObjectSection as _};
-        let program = fs::read(env::current_exe().unwrap()).unwrap();
-        let program = object::File::parse(&*program).unwrap();
-        assert!(bundled("ceems-layout").is_ok());
+    fn bundled_objects_have_types_that_can_be_told() {
         for one in BUNDLED {
-            let section = program.section_by_name(&format!("{SECTION}{}", one.name)).unwrap();
-            // Padded, as it is aligned.
-            let (found, padding) = section.data().unwrap().split_at(one.elf.len());
-            assert!(found == one.elf && padding.iter().all(|byte| *byte == 0), "{}", one.name);
-            assert!(object::File::parse(one.elf).unwrap().section_by_name(".BTF").is_some(), "{}", one.name);
+            let ObjectLine::Types { btf } = types(bundled(one.name).unwrap()).unwrap() else { panic!("{}", one.name) };
+            let map = bpfassay_btf::Btf::new(&btf.0).unwrap().map("counts").unwrap();
+            assert!(map.key.is_some() && map.value.is_some(), "{}", one.name);
         }
         let error = bundled("none").unwrap_err().to_string();
         assert!(error.starts_with("no bundled object `none`: there are ceems-layout"), "{error}");

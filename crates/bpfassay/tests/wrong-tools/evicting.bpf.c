@@ -1,16 +1,15 @@
-// An LRU map that is too small for what it is to hold: every write puts more into it, and what was read before is thrown out.
+// An LRU map that is too small for what it is to hold: every read puts more into it, and what was written before is thrown out.
 #define COUNTS_TYPE LRU_HASH
-#define COUNTS_ENTRIES 128
+#define COUNTS_ENTRIES 16
 #include "wrong.h"
 u64 serial;
-SEC("fexit/vfs_read") int on_read(u64 *ctx) { return count(ctx, READ, 4); }
-SEC("fexit/vfs_write") int on_write(u64 *ctx)
+SEC("fexit/vfs_write") int on_write(u64 *ctx) { return count(ctx, WRITE, 4); }
+SEC("fexit/vfs_read") int on_read(u64 *ctx)
 {
 	const struct file *file = (const void *)ctx[0];
 	if (!is_file(file))
 		return 0;
-	struct key key = key_of(file, WRITE);
-	add(value_of(&key), ctx[4]);
+	struct key key = key_of(file, READ);
 #pragma unroll
 	for (int i = 0; i < 40; i++) {
 		key.other = ++serial;
