@@ -145,7 +145,8 @@ impl Needs {
                     }
                 }
                 Source::Object(_) => {
-                    let Some(object) = tool.file.source.object(arch) else { continue };
+                    // A bundled one lies in the tracer.
+                    let Some(object) = tool.file.source.object(arch).filter(|object| !object.bundled) else { continue };
                     needs.files.insert(guest::object(name), beside(&object.path, Kind::Object)?);
                 }
                 // Of the first `ToolFile::order` says why there is nothing; the second needs nothing.

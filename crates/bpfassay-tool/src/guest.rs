@@ -105,7 +105,11 @@ impl ToolFile {
             }
             Source::Object(_) => {
                 let of = self.source.object(arch).ok_or_else(|| none("object"))?;
-                let mut command = vec![layout::TRACER.to_owned(), "object".to_owned(), object(&self.name)];
+                let mut command = vec![layout::TRACER.to_owned(), "object".to_owned()];
+                match of.path.strip_suffix(".bpf.o").filter(|_| of.bundled) {
+                    Some(name) => command.extend(["--bundled".to_owned(), name.to_owned()]),
+                    None => command.push(object(&self.name)),
+                }
                 for program in &of.programs {
                     command.extend(["--program".to_owned(), program.clone()]);
                 }
@@ -158,6 +162,11 @@ mod tests {
         assert_eq!(
             command("object = { path = 'a.o', programs = ['p'] }", "", Arch::X86_64).unwrap(),
             "/bpfassay/tracer object /tools/mine/object.o --program p --map counts --port 9127"
+        );
+        let bundled = crate::load("ceems-layout").unwrap().file.order(Arch::Riscv64).unwrap();
+        assert_eq!(
+            bundled.command.join(" "),
+            "/bpfassay/tracer object --bundled ceems-layout --map counts --port 9127"
         );
         let nix = command("nix = { attribute = 'bcc', program = 'bin/x' }", "", Arch::X86_64).unwrap_err();
         assert!(nix.contains("only the flake"), "{nix}");

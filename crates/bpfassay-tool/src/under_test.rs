@@ -45,7 +45,8 @@ impl Loaded {
         let mut objects = BTreeMap::new();
         if self.file.report.as_ref().is_some_and(|report| matches!(report.form, Form::Map { .. })) {
             for &arch in Arch::ALL {
-                let Some(object) = self.file.source.object(arch) else { continue };
+                // A bundled one tells its types in the guest.
+                let Some(object) = self.file.source.object(arch).filter(|object| !object.bundled) else { continue };
                 let path = self.beside(&object.path)?;
                 objects.insert(arch, BASE64_STANDARD.encode(read_object(&path)?));
             }

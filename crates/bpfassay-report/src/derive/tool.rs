@@ -3,6 +3,9 @@
 //! The truth comes from the bundled tracer where it counted beside the tool: it was asked each time that the tool had reported
 //! something, so that both speak of the same span. Runs of the tool alone tell what needs no truth.
 
+mod object;
+mod requested;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
@@ -15,7 +18,7 @@ use bpfassay_protocol::{
 use bpfassay_study::{Cell, Clock, Plan};
 use bpfassay_tool::{
     Capture, Form, Report, Stream, UnderTest,
-    capture::{Page, Piece},
+    capture::{Dump, Page, Piece},
     finding::{self, Compared, Evidence, Judgement, KernelFacts, Limits, Share, Start, Truth, Verdict},
 };
 
@@ -58,17 +61,21 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     Some(result)
 }
 
+/// How much a verdict weighs beside that of another run.
+const fn weight(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Found { .. } => 2,
+        Verdict::Clear => 1,
+        Verdict::NotJudged { .. } => 0,
+    }
+}
+
 /// What was found in any run counts; then what was looked for in one; then why it was not.
 fn merge(known: &mut Vec<Judgement>, new: Vec<Judgement>) {
     if known.is_empty() {
         *known = new;
         return;
     }
-    let weight = |verdict: &Verdict| match verdict {
-        Verdict::Found { .. } => 2,
-        Verdict::Clear => 1,
-        Verdict::NotJudged { .. } => 0,
-    };
     for (known, new) in known.iter_mut().zip(new) {
         // The last run has a witness, and knows best why something could not be looked for.
         let (before, now) = (weight(&known.verdict), weight(&new.verdict));
@@ -121,6 +128,8 @@ fn of_run(
     let Some(seen) = &figures.tool else { return (Vec::new(), Vec::new()) };
     let report = tool.file.report.as_ref();
     let kernel = kernel_facts(seen, is_timed);
+    let types = object::types(seen);
+    let object = object.or(types.as_deref());
     let read = report.map(|report| (report, bpfassay_tool::read(report, &capture(report, seen), object)));
     let (readings, unreadable) = match read {
         None => (None, None),
@@ -128,7 +137,7 @@ fn of_run(
         Some((_, Err(error))) => (None, Some(error.to_string())),
     };
     let truth = report.and_then(|report| truth(report, seen, figures));
-    let prototypes = prototypes(seen);
+    let prototypes = object::prototypes(seen);
     let evidence = Evidence {
         start: Some(&Start::Ready),
         prototypes: prototypes.as_deref(),
@@ -138,6 +147,15 @@ fn of_run(
         kernel: Some(&kernel),
     };
     let mut judgements = finding::judge(&evidence, &Limits::default());
+    if let (Some(report), Some(readings)) = (report, &readings) {
+        for found in requested::judge(report, readings, seen, figures) {
+            let known = judgements.iter_mut().find(|judgement| judgement.kind == found.kind);
+            known
+                .filter(|known| weight(&found.verdict) > weight(&known.verdict))
+                .into_iter()
+                .for_each(|known| *known = found.clone());
+        }
+    }
     if let Some(reason) = unreadable {
         let evidence = vec![reason];
         judgements
@@ -150,11 +168,6 @@ fn of_run(
         _ => Vec::new(),
     };
     (judgements, compared)
-}
-
-/// What the loader of bare objects says of their programs and the kernel's prototypes.
-fn prototypes(_seen: &ToolFigures) -> Option<Vec<String>> {
-    None
 }
 
 fn kernel_facts(seen: &ToolFigures, is_timed: bool) -> KernelFacts {
@@ -200,7 +213,14 @@ fn capture(report: &Report, seen: &ToolFigures) -> Capture {
                 capture.pieces.push(Piece { at_ns, stream: *stream, bytes });
             }
             Form::Openmetrics { .. } => capture.pages.push(Page { at_ns, body: bytes }),
-            Form::Map { .. } => {}
+            Form::Map { .. } => match Dump::of_page(at_ns, &bytes) {
+                Ok((dump, is_cut)) => {
+                    capture.cut |= is_cut;
+                    capture.dumps.push(dump);
+                }
+                // A reading that nobody can use is one that is missing.
+                Err(_) => capture.cut = true,
+            },
         }
     }
     capture
@@ -236,7 +256,7 @@ fn shares(start: &Sample, end: &Sample, figures: &RunFigures) -> Vec<Share> {
         let is_workload = row.cgroup == figures.cgroup && !joins;
         (totals != Totals::default()).then(|| Share {
             cgroup: vec![row.cgroup.to_string()],
-            mount: mount_names(row),
+            mount: mount_names(row.path.as_deref(), row.device, row.mount),
             process: is_workload.then(|| WORKLOAD.to_owned()).into_iter().collect(),
             is_file: row.path.is_some(),
             operation: row.operation,
@@ -265,18 +285,18 @@ fn device_numbers(share: &Share) -> impl Iterator<Item = &String> {
 }
 
 /// What a tool may call a mount, the id of the mount last; nothing where it is none.
-fn mount_names(row: &CounterRow) -> Vec<String> {
-    let Device { major, minor } = row.device;
-    if row.device == Device::UNKNOWN {
+fn mount_names(path: Option<&str>, device: Device, id: u64) -> Vec<String> {
+    let Device { major, minor } = device;
+    if device == Device::UNKNOWN {
         return Vec::new();
     }
-    let mut names: Vec<String> = row.path.iter().cloned().collect();
+    let mut names: Vec<String> = path.map(str::to_owned).into_iter().collect();
     names.push(format!("{major}:{minor}"));
     // The kernel's own number (`dev_t`), and the one that `stat` gives (`new_encode_dev`, include/linux/kdev_t.h, 6.12).
     names.push((u64::from(major) << 20 | u64::from(minor)).to_string());
     let encoded = (u64::from(minor) & 0xff) | (u64::from(major) << 8) | ((u64::from(minor) & !0xff) << 12);
     names.push(encoded.to_string());
-    names.push(row.mount.to_string());
+    names.push(id.to_string());
     names
 }
 

@@ -1,0 +1,57 @@
+//! Phases in which it is known how much was asked for, and that it was more than there was: only they tell a tool that counts requested
+//! bytes from one that counts moved ones. A witness counts what was moved; the workload knows both.
+
+use bpfassay_protocol::{IoPath, message::RunFigures, tool::ToolFigures};
+use bpfassay_tool::{
+    Readings, Report,
+    finding::{self, Evidence, Judgement, Kind, Limits, Share, Truth},
+};
+
+use super::{WORKLOAD, is_of, mount_names};
+
+/// Whether the tool passes requested bytes off as moved ones, phase by phase.
+pub(super) fn judge(
+    report: &Report,
+    readings: &Readings,
+    seen: &ToolFigures,
+    figures: &RunFigures,
+) -> impl Iterator<Item = Judgement> {
+    truths(report, seen, figures).into_iter().filter_map(move |truth| {
+        let evidence =
+            Evidence { report: Some(report), readings: Some(readings), truth: Some(&truth), ..Evidence::default() };
+        let judgements = finding::judge(&evidence, &Limits::default());
+        judgements.into_iter().find(|judgement| judgement.kind == Kind::RequestedAsMoved)
+    })
+}
+
+/// From the report at each such phase's beginning to the one at its end; the workload stands still at both.
+fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Vec<Truth> {
+    let reported = || seen.words.iter().filter(|words| is_of(report, words)).map(|words| words.monotonic_ns);
+    let mut truths = Vec::new();
+    for phase in &figures.phases {
+        let Ok(path) = phase.name.parse::<IoPath>() else { continue };
+        let (before, after) = (phase.interval.before.monotonic_ns, phase.interval.after.monotonic_ns);
+        let from = reported().filter(|&at_ns| at_ns <= before).max();
+        let to = reported().filter(|&at_ns| at_ns >= after).min();
+        let (Some(from_ns), Some(to_ns)) = (from, to) else { continue };
+        let share = |(&operation, totals): (&_, &bpfassay_protocol::operation::Totals)| {
+            let requested = path.requested(totals.bytes)?;
+            Some(Share {
+                cgroup: vec![figures.cgroup.to_string()],
+                mount: mount_names(Some(&figures.mount.path), figures.mount.device, figures.mount.id),
+                process: vec![WORKLOAD.to_owned()],
+                is_file: true,
+                operation,
+                calls: totals.calls,
+                errors: totals.errors,
+                bytes_returned: totals.bytes,
+                bytes_requested: Some(requested),
+            })
+        };
+        let shares: Vec<Share> = phase.ledger.iter().filter_map(share).collect();
+        if !shares.is_empty() {
+            truths.push(Truth { from_ns, to_ns, shares, is_whole_system: false });
+        }
+    }
+    truths
+}
