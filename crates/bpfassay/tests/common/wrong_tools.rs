@@ -13,7 +13,7 @@ const ARCHS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 
 /// Copies the tool files to `directory` and compiles their objects beside them; their names, sorted.
 pub(crate) fn build(directory: &Path) -> Vec<String> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wrong-tools");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpfassay/tests/wrong-tools");
     let clang = clang();
     let mut tools = Vec::new();
     for entry in fs::read_dir(&sources).unwrap() {

@@ -1,7 +1,7 @@
 //! The deliberately wrong tools, as far as they show themselves without a kernel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/wrong_tools.rs"]
+#[path = "../../bpfassay/tests/common/wrong_tools.rs"]
 mod wrong_tools;
 
 use std::fs;
