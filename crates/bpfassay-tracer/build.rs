@@ -1,7 +1,8 @@
 //! Compiles the eBPF programs and embeds them.
 //!
 //! Every `src/bpf/*.bpf.c` is one probe; it is compiled once per map layout (`src/bpf/map_*.h`) into an object named
-//! `PROBE+MAP`, and `$OUT_DIR/objects.rs` lists them all. A new probe or map layout needs no change here.
+//! `PROBE+MAP`, and `$OUT_DIR/objects.rs` lists them all. Every `src/bpf/sets/*.bpf.c` is one program set, listed in
+//! `$OUT_DIR/sets.rs`. A new probe, map layout or set needs no change here.
 //!
 //! Every `src/bpf/bundled/*.bpf.c` is an object of its own, that is loaded as it is (`bpfassay-tracer object`):
 //! `$OUT_DIR/bundled_objects.rs` lists them.
@@ -21,6 +22,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const SOURCES: &str = "src/bpf";
 const BUNDLED: &str = "src/bpf/bundled";
+const SETS: &str = "src/bpf/sets";
 
 /// Names a directory with the objects of `bpfassay-tracer-ebpf` (`MAP.o`) for each architecture.
 const RUST_OBJECTS: &str = "BPFASSAY_EBPF_OBJECTS";
@@ -51,7 +53,21 @@ fn main() -> Result<()> {
     }
     list.push(']');
     fs::write(out.join("objects.rs"), list).map_err(|error| format!("cannot write the list of objects: {error}"))?;
+    list_sets(&out, &compiler)?;
     list_bundled(&out, &compiler)
+}
+
+/// Compiles and lists the objects of program sets.
+fn list_sets(out: &Path, compiler: &Compiler) -> Result<()> {
+    let mut list = String::from("&[\n");
+    for set in names(SETS, "", ".bpf.c")? {
+        let object = out.join(format!("set {set}.o"));
+        // Sets have a map of their own and no layouts.
+        compiler.compile(&Path::new(SETS).join(format!("{set}.bpf.c")), "none", &object)?;
+        writeln!(list, "    SetObject {{ set: {set:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},")?;
+    }
+    list.push(']');
+    fs::write(out.join("sets.rs"), list).map_err(|error| format!("cannot write the list of sets: {error}").into())
 }
 
 /// Compiles and lists the objects of bundled tools.

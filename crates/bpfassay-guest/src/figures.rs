@@ -46,9 +46,10 @@ fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
     let ours = move |samples: &mut dyn Iterator<Item = &mut Sample>| {
         let mut dropped = 0;
         for sample in samples {
-            let before = sample.rows.len();
+            let before = sample.rows.len() + sample.events.len();
             sample.rows.retain(|row| row.cgroup == cgroup || row.device == device);
-            dropped += before - sample.rows.len();
+            sample.events.retain(|row| row.cgroup == cgroup);
+            dropped += before - sample.rows.len() - sample.events.len();
         }
         dropped
     };
@@ -121,7 +122,7 @@ mod tests {
     }
 
     fn sample(rows: Vec<CounterRow>) -> Sample {
-        Sample { monotonic_ns: 1, label: None, rows, losses: Default::default() }
+        Sample { monotonic_ns: 1, label: None, rows, events: Vec::new(), losses: Default::default() }
     }
 
     fn figures(samples: usize, foreign: u32) -> RunOutcome {

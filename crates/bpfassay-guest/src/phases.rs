@@ -24,13 +24,13 @@ impl Phases {
     pub(crate) fn take(&mut self, event: PhaseEvent, reading: Reading) -> Result<(), String> {
         match (event, self.open.take()) {
             (PhaseEvent::Begin(phase), None) => self.open = Some((phase, reading)),
-            (PhaseEvent::End { phase, ledger }, Some((begun, before))) if phase == begun => {
+            (PhaseEvent::End { phase, ledger, events }, Some((begun, before))) if phase == begun => {
                 if self.ended.len() >= MAX_PHASES {
                     return Err(format!("announced more than {MAX_PHASES} phases"));
                 }
                 let PhaseName { phase: name, test, repetition } = phase;
                 let interval = Interval { before, after: reading };
-                self.ended.push(WorkloadPhase { name, test, repetition, ledger, interval });
+                self.ended.push(WorkloadPhase { name, test, repetition, ledger, events, interval });
             }
             (PhaseEvent::Begin(phase), Some((begun, _))) => {
                 return Err(format!("began {} while {} had not ended", told(&phase), told(&begun)));

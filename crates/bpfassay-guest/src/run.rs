@@ -131,7 +131,7 @@ fn attempt(
     let engine = match &order.workload {
         Workload::Ior { engine, .. } => Some(*engine),
         Workload::Capabilities => Some(IorEngine::Embedded),
-        Workload::IoPaths { .. } => None,
+        Workload::IoPaths { .. } | Workload::Exercise { .. } => None,
     };
     Ok(RunOutcome::Measured(Box::new(RunFigures {
         probe: order.probe,
@@ -207,9 +207,7 @@ impl Run<'_> {
         let mut cgroup = Cgroup::make(&self.site.cgroups, &name)?;
         let measured = match &order.workload {
             Workload::Ior { neighbour: true, .. } => self.measure_beside(&mut cgroup, order, places, &name),
-            Workload::Ior { .. } | Workload::IoPaths { .. } | Workload::Capabilities => {
-                self.measure_in(&mut cgroup, order, places)
-            }
+            _ => self.measure_in(&mut cgroup, order, places),
         };
         // Whatever is left of a workload that failed must not run into the next one.
         cgroup.kill()?;

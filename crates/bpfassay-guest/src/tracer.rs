@@ -70,11 +70,12 @@ struct Periodic {
 
 impl Periodic {
     fn keep(&mut self, sample: Sample) {
-        if self.rows + sample.rows.len() >= MAX_ROWS {
+        // A sample without rows takes space too.
+        let rows = sample.rows.len() + sample.events.len() + 1;
+        if self.rows + rows > MAX_ROWS {
             self.dropped += 1;
         } else {
-            // A sample without rows takes space too.
-            self.rows += sample.rows.len() + 1;
+            self.rows += rows;
             self.samples.push(sample);
         }
     }
@@ -95,10 +96,7 @@ pub(crate) struct Remains {
 /// Arguments of the tracer for this order.
 fn arguments(order: &RunOrder, site: &Site) -> Vec<String> {
     let probe = order.probe;
-    let mut arguments: Vec<String> =
-        ["--probe", probe.probe.name(), "--map", probe.map.name(), "--loader", probe.loader.name()]
-            .map(str::to_owned)
-            .into();
+    let mut arguments = vec!["--probe".to_owned(), probe.to_string()];
     if order.bpf_stats {
         arguments.push("--bpf-stats".to_owned());
     }
@@ -355,7 +353,8 @@ mod tests {
     #[test]
     fn samples_are_kept_up_to_a_bound_and_counted_beyond() {
         let mut periodic = Periodic::default();
-        let sample = Sample { monotonic_ns: 1, label: None, rows: Vec::new(), losses: Default::default() };
+        let sample =
+            Sample { monotonic_ns: 1, label: None, rows: Vec::new(), events: Vec::new(), losses: Default::default() };
         for _ in 0..MAX_ROWS + 5 {
             periodic.keep(sample.clone());
         }

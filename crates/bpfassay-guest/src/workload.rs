@@ -103,6 +103,15 @@ fn command_line(workload: &Workload, places: &Places<'_>, launcher: Option<&str>
                 environment: Vec::new(),
             });
         }
+        Workload::Exercise { exercise, operations, size } => {
+            let numbers = [operations.to_string(), size.to_string()];
+            let words = ["exercise".to_owned(), exercise.to_string()].into_iter().chain(numbers);
+            return Ok(CommandLine {
+                program: places.site.ior.clone(),
+                arguments: words.chain([places.summary()]).collect(),
+                environment: Vec::new(),
+            });
+        }
         Workload::Capabilities => {
             options_of_capabilities = CAPABILITIES_OPTIONS.iter().map(|&word| word.to_owned()).collect();
             (&IorEngine::Embedded, &1, &options_of_capabilities)
@@ -144,9 +153,10 @@ fn command_line(workload: &Workload, places: &Places<'_>, launcher: Option<&str>
 pub(crate) fn program<'a>(workload: &Workload, site: &'a Site) -> &'a str {
     match workload {
         Workload::Ior { engine: IorEngine::External, .. } => &site.external_ior,
-        Workload::Ior { engine: IorEngine::Embedded, .. } | Workload::IoPaths { .. } | Workload::Capabilities => {
-            &site.ior
-        }
+        Workload::Ior { engine: IorEngine::Embedded, .. }
+        | Workload::IoPaths { .. }
+        | Workload::Capabilities
+        | Workload::Exercise { .. } => &site.ior,
     }
 }
 
@@ -154,7 +164,7 @@ pub(crate) fn program<'a>(workload: &Workload, site: &'a Site) -> &'a str {
 fn has_control(workload: &Workload) -> bool {
     match workload {
         Workload::Ior { engine, .. } => *engine == IorEngine::Embedded,
-        Workload::IoPaths { .. } | Workload::Capabilities => true,
+        Workload::IoPaths { .. } | Workload::Capabilities | Workload::Exercise { .. } => true,
     }
 }
 
@@ -288,6 +298,7 @@ pub(crate) fn spawn_in(cgroup: &Cgroup, mut command: Command, inherited: Option<
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_protocol::job::Exercise;
     use proptest::prelude::*;
 
     use super::*;
@@ -319,6 +330,14 @@ mod tests {
         assert_eq!(line.arguments.join(" "), "io-paths /mnt/nfs/run-r1 8192 /run/bpfassay/run-r1/summary.json");
         assert!(has_control(&Workload::IoPaths { size: 8192 }));
         assert!(!has_control(&ior(IorEngine::External, 1)));
+    }
+
+    #[test]
+    fn an_exercise_gets_its_kind_and_numbers() {
+        let futex = Workload::Exercise { exercise: Exercise::Futex, operations: 100, size: 0 };
+        let line = told(&futex, None).unwrap();
+        assert_eq!(line.arguments.join(" "), "exercise futex 100 0 /run/bpfassay/run-r1/summary.json");
+        assert!(has_control(&futex));
     }
 
     #[test]

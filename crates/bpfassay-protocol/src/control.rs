@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Operation, operation::Totals};
+use crate::{Operation, operation::Totals, program_set::ProgramEvent};
 
 /// Environment variable holding the number of the descriptor.
 pub const ENVIRONMENT: &str = "BPFASSAY_CONTROL";
@@ -31,13 +31,16 @@ pub enum PhaseEvent {
         phase: PhaseName,
         /// What the phase's system calls returned, summed over ranks.
         ledger: BTreeMap<Operation, Totals>,
+        /// The workload's own count of what program sets count, where it knows.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        events: BTreeMap<ProgramEvent, Totals>,
     },
 }
 
 /// Names one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseName {
-    /// IOR's word (`write`, `read`, `writecheck`, `readcheck`), or the name of an I/O path.
+    /// IOR's word (`write`, `read`, `writecheck`, `readcheck`), the name of an I/O path, or `work`.
     pub phase: String,
     /// Index of the test in the script, from 0.
     pub test: u32,

@@ -130,6 +130,63 @@ pub enum Workload {
     /// What the kernel offers: for the baseline a list of its features; for any other probe configuration a handful of
     /// reads and writes ([`CAPABILITIES_OPTIONS`]) that it has to count.
     Capabilities,
+    /// A fixed number of operations of one kind, without files.
+    Exercise {
+        /// The kind.
+        exercise: Exercise,
+        /// How many operations.
+        operations: u64,
+        /// Bytes of each: of a message, or of a piece of memory.
+        size: u32,
+    },
+}
+
+names! {
+    /// What a workload without files does.
+    pub enum Exercise: "exercise" {
+        /// Two threads hand a futex to and fro: an operation is there and back.
+        Futex = "futex",
+        /// Two threads send a message to and fro over TCP on the loopback interface: an operation is there and back.
+        Tcp = "tcp",
+        /// A piece of System V shared memory is made, attached, touched, detached and removed, and an anonymous shared mapping
+        /// made and removed: that is an operation.
+        SharedMemory = "shared-memory",
+    }
+}
+
+impl Exercise {
+    /// Least and most bytes of one operation, and how many it is by default; `None` where an operation has no bytes.
+    #[must_use]
+    pub const fn sizes(self) -> Option<(u32, u32, u32)> {
+        match self {
+            Self::Futex => None,
+            Self::Tcp => Some((1, 1 << 20, 1024)),
+            Self::SharedMemory => Some((1, 64 << 20, 64 << 10)),
+        }
+    }
+}
+
+names! {
+    /// Which way a figure of merit is better.
+    pub enum Better: "way to be better" {
+        /// More of it: operations per second.
+        Higher = "higher",
+        /// Less of it: seconds.
+        Lower = "lower",
+    }
+}
+
+/// Name of the only phase of [`Workload::Exercise`].
+pub const WORK: &str = "work";
+
+/// Summary of [`Workload::Exercise`]: the JSON that it writes at its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExerciseSummary {
+    /// Operations done.
+    pub operations: u64,
+    /// Nanoseconds of `CLOCK_MONOTONIC` from before the first to after the last.
+    pub elapsed_ns: u64,
 }
 
 /// What the embedded engine does for [`Workload::Capabilities`]: 64 writes and 64 reads of 4 KiB by one rank.

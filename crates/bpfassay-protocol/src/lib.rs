@@ -20,6 +20,7 @@ pub mod message;
 pub mod object;
 pub mod operation;
 pub mod probe;
+pub mod program_set;
 pub mod tool;
 pub mod tracer;
 

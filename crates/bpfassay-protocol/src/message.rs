@@ -10,6 +10,7 @@ use crate::{
     job::IorEngine,
     names,
     operation::Totals,
+    program_set::ProgramEvent,
     tool::ToolFigures,
     tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample},
 };
@@ -206,6 +207,9 @@ pub struct WorkloadPhase {
     pub repetition: u32,
     /// The workload's own ledger for this phase, summed over ranks: what its system calls returned.
     pub ledger: BTreeMap<Operation, Totals>,
+    /// The workload's own count of what program sets count, where it knows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub events: BTreeMap<ProgramEvent, Totals>,
     /// Readings at the barriers before and after.
     #[serde(flatten)]
     pub interval: Interval,

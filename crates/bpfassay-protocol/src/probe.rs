@@ -1,13 +1,14 @@
 //! Probe configurations: which hooks, through which map layout and loader.
 //!
 //! Written `probe[+map][@loader]`, for example `fexit+percpu@libbpf`; what is left out takes the default, and output
-//! leaves defaults out again. `none` is the baseline and takes neither map nor loader.
+//! leaves defaults out again. `none` is the baseline and takes neither map nor loader. `programs` takes program sets in place
+//! of a map layout, `programs+sched+tcp`, and stands for all of them where none is named.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{UnknownName, names};
+use crate::{UnknownName, names, program_set::ProgramSets};
 
 names! {
     /// How the tracer hooks the kernel.
@@ -36,6 +37,8 @@ names! {
         /// BPF trampolines and a tracepoint on every way that data take between programs and files, as far as the kernel
         /// lets one see them; counts the bytes that each *returned*.
         Complete = "complete",
+        /// Sets of programs that count other things than file operations per mount ([`crate::program_set`]), several at once.
+        Programs = "programs",
     }
 }
 
@@ -68,7 +71,8 @@ impl Probe {
     #[must_use]
     pub const fn counts(self) -> Option<ByteMeaning> {
         match self {
-            Self::None => None,
+            // Program sets count calls and times of their own events.
+            Self::None | Self::Programs => None,
             Self::Kprobe | Self::Fentry => Some(ByteMeaning::Requested),
             Self::Kretprobe
             | Self::KprobeMulti
@@ -108,6 +112,8 @@ pub struct ProbeConfiguration {
     pub map: MapLayout,
     /// The loader; meaningless for [`Probe::None`].
     pub loader: Loader,
+    /// Which program sets: some for [`Probe::Programs`], none for all others.
+    pub sets: ProgramSets,
 }
 
 impl ProbeConfiguration {
@@ -117,7 +123,8 @@ impl ProbeConfiguration {
     /// `probe` with the default map layout and loader.
     #[must_use]
     pub const fn with_defaults(probe: Probe) -> Self {
-        Self { probe, map: MapLayout::Percpu, loader: Loader::Libbpf }
+        let sets = if matches!(probe, Probe::Programs) { ProgramSets::ALL } else { ProgramSets::NONE };
+        Self { probe, map: MapLayout::Percpu, loader: Loader::Libbpf, sets }
     }
 
     /// Whether this is the baseline.
@@ -127,12 +134,35 @@ impl ProbeConfiguration {
     }
 }
 
+impl ProbeConfiguration {
+    /// `programs` with the sets named in `words`, which `+` separates; all without.
+    fn of_sets(text: &str, words: Option<&str>, loader: Option<Loader>) -> Result<Self, UnknownName> {
+        let all = Self::with_defaults(Probe::Programs);
+        if loader.is_some_and(|loader| loader != all.loader) {
+            return Err(UnknownName {
+                kind: "probe configuration",
+                word: text.chars().take(64).collect(),
+                known: format!("programs[+SET]…, whose only loader is {}", all.loader),
+            });
+        }
+        let Some(words) = words else { return Ok(all) };
+        let mut sets = ProgramSets::NONE;
+        for word in words.split('+') {
+            sets = sets.with(word.parse()?);
+        }
+        Ok(Self { sets, ..all })
+    }
+}
+
 impl fmt::Display for ProbeConfiguration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = Self::with_defaults(self.probe);
         let mut text = self.probe.name().to_owned();
         if self.map != default.map {
             text = format!("{text}+{}", self.map);
+        }
+        if self.sets != default.sets {
+            text = self.sets.iter().fold(text, |text, set| format!("{text}+{set}"));
         }
         if self.loader != default.loader {
             text = format!("{text}@{}", self.loader);
@@ -150,10 +180,14 @@ impl FromStr for ProbeConfiguration {
             None => (text, None),
         };
         let (probe, map) = match rest.split_once('+') {
-            Some((probe, map)) => (probe, Some(map.parse()?)),
+            Some((probe, map)) => (probe, Some(map)),
             None => (rest, None),
         };
         let default = Self::with_defaults(probe.parse()?);
+        if default.probe == Probe::Programs {
+            return Self::of_sets(text, map, loader);
+        }
+        let map = map.map(str::parse).transpose()?;
         if default.is_baseline() && (map.is_some() || loader.is_some()) {
             return Err(UnknownName {
                 kind: "probe configuration",
@@ -186,8 +220,8 @@ impl schemars::JsonSchema for ProbeConfiguration {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "PROBE[+MAP][@LOADER], or none",
-            "pattern": "^[a-z-]+(\\+[a-z-]+)?(@[a-z]+)?$",
+            "description": "PROBE[+MAP][@LOADER], programs[+SET]…, or none",
+            "pattern": "^[a-z-]+(\\+[a-z-]+)*(@[a-z]+)?$",
         })
     }
 }
@@ -210,12 +244,25 @@ mod tests {
     }
 
     #[test]
+    fn program_sets_are_written_in_their_order_and_all_by_their_name_alone() {
+        let shown = |text: &str| text.parse::<ProbeConfiguration>().unwrap().to_string();
+        assert_eq!(shown("programs+tcp+sched"), "programs+sched+tcp");
+        assert_eq!(shown("programs+files@libbpf"), "programs+files");
+        assert_eq!(shown("programs+files+shared-memory+tcp+futex+sched"), "programs");
+        assert_eq!(ProbeConfiguration::with_defaults(Probe::Fexit).sets, ProgramSets::NONE);
+    }
+
+    #[test]
     fn unknown_words_name_the_known_ones() {
         let error = "fexti".parse::<ProbeConfiguration>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown probe `fexti`; known are none, kprobe, kretprobe, kprobe-multi, fentry, fexit, tracepoint, raw-tracepoint, uprobe, task-io, complete"
+            "unknown probe `fexti`; known are none, kprobe, kretprobe, kprobe-multi, fentry, fexit, tracepoint, raw-tracepoint, uprobe, task-io, complete, programs"
         );
+        let error = "programs+tpc".parse::<ProbeConfiguration>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown program set `tpc`; known are sched, futex, tcp, shared-memory, files");
+        assert!("programs@aya".parse::<ProbeConfiguration>().is_err());
+        assert!("programs+".parse::<ProbeConfiguration>().is_err());
         assert!("none+percpu".parse::<ProbeConfiguration>().is_err());
         assert!("kprobe@gobpf".parse::<ProbeConfiguration>().is_err());
     }

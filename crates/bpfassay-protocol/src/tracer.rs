@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Operation, ProbeConfiguration, feature::Feature, finding::Finding, operation::Totals};
+use crate::{
+    Operation, ProbeConfiguration, feature::Feature, finding::Finding, operation::Totals, program_set::EventRow,
+};
 
 /// Longest line that a reader of the tracer accepts, in bytes.
 pub const MAX_LINE: usize = 1 << 20;
@@ -135,6 +137,9 @@ pub struct Sample {
     pub label: Option<String>,
     /// Counters since the tracer attached, one row per key, sorted by key.
     pub rows: Vec<CounterRow>,
+    /// What program sets counted, sorted by cgroup and event; empty for other probe configurations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventRow>,
     /// Events known to be lost since the tracer attached.
     pub losses: Losses,
 }

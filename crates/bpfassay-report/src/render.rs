@@ -5,6 +5,7 @@ mod capabilities;
 mod compare;
 mod cost;
 mod coverage;
+mod events;
 mod experiment;
 mod findings;
 mod gates;

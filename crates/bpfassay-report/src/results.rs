@@ -9,7 +9,13 @@ mod sampling;
 use std::fmt;
 
 use bpfassay_protocol::{
-    IoPath, Operation, io_path::RefusedCall, message::GuestFacts, operation::Totals, tracer::Losses,
+    IoPath, Operation,
+    io_path::RefusedCall,
+    job::{Better, WORK},
+    message::GuestFacts,
+    operation::Totals,
+    program_set::ProgramEvent,
+    tracer::Losses,
 };
 use bpfassay_study::Plan;
 use schemars::JsonSchema;
@@ -111,6 +117,9 @@ pub struct RunDerived {
     /// For the workload `io-paths`: what the tracer saw of each path, a row per operation that the path owes to.
     #[serde(default)]
     pub coverage: Vec<PathCoverage>,
+    /// What program sets counted, a row per interval between barriers and event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventFigure>,
     /// Events that the tracer knows it lost, over the whole run.
     pub losses: Figure<Losses>,
 }
@@ -134,6 +143,24 @@ pub struct PathCoverage {
     pub difference: Figure<Difference>,
 }
 
+/// What a program set counted of one event of the workload between two barriers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EventFigure {
+    /// Between which barriers.
+    pub span: Span,
+    /// The event.
+    pub event: ProgramEvent,
+    /// What the workload says it did; not measured for what it does not know.
+    pub workload: Figure<Totals>,
+    /// What the set counted in the workload's cgroup.
+    pub counted: Figure<Totals>,
+    /// The time that it summed up for them, in nanoseconds.
+    pub time_ns: Figure<u64>,
+    /// counted − workload.
+    pub difference: Figure<Difference>,
+}
+
 /// A difference of totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -146,7 +173,7 @@ pub struct Difference {
     pub errors: i64,
 }
 
-/// Direction of a timed phase of the workload.
+/// What a timed phase of the workload does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -154,27 +181,34 @@ pub enum Access {
     Write,
     /// Reading.
     Read,
+    /// The work of a workload that is not IOR: what it tells of it is a figure of merit ([`Merit`]).
+    Work,
 }
 
 impl Access {
-    /// Both, in the order used for display.
-    pub const ALL: [Self; 2] = [Self::Write, Self::Read];
+    /// All, in the order used for display.
+    pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Work];
 
-    /// IOR's name of the phase.
+    /// Those of IOR.
+    pub const DATA: [Self; 2] = [Self::Write, Self::Read];
+
+    /// The phase's name, which is IOR's for those of IOR.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
             Self::Read => "read",
+            Self::Work => WORK,
         }
     }
 
-    /// The operation that moves its data.
+    /// The operation that moves its data; `None` where that is not known to be one.
     #[must_use]
-    pub const fn operation(self) -> Operation {
+    pub const fn operation(self) -> Option<Operation> {
         match self {
-            Self::Write => Operation::Write,
-            Self::Read => Operation::Read,
+            Self::Write => Some(Operation::Write),
+            Self::Read => Some(Operation::Read),
+            Self::Work => None,
         }
     }
 }
@@ -201,10 +235,13 @@ pub struct AccessKey {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunAccess {
-    /// Direction.
+    /// What it does.
     pub access: Access,
     /// Geometric mean over repetitions of the bandwidth that IOR reports, in MiB/s.
     pub bandwidth_mib_s: Figure<f64>,
+    /// What a workload that is not IOR tells of its work; `None` for IOR.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merit: Option<Merit<f64>>,
     /// IOR's bandwidth / the tracer's bytes over IOR's own interval (first open to last close); geometric mean over
     /// repetitions, or over all repetitions at once where the engine has no barriers.
     pub relative_error_ior_interval: Figure<f64>,
@@ -215,6 +252,34 @@ pub struct RunAccess {
     pub work: Figure<Work>,
     /// Repetition by repetition.
     pub repetitions: Vec<RepetitionFigures>,
+}
+
+impl RunAccess {
+    /// Work per time: what runs are compared by. The bandwidth, or the figure of merit, or where less of that is better what
+    /// it is the inverse of; `None` where it was not measured, or is not positive.
+    #[must_use]
+    pub fn speed(&self) -> Option<f64> {
+        let speed = match &self.merit {
+            None => *self.bandwidth_mib_s.value()?,
+            Some(merit) => match merit.better {
+                Better::Higher => *merit.figure.value()?,
+                Better::Lower => merit.figure.value()?.recip(),
+            },
+        };
+        (speed.is_finite() && speed > 0.0).then_some(speed)
+    }
+}
+
+/// What a workload that is not IOR tells of its work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Merit<T> {
+    /// The figure.
+    pub figure: Figure<T>,
+    /// Its unit: `operations/s`.
+    pub unit: String,
+    /// Which way it is better.
+    pub better: Better,
 }
 
 /// What phases came to, from barrier to barrier.

@@ -22,7 +22,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-pub(crate) fn bandwidth(figure: &Figure<Summary>) -> Option<String> {
+pub(crate) fn performance(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| number(summary.center()))
 }
 

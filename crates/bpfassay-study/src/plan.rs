@@ -342,6 +342,11 @@ fn cases<'a>(
                     possible.push(Case::other(spec, Workload::Capabilities));
                     continue;
                 }
+                WorkloadKind::Exercise { exercise, operations, size } => {
+                    let workload = Workload::Exercise { exercise: *exercise, operations: *operations, size: *size };
+                    possible.push(Case::other(spec, workload));
+                    continue;
+                }
             };
             for (id, test) in case_ids(&spec.name, &ior.tests).into_iter().zip(&ior.tests) {
                 match engine(ior, test.interface, available.external_ior.get(&target.arch)) {
@@ -465,7 +470,9 @@ impl Case {
     fn warm_up(&self, study: &Study, probes: &[ProbeConfiguration], place: &str, id: &str) -> Vec<PlannedRun> {
         let probe = probes.iter().find(|probe| probe.is_baseline()).or(probes.first());
         // Other workloads are not timed.
-        let (Some(&probe), Workload::Ior { .. }) = (probe, &self.workload) else { return Vec::new() };
+        let (Some(&probe), Workload::Ior { .. } | Workload::Exercise { .. }) = (probe, &self.workload) else {
+            return Vec::new();
+        };
         (1..=study.design.warm_up)
             .map(|round| PlannedRun {
                 order: RunOrder { id: format!("{id}_w{round}_{probe}"), ..self.order(study, probe) },

@@ -2,7 +2,12 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use bpfassay_protocol::{ProbeConfiguration, UnknownName, job::FileSystem, message::Phase, tool::Tool};
+use bpfassay_protocol::{
+    ProbeConfiguration, UnknownName,
+    job::{Exercise, FileSystem},
+    message::Phase,
+    tool::Tool,
+};
 use bpfassay_tool::UnderTest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -124,11 +129,20 @@ pub enum WorkloadKind {
     },
     /// What the kernel offers to eBPF tools.
     Capabilities,
+    /// A fixed number of operations without files.
+    Exercise {
+        /// Which.
+        exercise: Exercise,
+        /// How many.
+        operations: u64,
+        /// Bytes of each; 0 where it has none.
+        size: u32,
+    },
 }
 
 impl WorkloadKind {
     /// The words of study files.
-    pub const WORDS: &'static [&'static str] = &["ior", "io-paths", "capabilities"];
+    pub const WORDS: &'static [&'static str] = &["ior", "io-paths", "capabilities", "futex", "tcp", "shared-memory"];
 }
 
 /// An IOR script or inline options, and how to run it.

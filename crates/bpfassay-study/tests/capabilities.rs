@@ -17,7 +17,8 @@ fn study() -> Study {
 #[test]
 fn every_probe_of_libbpf_is_tried_with_every_map_layout() {
     let study = study();
-    for &probe in Probe::ALL {
+    // Program sets are no way of counting file operations.
+    for &probe in Probe::ALL.iter().filter(|&&probe| probe != Probe::Programs) {
         let default = ProbeConfiguration::with_defaults(probe);
         // The baseline has no maps, and the accounting of tasks no counters in them.
         let maps = if probe.tells_mounts() && !default.is_baseline() {
@@ -42,7 +43,11 @@ fn every_probe_of_aya_is_tried_with_every_map_layout_that_there_is_an_object_of(
     let mut expected = BTreeSet::new();
     for entry in fs::read_dir(sources).unwrap() {
         let map: MapLayout = entry.unwrap().path().file_stem().unwrap().to_str().unwrap().parse().unwrap();
-        expected.extend(probes.iter().map(|&probe| ProbeConfiguration { probe, map, loader: Loader::Aya }));
+        expected.extend(probes.iter().map(|&probe| ProbeConfiguration {
+            map,
+            loader: Loader::Aya,
+            ..ProbeConfiguration::with_defaults(probe)
+        }));
     }
     assert_eq!(of_aya, expected);
 }

@@ -8,7 +8,7 @@
 
 use bpfassay_protocol::{
     Arch,
-    job::{FileSystem, NfsVersion},
+    job::{Exercise, FileSystem, NfsVersion},
     message::Phase,
 };
 use bpfassay_study::{Clock, EngineChoice, Interface, Invalid, IorSpec, Study, StudyError, WorkloadKind, load};
@@ -86,6 +86,9 @@ fn workloads_are_ior_unless_they_say_otherwise() {
     assert_eq!(paths.workloads[0].kind, WorkloadKind::IoPaths { size: 8192 });
     let default = with("type = \"io-paths\"").unwrap();
     assert_eq!(default.workloads[0].kind, WorkloadKind::IoPaths { size: 262_144 });
+    let tcp = with("type = \"tcp\"\noperations = 5").unwrap();
+    let expected = WorkloadKind::Exercise { exercise: Exercise::Tcp, operations: 5, size: 1024 };
+    assert_eq!((tcp.workloads[0].name.as_str(), &tcp.workloads[0].kind), ("tcp", &expected));
     assert_eq!(with("type = \"capabilities\"").unwrap().workloads[0].kind, WorkloadKind::Capabilities);
 }
 
@@ -93,7 +96,11 @@ fn workloads_are_ior_unless_they_say_otherwise() {
 fn what_a_workload_cannot_be_is_refused() {
     let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
     for (lines, said) in [
-        ("type = \"fio\"", "known are ior, io-paths, capabilities"),
+        ("type = \"fio\"", "known are ior, io-paths, capabilities, futex, tcp, shared-memory"),
+        ("type = \"futex\"\nsize = 1", "unknown key `size`"),
+        ("type = \"tcp\"\nsize = 0", "is not from 1"),
+        ("type = \"shared-memory\"\noperation = 1", "operations"),
+        ("type = \"tcp\"\noperations = 0", "is not from 1"),
         ("type = \"io-paths\"\nsize = 5000", "5000 is not a multiple of 4096"),
         ("type = \"io-paths\"\nsize = 0", "is not from 4096"),
         ("type = \"io-paths\"\nsize = 1073741824", "do not fit into a file system"),

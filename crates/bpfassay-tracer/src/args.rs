@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf, time::Duratio
 
 use bpfassay_protocol::{
     ProbeConfiguration,
-    probe::{Loader, MapLayout},
+    probe::{Loader, MapLayout, Probe},
 };
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
@@ -35,7 +35,9 @@ Exit status: 0 when it was told to end, 2 for arguments that make no sense, 3 wh
 configuration, 1 for anything else.
 
 Options:
-      --probe CONFIGURATION  Probe configuration: PROBE[+MAP][@LOADER], for example `fexit` or `fexit+percpu@libbpf`
+      --probe CONFIGURATION  Probe configuration: PROBE[+MAP][@LOADER], for example `fexit` or `fexit+percpu@libbpf`; or
+                             sets of programs that summarise calls and times of other things than files, by cgroup:
+                             programs[+SET]…, of sched, futex, tcp, shared-memory, files; all without any
       --map MAP              Map layout; overrides the one named in --probe
       --loader LOADER        Loader; overrides the one named in --probe
       --interval INTERVAL    Write a sample by itself this often: a number and a unit (us, ms, s, min), for example `2s`
@@ -129,6 +131,8 @@ pub(crate) enum ArgumentError {
     NoProbe,
     #[error("the baseline `none` attaches nothing: run the workload without the tracer")]
     Baseline,
+    #[error("program sets are not given to Prometheus: leave out --listen")]
+    NoMetrics,
     #[error("cannot look up the cgroup {path:?}: name a directory below the cgroup v2 mount")]
     Cgroup { path: PathBuf, source: io::Error },
     #[error("{path:?} is not in a cgroup v2 hierarchy (file system type {found:#x}): name a directory below its mount")]
@@ -248,6 +252,9 @@ impl Args {
             loader: self.loader.unwrap_or(self.probe.loader),
             ..self.probe
         };
+        if configuration.probe == Probe::Programs && self.listen.is_some() {
+            return Err(ArgumentError::NoMetrics);
+        }
         let options = Options {
             cgroup: self.cgroup.map(cgroup_id).transpose()?.unwrap_or(0),
             mount: self.mount.map(mount_id).transpose()?.unwrap_or(0),

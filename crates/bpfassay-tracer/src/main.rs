@@ -37,6 +37,7 @@ mod renamed;
 mod return_probe;
 mod ring;
 mod serve;
+mod sets;
 mod signals;
 mod statistics;
 mod tracer;

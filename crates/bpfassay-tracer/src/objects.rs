@@ -1,6 +1,9 @@
 //! The compiled eBPF objects, embedded by the build script.
 
-use bpfassay_protocol::probe::{MapLayout, Probe};
+use bpfassay_protocol::{
+    probe::{MapLayout, Probe},
+    program_set::ProgramSet,
+};
 
 /// One object file.
 #[derive(Debug)]
@@ -10,6 +13,15 @@ pub(crate) struct Object {
     /// Name of the map layout: `src/bpf/map_MAP.h`.
     map: &'static str,
     /// The ELF file, for the architecture that the tracer itself is built for.
+    pub(crate) elf: &'static [u8],
+}
+
+/// The object file of one program set.
+#[derive(Debug)]
+pub(crate) struct SetObject {
+    /// Name of the set: its source is `src/bpf/sets/SET.bpf.c`.
+    set: &'static str,
+    /// The ELF file, likewise.
     pub(crate) elf: &'static [u8],
 }
 
@@ -35,6 +47,13 @@ pub(crate) struct Bundled {
 
 /// All of them.
 pub(crate) static BUNDLED: &[Bundled] = include!(concat!(env!("OUT_DIR"), "/bundled_objects.rs"));
+
+static SETS: &[SetObject] = include!(concat!(env!("OUT_DIR"), "/sets.rs"));
+
+/// The object of a program set, if there is one.
+pub(crate) fn of_set(set: ProgramSet) -> Option<&'static SetObject> {
+    SETS.iter().find(|object| object.set == set.name())
+}
 
 /// The kfunc that programs read the kernel's structures with, where the kernel has it (bpf/ledger.h).
 const CAST: &[u8] = b"\0bpf_rdonly_cast\0";
@@ -87,7 +106,8 @@ mod tests {
         }
         for &probe in Probe::ALL {
             for &map in MapLayout::ALL {
-                assert_eq!(find(probe, map).is_some(), probe != Probe::None, "{probe}+{map}");
+                let has_one = !matches!(probe, Probe::None | Probe::Programs);
+                assert_eq!(find(probe, map).is_some(), has_one, "{probe}+{map}");
             }
         }
     }

@@ -18,6 +18,8 @@ pub(crate) enum Attachment {
     Trampoline,
     /// Tracepoints of system calls, one for each: at their entry or their exit.
     Syscalls(End),
+    /// One tracepoint, by subsystem and name.
+    Tracepoint,
     /// Raw tracepoint.
     RawTracepoint,
     /// Iterator: made and dropped at each reading.
@@ -105,6 +107,7 @@ pub(crate) fn attachment(section: &str) -> Option<(Attachment, &str)> {
         ("tracepoint", "enter") => Attachment::Syscalls(End::Enter),
         ("tracepoint", "enter_3") => Attachment::Syscalls(End::Enter3),
         ("tracepoint", "exit") => Attachment::Syscalls(End::Exit),
+        ("tracepoint", _) if target.contains('/') => Attachment::Tracepoint,
         ("iter", _) => Attachment::Iterator,
         ("raw_tracepoint" | "raw_tp", _) => Attachment::RawTracepoint,
         ("uprobe", _) => Attachment::Uprobe,

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, os::fd::BorrowedFd};
 
 use bpfassay_protocol::{
     Operation,
+    program_set::EventRow,
     tracer::{Attached, CounterRow, Device, Losses, Sample},
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -29,6 +30,12 @@ pub(crate) trait Source {
     /// [`ReadError`].
     fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError>;
 
+    /// [`Tracer::event_rows`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    fn event_rows(&mut self) -> Result<Vec<EventRow>, ReadError>;
+
     /// [`Tracer::losses`].
     ///
     /// # Errors
@@ -43,6 +50,10 @@ impl Source for Tracer {
 
     fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
         self.rows()
+    }
+
+    fn event_rows(&mut self) -> Result<Vec<EventRow>, ReadError> {
+        self.event_rows()
     }
 
     fn losses(&mut self) -> Result<Losses, ReadError> {
@@ -97,6 +108,7 @@ impl<'a, S: Source> Reading<'a, S> {
             monotonic_ns: now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs(),
             label,
             rows: self.rows()?,
+            events: self.source.event_rows()?,
             losses: self.source.losses()?,
         })
     }
@@ -196,6 +208,10 @@ mod tests {
 
         fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
             Ok(self.rows.clone())
+        }
+
+        fn event_rows(&mut self) -> Result<Vec<EventRow>, ReadError> {
+            Ok(Vec::new())
         }
 
         fn losses(&mut self) -> Result<Losses, ReadError> {

@@ -15,6 +15,7 @@ use bpfassay_protocol::{
     ProbeConfiguration,
     finding::Finding,
     probe::{Loader, Probe},
+    program_set::EventRow,
     tracer::{Attached, CounterRow, Losses, ProgramStatistics, Refusal, Step},
 };
 
@@ -30,6 +31,7 @@ use crate::{
     pitfalls::{self, ProgramMisses, When},
     reader::Reader,
     renamed,
+    sets::{SetError, Summaries},
     undisturbed::Undisturbed,
 };
 
@@ -80,6 +82,8 @@ pub(crate) struct Tracer {
     attached: Attached,
     reader: Reader,
     accounts: Option<Accounts>,
+    /// Of program sets.
+    summaries: Option<Summaries>,
     hooked: Vec<Hooked>,
     _keep: Box<dyn Any>,
 }
@@ -93,6 +97,11 @@ impl fmt::Debug for Tracer {
 impl Tracer {
     fn new(loaded: Loaded, options: &Options) -> Result<Self, ReadError> {
         let Loaded { attached, mut maps, hooked, keep } = loaded;
+        if attached.configuration.probe == Probe::Programs {
+            let summaries = Some(Summaries::new(attached.configuration.sets.iter(), maps)?);
+            let reader = Reader::new(BTreeMap::new())?;
+            return Ok(Self { attached, reader, accounts: None, summaries, hooked, _keep: keep });
+        }
         let iterator = hooked.iter().find(|hooked| hooked.program == accounts::LIVE_TASKS);
         let accounts = match (iterator.and_then(|hooked| hooked.link_fd.as_ref()), maps.remove(accounts::EXITED)) {
             (Some(link), Some(exited)) => {
@@ -102,7 +111,7 @@ impl Tracer {
             }
             _ => None,
         };
-        Ok(Self { attached, reader: Reader::new(maps)?, accounts, hooked, _keep: keep })
+        Ok(Self { attached, reader: Reader::new(maps)?, accounts, summaries: None, hooked, _keep: keep })
     }
 
     /// What was attached.
@@ -120,6 +129,15 @@ impl Tracer {
             Some(accounts) => accounts.rows(),
             None => self.reader.rows(),
         }
+    }
+
+    /// What program sets counted since attaching, sorted by cgroup and event.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn event_rows(&mut self) -> Result<Vec<EventRow>, ReadError> {
+        let _undisturbed = Undisturbed::begin();
+        self.summaries.as_ref().map_or_else(|| Ok(Vec::new()), Summaries::rows)
     }
 
     /// Becomes readable when [`Tracer::drain`] has something to do; `None` where it never has.
@@ -141,7 +159,10 @@ impl Tracer {
     /// [`ReadError`].
     pub(crate) fn losses(&mut self) -> Result<Losses, ReadError> {
         let _undisturbed = Undisturbed::begin();
-        self.reader.losses(&self.hooked)
+        match &self.summaries {
+            Some(summaries) => summaries.losses(&self.hooked),
+            None => self.reader.losses(&self.hooked),
+        }
     }
 
     /// Runs and run time of each program while the kernel kept statistics.
@@ -165,7 +186,9 @@ impl Tracer {
     /// # Errors
     /// [`ReadError`].
     pub(crate) fn events(&mut self) -> Result<u64, ReadError> {
-        Ok(self.rows()?.iter().fold(0, |sum, row| sum.wrapping_add(row.totals.calls)))
+        let of_sets = self.event_rows()?.into_iter().map(|row| row.totals.calls);
+        let calls = self.rows()?.into_iter().map(|row| row.totals.calls).chain(of_sets);
+        Ok(calls.fold(0, u64::wrapping_add))
     }
 
     /// Pitfalls that show in what was lost since attaching.
@@ -198,6 +221,8 @@ pub(crate) enum ReadError {
     Map { map: String, source: std::io::Error },
     #[error("the map `{map}` holds what no probe writes")]
     Ledger { map: String, source: LedgerError },
+    #[error("the map `{map}` holds what no program set writes")]
+    Set { map: String, source: SetError },
     #[error("cannot ask the kernel about the program `{program}`")]
     Program { program: String, source: std::io::Error },
     #[error("cannot read the misses of kprobes from {path}: leave tracefs mounted while the tracer runs")]
@@ -216,6 +241,12 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
     descriptors::make_room();
     let refusal =
         |step, message| Refusal { step, program: None, errno: None, message, verifier: None, findings: Vec::new() };
+    if configuration.probe == Probe::Programs {
+        if let Some(why) = not_for_sets(configuration, options) {
+            return Err(refusal(Step::Open, why.to_owned()));
+        }
+        return libbpf::sets::bring_up(configuration, options).and_then(|loaded| attached(loaded, options));
+    }
     if options.mount != 0 && !configuration.probe.tells_mounts() {
         let message = format!("`{}` cannot tell mounts apart: leave out --mount", configuration.probe);
         return Err(refusal(Step::Open, message));
@@ -251,8 +282,31 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
         }
         Loader::Aya => aya::bring_up(configuration, options)?,
     };
+    attached(loaded, options)
+}
+
+/// The tracer over what was loaded.
+fn attached(loaded: Loaded, options: &Options) -> Result<Tracer, Refusal> {
     Tracer::new(loaded, options).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        refusal(Step::Attach, format!("{error}{cause}"))
+        let message = format!("{error}{cause}");
+        Refusal { step: Step::Attach, program: None, errno: None, message, verifier: None, findings: Vec::new() }
     })
+}
+
+/// What was asked for that program sets cannot do.
+fn not_for_sets(configuration: ProbeConfiguration, options: &Options) -> Option<&'static str> {
+    let plain = Options {
+        attach_order: options.attach_order,
+        symbol_cache: options.symbol_cache.clone(),
+        ..Options::default()
+    };
+    let default = ProbeConfiguration { sets: configuration.sets, ..ProbeConfiguration::with_defaults(Probe::Programs) };
+    if configuration != default {
+        Some("program sets have maps of their own and one loader: leave out the map layout and the loader")
+    } else if *options != plain {
+        Some("program sets count everything, in all cgroups: leave out the options of other probes")
+    } else {
+        None
+    }
 }

@@ -67,7 +67,11 @@ fn begin(phase: &str, test: u32, repetition: u32) -> PhaseEvent {
 fn end(phase: &str, test: u32, repetition: u32, ledger: &[(Operation, u64, u64)]) -> PhaseEvent {
     let ledger =
         ledger.iter().map(|&(operation, calls, bytes)| (operation, Totals { calls, bytes, errors: 0 })).collect();
-    PhaseEvent::End { phase: PhaseName { phase: phase.to_owned(), test, repetition }, ledger }
+    PhaseEvent::End {
+        phase: PhaseName { phase: phase.to_owned(), test, repetition },
+        ledger,
+        events: Default::default(),
+    }
 }
 
 #[test]

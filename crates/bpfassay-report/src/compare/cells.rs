@@ -165,7 +165,7 @@ fn access(
     AccessComparison {
         access: is.1.access,
         measure,
-        ratio: match (&was.1.bandwidth_mib_s, &is.1.bandwidth_mib_s) {
+        ratio: match (was.1.performance(), is.1.performance()) {
             (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
             _ => effect().into(),
         },
@@ -208,7 +208,7 @@ fn logs(results: &Results, cell: &CellResult, access: Access) -> BTreeMap<(u32, 
     });
     let of = |cell: &CellResult| -> BTreeMap<(String, u32), f64> {
         let is_counted = |run: &&RunResult| run.record.cell == cell.cell && run.record.is_counted();
-        let log = |run: &RunResult| Some(figures_of(run, access)?.bandwidth_mib_s.value()?.ln());
+        let log = |run: &RunResult| Some(figures_of(run, access)?.speed()?.ln());
         let place = |run: &RunResult| (run.record.block.clone(), run.record.round);
         results.runs.iter().filter(is_counted).filter_map(|run| Some((place(run), log(run)?))).collect()
     };

@@ -4,6 +4,7 @@ use bpfassay_protocol::{
     Operation,
     message::{Interval, MountStats, Reading, RunFigures, WorkloadPhase},
     operation::{Direction, Totals},
+    probe::Probe,
     tracer::{self, Device},
 };
 use bpfassay_study::Interface;
@@ -51,7 +52,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
         let moved = match workload.interface {
             // No system call moves these bytes, so the ledger cannot know them.
             Some(Interface::Mmap) => {
-                let timed = Access::ALL.into_iter().any(|access| access.name() == phase.name);
+                let timed = Access::DATA.into_iter().any(|access| access.name() == phase.name);
                 let bytes = if timed {
                     from_summary(workload, operation, |reported| {
                         reported.key.access.name() == phase.name
@@ -89,7 +90,7 @@ fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Re
         return Figure::missing(reason);
     }
     let mut sum = 0u64;
-    for one in reported.iter().filter(|one| one.key.access.operation() == operation && keep(one)) {
+    for one in reported.iter().filter(|one| one.key.access.operation() == Some(operation) && keep(one)) {
         let Some(bytes) = one.bytes else {
             return Figure::missing("the rounded figures of IOR's summary do not settle the number of bytes");
         };
@@ -140,6 +141,9 @@ pub(super) fn traced(figures: &RunFigures, operation: Operation, interval: &Inte
 fn counted_between(figures: &RunFigures, operation: Operation, interval: &Interval) -> Figure<Totals> {
     if figures.probe.is_baseline() {
         return Figure::missing("the baseline attaches nothing");
+    }
+    if figures.probe.probe == Probe::Programs {
+        return Figure::missing("program sets count in a table of their own");
     }
     match (counted(figures, operation, &interval.before), counted(figures, operation, &interval.after)) {
         (Some(before), Some(after)) => {

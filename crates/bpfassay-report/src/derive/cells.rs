@@ -148,14 +148,20 @@ fn event_time(all: &[&RunResult]) -> Option<EventTime> {
 
 /// The accesses that the options of the workload ask for.
 fn asked_for(cell: &Cell) -> Vec<Access> {
-    let bpfassay_protocol::job::Workload::Ior { options, .. } = &cell.workload else { return Vec::new() };
+    use bpfassay_protocol::job::Workload;
+
+    let options = match &cell.workload {
+        Workload::Ior { options, .. } => options,
+        Workload::Exercise { .. } => return vec![Access::Work],
+        Workload::IoPaths { .. } | Workload::Capabilities => return Vec::new(),
+    };
     let has = |flag: &str| options.iter().any(|word| word == flag);
     let asked: Vec<Access> = [(Access::Write, "-w"), (Access::Read, "-r")]
         .into_iter()
         .filter(|(_, flag)| has(flag))
         .map(|(access, _)| access)
         .collect();
-    if asked.is_empty() { Access::ALL.to_vec() } else { asked }
+    if asked.is_empty() { Access::DATA.to_vec() } else { asked }
 }
 
 fn count(number: usize) -> u32 {
@@ -232,7 +238,10 @@ fn derive_access(
     let of_runs = |pick: fn(&RunAccess) -> &Figure<f64>| {
         summary(runs.iter().filter_map(|run| figures_of(run, access)).map(pick), why_none)
     };
-    let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| byte_errors(runs, access.operation(), pick, why_none);
+    let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| match access.operation() {
+        Some(operation) => byte_errors(runs, operation, pick, why_none),
+        None => Figure::missing("the workload tells no bytes"),
+    };
     let base: Option<Vec<&RunResult>> =
         baseline.map(|runs| runs.iter().filter(|run| run.record.is_counted()).copied().collect());
     let compare = |others: &[&RunResult]| match &base {
@@ -260,6 +269,7 @@ fn derive_access(
     CellAccess {
         access,
         bandwidth_mib_s: of_runs(|figures| &figures.bandwidth_mib_s),
+        merit: super::merit::of_runs(runs.iter().filter_map(|run| figures_of(run, access)), why_none),
         overhead,
         cost,
         control_cost,
@@ -286,7 +296,7 @@ fn drift(plan: &Plan, base: &[&RunResult], controls: &[&RunResult], access: Acce
                 Clock::Wall => run.record.started_unix_ms,
                 Clock::Instructions => *order.get(run.record.run.as_str())?,
             };
-            Some((at, *figures_of(run, access)?.bandwidth_mib_s.value()?))
+            Some((at, figures_of(run, access)?.speed()?))
         })
         .collect();
     runs.sort_by_key(|(at, _)| *at);
@@ -298,7 +308,7 @@ pub(crate) fn figures_of(run: &RunResult, access: Access) -> Option<&RunAccess> 
 }
 
 /// Summary of those figures that there are; where there are none, the reason of the first.
-fn summary<'a>(figures: impl Iterator<Item = &'a Figure<f64>>, why_none: &str) -> Figure<Summary> {
+pub(super) fn summary<'a>(figures: impl Iterator<Item = &'a Figure<f64>>, why_none: &str) -> Figure<Summary> {
     let mut values = Vec::new();
     let mut reason = None;
     for figure in figures {
@@ -362,8 +372,7 @@ pub(super) struct Pairs {
 }
 
 pub(super) fn by_replicate(baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Pairs {
-    let bandwidth =
-        |run: &RunResult| figures_of(run, access).and_then(|figures| figures.bandwidth_mib_s.value().copied());
+    let bandwidth = |run: &RunResult| figures_of(run, access).and_then(RunAccess::speed);
     let place = |run: &RunResult| (run.record.block.clone(), run.record.round);
     let baseline: BTreeMap<(String, u32), (f64, u32)> =
         baseline.iter().filter_map(|run| Some((place(run), (bandwidth(run)?, run.record.boot)))).collect();

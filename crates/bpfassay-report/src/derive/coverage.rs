@@ -107,7 +107,7 @@ fn sum(mut sum: Totals, more: Totals) -> Totals {
 }
 
 /// `left - right`, where a tracer that counts wildly does no harm.
-fn less(left: u64, right: u64) -> i64 {
+pub(super) fn less(left: u64, right: u64) -> i64 {
     let difference = i128::from(left) - i128::from(right);
     i64::try_from(difference).unwrap_or(if difference > 0 { i64::MAX } else { i64::MIN })
 }

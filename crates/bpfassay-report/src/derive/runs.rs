@@ -2,7 +2,7 @@
 
 use bpfassay_protocol::{
     job::Workload as Order,
-    message::{RunFigures, WorkloadPhase},
+    message::{Interval, RunFigures, WorkloadPhase},
     tracer,
 };
 use bpfassay_stats::{
@@ -12,7 +12,7 @@ use bpfassay_stats::{
 };
 use bpfassay_study::{Cell, Plan};
 
-use super::{bytes, cost, coverage};
+use super::{bytes, cost, coverage, events, merit};
 use crate::{
     Figure, Outcome, RunRecord,
     ior::{self, Reported},
@@ -31,7 +31,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     // Only IOR tells bandwidths.
     let (options, reported) = match &cell.workload {
         Order::Ior { options, .. } => (options.as_slice(), ior::reported(&figures.summary)),
-        Order::IoPaths { .. } | Order::Capabilities => (&[][..], Ok(Vec::new())),
+        Order::IoPaths { .. } | Order::Capabilities | Order::Exercise { .. } => (&[][..], Ok(Vec::new())),
     };
     let workload = bytes::Workload {
         interface: cell.interface,
@@ -44,13 +44,22 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         (Some(sample), false) => Figure::Value(sample.losses.clone()),
         (None, false) => Figure::missing("the tracer was not read at the end of the run"),
     };
-    if matches!(cell.workload, Order::IoPaths { .. }) {
-        let coverage = coverage::derive(figures);
-        return Some(RunDerived { accesses: Vec::new(), bytes: Vec::new(), coverage, losses });
+    let events = events::derive(figures);
+    let others = |accesses, coverage| RunDerived {
+        accesses,
+        bytes: Vec::new(),
+        coverage,
+        events: events.clone(),
+        losses: losses.clone(),
+    };
+    match &cell.workload {
+        Order::IoPaths { .. } => return Some(others(Vec::new(), coverage::derive(figures))),
+        Order::Exercise { .. } => return Some(others(vec![merit::of_exercise(&figures.summary)], Vec::new())),
+        Order::Ior { .. } | Order::Capabilities => {}
     }
     Some(RunDerived {
         accesses: match &reported {
-            Ok(reported) => Access::ALL
+            Ok(reported) => Access::DATA
                 .into_iter()
                 .filter_map(|access| of_access(plan, figures, &workload, access, reported))
                 .collect(),
@@ -58,6 +67,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         },
         bytes: bytes::derive(figures, &workload),
         coverage: Vec::new(),
+        events,
         losses,
     })
 }
@@ -66,12 +76,13 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
 fn accesses_without_summary(figures: &RunFigures, reason: &str) -> Vec<RunAccess> {
     let seen =
         |access: &Access| figures.phases.is_empty() || figures.phases.iter().any(|phase| phase.name == access.name());
-    Access::ALL
+    Access::DATA
         .into_iter()
         .filter(seen)
         .map(|access| RunAccess {
             access,
             bandwidth_mib_s: Figure::missing(reason),
+            merit: None,
             relative_error_ior_interval: Figure::missing(reason),
             relative_error_instantaneous: Figure::missing(reason),
             work: cost::work(figures, access),
@@ -92,10 +103,11 @@ fn of_access(
         return None;
     }
     let repetitions: Vec<RepetitionFigures> = of_access.iter().map(|one| repetition(plan, figures, one)).collect();
+    let operation = access.operation();
     let over_all = |pick: fn(&RepetitionFigures) -> &Figure<f64>| geometric_mean(repetitions.iter().map(pick));
     let bandwidth_mib_s = over_all(|figures| &figures.bandwidth_mib_s);
     let (relative_error_ior_interval, relative_error_instantaneous) =
-        match (figures.phases.is_empty(), bytes::untold(workload, access.operation())) {
+        match (figures.phases.is_empty(), operation.and_then(|operation| bytes::untold(workload, operation))) {
             (false, _) => (
                 over_all(|figures| &figures.relative_error_ior_interval),
                 over_all(|figures| &figures.relative_error_instantaneous),
@@ -110,6 +122,7 @@ fn of_access(
     Some(RunAccess {
         access,
         bandwidth_mib_s,
+        merit: None,
         relative_error_ior_interval,
         relative_error_instantaneous,
         work,
@@ -129,7 +142,7 @@ fn repetition(plan: &Plan, figures: &RunFigures, reported: &Reported) -> Repetit
         (Err(reason), _, _) => Figure::missing(reason.as_str()),
         (_, Figure::NotMeasured(reason), _) | (_, _, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
         (Ok(phase), Figure::Value(bandwidth), Figure::Value(total)) => {
-            match bytes::traced(figures, reported.key.access.operation(), &phase.interval) {
+            match traced(figures, reported.key.access, &phase.interval) {
                 Figure::Value(bytes) => ratio(*bandwidth, bytes as f64 / MIB / total),
                 Figure::NotMeasured(reason) => Figure::NotMeasured(reason),
             }
@@ -151,6 +164,12 @@ fn repetition(plan: &Plan, figures: &RunFigures, reported: &Reported) -> Repetit
         relative_error_instantaneous,
         sampling_intervals,
     }
+}
+
+/// Bytes that the tracer counted of `access`.
+fn traced(figures: &RunFigures, access: Access, interval: &Interval) -> Figure<u64> {
+    let none = || Figure::missing("it moves no bytes by calls that are known");
+    access.operation().map_or_else(none, |operation| bytes::traced(figures, operation, interval))
 }
 
 /// IOR's own interval, first open to last close, in seconds. IOR prints it rounded to 0.1 ms; bytes / bandwidth is the same
@@ -184,7 +203,7 @@ fn error_of_whole_run(figures: &RunFigures, access: Access, reported: &[&Reporte
             _ => return Figure::missing("IOR reports no bandwidth or time for a repetition"),
         }
     }
-    match bytes::traced(figures, access.operation(), &figures.whole) {
+    match traced(figures, access, &figures.whole) {
         Figure::Value(bytes) => ratio(moved, bytes as f64 / MIB),
         Figure::NotMeasured(reason) => Figure::NotMeasured(reason),
     }
@@ -232,7 +251,7 @@ fn sampled(
 pub(crate) fn readings(figures: &RunFigures, access: Access, interval_ms: u64) -> Vec<CounterReading> {
     let reading = |sample: &tracer::Sample| CounterReading {
         at_ns: sample.monotonic_ns,
-        bytes: bytes::of_key(figures, access.operation(), sample).bytes,
+        bytes: access.operation().map_or(0, |operation| bytes::of_key(figures, operation, sample).bytes),
     };
     let mut readings: Vec<CounterReading> =
         figures.samples.iter().filter(|sample| sample.label.is_none()).map(reading).collect();

@@ -7,7 +7,7 @@ use bpfassay_stats::Bounds;
 use bpfassay_study::{Clock, Interface};
 
 use super::{
-    cost, coverage, experiment, findings, gates, tools,
+    cost, coverage, events, experiment, findings, gates, tools,
     words::{self, NONE},
 };
 use crate::{
@@ -76,6 +76,7 @@ pub(super) fn workloads(results: &Results) -> Vec<Table> {
             .into_iter()
             .chain(cost::table(results))
             .chain(cost::run_times(results))
+            .chain(events::table(results))
             .chain(others)
             .collect(),
     }
@@ -92,7 +93,7 @@ fn table(results: &Results) -> Table {
         "probe",
         "attach",
         "access",
-        "MiB/s",
+        if has_merits(results) { "figure of merit" } else { "MiB/s" },
         "overhead [95 %]",
         "n",
         "detectable",
@@ -111,7 +112,7 @@ fn table(results: &Results) -> Table {
             row.extend(many_cases.then(|| once(&cell.case)));
             row.extend(many_file_systems.then(|| once(&cell.file_system)));
             row.extend([once(&cell.under_test()), once(&attach), access.access.to_string()]);
-            row.extend(figures(cell, access, sampled, &mut remarks));
+            row.extend(figures(cell, access, sampled, has_merits(results), &mut remarks));
             rows.push(row);
         }
     }
@@ -125,12 +126,23 @@ fn table(results: &Results) -> Table {
     }
 }
 
+/// Whether there are figures of merit beside bandwidths: each then has its unit with it.
+fn has_merits(results: &Results) -> bool {
+    results.cells.iter().flat_map(|cell| &cell.accesses).any(|access| access.merit.is_some())
+}
+
 pub(super) fn differ<'a>(results: &'a Results, of: impl Fn(&'a CellResult) -> &'a str) -> bool {
     let mut values = results.cells.iter().map(of);
     values.next().is_some_and(|first| values.any(|value| value != first))
 }
 
-fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut Remarks) -> Vec<String> {
+fn figures(
+    cell: &CellResult,
+    access: &CellAccess,
+    sampled: bool,
+    has_merits: bool,
+    remarks: &mut Remarks,
+) -> Vec<String> {
     // Where nothing was measured, the column `attach` says why: a remark for each figure would only repeat it.
     let nothing = cell.runs.measured == 0;
     let mut shown = |text: Option<String>, reason: Option<&str>| match (text, reason) {
@@ -146,7 +158,8 @@ fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut 
     let detectable = compared.value().and_then(|overhead| overhead.detectable);
     let detectable = detectable.map_or_else(|| "-".to_owned(), words::beyond_one);
     // Other tools are not asked for figures either.
-    let untold = cell.probe.is_baseline();
+    // Program sets neither, of bytes per mount; nor are workloads that are not IOR.
+    let untold = cell.counts.is_none() || access.merit.is_some();
     let not_of_the_baseline = |text: String| if untold && !nothing { "-".to_owned() } else { text };
     let mut byte_error = shown(words::byte_error(&access.byte_error), access.byte_error.reason().filter(|_| !untold));
     if let Some(calls) = words::byte_error(&access.call_error).filter(|calls| calls != "0") {
@@ -156,7 +169,14 @@ fn figures(cell: &CellResult, access: &CellAccess, sampled: bool, remarks: &mut 
         byte_error.push_str(" requested");
     }
     let mut row = vec![
-        shown(words::bandwidth(&access.bandwidth_mib_s), access.bandwidth_mib_s.reason()),
+        shown(
+            words::performance(access.performance()).map(|text| match &access.merit {
+                Some(merit) => format!("{text} {}", merit.unit),
+                None if has_merits => format!("{text} MiB/s"),
+                None => text,
+            }),
+            access.performance().reason(),
+        ),
         overhead,
         n,
         detectable,
@@ -351,6 +371,12 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
         legend.push(
             "relative error, sampled: the same with the mean of instantaneous bandwidths (as in the CEEMS study), too high by about \
              sampling interval / duration."
+                .to_owned(),
+        );
+    }
+    if has_merits(results) {
+        legend.push(
+            "work: what a workload that is not IOR tells of itself; its overhead is that of the figure of merit, above 1 worse."
                 .to_owned(),
         );
     }

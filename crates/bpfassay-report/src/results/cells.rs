@@ -9,7 +9,7 @@ use bpfassay_tool::finding::{Compared, Judgement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Access;
+use super::{Access, Merit};
 use crate::{Figure, RunFailure};
 
 /// One cell.
@@ -200,6 +200,9 @@ pub struct CellAccess {
     pub access: Access,
     /// Bandwidths of the runs, in MiB/s, controls not included.
     pub bandwidth_mib_s: Figure<Summary>,
+    /// Figures of merit of the runs of a workload that is not IOR, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merit: Option<Merit<Summary>>,
     /// Relative overhead: bandwidth of the baseline / bandwidth of this cell.
     pub overhead: Figure<Overhead>,
     /// What the probe configuration costs in instructions, under the instruction clock.
@@ -222,6 +225,14 @@ pub struct CellAccess {
     pub relative_error_ior_interval: Figure<Summary>,
     /// Over the runs: see [`RunAccess::relative_error_instantaneous`].
     pub relative_error_instantaneous: Figure<Summary>,
+}
+
+impl CellAccess {
+    /// What the runs were compared by: the bandwidth or the figure of merit.
+    #[must_use]
+    pub fn performance(&self) -> &Figure<Summary> {
+        self.merit.as_ref().map_or(&self.bandwidth_mib_s, |merit| &merit.figure)
+    }
 }
 
 fn no_drift() -> Figure<Drift> {

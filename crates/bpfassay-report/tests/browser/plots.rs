@@ -122,7 +122,7 @@ pub(crate) fn assert_along_kernels(browser: &mut Browser, results: &Results) {
     let archs: BTreeSet<_> = results.plan.targets().iter().map(|target| target.arch).collect();
     for arch in archs {
         for (name, value) in FIGURES {
-            for access in Access::ALL {
+            for access in Access::DATA {
                 let file_system = &results.cells[0].file_system;
                 let title = format!("{arch}, {file_system}, {access}: {name} by probe configuration and kernel");
                 let plot = drawn.iter().find(|plot| plot.title == title);

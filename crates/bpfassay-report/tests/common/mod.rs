@@ -186,6 +186,7 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
             row(CGROUP, DEVICE, Operation::Write, written),
             row(CGROUP, DEVICE, Operation::Read, read),
         ],
+        events: Vec::new(),
         losses: Losses {
             missed_probes: None,
             recursion_misses: Some(0),
@@ -203,6 +204,7 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
         test: 0,
         repetition: 0,
         ledger: ledger(operation),
+        events: BTreeMap::new(),
         interval: Interval { before, after },
     };
     let at = |ns, written, read| reading(probe, ns, written, read);

@@ -95,6 +95,7 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
                     })
                 })
                 .collect(),
+            events: Vec::new(),
             losses: Default::default(),
         }),
         mountstats: None,
@@ -108,7 +109,14 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
             *counted.entry(operation).or_default() += seen(probe.probe, path, operation, totals);
         }
         let interval = Interval { before, after: reading(&counted) };
-        phases.push(WorkloadPhase { name: path.name().to_owned(), test: 0, repetition: 0, ledger, interval });
+        phases.push(WorkloadPhase {
+            name: path.name().to_owned(),
+            test: 0,
+            repetition: 0,
+            ledger,
+            events: BTreeMap::new(),
+            interval,
+        });
     }
     let paths = IoPath::ALL.iter().map(|&path| PathReport { path, refused: refused(path) }).collect();
     RunFigures {

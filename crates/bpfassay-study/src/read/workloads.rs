@@ -1,7 +1,7 @@
 //! Workloads, and the IOR scripts that they name.
 
 use bpfassay_document::{Field, Invalid, Section, distinct, short_name};
-use bpfassay_protocol::job::{FileSystem, Nfs};
+use bpfassay_protocol::job::{Exercise, FileSystem, Nfs};
 
 use super::FindScript;
 use crate::{EngineChoice, IorSpec, IorTest, StudyError, WorkloadKind, WorkloadSpec, bundled, ior};
@@ -11,6 +11,10 @@ const PATHS_UNIT: u64 = 4096;
 
 /// Bytes per path where a study does not say: 16 calls each.
 const DEFAULT_PATHS_SIZE: u64 = 256 << 10;
+
+/// Operations of a workload without files where a study does not say, and at most.
+const DEFAULT_OPERATIONS: u64 = 10_000;
+const MAX_OPERATIONS: u64 = 1_000_000_000;
 
 pub(super) fn workloads(
     field: &Field<'_, '_>,
@@ -31,6 +35,7 @@ pub(super) fn workloads(
                 section.only(&["type", "name"])?;
                 (Some(kind.to_owned()), WorkloadKind::Capabilities)
             }
+            "futex" | "tcp" | "shared-memory" => (Some(kind.to_owned()), exercise(&section)?),
             _ => {
                 let ior = ior_spec(&element, &section, scripts, file_systems)?;
                 (ior.script.as_ref().map(|name| name.trim_end_matches(".ior").to_owned()), WorkloadKind::Ior(ior))
@@ -83,6 +88,22 @@ fn ior_spec(
         },
         neighbour: section.get("neighbour").map_or(Ok(false), |neighbour| neighbour.boolean())?,
     })
+}
+
+/// A workload whose type is the name of an exercise.
+fn exercise(section: &Section<'_, '_>) -> Result<WorkloadKind, Invalid> {
+    let exercise: Exercise = section.need("type")?.name()?;
+    let Some((least, most, default)) = exercise.sizes() else {
+        section.only(&["type", "name", "operations"])?;
+        return Ok(WorkloadKind::Exercise { exercise, operations: operations(section)?, size: 0 });
+    };
+    section.only(&["type", "name", "operations", "size"])?;
+    let size = section.get("size").map_or(Ok(default), |size| size.number(least..=most))?;
+    Ok(WorkloadKind::Exercise { exercise, operations: operations(section)?, size })
+}
+
+fn operations(section: &Section<'_, '_>) -> Result<u64, Invalid> {
+    section.get("operations").map_or(Ok(DEFAULT_OPERATIONS), |operations| operations.number(1..=MAX_OPERATIONS))
 }
 
 /// Bytes per path of a workload `io-paths`.

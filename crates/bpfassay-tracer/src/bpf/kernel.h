@@ -86,6 +86,7 @@ struct qstr {
 };
 
 struct inode {
+	unsigned short i_mode;
 	struct super_block *i_sb;
 };
 
@@ -114,6 +115,7 @@ struct path {
 
 struct file {
 	unsigned int f_mode;
+	struct inode *f_inode;
 	struct path f_path;
 };
 
@@ -162,7 +164,11 @@ struct thread_info___flags {
 
 struct task_struct {
 	struct thread_info thread_info;
+	/* From 5.14 on (2f064a59a11f). */
+	unsigned int __state;
 	unsigned int flags;
+	int pid;
+	int tgid;
 	struct files_struct *files;
 	struct task_io_accounting ioac;
 	struct css_set *cgroups;

@@ -12,6 +12,7 @@
 #ifndef BPFASSAY_LEDGER_H
 #define BPFASSAY_LEDGER_H
 
+#include "atomic.h"
 #include "mount.h"
 
 /* Sizes of maps: see the crate for their meaning. The loader may set others. */
@@ -92,22 +93,15 @@ struct ledger_settings {
 
 const volatile struct ledger_settings settings SEC(".rodata.settings") = {};
 
-/*
- * Adds without asking for the old value: the only atomic operation that kernels before 5.12 know. From LLVM 20 on,
- * `__sync_fetch_and_add` asks for it even where nobody looks at it, because it also orders memory; a relaxed addition
- * does not.
- */
-#define LEDGER_ATOMIC_ADD(counter, amount) ((void)__atomic_fetch_add(counter, amount, __ATOMIC_RELAXED))
-
 /* Adds one call to a value that several programs, CPUs or tasks may write to at once. */
 static __always_inline void value_add(struct ledger_value *value, __u64 bytes, __u64 errors)
 {
-	LEDGER_ATOMIC_ADD(&value->calls, 1);
+	ATOMIC_ADD(&value->calls, 1);
 	/* Adding a constant zero would become an atomic OR, which 5.10 does not know. */
 	if (bytes)
-		LEDGER_ATOMIC_ADD(&value->bytes, bytes);
+		ATOMIC_ADD(&value->bytes, bytes);
 	if (errors)
-		LEDGER_ATOMIC_ADD(&value->errors, errors);
+		ATOMIC_ADD(&value->errors, errors);
 }
 
 /* Rare, and done by programs that may interrupt each other: atomically. */
@@ -117,7 +111,7 @@ static __always_inline void ledger_tally(enum ledger_tally which)
 	__u64 *count = bpf_map_lookup_elem(&tallies, &index);
 
 	if (count)
-		LEDGER_ATOMIC_ADD(count, 1);
+		ATOMIC_ADD(count, 1);
 }
 
 struct ledger_histogram {
@@ -228,7 +222,7 @@ static __always_inline void latency_add(const struct ledger_key *key, __u64 dura
 	if (slot >= LEDGER_LATENCY_SLOTS)
 		slot = LEDGER_LATENCY_SLOTS - 1;
 	/* Copies of a program may interrupt each other between two instructions. */
-	LEDGER_ATOMIC_ADD(&histogram->slots[slot], 1);
+	ATOMIC_ADD(&histogram->slots[slot], 1);
 }
 
 /* Now, if durations are measured. */

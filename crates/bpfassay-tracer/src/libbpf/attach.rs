@@ -129,6 +129,7 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<Attached, Failur
                     attached.add(&program, link, at).map_err(failed)?;
                 }
             }
+            Attachment::Tracepoint => tracepoint(&program, target, &mut attached).map_err(failed)?,
             // An iterator misses nothing; neither kind counts misses of links.
             Attachment::RawTracepoint | Attachment::Iterator => {
                 let link = sys::attach(&program).map_err(failed)?;
@@ -207,6 +208,13 @@ fn kprobe(program: &ProgramMut<'_>, symbol: &CString, mode: &mut KprobeMode) -> 
         return Ok((at(offset, *mode)?, offset));
     }
     Ok((link, offset))
+}
+
+/// Attaches to the tracepoint that `target` names, `SUBSYSTEM/NAME`.
+fn tracepoint(program: &ProgramMut<'_>, target: &str, attached: &mut Attached) -> io::Result<()> {
+    let (subsystem, name) = target.split_once('/').unwrap_or(("", target));
+    let link = sys::attach_tracepoint(program, &CString::new(subsystem)?, &CString::new(name)?)?;
+    attached.add(program, link, At::new(name, Kind::Tracepoint))
 }
 
 /// Attaches to one end of each system call that has tracepoints here.

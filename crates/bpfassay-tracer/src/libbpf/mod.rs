@@ -5,6 +5,7 @@ pub(crate) mod bare;
 pub(crate) mod log;
 pub(crate) mod prepare;
 mod return_room;
+pub(crate) mod sets;
 mod sys;
 
 use std::{

@@ -196,6 +196,7 @@ fn prototypes(hooks: &[(Attachment, &str)], options: &Options) -> Result<BTreeMa
             !matches!(
                 attachment,
                 Attachment::Syscalls(_)
+                    | Attachment::Tracepoint
                     | Attachment::RawTracepoint
                     | Attachment::Iterator
                     | Attachment::Uprobe

@@ -1,10 +1,11 @@
 //! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first word that IOR does not
-//! have, `io-paths` and `neighbour`. One program, because each adds a megabyte to every guest.
+//! have, `io-paths`, `exercise` and `neighbour`. One program, because each adds a megabyte to every guest.
 
 use std::{env, fs, io::Write as _, process::ExitCode};
 
 use bpfassay_workload::{
     engine::{EngineError, MAX_RANKS, Run},
+    exercise,
     io_paths::{self, neighbour},
     ior::Plan,
 };
@@ -12,6 +13,7 @@ use bpfassay_workload::{
 const HELP: &str = "\
 usage: bpfassay-ior [--ranks N] [--record DIR] [IOR OPTION]...
        bpfassay-ior io-paths DIR BYTES [SUMMARY]
+       bpfassay-ior exercise KIND OPERATIONS BYTES [SUMMARY]
        bpfassay-ior neighbour FILE
 
 Does what IOR does with the same options and script files (-f), for the interfaces POSIX and MMAP.
@@ -22,7 +24,8 @@ Does what IOR does with the same options and script files (-f), for the interfac
   --version      show the version
 
 io-paths moves BYTES by each way that data can take between a program and a file, in DIR, and writes what became of each
-to SUMMARY as JSON. neighbour reads and writes FILE until it is killed, and says `n` once it has begun.
+to SUMMARY as JSON. exercise does so many operations of one kind (futex, tcp, shared-memory), of BYTES each, and writes how long
+that took. neighbour reads and writes FILE until it is killed, and says `n` once it has begun.
 
 exit status: 0 all done; 1 data other than written was read; 2 wrong options or script; 3 a test file failed;
 4 an interface that only the real IOR has; 5 anything else
@@ -96,8 +99,23 @@ fn other_workload(words: &[String]) -> Option<Result<(), (String, u8)>> {
             }
             Err(_) => Err((format!("expected a number of bytes, found `{size}`"), 2)),
         }),
+        ["exercise", kind, operations, size, summary @ ..] if summary.len() <= 1 => {
+            let run = || -> Result<exercise::Run, String> {
+                let number = |text: &str| format!("expected a number, found `{text}`");
+                Ok(exercise::Run {
+                    exercise: kind.parse().map_err(|error: bpfassay_protocol::UnknownName| error.to_string())?,
+                    operations: operations.parse().map_err(|_| number(operations))?,
+                    size: size.parse().map_err(|_| number(size))?,
+                    summary: summary.first().map(Into::into),
+                })
+            };
+            Some(match run() {
+                Ok(run) => run.start().map(drop).map_err(|error| (full(&error), 3)),
+                Err(message) => Err((message, 2)),
+            })
+        }
         ["neighbour", file] => Some(neighbour::run(file.as_ref()).map_err(|error| (full(&error), 3))),
-        ["io-paths" | "neighbour", ..] => Some(Err(("wrong arguments: see --help".to_owned(), 2))),
+        ["io-paths" | "exercise" | "neighbour", ..] => Some(Err(("wrong arguments: see --help".to_owned(), 2))),
         _ => None,
     }
 }

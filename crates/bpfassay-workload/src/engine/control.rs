@@ -128,7 +128,7 @@ mod tests {
         let mut control = Control { agent: Socket(engine.into()) };
         control.announce(&PhaseEvent::Begin(phase.clone())).unwrap();
         let ledger = Ledger::sum(&[[0, 0, 0, 3, 12, 1], [0, 0, 0, 1, 4, 0]]);
-        control.announce(&PhaseEvent::End { phase, ledger }).unwrap();
+        control.announce(&PhaseEvent::End { phase, ledger, events: BTreeMap::new() }).unwrap();
         agent.shutdown(std::net::Shutdown::Write).unwrap();
         let gone = control.announce(&PhaseEvent::Begin(PhaseName { phase: "read".to_owned(), test: 0, repetition: 0 }));
         assert!(gone.unwrap_err().to_string().contains("did not say go on"));

@@ -420,7 +420,7 @@ impl<'a, I: Io> Test<'a, I> {
         let phase = self.event(access, repetition);
         let ledger = Ledger::sum(&self.team.exchange(self.backend.ledger.numbers())?);
         if let Some(control) = self.lead.as_mut().and_then(|lead| lead.control.as_deref_mut()) {
-            control.announce(&PhaseEvent::End { phase, ledger })?;
+            control.announce(&PhaseEvent::End { phase, ledger, events: Default::default() })?;
         }
         self.team.barrier()
     }

@@ -143,7 +143,7 @@ impl<'a> Stage<'a> {
         if !matches!(result, Err(Trouble::Failed(_))) {
             #[cfg(test)]
             self.ledgers.push(ledger.0.clone());
-            self.announce(&PhaseEvent::End { phase, ledger: ledger.0 })?;
+            self.announce(&PhaseEvent::End { phase, ledger: ledger.0, events: BTreeMap::new() })?;
         }
         result
     }

@@ -83,12 +83,13 @@ fn plots(comparison: &Comparison) -> Vec<Plot> {
         (!marks.is_empty()).then_some((name, marks))
     };
     let panel = |(name, cells): (String, Vec<&CellComparison>)| {
-        let rows = cells.iter().filter_map(row).collect();
+        let rows: Vec<_> = cells.iter().filter_map(row).collect();
+        let series = super::figures::series(&rows);
         let plot = Intervals { quantity: "new / base (above 1: slower)".to_owned(), reference: 1.0, rows };
         Some(Plot {
             title: format!("{name}: new / base"),
             svg: plot::intervals(&plot)?,
-            series: Access::ALL.map(|access| access.to_string()).into(),
+            series,
             note: "With its interval for this cell alone. Of `none`: time for the same bytes; of a tool: its overhead."
                 .to_owned(),
         })

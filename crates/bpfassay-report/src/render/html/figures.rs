@@ -145,13 +145,15 @@ fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> 
         (if many { format!("{name}, {}", cell.case) } else { name }, marks.collect::<Vec<_>>())
     };
     let rows: Vec<_> = cells.iter().map(|(cell, _)| row(cell)).filter(|(_, marks)| !marks.is_empty()).collect();
+    let series = series(&rows);
     let svg = plot::intervals(&Intervals { quantity: of.axis.to_owned(), reference: of.reference, rows })?;
-    Some(Plot {
-        title: format!("{panel}: {} by probe configuration", of.name),
-        svg,
-        series: Access::ALL.map(|access| access.to_string()).into(),
-        note: of.note.to_owned(),
-    })
+    Some(Plot { title: format!("{panel}: {} by probe configuration", of.name), svg, series, note: of.note.to_owned() })
+}
+
+/// The names of the series of such rows: all accesses up to the last that there is, IOR's at least.
+pub(super) fn series(rows: &[(String, Vec<(u8, Mark)>)]) -> Vec<String> {
+    let last = rows.iter().flat_map(|(_, marks)| marks).map(|(series, _)| usize::from(*series)).max().unwrap_or(0);
+    Access::ALL.iter().take(Access::DATA.len().max(last + 1)).map(ToString::to_string).collect()
 }
 
 /// Curves by what is under test, with the same colours in all plots of the same cells, whatever was measured.

@@ -1,0 +1,153 @@
+//! Program sets: programs of the tracer that summarise what processes do, each set a subject of its own, for the question what
+//! several eBPF tools cost together.
+//!
+//! A set is one object with programs and one map, keyed by cgroup, process and event. What a set sees of an event is calls,
+//! errors, bytes where the event moves some, and time.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{names, operation::Totals};
+
+names! {
+    /// One set of programs. In the order in which a study adds one to another.
+    pub enum ProgramSet: "program set" {
+        /// Scheduling on CPUs: tracepoints `sched_wakeup`, `sched_wakeup_new`, `sched_switch`.
+        Sched = "sched",
+        /// Futexes: tracepoints of the system call.
+        Futex = "futex",
+        /// TCP: `tcp_sendmsg` and `tcp_recvmsg`, at entry and return.
+        Tcp = "tcp",
+        /// Memory that processes share: tracepoints of `shmget`, `shmat`, `shmdt` and `mmap`.
+        SharedMemory = "shared-memory",
+        /// Operations on files: tracepoints of `openat` and `close`, `vfs_read` and `vfs_write` at entry and return.
+        Files = "files",
+    }
+}
+
+names! {
+    /// What a set counts. The order is that of `enum event` in the tracer's `bpf/sets/summary.h`.
+    pub enum ProgramEvent: "program event" {
+        /// A task was taken off a CPU.
+        Switch = "switch",
+        /// A task was put on a CPU, after having waited for it for a time that is known.
+        RunQueue = "run-queue",
+        /// `FUTEX_WAIT` and `FUTEX_WAIT_BITSET` returned.
+        FutexWait = "futex-wait",
+        /// `FUTEX_WAKE` and `FUTEX_WAKE_BITSET` returned.
+        FutexWake = "futex-wake",
+        /// Any other futex operation returned.
+        FutexOther = "futex-other",
+        /// `tcp_sendmsg` returned; bytes that it took.
+        TcpSend = "tcp-send",
+        /// `tcp_recvmsg` returned; bytes that it gave.
+        TcpReceive = "tcp-receive",
+        /// `shmget` returned.
+        ShmGet = "shmget",
+        /// `shmat` returned.
+        ShmAttach = "shmat",
+        /// `shmdt` returned.
+        ShmDetach = "shmdt",
+        /// `mmap` with `MAP_SHARED` or `MAP_SHARED_VALIDATE` returned; bytes asked for.
+        MapShared = "map-shared",
+        /// `openat` returned.
+        FileOpen = "file-open",
+        /// `close` returned.
+        FileClose = "file-close",
+        /// `vfs_read` of a regular file returned; bytes that it gave.
+        FileRead = "file-read",
+        /// `vfs_write` to a regular file returned; bytes that it took.
+        FileWrite = "file-write",
+    }
+}
+
+impl ProgramEvent {
+    /// The set that counts it.
+    #[must_use]
+    pub const fn set(self) -> ProgramSet {
+        match self {
+            Self::Switch | Self::RunQueue => ProgramSet::Sched,
+            Self::FutexWait | Self::FutexWake | Self::FutexOther => ProgramSet::Futex,
+            Self::TcpSend | Self::TcpReceive => ProgramSet::Tcp,
+            Self::ShmGet | Self::ShmAttach | Self::ShmDetach | Self::MapShared => ProgramSet::SharedMemory,
+            Self::FileOpen | Self::FileClose | Self::FileRead | Self::FileWrite => ProgramSet::Files,
+        }
+    }
+}
+
+/// Some of the sets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProgramSets(u8);
+
+impl ProgramSets {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// All of them.
+    pub const ALL: Self = Self((1 << ProgramSet::ALL.len()) - 1);
+
+    /// These and `set`.
+    #[must_use]
+    pub const fn with(self, set: ProgramSet) -> Self {
+        Self(self.0 | 1 << set as u8)
+    }
+
+    /// Whether `set` is among them.
+    #[must_use]
+    pub const fn has(self, set: ProgramSet) -> bool {
+        self.0 & 1 << set as u8 != 0
+    }
+
+    /// In the order of [`ProgramSet::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = ProgramSet> {
+        ProgramSet::ALL.iter().copied().filter(move |&set| self.has(set))
+    }
+
+    /// How many.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+}
+
+impl fmt::Display for ProgramSets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.iter().map(ProgramSet::name).collect::<Vec<_>>().join("+"))
+    }
+}
+
+/// What one set counted of one event in one cgroup, all its processes together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct EventRow {
+    /// Id of the cgroup (v2).
+    pub cgroup: u64,
+    /// The event.
+    pub event: ProgramEvent,
+    /// Processes that it was counted of.
+    pub processes: u32,
+    /// Calls, bytes and errors, since the programs were attached.
+    pub totals: Totals,
+    /// Nanoseconds from the entry to the return of those calls; of [`ProgramEvent::RunQueue`] the time waited; 0 for
+    /// [`ProgramEvent::Switch`].
+    pub time_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_set_counts_something_and_all_of_them_are_all() {
+        let mut sets = ProgramSets::NONE;
+        for &set in ProgramSet::ALL {
+            assert!(ProgramEvent::ALL.iter().any(|event| event.set() == set), "{set}");
+            assert!(!sets.has(set));
+            sets = sets.with(set);
+        }
+        assert_eq!((sets, sets.count()), (ProgramSets::ALL, 5));
+        assert_eq!(ProgramSets::NONE.with(ProgramSet::Tcp).with(ProgramSet::Sched).to_string(), "sched+tcp");
+    }
+}

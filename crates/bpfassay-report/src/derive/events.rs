@@ -1,0 +1,93 @@
+//! What program sets counted of a workload, against what it says it did.
+
+use bpfassay_protocol::{
+    Operation,
+    message::{Interval, RunFigures, WorkloadPhase},
+    operation::Totals,
+    probe::Probe,
+    program_set::ProgramEvent,
+    tracer::Sample,
+};
+
+use super::coverage::less;
+use crate::{
+    Figure,
+    results::{Difference, EventFigure, Span},
+};
+
+/// A row per interval and event of the sets that were attached, where it happened or should have.
+pub(super) fn derive(figures: &RunFigures) -> Vec<EventFigure> {
+    if figures.probe.probe != Probe::Programs {
+        return Vec::new();
+    }
+    let of_set = || ProgramEvent::ALL.iter().copied().filter(|event| figures.probe.sets.has(event.set()));
+    if figures.phases.is_empty() {
+        let untold = || Figure::missing("the workload cannot be held between phases");
+        return of_set().filter_map(|event| row(figures, Span::WholeRun, event, untold(), &figures.whole)).collect();
+    }
+    let of_phase = |phase: &WorkloadPhase, event| {
+        let span = Span::Phase { phase: phase.name.clone(), test: phase.test, repetition: phase.repetition };
+        row(figures, span, event, told(phase, event), &phase.interval)
+    };
+    figures.phases.iter().flat_map(|phase| of_set().filter_map(move |event| of_phase(phase, event))).collect()
+}
+
+/// What the workload says it did: by its count of events, else by the ledger of its reads and writes.
+fn told(phase: &WorkloadPhase, event: ProgramEvent) -> Figure<Totals> {
+    let operation = match event {
+        ProgramEvent::FileRead => Some(Operation::Read),
+        ProgramEvent::FileWrite => Some(Operation::Write),
+        _ => None,
+    };
+    let of_ledger = || phase.ledger.get(&operation?);
+    match phase.events.get(&event).or_else(of_ledger) {
+        Some(totals) => Figure::Value(*totals),
+        None => Figure::missing("the workload does not count them"),
+    }
+}
+
+/// Nothing where there is nothing to tell. That a task is taken off a CPU happens in every interval: the workload waits at its end.
+fn row(
+    figures: &RunFigures,
+    span: Span,
+    event: ProgramEvent,
+    workload: Figure<Totals>,
+    interval: &Interval,
+) -> Option<EventFigure> {
+    let sum = |sample: &Sample| {
+        let own = sample.events.iter().filter(|row| row.cgroup == figures.cgroup && row.event == event);
+        own.fold((Totals::default(), 0u64), |(mut totals, time), row| {
+            totals += row.totals;
+            (totals, time.wrapping_add(row.time_ns))
+        })
+    };
+    let (counted, time_ns) = match (&interval.before.tracer, &interval.after.tracer) {
+        (Some(before), Some(after)) => {
+            let ((before, time_before), (after, time_after)) = (sum(before), sum(after));
+            let back = after.calls < before.calls || after.bytes < before.bytes || time_after < time_before;
+            match back {
+                true => {
+                    (Figure::missing("the set's counters went back"), Figure::missing("the set's counters went back"))
+                }
+                false => (Figure::Value(after - before), Figure::Value(time_after - time_before)),
+            }
+        }
+        _ => {
+            let reason = "the tracer was not read at both barriers";
+            (Figure::missing(reason), Figure::missing(reason))
+        }
+    };
+    let happened = |figure: &Figure<Totals>| figure.value().is_some_and(|totals| totals.calls > 0);
+    if !(happened(&workload) || happened(&counted) || event == ProgramEvent::Switch || counted.value().is_none()) {
+        return None;
+    }
+    let difference = match (&counted, &workload) {
+        (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
+        (Figure::Value(counted), Figure::Value(told)) => Figure::Value(Difference {
+            bytes: less(counted.bytes, told.bytes),
+            calls: Some(less(counted.calls, told.calls)),
+            errors: less(counted.errors, told.errors),
+        }),
+    };
+    Some(EventFigure { span, event, workload, counted, time_ns, difference })
+}

@@ -1,0 +1,41 @@
+//! Figures of merit: what workloads that are not IOR tell of their work.
+
+use bpfassay_protocol::job::{Better, ExerciseSummary};
+use bpfassay_stats::Summary;
+
+use super::cells::summary;
+use crate::{
+    Figure,
+    results::{Access, Merit, RunAccess},
+};
+
+/// Operations per second of a workload without files, by its own clock from before the first to after the last.
+pub(super) fn of_exercise(text: &str) -> RunAccess {
+    let figure = match serde_json::from_str::<ExerciseSummary>(text) {
+        Ok(ExerciseSummary { elapsed_ns: 0, .. }) => Figure::missing("the workload took no time by its own clock"),
+        Ok(summary) => Figure::Value(summary.operations as f64 / (summary.elapsed_ns as f64 / 1e9)),
+        Err(error) => Figure::missing(format!("the workload's summary cannot be read: {error}")),
+    };
+    work(Merit { figure, unit: "operations/s".to_owned(), better: Better::Higher })
+}
+
+fn work(merit: Merit<f64>) -> RunAccess {
+    let not_ior = || Figure::missing("only IOR tells bandwidths");
+    RunAccess {
+        access: Access::Work,
+        bandwidth_mib_s: not_ior(),
+        merit: Some(merit),
+        relative_error_ior_interval: not_ior(),
+        relative_error_instantaneous: not_ior(),
+        work: Figure::missing("the workload's operations are not calls"),
+        repetitions: Vec::new(),
+    }
+}
+
+/// Those of several runs; `None` where they have none.
+pub(super) fn of_runs<'a>(runs: impl Iterator<Item = &'a RunAccess> + Clone, why_none: &str) -> Option<Merit<Summary>> {
+    let merits = runs.filter_map(|run| run.merit.as_ref());
+    let first = merits.clone().next()?;
+    let figure = summary(merits.map(|merit| &merit.figure), why_none);
+    Some(Merit { figure, unit: first.unit.clone(), better: first.better })
+}

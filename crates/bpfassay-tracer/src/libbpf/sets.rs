@@ -1,0 +1,89 @@
+//! Program sets: one object each, loaded and attached one after the other.
+
+use std::{collections::BTreeMap, io};
+
+use bpfassay_protocol::{
+    ProbeConfiguration,
+    program_set::ProgramSet,
+    tracer::{Attached, Refusal, Step},
+};
+use libbpf_rs::ObjectBuilder;
+
+use super::{Failure, attach, log, maps, monotonic, nanoseconds, sys};
+use crate::{
+    objects,
+    sets::map_name,
+    tracer::{Loaded, Options},
+};
+
+/// Loads and attaches the sets of `configuration`; all or none.
+///
+/// # Errors
+/// A [`Refusal`], which names the set where no program is to blame.
+pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
+    let mut all = Loaded {
+        attached: Attached { configuration, load_ns: 0, attach_ns: 0, programs: Vec::new(), findings: Vec::new() },
+        maps: BTreeMap::new(),
+        hooked: Vec::new(),
+        keep: Box::new(()),
+    };
+    let mut keep = Vec::new();
+    for set in configuration.sets.iter() {
+        let log = log::capture();
+        let loaded = load_and_attach(set, configuration, options).map_err(|failure| {
+            let mut refusal = log.refusal(failure);
+            refusal.message = format!("program set {set}: {}", refusal.message);
+            refusal
+        })?;
+        all.attached.load_ns = all.attached.load_ns.saturating_add(loaded.attached.load_ns);
+        all.attached.attach_ns = all.attached.attach_ns.saturating_add(loaded.attached.attach_ns);
+        all.attached.programs.extend(loaded.attached.programs);
+        all.maps.extend(loaded.maps);
+        all.hooked.extend(loaded.hooked);
+        keep.push(loaded.keep);
+    }
+    all.keep = Box::new(keep);
+    Ok(all)
+}
+
+fn load_and_attach(set: ProgramSet, configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Failure> {
+    let failed = |step, error| Failure { step, program: None, error };
+    let start = monotonic();
+    let object = objects::of_set(set)
+        .ok_or_else(|| failed(Step::Open, io::Error::other("this build of the tracer has no programs for it")))?;
+    let open = ObjectBuilder::default()
+        .name("bpfassay")
+        .and_then(|builder| builder.open_memory(object.elf))
+        .map_err(|error| failed(Step::Open, io::Error::other(format!("{error:#}"))))?;
+    let object = sys::load(open).map_err(|error| failed(Step::Load, error))?;
+    let loaded = monotonic();
+    let attach::Attached { mut hooked, links, findings, .. } = attach::all(&object, options)?;
+    // A set that cannot see all of its events does not count right.
+    if let Some(finding) = findings.first() {
+        return Err(failed(Step::Attach, io::Error::other(format!("{}: {}", finding.subject, finding.detail))));
+    }
+    let attached = monotonic();
+    for hooked in &mut hooked {
+        // Programs of several sets share names.
+        hooked.program = format!("{set}/{}", hooked.program);
+    }
+    let mut programs = Vec::new();
+    for hooked in &hooked {
+        let failed = |error| Failure { step: Step::Attach, program: Some(hooked.program.clone()), error };
+        programs.push(hooked.describe().map_err(failed)?);
+    }
+    let maps = maps(&object).map_err(|error| failed(Step::Load, error))?;
+    Ok(Loaded {
+        attached: Attached {
+            configuration,
+            load_ns: nanoseconds(loaded.saturating_sub(start)),
+            attach_ns: nanoseconds(attached.saturating_sub(loaded)),
+            programs,
+            findings,
+        },
+        maps: maps.into_iter().map(|(name, fd)| (map_name(set, &name), fd)).collect(),
+        hooked,
+        // Detached before the object is closed: elements are dropped in order.
+        keep: Box::new((links, object)),
+    })
+}

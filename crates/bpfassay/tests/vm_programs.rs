@@ -1,0 +1,59 @@
+//! Real guests: program sets count what workloads without files say they did.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{guests_wanted, run};
+use serde_json::Value;
+
+/// Workload, event that it is about, and how many it makes at least.
+const OWN: [(&str, &str, u64); 7] = [
+    ("ior", "file-write", 64),
+    ("ior", "file-read", 64),
+    ("futex", "futex-wake", 600),
+    ("tcp", "tcp-send", 400),
+    ("tcp", "tcp-receive", 400),
+    ("shared-memory", "shmat", 100),
+    ("shared-memory", "map-shared", 100),
+];
+
+fn events<'a>(results: &'a Value, cell: &str) -> Vec<&'a Value> {
+    let runs = results["runs"].as_array().unwrap().iter().filter(|run| run["record"]["cell"] == cell);
+    runs.flat_map(|run| run["derived"]["events"].as_array().unwrap()).collect()
+}
+
+#[test]
+fn program_sets_count_what_the_workload_did() {
+    if !guests_wanted() {
+        return;
+    }
+    let (_directory, results) = run("program-count.toml", 0);
+    let cell = |workload: &str, probe: &str| format!("x86_64_6.12_{workload}_tmpfs_{probe}");
+    for (workload, event, least) in OWN {
+        let found = events(&results, &cell(workload, "programs"));
+        let of_event = || found.iter().filter(|row| row["event"] == event);
+        let calls: u64 = of_event().map(|row| row["counted"]["value"]["calls"].as_u64().unwrap()).sum();
+        assert!(calls >= least, "{workload} {event}: {calls} calls: {found:#?}");
+        for row in of_event() {
+            let difference = &row["difference"]["value"];
+            for figure in ["calls", "bytes", "errors"] {
+                assert_eq!(difference[figure], 0, "{workload}: {row:#}");
+            }
+        }
+        // A task that waits at the barrier was taken off its CPU.
+        let switches = found.iter().find(|row| row["event"] == "switch").unwrap();
+        assert!(switches["counted"]["value"]["calls"].as_u64().unwrap() > 0, "{switches:#}");
+    }
+    // One set alone counts its own events and nothing else.
+    let alone = events(&results, &cell("futex", "programs+futex"));
+    assert!(!alone.is_empty() && alone.iter().all(|row| row["event"].as_str().unwrap().starts_with("futex-")));
+    let cells = results["cells"].as_array().unwrap();
+    for workload in ["futex", "tcp", "shared-memory"] {
+        for probe in ["programs", "programs+futex"] {
+            let found = cells.iter().find(|one| one["cell"] == cell(workload, probe).as_str()).unwrap();
+            let access = &found["accesses"][0];
+            assert_eq!((&access["access"], &access["merit"]["unit"]), (&"work".into(), &"operations/s".into()));
+            assert!(access["overhead"]["value"].is_object(), "{access:#}");
+        }
+    }
+}
