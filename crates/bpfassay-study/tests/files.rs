@@ -88,7 +88,7 @@ fn workloads_are_ior_unless_they_say_otherwise() {
     assert_eq!(default.workloads[0].kind, WorkloadKind::IoPaths { size: 262_144 });
     let tcp = with("type = \"tcp\"\noperations = 5").unwrap();
     let expected = WorkloadKind::Exercise { exercise: Exercise::Tcp, operations: 5, size: 1024 };
-    assert_eq!((tcp.workloads[0].name.as_str(), &tcp.workloads[0].kind), ("tcp", &expected));
+    assert_eq!(tcp.workloads[0].kind, expected);
     assert_eq!(with("type = \"capabilities\"").unwrap().workloads[0].kind, WorkloadKind::Capabilities);
 }
 
