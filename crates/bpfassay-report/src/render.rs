@@ -13,6 +13,7 @@ mod html;
 mod junit;
 mod markdown;
 mod openmetrics;
+mod program_count;
 mod raw_runs;
 mod rows;
 mod text;

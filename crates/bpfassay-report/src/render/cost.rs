@@ -25,7 +25,8 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let (mut rows, mut elapsed, mut of_rounds) = (Vec::new(), false, false);
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
-        for (index, access) in cell.accesses.iter().enumerate() {
+        // What tells a figure of merit tells no calls that it could be divided by.
+        for (index, access) in cell.accesses.iter().filter(|access| access.merit.is_none()).enumerate() {
             let is_baseline = cell.is_baseline();
             let figure = if is_baseline { &access.control_cost } else { &access.cost };
             let once = |text: &str| if index == 0 { text.to_owned() } else { String::new() };

@@ -76,6 +76,7 @@ pub(super) fn workloads(results: &Results) -> Vec<Table> {
             .into_iter()
             .chain(cost::table(results))
             .chain(cost::run_times(results))
+            .chain(program_count::table(results))
             .chain(events::table(results))
             .chain(others)
             .collect(),
