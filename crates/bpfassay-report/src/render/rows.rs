@@ -7,7 +7,7 @@ use bpfassay_stats::Bounds;
 use bpfassay_study::{Clock, Interface};
 
 use super::{
-    cost, coverage, events, experiment, findings, gates, tools,
+    cost, coverage, events, experiment, findings, gates, program_count, tools,
     words::{self, NONE},
 };
 use crate::{

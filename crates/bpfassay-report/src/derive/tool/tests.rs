@@ -31,7 +31,7 @@ fn sample(at_ns: u64, calls: u64) -> Sample {
         row(1, 9, None, Operation::Read, 2 * calls, 2 * calls),
         row(CGROUP, 45, Some("/mnt"), Operation::Read, calls, 100 * calls),
     ];
-    Sample { monotonic_ns: at_ns, label: None, rows, losses: Losses::default() }
+    Sample { monotonic_ns: at_ns, label: None, rows, events: Vec::new(), losses: Losses::default() }
 }
 
 fn reading(at_ns: u64, calls: u64) -> Reading {
