@@ -386,12 +386,17 @@ fn unseen(figure: &Figure, one: &Comparison<'_>) -> Option<String> {
 fn first_touch(figure: &Figure, one: &Comparison<'_>) -> Option<String> {
     let deficit = one.deficit()?;
     let shares: Vec<_> = one.subject.shares.iter().filter(|share| share.calls > 0).collect();
-    if shares.is_empty() || shares.iter().any(|share| share.calls < 2) {
+    // Where nothing was done twice, what is missing is all that happened.
+    let twice = |operation: &&Operation| matches!(one.subject.of(**operation, Unit::Calls), 0 | 2..);
+    if shares.is_empty() || !figure.operations.iter().all(|operation| twice(&operation)) {
         return None;
     }
+    let by_shares = shares.iter().all(|share| share.calls > 1);
     // A call of average size, where all may have had the same.
     let of_one_call = |amount: u64, calls: u64| amount.is_multiple_of(calls).then(|| amount / calls);
-    let by_share: Option<u64> = shares.iter().map(|share| of_one_call(share.amount(figure.unit)?, share.calls)).sum();
+    let by_share: Option<u64> = by_shares
+        .then_some(())
+        .and_then(|()| shares.iter().map(|share| of_one_call(share.amount(figure.unit)?, share.calls)).sum());
     let by_operation: Option<u64> = figure
         .operations
         .iter()

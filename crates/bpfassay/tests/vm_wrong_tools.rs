@@ -1,0 +1,69 @@
+//! Deliberately wrong tools in guests of the three architectures: what is wrong with each is found, and named.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "common/wrong_tools.rs"]
+mod wrong_tools;
+
+use common::{bpfassay, guests_wanted, results, said, study};
+use serde_json::Value;
+
+/// Tools, and what has to be found of each.
+const FAULTS: [(&str, &str); 13] = [
+    ("argument-for-return", "prototype-differs"),
+    ("backwards", "counts-go-backwards"),
+    ("dropping", "events-dropped"),
+    ("evicting", "counts-vanish"),
+    ("first-touch", "first-touch-lost"),
+    ("merged-cgroups", "cgroups-merged"),
+    ("merged-mounts", "mounts-merged"),
+    ("no-detach", "left-behind"),
+    ("not-attaching", "does-not-attach"),
+    ("not-loading", "does-not-load"),
+    ("requested", "requested-as-moved"),
+    ("unseeing", "operations-not-seen"),
+    ("wrong-arity", "prototype-differs"),
+];
+
+/// Kinds of fault that are found of `cell`'s tool, with their evidence.
+fn found(cell: &Value) -> Vec<(&str, &Value)> {
+    let judgements = cell["tool_result"]["findings"].as_array().unwrap();
+    let found = judgements.iter().filter(|judgement| judgement["verdict"] == "found");
+    found.map(|judgement| (judgement["kind"].as_str().unwrap(), &judgement["evidence"])).collect()
+}
+
+#[test]
+fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let tools = wrong_tools::build(directory.path());
+    assert_eq!(tools, FAULTS.map(|(tool, _)| tool));
+    let tested = |name: &str, out: &str, tools: &mut dyn Iterator<Item = &String>| {
+        let mut command = bpfassay(directory.path());
+        command.args(["run", "--yes", "--output", out]).arg(study(name));
+        for tool in tools {
+            command.arg("--tool").arg(directory.path().join(format!("{tool}.toml")));
+        }
+        let output = command.output().unwrap();
+        (results(&directory.path().join(out)), said(&output))
+    };
+    // Requested bytes are others than moved ones only where reads are short.
+    let short = |tool: &&String| *tool == "requested";
+    let (by_ior, said_by_ior) = tested("wrong-tools.toml", "out", &mut tools.iter().filter(|tool| !short(tool)));
+    let (by_paths, said_by_paths) = tested("requested-bytes.toml", "short", &mut tools.iter().filter(short));
+    let mut wrong = Vec::new();
+    for arch in ["x86_64", "aarch64", "riscv64"] {
+        for (tool, fault) in FAULTS {
+            let results = if tool == "requested" { &by_paths } else { &by_ior };
+            let cells = results["cells"].as_array().unwrap();
+            let cell = cells.iter().find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap();
+            let found = found(cell);
+            if !found.iter().any(|(kind, _)| *kind == fault) {
+                wrong.push(format!("{arch} {tool}: no {fault}, but {found:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), said_by_ior + &said_by_paths);
+}
