@@ -340,14 +340,15 @@ mod tests {
     }
 
     #[test]
-    fn arguments_name_probe_map_and_loader() {
-        assert_eq!(told(&order("fexit", None)), ["--probe", "fexit", "--map", "percpu", "--loader", "libbpf"]);
-        assert_eq!(told(&order("kprobe", Some(2000)))[6..], ["--interval", "2000ms"]);
-        assert_eq!(told(&order("uprobe", None))[6..], ["--uprobe", "/bpfassay/ior"]);
+    fn arguments_name_the_probe_configuration() {
+        assert_eq!(told(&order("fexit", None)), ["--probe", "fexit"]);
+        assert_eq!(told(&order("fexit+ringbuf@aya", None)), ["--probe", "fexit+ringbuf@aya"]);
+        assert_eq!(told(&order("kprobe", Some(2000)))[2..], ["--interval", "2000ms"]);
+        assert_eq!(told(&order("uprobe", None))[2..], ["--uprobe", "/bpfassay/ior"]);
         let own = RunOrder { tracer_arguments: vec!["--uprobe=/lib/libx.so".to_owned()], ..order("uprobe", None) };
-        assert_eq!(told(&own)[6..], ["--uprobe=/lib/libx.so"]);
+        assert_eq!(told(&own)[2..], ["--uprobe=/lib/libx.so"]);
         let more = RunOrder { tracer_arguments: vec!["--merge".to_owned()], ..order("fexit", None) };
-        assert_eq!(told(&more)[6..], ["--merge"]);
+        assert_eq!(told(&more)[2..], ["--merge"]);
     }
 
     #[test]
