@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     job::{FileSystem, IorEngine, RunOrder, Workload},
-    probe::Probe,
     tool::Tool,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod tools;
+
+use self::tools::{tools_for, tools_left_out, witnessed};
 use crate::{
     EngineChoice, ExpandError, Interface, IorSpec, IorTest, Share, Study, Target, WorkloadKind, WorkloadSpec,
-    expectation,
     narrow::{keep_cells, list, narrow},
     order::shuffle,
     study::digest,
@@ -284,35 +285,6 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     Ok(plan)
 }
 
-/// The tools under test that there are for `arch`.
-fn tools_for(study: &Study, arch: Arch) -> Vec<Tool> {
-    let of_files = study.tool_files.iter().filter_map(|tool| tool.file.order(arch).ok());
-    study.tools.iter().cloned().chain(of_files).collect()
-}
-
-fn tools_left_out(study: &Study, targets: &[Target]) -> Vec<LeftOut> {
-    let archs: BTreeSet<Arch> = targets.iter().map(|target| target.arch).collect();
-    let mut left_out = Vec::new();
-    for tool in &study.tool_files {
-        for &arch in &archs {
-            if let Err(reason) = tool.file.order(arch) {
-                left_out.push(LeftOut { what: format!("tool {} on {arch}", tool.file.name), reason });
-            }
-        }
-    }
-    left_out
-}
-
-/// The configuration of the bundled tracer that stands beside another tool on `target` as its witness: one that counts exactly,
-/// and that the kernel is not known to refuse.
-fn witness(study: &Study, target: &Target) -> ProbeConfiguration {
-    let fexit = ProbeConfiguration::with_defaults(Probe::Fexit);
-    match expectation::find(&study.expectations, target, fexit) {
-        None => fexit,
-        Some(_) => ProbeConfiguration::with_defaults(Probe::Kretprobe),
-    }
-}
-
 /// A workload case on one target: one IOR test with the engine that runs it, or another workload.
 struct Case {
     id: String,
@@ -544,22 +516,7 @@ impl Case {
                 }
             }));
         }
-        // Likewise: two that count cost more than one.
-        let round = study.design.rounds.saturating_add(1);
-        let is_witnessed = |tool: &&Tool| study.tool_files.iter().any(|known| known.file.name == tool.name);
-        let witness = witness(study, target);
-        runs.extend(tools.iter().filter(is_witnessed).map(|tool| PlannedRun {
-            order: RunOrder {
-                id: format!("{id}_{}-witnessed", tool.name),
-                tool: Some(tool.clone()),
-                sampling_interval_ms: None,
-                ..self.order(study, witness)
-            },
-            cell: format!("{place}_{}", tool.name),
-            round,
-            control: false,
-            warm_up: false,
-        }));
+        runs.extend(witnessed(self, study, target, &tools, &place, &id));
         Block { id, target: target.clone(), case: self.id.clone(), file_system: file_system.clone(), replicate, runs }
     }
 }

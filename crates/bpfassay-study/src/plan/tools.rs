@@ -1,0 +1,65 @@
+//! Runs of other tools under test.
+
+use std::collections::BTreeSet;
+
+use bpfassay_protocol::{Arch, ProbeConfiguration, job::RunOrder, probe::Probe, tool::Tool};
+
+use super::{Case, LeftOut, PlannedRun};
+use crate::{Study, Target, expectation};
+
+/// The tools under test that there are for `arch`.
+pub(super) fn tools_for(study: &Study, arch: Arch) -> Vec<Tool> {
+    let of_files = study.tool_files.iter().filter_map(|tool| tool.file.order(arch).ok());
+    study.tools.iter().cloned().chain(of_files).collect()
+}
+
+pub(super) fn tools_left_out(study: &Study, targets: &[Target]) -> Vec<LeftOut> {
+    let archs: BTreeSet<Arch> = targets.iter().map(|target| target.arch).collect();
+    let mut left_out = Vec::new();
+    for tool in &study.tool_files {
+        for &arch in &archs {
+            if let Err(reason) = tool.file.order(arch) {
+                left_out.push(LeftOut { what: format!("tool {} on {arch}", tool.file.name), reason });
+            }
+        }
+    }
+    left_out
+}
+
+/// The configuration of the bundled tracer that stands beside another tool on `target` as its witness: one that counts exactly,
+/// and that the kernel is not known to refuse.
+fn witness(study: &Study, target: &Target) -> ProbeConfiguration {
+    let fexit = ProbeConfiguration::with_defaults(Probe::Fexit);
+    match expectation::find(&study.expectations, target, fexit) {
+        None => fexit,
+        Some(_) => ProbeConfiguration::with_defaults(Probe::Kretprobe),
+    }
+}
+
+/// One more run of each tool that a tool file describes, with its witness beside it. A round of their own, so that they are
+/// compared with none: two that count cost more than one.
+pub(super) fn witnessed(
+    case: &Case,
+    study: &Study,
+    target: &Target,
+    tools: &[Tool],
+    place: &str,
+    id: &str,
+) -> Vec<PlannedRun> {
+    let round = study.design.rounds.saturating_add(1);
+    let is_described = |tool: &&Tool| study.tool_files.iter().any(|known| known.file.name == tool.name);
+    let witness = witness(study, target);
+    let run = |tool: &Tool| PlannedRun {
+        order: RunOrder {
+            id: format!("{id}_{}-witnessed", tool.name),
+            tool: Some(tool.clone()),
+            sampling_interval_ms: None,
+            ..case.order(study, witness)
+        },
+        cell: format!("{place}_{}", tool.name),
+        round,
+        control: false,
+        warm_up: false,
+    };
+    tools.iter().filter(is_described).map(run).collect()
+}
