@@ -128,6 +128,6 @@ fn every_path_is_counted_exactly_where_the_kernel_lets_one_see_it() {
             }
         }
     }
-    assert_eq!(targets.len(), 5, "{targets:?}");
+    assert_eq!(targets.len(), 4, "{targets:?}");
     assert_eq!(constprop, 2, "`complete` attached on riscv64 7.2");
 }
