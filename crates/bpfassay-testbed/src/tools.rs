@@ -68,8 +68,11 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Loaded]) -> Result<Opti
     let of_packages = found.as_ref().map_or(&[][..], |(_, packages)| packages);
     let key = key(&own, of_packages)?;
     let mut contents: Vec<Component> = of_packages.iter().map(Component::from).collect();
-    for (path, file) in needs.files.iter().filter(|(_, file)| file.kind != Kind::Libraries) {
-        contents.push(Component { name: path.clone(), version: String::new(), sha256: Digest::of(&file.read()?) });
+    // What is read when the segment is written are libraries, each a file of a directory.
+    for (path, node) in own.entries() {
+        if let Node::File { content: Content::Bytes(bytes), .. } = node {
+            contents.push(Component { name: format!("/{path}"), version: String::new(), sha256: Digest::of(bytes) });
+        }
     }
     // Its files are read when the segment is written.
     let mut unpacked: Option<TempDir> = None;

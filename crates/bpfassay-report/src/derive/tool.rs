@@ -70,6 +70,14 @@ const fn weight(verdict: &Verdict) -> u8 {
     }
 }
 
+/// Puts `found` in the place of what is known of its kind, if it weighs more.
+fn outweigh(known: &mut [Judgement], found: Judgement) {
+    let of_kind = known.iter_mut().find(|known| known.kind == found.kind);
+    if let Some(known) = of_kind.filter(|known| weight(&found.verdict) > weight(&known.verdict)) {
+        *known = found;
+    }
+}
+
 /// What was found in any run counts; then what was looked for in one; then why it was not.
 fn merge(known: &mut Vec<Judgement>, new: Vec<Judgement>) {
     if known.is_empty() {
@@ -130,11 +138,10 @@ fn of_run(
     let kernel = kernel_facts(seen, is_timed);
     let types = object::types(seen);
     let object = object.or(types.as_deref());
-    let read = report.map(|report| (report, bpfassay_tool::read(report, &capture(report, seen), object)));
+    let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
     let (readings, unreadable) = match read {
-        None => (None, None),
-        Some((_, Ok(readings))) => (Some(readings), None),
-        Some((_, Err(error))) => (None, Some(error.to_string())),
+        Ok(readings) => (readings, None),
+        Err(error) => (None, Some(error.to_string())),
     };
     let truth = report.and_then(|report| truth(report, seen, figures));
     let prototypes = object::prototypes(seen);
@@ -147,21 +154,13 @@ fn of_run(
         kernel: Some(&kernel),
     };
     let mut judgements = finding::judge(&evidence, &Limits::default());
-    if let (Some(report), Some(readings)) = (report, &readings) {
-        for found in requested::judge(report, readings, seen, figures) {
-            let known = judgements.iter_mut().find(|judgement| judgement.kind == found.kind);
-            known
-                .filter(|known| weight(&found.verdict) > weight(&known.verdict))
-                .into_iter()
-                .for_each(|known| *known = found.clone());
-        }
+    let of_phases = report.zip(readings.as_ref()).into_iter();
+    for found in of_phases.flat_map(|(report, readings)| requested::judge(report, readings, seen, figures)) {
+        outweigh(&mut judgements, found);
     }
     if let Some(reason) = unreadable {
-        let evidence = vec![reason];
-        judgements
-            .iter_mut()
-            .filter(|judgement| judgement.kind == finding::Kind::Unreadable)
-            .for_each(|judgement| judgement.verdict = Verdict::Found { evidence: evidence.clone() });
+        let verdict = Verdict::Found { evidence: vec![reason] };
+        outweigh(&mut judgements, Judgement { kind: finding::Kind::Unreadable, verdict });
     }
     let compared = match (report, &readings, &truth) {
         (Some(report), Some(readings), Some(truth)) => finding::compared(report, readings, truth),
@@ -242,13 +241,13 @@ fn truth(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Option<Tr
     Some(Truth { from_ns, to_ns, shares: shares(start, end, figures), is_whole_system })
 }
 
-type Key<'a> = (u64, Device, u64, Operation);
+type Key = (u64, Device, u64, Operation);
 
 fn shares(start: &Sample, end: &Sample, figures: &RunFigures) -> Vec<Share> {
-    fn key(row: &CounterRow) -> Key<'_> {
+    fn key(row: &CounterRow) -> Key {
         (row.cgroup, row.device, row.mount, row.operation)
     }
-    let before: BTreeMap<Key<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
+    let before: BTreeMap<Key, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
     let share = |row: &CounterRow| {
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
         // What puts itself into the workload's cgroup is still called as the agent, whose copy it is until it is executed.
