@@ -52,6 +52,14 @@ pub struct Attached {
     pub findings: Vec<Finding>,
 }
 
+impl Attached {
+    /// `configuration` as it begins: nothing is loaded yet, and nothing attached.
+    #[must_use]
+    pub const fn none(configuration: ProbeConfiguration) -> Self {
+        Self { configuration, load_ns: 0, attach_ns: 0, programs: Vec::new(), findings: Vec::new() }
+    }
+}
+
 /// What a tracer knows at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

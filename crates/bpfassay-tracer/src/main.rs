@@ -18,6 +18,7 @@ mod cgroups;
 mod command;
 mod descriptors;
 mod features;
+mod help;
 mod hooked;
 mod kernel;
 mod ledger;
@@ -53,7 +54,8 @@ use std::{
 use bpfassay_protocol::tracer::TracerLine;
 
 use crate::{
-    args::{HELP, Request},
+    args::Request,
+    help::HELP,
     listen::{Endpoint, Page},
     serve::{Output, Service},
 };

@@ -5,7 +5,7 @@ use super::*;
 
 fn attached(probe: &str, findings: Vec<Finding>) -> Attached {
     let configuration = probe.parse().unwrap();
-    Attached { configuration, load_ns: 0, attach_ns: 0, programs: Vec::new(), findings }
+    Attached { findings, ..Attached::none(configuration) }
 }
 
 fn labels(operation: Operation, mount: &str) -> Labels {

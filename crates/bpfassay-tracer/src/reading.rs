@@ -220,14 +220,7 @@ mod tests {
     }
 
     fn fake(rows: Vec<CounterRow>) -> Fake {
-        let attached = Attached {
-            configuration: "fexit".parse().unwrap(),
-            load_ns: 0,
-            attach_ns: 0,
-            programs: Vec::new(),
-            findings: Vec::new(),
-        };
-        Fake { attached, rows }
+        Fake { attached: Attached::none("fexit".parse().unwrap()), rows }
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub(crate) mod sets;
 mod sys;
 
 use std::{
+    any::Any,
     collections::{BTreeMap, BTreeSet},
     io,
     os::fd::{AsFd as _, OwnedFd},
@@ -23,6 +24,7 @@ use libbpf_rs::{MapCore as _, ObjectBuilder, OpenObject};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
+    hooked::Hooked,
     objects,
     probes::{self, Attachment},
     tracer::{Loaded, Options},
@@ -83,26 +85,26 @@ fn load_and_attach(
     let loaded = monotonic();
     let attach::Attached { hooked, links, findings: unhooked, .. } = attach::all(&object, options)?;
     findings.extend(unhooked);
-    let attached = monotonic();
-    let mut programs = Vec::new();
+    let times = [start, loaded, monotonic()];
+    into_loaded(object, (hooked, links), times, Attached { findings, ..Attached::none(configuration) })
+}
+
+/// What is loaded and hooked, described in `attached`. `times`: when loading began, when it ended and when all was attached.
+fn into_loaded(
+    object: libbpf_rs::Object,
+    (hooked, links): (Vec<Hooked>, Vec<Box<dyn Any>>),
+    [start, loaded, done]: [Duration; 3],
+    mut attached: Attached,
+) -> Result<Loaded, Failure> {
     for hooked in &hooked {
         let failed = |error| Failure { step: Step::Attach, program: Some(hooked.program.clone()), error };
-        programs.push(hooked.describe().map_err(failed)?);
+        attached.programs.push(hooked.describe().map_err(failed)?);
     }
+    attached.load_ns = nanoseconds(loaded.saturating_sub(start));
+    attached.attach_ns = nanoseconds(done.saturating_sub(loaded));
     let maps = maps(&object).map_err(|error| Failure { step: Step::Load, program: None, error })?;
-    Ok(Loaded {
-        attached: Attached {
-            configuration,
-            load_ns: nanoseconds(loaded.saturating_sub(start)),
-            attach_ns: nanoseconds(attached.saturating_sub(loaded)),
-            programs,
-            findings,
-        },
-        maps,
-        hooked,
-        // Detached before the object is closed: elements are dropped in order.
-        keep: Box::new((links, object)),
-    })
+    // Detached before the object is closed: elements are dropped in order.
+    Ok(Loaded { attached, maps, hooked, keep: Box::new((links, object)) })
 }
 
 /// Names the functions that are to be hooked in place of those in the programs' sections. A trampoline's function has to

@@ -9,7 +9,7 @@ use bpfassay_protocol::{
 };
 use libbpf_rs::ObjectBuilder;
 
-use super::{Failure, attach, log, maps, monotonic, nanoseconds, sys};
+use super::{Failure, attach, into_loaded, log, monotonic, sys};
 use crate::{
     objects,
     sets::map_name,
@@ -22,7 +22,7 @@ use crate::{
 /// A [`Refusal`], which names the set where no program is to blame.
 pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
     let mut all = Loaded {
-        attached: Attached { configuration, load_ns: 0, attach_ns: 0, programs: Vec::new(), findings: Vec::new() },
+        attached: Attached::none(configuration),
         maps: BTreeMap::new(),
         hooked: Vec::new(),
         keep: Box::new(()),
@@ -62,28 +62,13 @@ fn load_and_attach(set: ProgramSet, configuration: ProbeConfiguration, options: 
     if let Some(finding) = findings.first() {
         return Err(failed(Step::Attach, io::Error::other(format!("{}: {}", finding.subject, finding.detail))));
     }
-    let attached = monotonic();
+    let times = [start, loaded, monotonic()];
     for hooked in &mut hooked {
         // Programs of several sets share names.
         hooked.program = format!("{set}/{}", hooked.program);
     }
-    let mut programs = Vec::new();
-    for hooked in &hooked {
-        let failed = |error| Failure { step: Step::Attach, program: Some(hooked.program.clone()), error };
-        programs.push(hooked.describe().map_err(failed)?);
-    }
-    let maps = maps(&object).map_err(|error| failed(Step::Load, error))?;
-    Ok(Loaded {
-        attached: Attached {
-            configuration,
-            load_ns: nanoseconds(loaded.saturating_sub(start)),
-            attach_ns: nanoseconds(attached.saturating_sub(loaded)),
-            programs,
-            findings,
-        },
-        maps: maps.into_iter().map(|(name, fd)| (map_name(set, &name), fd)).collect(),
-        hooked,
-        // Detached before the object is closed: elements are dropped in order.
-        keep: Box::new((links, object)),
-    })
+    let mut loaded =
+        into_loaded(object, (hooked, links), times, Attached { findings, ..Attached::none(configuration) })?;
+    loaded.maps = loaded.maps.into_iter().map(|(name, fd)| (map_name(set, &name), fd)).collect();
+    Ok(loaded)
 }
