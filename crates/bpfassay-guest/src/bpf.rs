@@ -17,6 +17,7 @@ const MAP_GET_NEXT_ID: libc::c_long = 12;
 const PROG_GET_FD_BY_ID: libc::c_long = 13;
 const MAP_GET_FD_BY_ID: libc::c_long = 14;
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const LINK_GET_FD_BY_ID: libc::c_long = 30;
 const LINK_GET_NEXT_ID: libc::c_long = 31;
 const ENABLE_STATS: libc::c_long = 32;
 
@@ -39,6 +40,23 @@ mod info {
     /// Linux 5.12 and later.
     pub(super) const RECURSION_MISSES: usize = 208;
     pub(super) const BYTES: usize = 216;
+}
+
+/// Where `struct bpf_link_info` has what is read of it (include/uapi/linux/bpf.h, 6.12).
+mod link {
+    pub(super) const KIND: usize = 0;
+    /// `BPF_LINK_TYPE_PERF_EVENT`.
+    pub(super) const PERF_EVENT: u32 = 7;
+    /// What kind of perf event it is.
+    pub(super) const EVENT: usize = 16;
+    /// `BPF_PERF_EVENT_KPROBE`, and for the return.
+    pub(super) const EVENTS: [u32; 2] = [3, 4];
+    pub(super) const EVENT_MISSED: usize = 48;
+    /// `BPF_LINK_TYPE_KPROBE_MULTI`.
+    pub(super) const KPROBE_MULTI: u32 = 8;
+    pub(super) const MULTI_MISSED: usize = 32;
+    /// As many bytes as a kernel fills in that counts missed hits (6.7 and later).
+    pub(super) const BYTES_WITH_MISSED: usize = 56;
 }
 
 /// Does a command whose attributes are `attributes`: what it returns.
@@ -105,9 +123,13 @@ pub(crate) fn links() -> Result<Option<BTreeSet<u32>>> {
     }
 }
 
-/// The object of this kind (not a link) with this id; `None` where it is gone.
+/// The object of this kind with this id; `None` where it is gone.
 fn open(kind: Kind, id: u32) -> Result<Option<OwnedFd>> {
-    let command = if kind == Kind::Map { MAP_GET_FD_BY_ID } else { PROG_GET_FD_BY_ID };
+    let command = match kind {
+        Kind::Program => PROG_GET_FD_BY_ID,
+        Kind::Map => MAP_GET_FD_BY_ID,
+        Kind::Link => LINK_GET_FD_BY_ID,
+    };
     // Id, `next_id`, flags.
     match bpf(command, &mut [id, 0, 0]) {
         // SAFETY: the kernel just made the descriptor, and nobody else owns it.
@@ -184,6 +206,37 @@ pub(crate) fn recursion_misses(ids: impl IntoIterator<Item = u32>) -> Result<Opt
     Ok(Some(misses))
 }
 
+/// How many hits of kprobes ran no program, by the links with these ids; `None` where none of them is a kprobe's, or the kernel does
+/// not count them (before Linux 6.7).
+///
+/// # Errors
+/// The kernel's error.
+pub(crate) fn missed_probes(ids: impl IntoIterator<Item = u32>) -> Result<Option<u64>> {
+    let mut missed = None;
+    for id in ids {
+        let Some(link) = open(Kind::Link, id)? else { continue };
+        let (answer, length) = ask(&link).map_err(Error::system("ask about a BPF link"))?;
+        if length < link::BYTES_WITH_MISSED {
+            return Ok(None);
+        }
+        if let Some(hits) = missed_of(&answer) {
+            missed = Some(missed.unwrap_or(0_u64).saturating_add(hits));
+        }
+    }
+    Ok(missed)
+}
+
+/// The missed hits in a link's information; `None` where it is no kprobe's.
+fn missed_of(answer: &[u8; info::BYTES]) -> Option<u64> {
+    match half(answer, link::KIND) {
+        link::PERF_EVENT if link::EVENTS.contains(&half(answer, link::EVENT)) => {
+            Some(whole(answer, link::EVENT_MISSED))
+        }
+        link::KPROBE_MULTI => Some(whole(answer, link::MULTI_MISSED)),
+        _ => None,
+    }
+}
+
 fn statistics_of(program: &OwnedFd) -> io::Result<ProgramStatistics> {
     let (answer, length) = ask(program)?;
     if length < info::STATISTICS_BYTES {
@@ -258,6 +311,21 @@ mod tests {
         answer[24..30].copy_from_slice(b"counts");
         assert_eq!((half(&answer, info::KIND), half(&answer, info::ID)), (5, 77));
         assert_eq!(text(&answer, info::MAP_NAME), "counts");
+    }
+
+    #[test]
+    fn missed_hits_are_read_where_the_kernel_writes_them() {
+        let mut answer = [0; info::BYTES];
+        answer[..4].copy_from_slice(&7u32.to_ne_bytes());
+        answer[16..20].copy_from_slice(&3u32.to_ne_bytes());
+        answer[48..56].copy_from_slice(&12u64.to_ne_bytes());
+        assert_eq!(missed_of(&answer), Some(12));
+        // The hits of a tracepoint's event are not counted.
+        answer[16..20].copy_from_slice(&5u32.to_ne_bytes());
+        assert_eq!(missed_of(&answer), None);
+        answer[..4].copy_from_slice(&8u32.to_ne_bytes());
+        answer[32..40].copy_from_slice(&3u64.to_ne_bytes());
+        assert_eq!(missed_of(&answer), Some(3));
     }
 
     #[test]

@@ -157,6 +157,9 @@ pub struct Endpoint {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolFigures {
+    /// Id of its cgroup (v2); 0 where it is not known.
+    #[serde(default)]
+    pub cgroup: u64,
     /// From its start until it was ready, in nanoseconds of `CLOCK_MONOTONIC`.
     pub ready_ns: u64,
     /// From the signal until its end, likewise; `None` where it was killed.
@@ -179,6 +182,10 @@ pub struct ToolFigures {
     /// it was stopped; `None` where the kernel does not tell (before Linux 5.12).
     #[serde(default)]
     pub recursion_misses: Option<u64>,
+    /// How many hits of its kprobes ran no program, when it was stopped, by its links; `None` where it has no such link, or the
+    /// kernel does not count them (before Linux 6.7).
+    #[serde(default)]
+    pub missed_probes: Option<u64>,
     /// Its words, in the order of arrival.
     pub words: Vec<Piece>,
     /// Bytes of its words that were dropped because there were too many.

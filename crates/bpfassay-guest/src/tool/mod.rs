@@ -127,6 +127,7 @@ impl Running {
         };
         let pid = pid_of(&child)?;
         children.expect(pid);
+        let figures = ToolFigures { cgroup: cgroup.id(), ..ToolFigures::default() };
         let mut running = Self {
             pid,
             cgroup,
@@ -135,7 +136,7 @@ impl Running {
             before,
             started,
             asked: started,
-            figures: ToolFigures::default(),
+            figures,
             statistics,
             tool: tool.clone(),
         };
@@ -217,7 +218,7 @@ impl Running {
 
     /// Brings `programs`, names by id, up to date with those that the tool has made.
     fn look_for_programs(&self, programs: &mut BTreeMap<u32, String>) -> Result<()> {
-        let ids = self.before.programs_not_in(bpf::ids(Kind::Program)?);
+        let ids = self.before.new_programs()?;
         programs.retain(|id, _| ids.contains(id));
         let new = ids.into_iter().filter(|id| !programs.contains_key(id)).collect::<Vec<_>>();
         programs.extend(bpf::objects(Kind::Program, new)?.into_iter().map(|BpfObject { id, name, .. }| (id, name)));
@@ -363,10 +364,11 @@ impl Running {
         }
         self.figures.resident_bytes[1] = processes::resident(&self.cgroup)?;
         self.figures.processor_us.stopped = processes::processor_us(&self.cgroup)?;
-        let programs = self.before.programs_not_in(bpf::ids(Kind::Program)?);
-        self.figures.recursion_misses = bpf::recursion_misses(programs)?;
+        let programs = self.before.new_programs()?;
+        self.figures.recursion_misses = bpf::recursion_misses(programs.iter().copied())?;
+        self.figures.missed_probes = bpf::missed_probes(self.before.new_links()?)?;
         let statistics = match self.statistics {
-            Some(_) => bpf::statistics(Traces::now()?.programs_since(&self.before))?,
+            Some(_) => bpf::statistics(programs)?,
             None => Vec::new(),
         };
         let told = Instant::now();
