@@ -187,6 +187,9 @@ pub struct Report {
     /// How long to wait for its next report before and after the workload, in milliseconds, where it reports by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
+    /// Whether it leaves out what its own processes do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub excludes_itself: bool,
     /// What its figures are.
     pub figures: Vec<Figure>,
 }
@@ -296,6 +299,9 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Every one.
+    pub const ALL: [Self; 5] = [Self::BytesReturned, Self::BytesRequested, Self::Calls, Self::Errors, Self::Successes];
+
     /// The words of tool files.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("bytes-returned", Self::BytesReturned),

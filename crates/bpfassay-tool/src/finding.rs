@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    counts::{Compared, compared},
+    counts::{Compared, compared, moved},
     truth::{Share, Truth},
 };
 use crate::{Readings, Report};

@@ -12,12 +12,13 @@ use bpfassay_protocol::{
     Operation,
     message::RunFigures,
     operation::Totals,
+    probe::ByteMeaning,
     tool::{self, Piece as Words, ToolFigures},
     tracer::{CounterRow, Device, Refusal, Sample, Step},
 };
 use bpfassay_study::{Cell, Clock, Plan};
 use bpfassay_tool::{
-    Capture, Form, Report, Stream, UnderTest,
+    Capture, Form, Report, Stream, UnderTest, Unit,
     capture::{Dump, Page, Piece},
     finding::{self, Compared, Evidence, Judgement, KernelFacts, Limits, Share, Start, Truth, Verdict},
 };
@@ -42,23 +43,50 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     let is_timed = plan.study.clock == Clock::Instructions
         || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
     let mut result = ToolResult { findings: Vec::new(), figures: Vec::new(), run: None };
+    let mut witnessed: BTreeMap<ByteMeaning, Witnessed> = BTreeMap::new();
     for run in runs {
-        let (judgements, figures) = match &run.record.outcome {
+        let judgements = match &run.record.outcome {
             Outcome::Failed(_) => continue,
             Outcome::Refused(refusal) => {
                 let start = started(refusal);
                 let evidence = Evidence { start: Some(&start), ..Evidence::default() };
-                (finding::judge(&evidence, &Limits::default()), Vec::new())
+                finding::judge(&evidence, &Limits::default())
             }
-            Outcome::Measured(figures) => of_run(tool, object.as_deref(), is_timed, figures),
+            Outcome::Measured(figures) => {
+                let (judgements, beside) = of_run(tool, object.as_deref(), is_timed, figures);
+                if let Some(meaning) = figures.probe.probe.counts()
+                    && run.record.witnessed
+                    && !beside.figures.is_empty()
+                {
+                    witnessed.insert(meaning, Witnessed { run: Some(run.record.run.clone()), ..beside });
+                }
+                judgements
+            }
         };
-        if run.record.witnessed && !figures.is_empty() {
-            result.figures = figures;
-            result.run = Some(run.record.run.clone());
-        }
         merge(&mut result.findings, judgements);
     }
+    let returned = witnessed.remove(&ByteMeaning::Returned).unwrap_or_default();
+    let requested = witnessed.remove(&ByteMeaning::Requested).unwrap_or_default();
+    let with_moved = |one: Compared| Compared { moved: returned.moved_of(&one), ..one };
+    result.figures = requested.figures.into_iter().map(with_moved).collect();
+    result.run = returned.run.or(requested.run);
+    result.figures.extend(returned.figures);
     Some(result)
+}
+
+/// What a run with a witness says of a tool's figures.
+#[derive(Default)]
+struct Witnessed {
+    figures: Vec<Compared>,
+    /// What calls moved of the bytes that figures of requested ones count: by figure and subject.
+    moved: BTreeMap<(String, Option<String>), u64>,
+    run: Option<String>,
+}
+
+impl Witnessed {
+    fn moved_of(&self, one: &Compared) -> Option<u64> {
+        self.moved.get(&(one.figure.clone(), one.subject.clone())).copied()
+    }
 }
 
 /// How much a verdict weighs beside that of another run.
@@ -132,8 +160,8 @@ fn of_run(
     object: Option<&[u8]>,
     is_timed: bool,
     figures: &RunFigures,
-) -> (Vec<Judgement>, Vec<Compared>) {
-    let Some(seen) = &figures.tool else { return (Vec::new(), Vec::new()) };
+) -> (Vec<Judgement>, Witnessed) {
+    let Some(seen) = &figures.tool else { return (Vec::new(), Witnessed::default()) };
     let report = tool.file.report.as_ref();
     let kernel = kernel_facts(seen, is_timed);
     let types = object::types(seen);
@@ -162,11 +190,14 @@ fn of_run(
         let verdict = Verdict::Found { evidence: vec![reason] };
         outweigh(&mut judgements, Judgement { kind: finding::Kind::Unreadable, verdict });
     }
-    let compared = match (report, &readings, &truth) {
-        (Some(report), Some(readings), Some(truth)) => finding::compared(report, readings, truth),
-        _ => Vec::new(),
-    };
-    (judgements, compared)
+    let mut beside = Witnessed::default();
+    if let (Some(report), Some(readings), Some(truth)) = (report, &readings, &truth) {
+        beside.figures = finding::compared(report, readings, truth);
+        let moved = finding::moved(report, truth).into_iter();
+        beside.moved =
+            moved.map(|(figure, name, bytes)| ((figure.to_owned(), name.map(str::to_owned)), bytes)).collect();
+    }
+    (judgements, beside)
 }
 
 fn kernel_facts(seen: &ToolFigures, is_timed: bool) -> KernelFacts {
@@ -180,7 +211,7 @@ fn kernel_facts(seen: &ToolFigures, is_timed: bool) -> KernelFacts {
     let resident = seen.resident_bytes.iter().copied().max().unwrap_or(0);
     let time = &seen.processor_us;
     KernelFacts {
-        missed_probes: None,
+        missed_probes: seen.missed_probes,
         recursion_misses: seen.recursion_misses,
         left_behind: Some(left_behind),
         memory_bytes: Some(in_kernel.fold(resident, u64::saturating_add)),
@@ -238,15 +269,23 @@ fn truth(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Option<Tr
     let is_whole_system = first.is_some() && last.is_some();
     let (from_ns, start) = first.or_else(|| Some((before.monotonic_ns, before.tracer.as_ref()?)))?;
     let (to_ns, end) = last.or_else(|| Some((u64::MAX, after.tracer.as_ref()?)))?;
-    Some(Truth { from_ns, to_ns, shares: shares(start, end, figures), is_whole_system })
+    // Entry probes see what calls ask for, and not what comes of them.
+    let units = match figures.probe.probe.counts()? {
+        ByteMeaning::Requested => vec![Unit::BytesRequested],
+        ByteMeaning::Returned => Unit::ALL.into_iter().filter(|&unit| unit != Unit::BytesRequested).collect(),
+    };
+    let itself = report.excludes_itself.then_some(seen.cgroup);
+    Some(Truth { from_ns, to_ns, shares: shares(start, end, figures, itself), is_whole_system, units })
 }
 
 type Key = (u64, Device, u64, Operation);
 
-fn shares(start: &Sample, end: &Sample, figures: &RunFigures) -> Vec<Share> {
+/// What happened between two samples, without what happened in the cgroup `but`.
+fn shares(start: &Sample, end: &Sample, figures: &RunFigures, but: Option<u64>) -> Vec<Share> {
     fn key(row: &CounterRow) -> Key {
         (row.cgroup, row.device, row.mount, row.operation)
     }
+    let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let before: BTreeMap<Key, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
     let share = |row: &CounterRow| {
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
@@ -260,12 +299,13 @@ fn shares(start: &Sample, end: &Sample, figures: &RunFigures) -> Vec<Share> {
             is_file: row.path.is_some(),
             operation: row.operation,
             calls: totals.calls,
-            errors: totals.errors,
-            bytes_returned: totals.bytes,
-            bytes_requested: None,
+            errors: returned.then_some(totals.errors),
+            bytes_returned: returned.then_some(totals.bytes),
+            bytes_requested: (!returned).then_some(totals.bytes),
         })
     };
-    let mut shares: Vec<Share> = end.rows.iter().filter_map(share).collect();
+    let rows = end.rows.iter().filter(|row| Some(row.cgroup) != but);
+    let mut shares: Vec<Share> = rows.filter_map(share).collect();
     // Of one number that is a device and the id of another mount, the device is meant.
     let devices: BTreeSet<String> = shares.iter().flat_map(device_numbers).cloned().collect();
     for share in &mut shares {

@@ -68,7 +68,7 @@ fn figures(results: &Results) -> Option<Table> {
         remarks: Vec::new(),
         legend: vec![
             "really: what the bundled tracer counted in the same run, between the tool's last report before the workload and \
-             its last one after it."
+             its last one after it. moved: what calls moved of the bytes requested, in a run of its own."
                 .to_owned(),
         ],
     })
@@ -84,10 +84,14 @@ fn meaning(one: &Compared) -> String {
 }
 
 fn difference(one: &Compared) -> String {
-    match (i128::from(one.reported) - i128::from(one.really), one.is_exact()) {
+    let difference = match (i128::from(one.reported) - i128::from(one.really), one.is_exact()) {
         (0, _) => "exact".to_owned(),
         (_, true) => "exact but for rounding".to_owned(),
         (difference, false) => format!("{difference:+}"),
+    };
+    match one.moved {
+        Some(moved) => format!("{difference}; moved: {moved}"),
+        None => difference,
     }
 }
 

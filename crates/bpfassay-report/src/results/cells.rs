@@ -59,9 +59,10 @@ pub struct CellResult {
 pub struct ToolResult {
     /// Every kind of fault: found in a run, looked for and not found in any, or not looked for and why.
     pub findings: Vec<Judgement>,
-    /// What it reported beside what really happened, from the last run that had the bundled tracer as its witness.
+    /// What it reported beside what really happened, from the last run that had the bundled tracer as its witness; bytes
+    /// requested from the last one with a witness that counts those.
     pub figures: Vec<Compared>,
-    /// That run.
+    /// The first of these runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }

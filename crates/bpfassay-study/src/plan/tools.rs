@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration, job::RunOrder, probe::Probe, tool::Tool};
+use bpfassay_tool::Unit;
 
 use super::{Case, LeftOut, PlannedRun};
 use crate::{Study, Target, expectation};
@@ -36,8 +37,18 @@ fn witness(study: &Study, target: &Target) -> ProbeConfiguration {
     }
 }
 
-/// One more run of each tool that a tool file describes, with its witness beside it. A round of their own, so that they are
-/// compared with none: two that count cost more than one.
+/// What a tool's figures have to be held against: where some are bytes that were asked for, a probe at the entry of calls counts those,
+/// which no kernel of the catalogue refuses.
+fn witnesses(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
+    let Some(known) = study.tool_files.iter().find(|known| known.file.name == tool.name) else { return Vec::new() };
+    let mut figures = known.file.report.iter().flat_map(|report| &report.figures);
+    let requested = figures.any(|figure| figure.unit == Unit::BytesRequested);
+    let second = requested.then(|| ("-requested", ProbeConfiguration::with_defaults(Probe::Kprobe)));
+    std::iter::once(("", witness(study, target))).chain(second).collect()
+}
+
+/// One more run of each tool that a tool file describes, with its witness beside it, or two with one each. A round of their own, so
+/// that they are compared with none: two that count cost more than one.
 pub(super) fn witnessed(
     case: &Case,
     study: &Study,
@@ -47,11 +58,9 @@ pub(super) fn witnessed(
     id: &str,
 ) -> Vec<PlannedRun> {
     let round = study.design.rounds.saturating_add(1);
-    let is_described = |tool: &&Tool| study.tool_files.iter().any(|known| known.file.name == tool.name);
-    let witness = witness(study, target);
-    let run = |tool: &Tool| PlannedRun {
+    let run = |tool: &Tool, (what, witness): (&str, ProbeConfiguration)| PlannedRun {
         order: RunOrder {
-            id: format!("{id}_{}-witnessed", tool.name),
+            id: format!("{id}_{}-witnessed{what}", tool.name),
             tool: Some(tool.clone()),
             sampling_interval_ms: None,
             ..case.order(study, witness)
@@ -61,5 +70,6 @@ pub(super) fn witnessed(
         control: false,
         warm_up: false,
     };
-    tools.iter().filter(is_described).map(run).collect()
+    let of_tool = |tool| witnesses(study, target, tool).into_iter().map(move |witness| (tool, witness));
+    tools.iter().flat_map(of_tool).map(|(tool, witness)| run(tool, witness)).collect()
 }

@@ -34,6 +34,10 @@ pub struct Compared {
     pub reported: u64,
     /// What happened.
     pub really: u64,
+    /// What calls moved of the bytes that they were asked to move, in a run of the same; `None` where it is not such bytes that
+    /// are counted, or that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<u64>,
     /// By how much it may be less because the tool rounds down.
     pub rounding: u64,
 }
@@ -51,6 +55,9 @@ impl Compared {
 pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Compared> {
     let mut all = Vec::new();
     for (index, figure) in report.figures.iter().enumerate() {
+        if !truth.units.contains(&figure.unit) {
+            continue;
+        }
         let Ok((comparisons, _)) = compare(index, figure, readings, truth) else { continue };
         all.extend(comparisons.into_iter().filter(|one| (one.expected, one.reported) != (0, 0)).map(|one| Compared {
             figure: figure.value.clone(),
@@ -60,10 +67,25 @@ pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Comp
             subject: one.subject.names.first().cloned(),
             reported: one.reported,
             really: one.expected,
+            moved: None,
             rounding: one.slack,
         }));
     }
     all
+}
+
+/// What calls moved of the bytes that they were asked to move, for each of the report's figures of such bytes: the figure's value, the
+/// subject's first name, and the bytes.
+#[must_use]
+pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(&'t str, Option<&'t str>, u64)> {
+    let requested = report.figures.iter().filter(|figure| figure.unit == Unit::BytesRequested);
+    let of_figure = requested.flat_map(|figure| {
+        truth.subjects(figure).into_iter().filter_map(|subject| {
+            let name = subject.names.first().map(String::as_str);
+            Some((figure.value.as_str(), name, subject.total(Unit::BytesReturned)?))
+        })
+    });
+    of_figure.collect()
 }
 
 /// The verdicts.
@@ -146,6 +168,9 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Counts {
     };
     let mut all = All::default();
     for (index, figure) in report.figures.iter().enumerate() {
+        if !truth.units.contains(&figure.unit) {
+            continue;
+        }
         match compare(index, figure, readings, truth) {
             Err(reason) => all.obstacle(&reason),
             Ok((comparisons, grown)) => all.figure(index, figure, comparisons, &grown, truth, &gone),
@@ -306,6 +331,9 @@ impl All {
 
     /// Ways that data went of which no figure speaks, though others of the same direction are reported.
     fn unreported(&mut self, report: &Report, truth: &Truth) {
+        if !truth.units.contains(&Unit::BytesReturned) {
+            return;
+        }
         let listed = |operation| report.figures.iter().any(|figure| figure.operations.contains(&operation));
         let mut missing = BTreeMap::new();
         for share in &truth.shares {
@@ -317,7 +345,7 @@ impl All {
             if !listed(share.operation) && report.figures.iter().any(reported) {
                 let (calls, bytes) = missing.entry(share.operation).or_insert((0_u64, 0_u64));
                 *calls = calls.saturating_add(share.calls);
-                *bytes = bytes.saturating_add(share.bytes_returned);
+                *bytes = bytes.saturating_add(share.bytes_returned.unwrap_or(0));
             }
         }
         for (operation, (calls, bytes)) in missing.into_iter().filter(|(_, amounts)| *amounts != (0, 0)) {

@@ -12,14 +12,14 @@ fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: 
         process: vec!["7".to_owned()],
         operation,
         calls,
-        errors: 0,
-        bytes_returned: returned,
+        errors: Some(0),
+        bytes_returned: Some(returned),
         bytes_requested: Some(requested),
     }
 }
 
 fn truth(shares: Vec<Share>) -> Truth {
-    Truth { from_ns: 10, to_ns: 100, shares, is_whole_system: true }
+    Truth { from_ns: 10, to_ns: 100, shares, is_whole_system: true, units: Unit::ALL.to_vec() }
 }
 
 fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> Figure {
@@ -38,7 +38,12 @@ fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> Figure {
 }
 
 fn report(figures: Vec<Figure>) -> Report {
-    Report { form: Form::Openmetrics { port: 1, path: "/".to_owned(), interval_ms: None }, within_ms: None, figures }
+    Report {
+        form: Form::Openmetrics { port: 1, path: "/".to_owned(), interval_ms: None },
+        within_ms: None,
+        excludes_itself: false,
+        figures,
+    }
 }
 
 /// Reports at 10, 50 and 100 ns; samples are (time, figure, subject, value).
@@ -371,7 +376,7 @@ proptest! {
     fn a_tool_that_is_not_exact_has_a_finding(shares in shares(), wrong in 1..100_u64, more: bool) {
         let truth = truth(shares);
         let report = report(vec![figure(&Operation::ALL[..4], MOVED, Whose::System)]);
-        let total: u64 = truth.shares.iter().map(|share| share.bytes_returned).sum();
+        let total: u64 = truth.shares.iter().filter_map(|share| share.bytes_returned).sum();
         let value = if more { total + wrong } else { total.saturating_sub(wrong) };
         let judged = counts(&report, &readings(&[(100, 0, None, value)]), &truth);
         prop_assert_eq!(found(&judged).len(), usize::from(value != total), "{:?}", judged);

@@ -15,6 +15,9 @@ pub struct Truth {
     pub shares: Vec<Share>,
     /// Whether that is all that happened in the whole system. Otherwise figures of the whole system may be higher.
     pub is_whole_system: bool,
+    /// The units that it speaks of. What counts something else is left to the truth of another run, or part of one: what calls were
+    /// asked to move is not counted where what they moved is.
+    pub units: Vec<Unit>,
 }
 
 /// What one process did on one mount by one operation. Names are all those that a tool may use: see [`Whose`].
@@ -32,10 +35,10 @@ pub struct Share {
     pub operation: Operation,
     /// Calls, those that failed included.
     pub calls: u64,
-    /// Calls that failed.
-    pub errors: u64,
-    /// Bytes that the calls returned.
-    pub bytes_returned: u64,
+    /// Calls that failed; `None`: not known.
+    pub errors: Option<u64>,
+    /// Bytes that the calls returned; `None`: not known.
+    pub bytes_returned: Option<u64>,
     /// Bytes that the calls asked for; `None`: not known.
     pub bytes_requested: Option<u64>,
 }
@@ -44,11 +47,14 @@ impl Share {
     /// What of it `unit` counts; `None` where that is not known.
     pub(super) const fn amount(&self, unit: Unit) -> Option<u64> {
         match unit {
-            Unit::BytesReturned => Some(self.bytes_returned),
+            Unit::BytesReturned => self.bytes_returned,
             Unit::BytesRequested => self.bytes_requested,
             Unit::Calls => Some(self.calls),
-            Unit::Errors => Some(self.errors),
-            Unit::Successes => Some(self.calls.saturating_sub(self.errors)),
+            Unit::Errors => self.errors,
+            Unit::Successes => match self.errors {
+                Some(errors) => Some(self.calls.saturating_sub(errors)),
+                None => None,
+            },
         }
     }
 

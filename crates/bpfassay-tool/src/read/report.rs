@@ -16,7 +16,9 @@ const FORMS: &[&str] = &["json-lines", "openmetrics", "table", "bpftrace-json", 
 /// Reads it; `is_object` tells whether the tool is a bare object.
 pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Invalid> {
     let section = field.table()?;
-    section.only(&[FORMS, &["counting", "unit", "whose", "only_files", "within", "figures"]].concat())?;
+    section.only(
+        &[FORMS, &["counting", "unit", "whose", "only_files", "excludes_itself", "within", "figures"]].concat(),
+    )?;
     let (word, field) = one_of(&section, FORMS)?;
     let form = form(word, &field)?;
     match (matches!(form, Form::Map { .. }), is_object) {
@@ -53,7 +55,8 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Inv
     if figures.len() > MAX_ENTRIES {
         return Err(list.error(format!("{} figures are given, and {MAX_ENTRIES} may be", figures.len())));
     }
-    Ok(Report { form, within_ms, figures })
+    let excludes_itself = section.get("excludes_itself").map_or(Ok(false), |field| field.boolean())?;
+    Ok(Report { form, within_ms, excludes_itself, figures })
 }
 
 fn form(word: &str, field: &Field<'_, '_>) -> Result<Form, Invalid> {

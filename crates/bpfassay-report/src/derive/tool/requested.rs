@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{IoPath, message::RunFigures, tool::ToolFigures};
 use bpfassay_tool::{
-    Readings, Report,
+    Readings, Report, Unit,
     finding::{self, Evidence, Judgement, Kind, Limits, Share, Truth},
 };
 
@@ -43,14 +43,14 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Vec<Trut
                 is_file: true,
                 operation,
                 calls: totals.calls,
-                errors: totals.errors,
-                bytes_returned: totals.bytes,
+                errors: Some(totals.errors),
+                bytes_returned: Some(totals.bytes),
                 bytes_requested: Some(requested),
             })
         };
         let shares: Vec<Share> = phase.ledger.iter().filter_map(share).collect();
         if !shares.is_empty() {
-            truths.push(Truth { from_ns, to_ns, shares, is_whole_system: false });
+            truths.push(Truth { from_ns, to_ns, shares, is_whole_system: false, units: Unit::ALL.to_vec() });
         }
     }
     truths
