@@ -2,8 +2,9 @@
 
 use std::{fmt, str::FromStr};
 
-use bpfassay_document::{Invalid, Section, distinct};
+use bpfassay_document::{Field, Invalid, Section, distinct};
 use bpfassay_protocol::{Arch, ProbeConfiguration};
+use bpfassay_tool::finding::Kind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,9 @@ pub struct Gate {
     /// Whether everything must attach but what is expected to be refused, and what is expected to be refused must be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attach: bool,
+    /// What may not be found of tools under test. Where not every kind is named, each of these has to be looked for, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<Kind>,
 }
 
 impl Gate {
@@ -65,6 +69,7 @@ impl Gate {
             "relative_error",
             "byte_error",
             "attach",
+            "deny",
         ])?;
         let gate = Self {
             archs: match section.get("arch") {
@@ -113,13 +118,42 @@ impl Gate {
             },
             byte_error: section.get("byte_error").map(|field| field.number(0..=i64::MAX as u64)).transpose()?,
             attach: section.get("attach").map_or(Ok(false), |field| field.boolean())?,
+            deny: match section.get("deny") {
+                None => Vec::new(),
+                Some(field) => Denied::kinds(&distinct(&field, "finding", Field::name::<Denied>)?),
+            },
         };
         let demands = gate.overhead.is_some() || gate.relative_error.is_some() || gate.byte_error.is_some();
-        if demands || gate.attach {
+        if demands || gate.attach || !gate.deny.is_empty() {
             return Ok(gate);
         }
-        Err(section
-            .error("this gate demands nothing: give `overhead`, `relative_error`, `byte_error` or `attach = true`"))
+        Err(section.error(
+            "this gate demands nothing: give `overhead`, `relative_error`, `byte_error`, `attach = true` or `deny`",
+        ))
+    }
+}
+
+/// What may not be found, in one word: a kind, or `all` for every one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denied(pub Vec<Kind>);
+
+impl Denied {
+    /// All of them, each once, in the order of [`Kind::ALL`].
+    #[must_use]
+    pub fn kinds(all: &[Self]) -> Vec<Kind> {
+        let is_denied = |kind: &Kind| all.iter().any(|denied| denied.0.contains(kind));
+        Kind::ALL.iter().copied().filter(is_denied).collect()
+    }
+}
+
+impl FromStr for Denied {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self(Kind::ALL.to_vec()));
+        }
+        text.parse().map(|kind| Self(vec![kind])).map_err(|error: String| format!("{error}; or `all`"))
     }
 }
 

@@ -22,7 +22,7 @@ pub use bpfassay_document::Invalid;
 pub use error::{ExpandError, StudyError};
 pub use expectation::Expectation;
 pub use feature::{ExpectedFeature, FeatureExpectations, Series};
-pub use gate::{Certainty, Correction, Gate, Share};
+pub use gate::{Certainty, Correction, Denied, Gate, Share};
 pub use plan::{Available, Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, expand};
 pub use read::load;
 pub use study::{

@@ -230,6 +230,11 @@ fn gates_are_read_strictly() {
     assert!(error("overhead = \"1.05\"").contains("such as 5% or 0.5%"));
     assert!(error("relative_error = \"0%\"").contains("allow more than 0%"));
     assert!(error("byte_error = -1").contains("is not from 0"));
+    let kinds = |text: &str| with(text).unwrap().gates[0].deny.len();
+    assert_eq!((kinds("deny = \"idle-cpu\""), kinds("deny = [\"idle-cpu\", \"left-behind\"]")), (1, 2));
+    assert!(kinds("deny = \"all\"") > 10);
+    let message = error("deny = \"event-dropped\"");
+    assert!(message.contains("did you mean") && message.contains("events-dropped"), "{message}");
     assert!(error("attach = true\nprobes = \"none\"").contains("none of the study's probe configurations"));
     assert!(error("attach = true\nworkloads = \"v\"").contains("no such workload: w"));
     let without_baseline = GOOD.replace("[\"none\", \"fexit\"]", "[\"fexit\"]");

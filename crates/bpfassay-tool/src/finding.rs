@@ -7,7 +7,7 @@ mod counts;
 mod kernel;
 mod truth;
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use bpfassay_protocol::tracer::Refusal;
 use schemars::JsonSchema;
@@ -121,6 +121,19 @@ impl Kind {
             Self::SlowDetach => "slow-detach",
             Self::Unreadable => "unreadable",
         }
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = || Self::ALL.iter().map(|kind| kind.name());
+        Self::ALL.iter().copied().find(|kind| kind.name() == text).ok_or_else(|| {
+            let shown: String = text.chars().take(64).collect();
+            let all = known().collect::<Vec<_>>().join(", ");
+            format!("unknown finding `{shown}`{}; known are {all}", bpfassay_document::suggestion(&shown, known()))
+        })
     }
 }
 

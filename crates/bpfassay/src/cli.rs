@@ -9,7 +9,7 @@ mod report;
 use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
-use bpfassay_study::{Clock, Share};
+use bpfassay_study::{Clock, Denied, Share};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
@@ -135,6 +135,10 @@ pub(crate) struct Selection {
     /// may be given several times
     #[arg(long, value_name = "FILE")]
     pub(crate) tool: Vec<String>,
+
+    /// Findings that the tools may not have (events-dropped, …), or `all`: a gate, in addition to the study's own
+    #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool")]
+    pub(crate) deny: Vec<Denied>,
 
     /// The clock to measure time with, in place of the study's own: wall or instructions
     #[arg(long, value_name = "CLOCK")]

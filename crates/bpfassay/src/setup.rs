@@ -11,7 +11,7 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_report::Provenance;
 use bpfassay_runner::Rig;
-use bpfassay_study::{Available, Clock, Interface, Narrowing, Plan, Study, Target};
+use bpfassay_study::{Available, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
 use bpfassay_testbed::{
     Error,
     apt::{self, Apt},
@@ -122,6 +122,10 @@ pub(crate) fn expand(
             code: USAGE,
             report: miette::miette!("cannot test the tool {name}: {problem}"),
         })?;
+    }
+    if !selection.deny.is_empty() {
+        let probes = study.tool_files.iter().map(|tool| tool.file.name.clone()).collect();
+        study.gates.push(Gate { probes, deny: Denied::kinds(&selection.deny), ..Gate::default() });
     }
     if study.targets.iter().any(Target::is_pattern) {
         study.resolve_patterns(|arch| builds(arch, overlays, global))?;

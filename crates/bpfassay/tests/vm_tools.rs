@@ -3,8 +3,62 @@
 
 mod common;
 
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
 use common::{bpfassay, guests_wanted, results, said, study};
 use serde_json::Value;
+
+/// A program that forks until it may not, and that no signal ends which can be refused; nor any of its children.
+const STUBBORN: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void)
+{
+	int forked = 0;
+	pid_t child;
+
+	for (int number = 1; number < 32; number++)
+		signal(number, SIG_IGN);
+	while ((child = fork()) > 0)
+		forked++;
+	if (child == 0)
+		for (;;)
+			pause();
+	printf("{\"forked\":%d}\n", forked);
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+"#;
+
+/// Its tool file.
+const STUBBORN_FILE: &str = r#"schema = 1
+[tool]
+name = "stubborn"
+description = "forks without end, and does not end"
+[source]
+binary = { arch = "x86_64", path = "stubborn" }
+[start]
+ready = { line = "forked" }
+[stop]
+grace = "1s"
+"#;
+
+/// Writes the tool file of a program that has to be killed, with the program; where it is.
+fn stubborn(directory: &Path) -> PathBuf {
+    std::fs::write(directory.join("stubborn.c"), STUBBORN).unwrap();
+    let mut compiler = Command::new("cc");
+    let status = compiler.current_dir(directory).args(["-static", "-O1", "-o", "stubborn", "stubborn.c"]).status();
+    assert!(status.unwrap().success());
+    let file = directory.join("stubborn.toml");
+    std::fs::write(&file, STUBBORN_FILE).unwrap();
+    file
+}
 
 #[test]
 fn a_tool_is_measured_or_told_why_not() {
@@ -13,7 +67,9 @@ fn a_tool_is_measured_or_told_why_not() {
     }
     let directory = tempfile::tempdir().unwrap();
     let file = study("tools.toml");
-    let output = bpfassay(directory.path()).args(["run", "--yes", "--output", "out"]).arg(file).output().unwrap();
+    let mut command = bpfassay(directory.path());
+    command.args(["run", "--yes", "--output", "out"]).arg(file).arg("--tool").arg(stubborn(directory.path()));
+    let output = command.output().unwrap();
     // One of the tools is not in the guest at all, which is the study's fault.
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     let results = results(&directory.path().join("out"));
@@ -58,4 +114,17 @@ fn a_tool_is_measured_or_told_why_not() {
     let missing = outcome("_missing");
     assert_eq!(missing["type"], "failed", "{missing:#}");
     assert!(missing["telling"][0].as_str().unwrap().contains("cannot start /bpfassay/no-such-tool"), "{missing:#}");
+
+    // It is ended with everything that it forked, of which there is a limited number; the runs after it go on.
+    let stubborn = outcome("_stubborn");
+    assert_eq!(stubborn["type"], "measured", "{stubborn:#}");
+    let tool = &stubborn["tool"];
+    assert_eq!(tool["ended"], "was killed: SIGINT had not ended it after 1 s");
+    assert_eq!(tool["stop_ns"], Value::Null);
+    let words =
+        tool["words"].as_array().unwrap().iter().map(|piece| piece["text"].as_str().unwrap()).collect::<String>();
+    let told: Value = serde_json::from_str(words.trim()).unwrap();
+    assert_eq!(told["forked"], 999, "{words}");
+    let witnessed = outcome("_stubborn-witnessed");
+    assert_eq!(witnessed["type"], "measured", "{witnessed:#}");
 }

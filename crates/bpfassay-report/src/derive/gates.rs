@@ -8,11 +8,12 @@ use bpfassay_stats::{
     gate::{GateEvidence, verdicts},
 };
 use bpfassay_study::{Clock, Correction, Gate, Plan, Share};
+use bpfassay_tool::finding::{self, Kind};
 
 use super::{LEVEL, cells, sampling::looks};
 use crate::{
     Figure, Provenance,
-    results::{Attach, CellAccess, CellResult, Demand, GateResult, RunResult},
+    results::{Attach, CellAccess, CellResult, Demand, GateResult, RunResult, ToolResult},
     words,
 };
 
@@ -102,6 +103,9 @@ fn judge(plan: &Plan, provenance: &[Provenance], runs: &[RunResult], gate: &Gate
     if gate.attach {
         rows.push((Demand::Attach, None, attach(cell)));
     }
+    if let Some(found) = cell.tool_result.as_ref().filter(|_| !gate.deny.is_empty()) {
+        rows.push((Demand::Findings, None, findings(&gate.deny, found)));
+    }
     if matches!(cell.attach, Attach::Refused { expected: true, .. }) {
         return rows;
     }
@@ -139,6 +143,30 @@ fn attach(cell: &CellResult) -> Judged {
         }
         Attach::Unknown { reason } => Judged::new(Verdict::Inconclusive, format!("not known: {reason}")),
     }
+}
+
+/// What is found of a tool: one fault is enough. Where every kind is denied, what can be looked for is what counts; kinds that are
+/// named have to be.
+fn findings(denied: &[Kind], found: &ToolResult) -> Judged {
+    let (mut faults, mut clear, mut open) = (Vec::new(), 0, Vec::new());
+    for judgement in found.findings.iter().filter(|judgement| denied.contains(&judgement.kind)) {
+        match &judgement.verdict {
+            finding::Verdict::Found { .. } => faults.push(judgement.kind.name()),
+            finding::Verdict::Clear => clear += 1,
+            finding::Verdict::NotJudged { .. } => open.push(judgement.kind.name()),
+        }
+    }
+    if !faults.is_empty() {
+        return Judged::new(Verdict::Regression, format!("found: {}", faults.join(", ")));
+    }
+    if clear == 0 {
+        return Judged::new(Verdict::Inconclusive, "nothing of it could be looked for");
+    }
+    if open.is_empty() {
+        return Judged::new(Verdict::Pass, format!("{clear} kinds looked for, none found"));
+    }
+    let verdict = if denied.len() == Kind::ALL.len() { Verdict::Pass } else { Verdict::Inconclusive };
+    Judged::new(verdict, format!("{clear} kinds looked for, none found; not judged: {}", open.join(", ")))
 }
 
 fn overhead(plan: &Plan, provenance: &[Provenance], cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
@@ -240,5 +268,37 @@ fn correct(plan: &Plan, results: &mut [GateResult]) {
                 result.found.push_str(&format!(": {error}"));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_tool::finding::Judgement;
+
+    use super::*;
+
+    /// The first kinds are found, clear and not judged, as `verdicts` says.
+    fn result(verdicts: &[finding::Verdict]) -> ToolResult {
+        let judgement = |(&kind, verdict): (&Kind, &finding::Verdict)| Judgement { kind, verdict: verdict.clone() };
+        let findings = Kind::ALL.iter().zip(verdicts).map(judgement).collect();
+        ToolResult { findings, figures: Vec::new(), run: None }
+    }
+
+    #[test]
+    fn one_fault_that_is_denied_is_enough_and_what_was_not_looked_for_is_no_pass() {
+        let found = || finding::Verdict::Found { evidence: vec!["x".to_owned()] };
+        let open = || finding::Verdict::NotJudged { reason: "y".to_owned() };
+        let (first, second) = (Kind::ALL[0], Kind::ALL[1]);
+        let judged = |denied: &[Kind], verdicts: &[finding::Verdict]| findings(denied, &result(verdicts));
+        let clear = || finding::Verdict::Clear;
+
+        let regression = judged(&[first, second], &[clear(), found()]);
+        assert_eq!((regression.verdict, regression.found), (Verdict::Regression, format!("found: {second}")));
+        // What nobody denies may be found.
+        assert_eq!(judged(&[first], &[clear(), found()]).verdict, Verdict::Pass);
+        assert_eq!(judged(&[first, second], &[clear(), open()]).verdict, Verdict::Inconclusive);
+        assert_eq!(judged(Kind::ALL, &[clear(), open()]).verdict, Verdict::Pass);
+        assert_eq!(judged(Kind::ALL, &[open(), open()]).verdict, Verdict::Inconclusive);
+        assert_eq!(judged(Kind::ALL, &[]).verdict, Verdict::Inconclusive);
     }
 }

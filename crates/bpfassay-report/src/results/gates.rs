@@ -50,6 +50,8 @@ pub enum Demand {
     },
     /// What is expected to attach attaches, what is expected to be refused is.
     Attach,
+    /// Of a tool under test nothing is found that is denied.
+    Findings,
 }
 
 impl fmt::Display for Demand {
@@ -60,6 +62,7 @@ impl fmt::Display for Demand {
             Self::ByteError { limit: 0 } => f.write_str("byte error 0"),
             Self::ByteError { limit } => write!(f, "byte error at most {limit}"),
             Self::Attach => f.write_str("attach as expected"),
+            Self::Findings => f.write_str("no finding that is denied"),
         }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     // The guest of a cell, or that of `quick` on one target: same file system, same kernel parameters.
     let selection = cli::Selection {
         tool: Vec::new(),
+        deny: Vec::new(),
         study: arguments.study.clone().unwrap_or_else(|| "quick".to_owned()),
         arch: arguments.arch.into_iter().collect(),
         kernel: kernel(&arguments).into_iter().collect(),
