@@ -86,7 +86,10 @@ impl Words {
 
     /// Takes in `text`, which came from `source` at `monotonic_ns`.
     pub(super) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], witness: Option<Sample>) {
-        self.last.extend_from_slice(text);
+        // What is said of its endpoint it did not say itself.
+        if matches!(source, Source::Output | Source::Error) {
+            self.last.extend_from_slice(text);
+        }
         let surplus = self.last.len().saturating_sub(LAST_WORDS);
         self.last.drain(..surplus);
         if let Some(sign) = &mut self.sign {
