@@ -183,6 +183,25 @@ fn a_tool_runs_alone_and_once_beside_its_witness_where_there_is_one_for_the_arch
 }
 
 #[test]
+fn requested_bytes_have_a_witness_of_their_own_of_the_same_kind() {
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nguest = { program = '/a' }\n[report]\njson-lines = {}\n\
+                counting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'bytes-requested' }]\n";
+    let file = bpfassay_tool::ToolFile::parse("t.toml", text).unwrap();
+    let every_tool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vm-tests/every-tool.toml");
+    let mut study = bpfassay_study::load(every_tool).unwrap();
+    study.test_tool(bpfassay_tool::UnderTest { file, objects: BTreeMap::new() }).unwrap();
+    let plan = plan(&study, &Narrowing::default()).unwrap();
+    for block in &plan.blocks {
+        let witnesses: Vec<_> = block.runs.iter().filter(|run| run.is_witnessed()).map(|run| run.order.probe).collect();
+        // The kernel has no trampolines there.
+        let without = block.target.arch == Arch::Aarch64 && ["5.10", "6.1"].contains(&block.target.kernel.as_str());
+        let expected = if without { [Probe::Kretprobe, Probe::Kprobe] } else { [Probe::Fexit, Probe::Fentry] };
+        assert_eq!(witnesses, expected.map(ProbeConfiguration::with_defaults), "{}", block.id);
+    }
+    assert!(plan.blocks.iter().any(|block| block.target.arch == Arch::Aarch64 && block.target.kernel == "6.1"));
+}
+
+#[test]
 fn sampling_sequentially_needs_boots_to_choose_from() {
     let study = study(1, 1, 1, "auto");
     let until = Some("0.5%".parse().unwrap());

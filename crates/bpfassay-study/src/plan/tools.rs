@@ -37,14 +37,16 @@ fn witness(study: &Study, target: &Target) -> ProbeConfiguration {
     }
 }
 
-/// What a tool's figures have to be held against: where some are bytes that were asked for, a probe at the entry of calls counts those,
-/// which no kernel of the catalogue refuses.
+/// What a tool's figures have to be held against: where some are bytes that were asked for, the same kind of probe at the entry of calls
+/// counts those.
 fn witnesses(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
     let Some(known) = study.tool_files.iter().find(|known| known.file.name == tool.name) else { return Vec::new() };
     let mut figures = known.file.report.iter().flat_map(|report| &report.figures);
     let requested = figures.any(|figure| figure.unit == Unit::BytesRequested);
-    let second = requested.then(|| ("-requested", ProbeConfiguration::with_defaults(Probe::Kprobe)));
-    std::iter::once(("", witness(study, target))).chain(second).collect()
+    let returned = witness(study, target);
+    let entry = if returned.probe == Probe::Fexit { Probe::Fentry } else { Probe::Kprobe };
+    let second = requested.then(|| ("-requested", ProbeConfiguration::with_defaults(entry)));
+    std::iter::once(("", returned)).chain(second).collect()
 }
 
 /// One more run of each tool that a tool file describes, with its witness beside it, or two with one each. A round of their own, so
