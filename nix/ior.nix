@@ -4,13 +4,12 @@
 let
   # OpenMPI, nixpkgs' default, is marked broken for cross builds.
   ior = pkgs.ior.override { mpi = pkgs.mpich; };
-  closure = pkgs.buildPackages.closureInfo { rootPaths = [ ior ]; };
+  storeTree = import ./store-tree.nix { pkgs = pkgs.buildPackages; };
 in
 pkgs.buildPackages.runCommand "bpfassay-ior-${pkgs.stdenv.hostPlatform.parsed.cpu.name}"
   { passthru = { inherit ior; }; }
   ''
-    mkdir -p $out/bin $out/nix/store
-    xargs cp --archive --target-directory=$out/nix/store < ${closure}/store-paths
-    chmod -R u+w $out/nix/store
+    mkdir -p $out/bin
+    ${storeTree ior "$out"}
     ln -s ${ior}/bin/ior $out/bin/ior
   ''

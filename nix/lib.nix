@@ -28,6 +28,9 @@ rec {
   # A study as a build result (see nix/study.nix).
   mkStudyCheck = import ./study.nix { inherit pkgs bpfassay qemu; };
 
+  # A tool under test that is a Nix package (see nix/tool.nix).
+  mkTool = import ./tool.nix { inherit pkgs arch; };
+
   # The command with a testbed of the store behind it: no package manager, and no network while measuring.
   withTestbed = import ./with-testbed.nix { inherit pkgs bpfassay qemu; };
 

@@ -5,15 +5,20 @@
   bpfassay,
   qemu,
 }:
+let
+  inherit (pkgs) lib;
+in
 # study      a study file, or the name of a bundled study
 # testbed    a directory with a manifest.json, such as mkTestbed makes
 # arguments  more arguments of `bpfassay run`: [ "--arch" "riscv64" ]
+# tools      tools under test: results of mkTool, or tool files with what they need beside them
 # gate       whether surprises (a refusal that was not expected, a byte too many) fail the build; else they only stand in it
 {
   name,
   study,
   testbed,
   arguments ? [ ],
+  tools ? [ ],
   gate ? true,
 }:
 pkgs.runCommand "bpfassay-study-${name}"
@@ -24,7 +29,12 @@ pkgs.runCommand "bpfassay-study-${name}"
       pkgs.jq
     ];
     inherit study testbed gate;
-    runArguments = arguments;
+    runArguments =
+      arguments
+      ++ lib.concatMap (tool: [
+        "--tool"
+        (if tool ? toolFile then "${tool}/${tool.toolFile}" else tool)
+      ]) tools;
     # Guests, and gates that fail, are no reason to ask other machines for the result.
     preferLocalBuild = true;
     passthru = { inherit testbed; };

@@ -1,8 +1,10 @@
 //! The `tools` segment of a guest: what the tools under test need there, at the places that [`bpfassay_tool::guest`] names.
 //!
 //! Debian packages come with everything that they depend on, unpacked as they are: nothing in them is run on this host, and what
-//! only people read is left out. Files that lie beside a tool file are taken as they lie there; nothing outside the directory of
-//! the tool file is read.
+//! only people read is left out. Files that lie beside a tool file are taken as they lie there, and so are Nix packages; nothing
+//! outside the directory of the tool file is read.
+
+mod closure;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,10 +13,11 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_tool::{Loaded, Source, guest};
+use bpfassay_tool::{Loaded, Nix, Source, guest};
 use object::{LittleEndian, read::elf::ElfFile64};
 use tempfile::TempDir;
 
+use self::closure::Closure;
 use crate::{
     Error, Result,
     apt::{Apt, Package},
@@ -57,18 +60,19 @@ const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 /// [`Error::Tool`] for a file that is not what it should be; those of packages and of the cache.
 pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Loaded]) -> Result<Option<Segment>> {
     let needs = Needs::of(arch, tools)?;
-    if needs.packages.is_empty() && needs.files.is_empty() {
+    if needs.packages.is_empty() && needs.files.is_empty() && needs.closures.is_empty() {
         return Ok(None);
     }
     let mut own = Archive::default();
+    let mut contents = needs.closures.iter().map(|closure| closure.add(arch, &mut own)).collect::<Result<Vec<_>>>()?;
     for (path, file) in &needs.files {
         file.add(arch, path, &mut own)?;
     }
     let found = packages(apt, arch, &needs)?;
     let of_packages = found.as_ref().map_or(&[][..], |(_, packages)| packages);
     let key = key(&own, of_packages)?;
-    let mut contents: Vec<Component> = of_packages.iter().map(Component::from).collect();
-    // What is read when the segment is written are libraries, each a file of a directory.
+    contents.extend(of_packages.iter().map(Component::from));
+    // What is read when the segment is written are libraries, each a file of a directory, and store paths.
     for (path, node) in own.entries() {
         if let Node::File { content: Content::Bytes(bytes), .. } = node {
             contents.push(Component { name: format!("/{path}"), version: String::new(), sha256: Digest::of(bytes) });
@@ -98,6 +102,8 @@ struct Needs {
     packages: BTreeMap<String, BTreeSet<String>>,
     /// Files, by their paths in the guest.
     files: BTreeMap<String, Beside>,
+    /// Nix packages.
+    closures: Vec<Closure>,
 }
 
 /// Something beside a tool file.
@@ -152,8 +158,15 @@ impl Needs {
                     let Some(object) = tool.file.source.object(arch).filter(|object| !object.bundled) else { continue };
                     needs.files.insert(guest::object(name), beside(&object.path, Kind::Object)?);
                 }
-                // Of the first `ToolFile::order` says why there is nothing; the second needs nothing.
-                Source::Nix(_) | Source::Guest(_) => {}
+                Source::Nix(nix) => {
+                    // Where there is none, `ToolFile::order` says so.
+                    if nix.closures.contains(&arch) {
+                        let directory =
+                            tool.beside(&Nix::closure(arch)).map_err(|error| refuse(name, error.to_string()))?;
+                        needs.closures.push(Closure { tool: name.clone(), directory, program: nix.program.clone() });
+                    }
+                }
+                Source::Guest(_) => {}
             }
         }
         Ok(needs)
@@ -247,7 +260,8 @@ impl Beside {
                 return Err(self.refuse(format!("is no program for {arch}")));
             }
             Kind::Program { has_libraries: true } => {
-                let name = interpreter(&bytes).ok_or_else(|| self.refuse("names no dynamic linker"))?;
+                let path = interpreter(&bytes).ok_or_else(|| self.refuse("names no dynamic linker"))?;
+                let name = path.rsplit('/').next().unwrap_or(&path);
                 let link = guest::loader(&self.tool);
                 archive.add(&link, Node::Symlink { target: format!("lib/{name}") })?;
             }
@@ -271,15 +285,14 @@ impl Beside {
     }
 }
 
-/// The file name of the dynamic linker that a program names.
+/// The path of the dynamic linker that a program names.
 fn interpreter(program: &[u8]) -> Option<String> {
     use object::read::elf::ProgramHeader as _;
     let file = ElfFile64::<LittleEndian>::parse(program).ok()?;
     let endian = file.endian();
     let headers = file.elf_program_headers();
     let path = headers.iter().find_map(|header| header.interpreter(endian, program).ok().flatten())?;
-    let path = std::str::from_utf8(path).ok()?;
-    path.rsplit('/').next().map(str::to_owned)
+    std::str::from_utf8(path).ok().map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -71,7 +71,8 @@ impl Source {
             Self::Binary(_) => self.binary(arch).is_some(),
             Self::Debian(_) => self.debian(arch).is_some(),
             Self::Object(_) => self.object(arch).is_some(),
-            Self::Nix(_) | Self::Script(_) | Self::Guest(_) => true,
+            Self::Nix(nix) => nix.closures.contains(&arch),
+            Self::Script(_) | Self::Guest(_) => true,
         }
     }
 
@@ -145,6 +146,18 @@ pub struct Nix {
     pub attribute: String,
     /// The program, relative to the package (`bin/bpftrace`).
     pub program: String,
+    /// The architectures for which the package lies beside the tool file ([`Nix::closure`]): seen when the file is loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closures: Vec<Arch>,
+}
+
+impl Nix {
+    /// The directory beside the tool file with the package for `arch`: `nix/store` with all store paths that it needs, and a
+    /// link `package` to its own.
+    #[must_use]
+    pub fn closure(arch: Arch) -> String {
+        format!("closure/{arch}")
+    }
 }
 
 /// A script.

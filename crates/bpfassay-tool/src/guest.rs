@@ -35,6 +35,12 @@ pub fn loader(name: &str) -> String {
     format!("{HOME}/{name}/loader")
 }
 
+/// Where a link to the store path of a Nix package lies.
+#[must_use]
+pub fn package(name: &str) -> String {
+    format!("{HOME}/{name}/package")
+}
+
 /// Where a script lies.
 #[must_use]
 pub fn script(name: &str) -> String {
@@ -87,9 +93,13 @@ impl ToolFile {
             },
             Source::Debian(_) => vec![self.source.debian(arch).ok_or_else(|| none("package"))?.program.clone()],
             Source::Guest(program) => vec![program.clone()],
+            Source::Nix(nix) if nix.closures.contains(&arch) => {
+                vec![format!("{}/{}", package(&self.name), nix.program)]
+            }
             Source::Nix(nix) => {
                 return Err(format!(
-                    "it comes from a Nix package ({}), which only the flake puts into guests: see `lib.mkToolChecks`",
+                    "it comes from a Nix package ({}), which does not lie beside the tool file for {arch}: `lib.mkTool` of the \
+                     flake puts it there",
                     nix.attribute
                 ));
             }
@@ -169,6 +179,6 @@ mod tests {
             "/bpfassay/tracer object --bundled ceems-layout --map counts --port 9127"
         );
         let nix = command("nix = { attribute = 'bcc', program = 'bin/x' }", "", Arch::X86_64).unwrap_err();
-        assert!(nix.contains("only the flake"), "{nix}");
+        assert!(nix.contains("does not lie beside the tool file for x86_64: `lib.mkTool`"), "{nix}");
     }
 }

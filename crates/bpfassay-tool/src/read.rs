@@ -76,7 +76,11 @@ pub fn load(name: &str) -> Result<Loaded, ToolError> {
         return Err(ToolError::TooLarge { path: path.to_path_buf(), limit: MAX_FILE });
     }
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
-    Ok(Loaded { file: ToolFile::parse(name, &text)?, folder: Some(folder) })
+    let mut file = ToolFile::parse(name, &text)?;
+    if let Source::Nix(nix) = &mut file.source {
+        nix.closures = Arch::ALL.iter().copied().filter(|&arch| folder.join(Nix::closure(arch)).is_dir()).collect();
+    }
+    Ok(Loaded { file, folder: Some(folder) })
 }
 
 impl ToolFile {
@@ -198,6 +202,7 @@ fn source(field: &Field<'_, '_>) -> Result<Source, Invalid> {
             Ok(Source::Nix(Nix {
                 attribute: attribute(&section.need("attribute")?)?,
                 program: relative(&section.need("program")?)?,
+                closures: Vec::new(),
             }))
         }
         _ => {

@@ -6,7 +6,7 @@
     reason = "helpers of tests; clippy.toml spares only the test functions themselves"
 )]
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use bpfassay_protocol::{Arch, Operation};
 use bpfassay_tool::{Counting, Form, Ready, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled, load};
@@ -106,6 +106,23 @@ fn complaints_name_the_place_and_the_nearest_known_key() {
     assert!(refused("{ value = \"read\", unit", "{ value = \"reads\", unit").contains("operations are read, write"));
     assert!(refused("unit = \"calls\"", "scale = 1").contains("key `unit` is missing here and in `report`"));
     assert!(refused("counting = \"cumulative\"", "").contains("key `counting` is missing"));
+}
+
+#[test]
+fn a_nix_package_is_there_for_the_architectures_that_it_lies_beside_the_file_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.toml");
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nnix = { attribute = 'a.b', program = 'bin/a' }\n";
+    fs::write(&path, text).unwrap();
+    let order = |arch| load(path.to_str().unwrap()).unwrap().file.order(arch).map(|tool| tool.command);
+    assert!(
+        order(Arch::Aarch64)
+            .unwrap_err()
+            .contains("a Nix package (a.b), which does not lie beside the tool file for aarch64")
+    );
+    fs::create_dir_all(folder.path().join("closure/aarch64")).unwrap();
+    assert_eq!(order(Arch::Aarch64).unwrap(), ["/tools/mine/package/bin/a"]);
+    assert!(order(Arch::X86_64).is_err());
 }
 
 #[test]
