@@ -110,8 +110,12 @@ in
   cargo-nextest = from "/opt/tools" "cargo-nextest" [ "cargo-nextest" ];
   cargo-deny = from "/opt/tools" "cargo-deny" [ "cargo-deny" ];
   nixfmt = from "/opt/tools" "nixfmt" [ "nixfmt" ];
-  # Headers and libraries of these lie in the tool root.
-  elfutils = nothing "elfutils";
+  # Headers and libraries of these lie in the tool root; but for a static libelf, of which elfutils 0.192 left out a part
+  # (nixpkgs has 0.194). Where it is wanted, that of the toolchain root is taken.
+  elfutils = prev.runCommand "elfutils" { } ''
+    mkdir -p $out/lib
+    ln -s /opt/toolchain/usr/lib/x86_64-linux-gnu/libelf.a /usr/lib/x86_64-linux-gnu/libelf.so $out/lib/
+  '';
   zlib = nothing "zlib";
   zstd = prev.zstd // {
     override = _: prev.zstd;
