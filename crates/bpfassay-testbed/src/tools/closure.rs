@@ -47,8 +47,15 @@ impl Closure {
         let Some(package) = target.to_str().filter(|path| path.starts_with(&format!("/{STORE}"))) else {
             return Err(self.refuse("has a link `package` that leads to no path in /nix/store"));
         };
+        let store = self.directory.join(STORE.trim_end_matches('/'));
+        // From the tool file to the store paths: a link there would lead to other files of this host.
+        for part in store.ancestors().take(4) {
+            if !part.symlink_metadata().map_err(Error::io("read", part))?.is_dir() {
+                return Err(self.refuse(format!("is not taken: {} is no directory", part.display())));
+            }
+        }
         let mut found = Archive::default();
-        tree::add_directory(&mut found, &self.directory.join(STORE), STORE)?;
+        tree::add_directory(&mut found, &store, STORE)?;
         let program = format!("{package}/{}", self.program);
         let path = self.file(&found, &program)?;
         let bytes = fs::read(path).map_err(Error::io("read", path))?;
@@ -147,5 +154,15 @@ mod tests {
         fs::remove_file(folder.path().join("package")).unwrap();
         symlink("/etc", folder.path().join("package")).unwrap();
         assert!(refused(&of, here()).contains("leads to no path in /nix/store"));
+    }
+
+    #[test]
+    fn links_on_the_way_to_the_store_are_not_followed() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let of = closure("mine", folder.path());
+        fs::rename(folder.path().join("nix"), other.path().join("nix")).unwrap();
+        symlink(other.path().join("nix"), folder.path().join("nix")).unwrap();
+        let error = of.add(here(), &mut Archive::default()).unwrap_err().to_string();
+        assert!(error.contains("nix is no directory"), "{error}");
     }
 }
