@@ -7,6 +7,7 @@
 //! judging figures (the host).
 
 mod bpf;
+mod capture;
 mod cgroup;
 mod children;
 mod error;

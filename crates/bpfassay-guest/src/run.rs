@@ -1,10 +1,17 @@
 //! Carrying out one run: fresh state, tracer, workload with its barriers, readings, clean-up.
 
-use std::{fs, io::Write, os::fd::AsFd, process::ExitStatus, thread, time::Duration};
+use std::{
+    fs,
+    io::Write,
+    os::fd::AsFd,
+    process::ExitStatus,
+    thread,
+    time::{Duration, Instant},
+};
 
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
-    job::{IorEngine, RunOrder, Workload},
+    job::{IorEngine, MAX_OUTPUT, RunOrder, Workload},
     message::{Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome},
     tracer::Sample,
 };
@@ -24,7 +31,7 @@ use crate::{
     steps::monotonic_ns,
     system, tool,
     tracer::{self, Started, Tracer},
-    workload::{self, Places, Running},
+    workload::{self, Output, Places, Running},
 };
 
 /// How long a killed process may take to be gone.
@@ -127,11 +134,14 @@ fn attempt(
         }
         None => (None, Vec::new(), None),
     };
-    let summary = places.read_summary()?;
+    let summary = match measured.output {
+        Some(text) => text,
+        None => places.read_summary()?,
+    };
     let engine = match &order.workload {
         Workload::Ior { engine, .. } => Some(*engine),
         Workload::Capabilities => Some(IorEngine::Embedded),
-        Workload::IoPaths { .. } | Workload::Exercise { .. } => None,
+        Workload::IoPaths { .. } | Workload::Exercise { .. } | Workload::Command { .. } => None,
     };
     Ok(RunOutcome::Measured(Box::new(RunFigures {
         probe: order.probe,
@@ -199,6 +209,8 @@ struct Measured {
     cgroup: u64,
     mount: MountFacts,
     whole: Interval,
+    /// What it printed, where that is its summary.
+    output: Option<String>,
 }
 
 impl Run<'_> {
@@ -263,7 +275,7 @@ impl Run<'_> {
         if finished.is_err() {
             self.end_workload(&running, cgroup)?;
         }
-        judge(finished?, running)?;
+        judge(finished?, &mut running)?;
         // Nor may processes that it left behind run into the last reading.
         cgroup.kill()?;
         let after = self.reading(Edge::After)?;
@@ -273,7 +285,11 @@ impl Run<'_> {
             // What it reads of its counters for the first report may be from before the last call.
             tool.await_report(2, || witness(&mut self.tracer))?;
         }
-        Ok(Measured { cgroup: cgroup.id(), mount, whole: Interval { before, after } })
+        let output = match running.output {
+            Output::Captured(capture) => Some(capture.into_text()),
+            Output::File(_) => None,
+        };
+        Ok(Measured { cgroup: cgroup.id(), mount, whole: Interval { before, after }, output })
     }
 
     /// Waits until the kernel has got done with what came before.
@@ -291,8 +307,19 @@ impl Run<'_> {
         let mut listening = running.control.is_some();
         loop {
             self.children.reap()?;
-            if let Some(status) = self.children.end_of(running.pid) {
+            // Before its output is taken: what it printed is there when it has ended.
+            let ended = self.children.end_of(running.pid);
+            if let Output::Captured(capture) = &mut running.output
+                && !capture.take()?
+            {
+                return Err(failed(running, format!("wrote more than {} KiB to standard output", MAX_OUTPUT >> 10)));
+            }
+            if let Some(status) = ended {
                 return Ok(status);
+            }
+            let left = running.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(failed(running, "passed its deadline and was killed with its cgroup".to_owned()));
             }
             let control = running.control.as_mut().filter(|_| listening);
             let mut waiting = vec![PollFd::new(&*self.children, PollFlags::IN)];
@@ -304,7 +331,11 @@ impl Run<'_> {
                     .flat_map(tool::Running::streams)
                     .map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)),
             );
-            wait_readable(&mut waiting, self.tool.as_ref().and_then(tool::Running::asked_in))?;
+            if let Output::Captured(capture) = &running.output {
+                waiting.extend(capture.streams().map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)));
+            }
+            let asked_in = self.tool.as_ref().and_then(tool::Running::asked_in);
+            wait_readable(&mut waiting, asked_in.into_iter().chain(left).min())?;
             let mut ready = waiting.iter().skip(1).map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
             drop(waiting);
             if let Some(tool) = &mut self.tool {
@@ -393,10 +424,10 @@ fn misspoke(problem: String) -> Error {
     Error::Program { program: "the workload".to_owned(), problem, output: String::new() }
 }
 
-fn judge(status: ExitStatus, running: Running) -> Result<()> {
-    if status.success() {
-        return Ok(());
-    }
-    let Running { mut output, program, .. } = running;
-    Err(Error::Program { program, problem: ended_how(status), output: last_words(&mut output) })
+fn judge(status: ExitStatus, running: &mut Running) -> Result<()> {
+    if status.success() { Ok(()) } else { Err(failed(running, ended_how(status))) }
+}
+
+fn failed(running: &mut Running, problem: String) -> Error {
+    Error::Program { program: running.program.clone(), problem, output: running.last_words() }
 }

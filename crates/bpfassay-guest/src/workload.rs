@@ -9,15 +9,17 @@ use std::{
     },
     path::Path,
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use bpfassay_protocol::{
     control::ENVIRONMENT,
-    job::{CAPABILITIES_OPTIONS, IorEngine, Workload},
+    job::{CAPABILITIES_OPTIONS, DIRECTORY, IorEngine, Workload},
 };
 use rustix::process::Pid;
 
 use crate::{
+    capture::Capture,
     cgroup::Cgroup,
     children::{last_words, pid_of},
     error::{Error, Result},
@@ -112,6 +114,11 @@ fn command_line(workload: &Workload, places: &Places<'_>, launcher: Option<&str>
                 environment: Vec::new(),
             });
         }
+        Workload::Command { command, deadline_ms: _ } => {
+            let mut words = command.iter().map(|word| word.replace(DIRECTORY, &places.data));
+            let program = words.next().ok_or_else(|| Error::Order("a workload without a program".to_owned()))?;
+            return Ok(CommandLine { program, arguments: words.collect(), environment: Vec::new() });
+        }
         Workload::Capabilities => {
             options_of_capabilities = CAPABILITIES_OPTIONS.iter().map(|&word| word.to_owned()).collect();
             (&IorEngine::Embedded, &1, &options_of_capabilities)
@@ -150,8 +157,9 @@ fn command_line(workload: &Workload, places: &Places<'_>, launcher: Option<&str>
 }
 
 /// The program that does the reading and writing of `workload`.
-pub(crate) fn program<'a>(workload: &Workload, site: &'a Site) -> &'a str {
+pub(crate) fn program<'a>(workload: &'a Workload, site: &'a Site) -> &'a str {
     match workload {
+        Workload::Command { command, .. } => command.first().map_or("", String::as_str),
         Workload::Ior { engine: IorEngine::External, .. } => &site.external_ior,
         Workload::Ior { engine: IorEngine::Embedded, .. }
         | Workload::IoPaths { .. }
@@ -164,6 +172,7 @@ pub(crate) fn program<'a>(workload: &Workload, site: &'a Site) -> &'a str {
 fn has_control(workload: &Workload) -> bool {
     match workload {
         Workload::Ior { engine, .. } => *engine == IorEngine::Embedded,
+        Workload::Command { .. } => false,
         Workload::IoPaths { .. } | Workload::Capabilities | Workload::Exercise { .. } => true,
     }
 }
@@ -194,9 +203,30 @@ pub(crate) struct Running {
     /// Where it can be held between phases; `None` for engines that cannot.
     pub control: Option<Control>,
     /// What it prints.
-    pub output: File,
+    pub output: Output,
+    /// When it is to be ended; `None`: that is the host's matter.
+    pub deadline: Option<Instant>,
     /// Its program, for messages.
     pub program: String,
+}
+
+/// Where what a workload prints goes to.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// A file, read for messages only: its summary lies in a file of its own.
+    File(File),
+    /// Its summary is what it prints.
+    Captured(Capture),
+}
+
+impl Running {
+    /// The end of what it printed.
+    pub(crate) fn last_words(&mut self) -> String {
+        match &mut self.output {
+            Output::File(file) => last_words(file),
+            Output::Captured(capture) => capture.last_words(),
+        }
+    }
 }
 
 /// Starts `workload` inside `cgroup`.
@@ -208,9 +238,19 @@ pub(crate) fn start(workload: &Workload, places: &Places<'_>, cgroup: &Cgroup) -
     let line = command_line(workload, places, find_launcher(places.site).as_deref())?;
     let program = line.program.clone();
     let spawn_error = |source| Error::Spawn { program: program.clone(), source };
-    let output = places.output("workload")?;
     let mut command = line.command(places);
-    command.stdout(output.try_clone().map_err(spawn_error)?).stderr(output.try_clone().map_err(spawn_error)?);
+    let (output, deadline) = match workload {
+        Workload::Command { deadline_ms, .. } => {
+            let (capture, output, error) = Capture::open().map_err(spawn_error)?;
+            command.stdout(output).stderr(error);
+            (Output::Captured(capture), Some(Instant::now() + Duration::from_millis(*deadline_ms)))
+        }
+        _ => {
+            let output = places.output("workload")?;
+            command.stdout(output.try_clone().map_err(spawn_error)?).stderr(output.try_clone().map_err(spawn_error)?);
+            (Output::File(output), None)
+        }
+    };
     let (control, theirs) = match has_control(workload) {
         true => {
             let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
@@ -221,7 +261,7 @@ pub(crate) fn start(workload: &Workload, places: &Places<'_>, cgroup: &Cgroup) -
     };
     let child = spawn_in(cgroup, command, theirs.as_ref().map(|socket| socket.as_raw_fd()))?.map_err(spawn_error)?;
     drop(theirs);
-    Ok(Running { pid: pid_of(&child)?, control, output, program })
+    Ok(Running { pid: pid_of(&child)?, control, output, deadline, program })
 }
 
 /// The process that reads and writes beside a workload.
@@ -330,6 +370,21 @@ mod tests {
         assert_eq!(line.arguments.join(" "), "io-paths /mnt/nfs/run-r1 8192 /run/bpfassay/run-r1/summary.json");
         assert!(has_control(&Workload::IoPaths { size: 8192 }));
         assert!(!has_control(&ior(IorEngine::External, 1)));
+    }
+
+    #[test]
+    fn a_command_is_told_its_directory() {
+        let command = ["/usr/bin/fio", "--directory={directory}", "{x}"].map(str::to_owned);
+        let workload = Workload::Command { command: command.into(), deadline_ms: 1 };
+        let line = told(&workload, None).unwrap();
+        assert_eq!(
+            (line.program.as_str(), line.arguments.join(" ").as_str()),
+            ("/usr/bin/fio", "--directory=/mnt/nfs/run-r1 {x}")
+        );
+        assert!(!has_control(&workload));
+        assert_eq!(program(&workload, &Site::guest("/mnt/nfs")), "/usr/bin/fio");
+        let nothing = Workload::Command { command: Vec::new(), deadline_ms: 1 };
+        assert!(told(&nothing, None).unwrap_err().to_string().contains("without a program"));
     }
 
     #[test]

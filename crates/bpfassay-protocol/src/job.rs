@@ -139,7 +139,20 @@ pub enum Workload {
         /// Bytes of each: of a message, or of a piece of memory.
         size: u32,
     },
+    /// Any program, in a directory on the file system under test. What it writes to standard output becomes the summary.
+    Command {
+        /// The program and its arguments, in which [`DIRECTORY`] stands for that directory.
+        command: Vec<String>,
+        /// How long it may take by the guest's clock, in milliseconds; then it is killed with its cgroup.
+        deadline_ms: u64,
+    },
 }
+
+/// Stands for the run's own directory on the file system under test in the arguments of [`Workload::Command`].
+pub const DIRECTORY: &str = "{directory}";
+
+/// Most bytes that a program may write to standard output.
+pub const MAX_OUTPUT: usize = 1 << 20;
 
 names! {
     /// What a workload without files does.

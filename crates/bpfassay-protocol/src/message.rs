@@ -166,8 +166,8 @@ pub struct RunFigures {
     pub probe: ProbeConfiguration,
     /// Which program did IOR's work; `None` for other workloads.
     pub engine: Option<IorEngine>,
-    /// The workload's own summary as it wrote it: JSON of IOR or of the I/O-path exerciser; empty for workloads that
-    /// have none.
+    /// The workload's own summary as it wrote it: JSON of IOR or of the I/O-path exerciser, all of the standard output of any
+    /// other program; empty for workloads that have none.
     pub summary: String,
     /// The kernel's features, if it was they that were asked for.
     #[serde(default)]

@@ -3,6 +3,7 @@
 mod bytes;
 mod capabilities;
 pub(crate) mod cells;
+mod command;
 mod cost;
 mod coverage;
 mod events;

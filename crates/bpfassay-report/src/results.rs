@@ -17,7 +17,7 @@ use bpfassay_protocol::{
     program_set::ProgramEvent,
     tracer::Losses,
 };
-use bpfassay_study::Plan;
+use bpfassay_study::{FigureName, Plan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -181,12 +181,14 @@ pub enum Access {
     Write,
     /// Reading.
     Read,
-    /// The work of a workload that is not IOR: what it tells of it is a figure of merit ([`Merit`]).
+    /// The work of a workload that is not IOR: what it tells of it, or how long it took, is a figure of merit ([`Merit`]).
     Work,
+    /// A further figure of merit of a workload that is any program, by its name.
+    Figure(FigureName),
 }
 
 impl Access {
-    /// All, in the order used for display.
+    /// All but further figures of merit, in the order used for display.
     pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Work];
 
     /// Those of IOR.
@@ -194,11 +196,12 @@ impl Access {
 
     /// The phase's name, which is IOR's for those of IOR.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Write => "write",
             Self::Read => "read",
             Self::Work => WORK,
+            Self::Figure(name) => name,
         }
     }
 
@@ -208,7 +211,7 @@ impl Access {
         match self {
             Self::Write => Some(Operation::Write),
             Self::Read => Some(Operation::Read),
-            Self::Work => None,
+            Self::Work | Self::Figure(_) => None,
         }
     }
 }
@@ -361,6 +364,6 @@ pub enum Span {
 pub enum Witness {
     /// The embedded engine's ledger of what its system calls returned.
     Ledger,
-    /// IOR's JSON summary.
+    /// IOR's JSON summary, or what another program tells of itself.
     Summary,
 }

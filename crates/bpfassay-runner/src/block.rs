@@ -6,7 +6,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use bpfassay_protocol::message::{GuestMessage, HostMessage, Phase};
+use bpfassay_protocol::message::{GuestMessage, HostMessage, Phase, RunOutcome};
 use bpfassay_report::{
     BlockEnded, BlockStarted, Entry, FailureKind, GuestReady, Journal, JournalError, Outcome, RunFailure, RunRecord,
 };
@@ -227,7 +227,7 @@ impl<'a> Boot<'a> {
                 let planned = self.left.remove(index);
                 let current =
                     in_flight.take().filter(|current| current.id == run).unwrap_or_else(|| InFlight::new(run));
-                let mut outcome = Outcome::from(*outcome);
+                let mut outcome = Outcome::from(self.readable(*outcome));
                 match (&mut outcome, &current.spoilt_by) {
                     (Outcome::Measured(_), Some(trouble)) => {
                         outcome = Outcome::Failed(failure::of_trouble(trouble, log))
@@ -305,6 +305,16 @@ impl<'a> Boot<'a> {
     pub(crate) fn never_booted(&mut self, message: &str) -> Result<(), BlockError> {
         let trouble = RunFailure { kind: FailureKind::Host, phase: None, telling: vec![message.to_owned()], log: None };
         self.concluded(Some(trouble), None, Vec::new())
+    }
+
+    /// The outcome of a run; a failure where a workload that is any program did not tell of its work what it should.
+    fn readable(&self, outcome: RunOutcome) -> RunOutcome {
+        let RunOutcome::Measured(figures) = &outcome else { return outcome };
+        let command = self.context.study.command(&self.block.case);
+        match command.and_then(|command| command.unreadable(&figures.summary)) {
+            Some(message) => RunOutcome::Failed { message },
+            None => outcome,
+        }
     }
 
     fn give_up(&mut self, trouble: &RunFailure) -> Result<(), BlockError> {

@@ -6,6 +6,7 @@
 //! Not here: kernels (bpfassay-testbed), guests (bpfassay-vm), what IOR's options mean (bpfassay-workload), results.
 
 pub mod bundled;
+pub mod command;
 pub mod error;
 pub mod expectation;
 pub mod feature;
@@ -19,12 +20,13 @@ pub mod study;
 pub mod target;
 
 pub use bpfassay_document::Invalid;
+pub use command::{CommandSpec, FigureName, FigureSpec};
 pub use error::{ExpandError, StudyError};
 pub use expectation::Expectation;
 pub use feature::{ExpectedFeature, FeatureExpectations, Series};
 pub use gate::{Certainty, Correction, Denied, Gate, Share};
 pub use plan::{Available, Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, expand};
-pub use read::load;
+pub use read::{folder, load};
 pub use study::{
     Addresses, Clock, Deadlines, Design, EngineChoice, GuestSize, Interface, IorSpec, IorTest, Study, WorkloadKind,
     WorkloadSpec,

@@ -10,11 +10,15 @@ use bpfassay_protocol::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod cases;
 mod tools;
 
-use self::tools::{tools_for, tools_left_out, witnessed};
+use self::{
+    cases::cases,
+    tools::{tools_for, tools_left_out, witnessed},
+};
 use crate::{
-    EngineChoice, ExpandError, Interface, IorSpec, IorTest, Share, Study, Target, WorkloadKind, WorkloadSpec,
+    ExpandError, Interface, IorSpec, IorTest, Share, Study, Target, WorkloadSpec,
     narrow::{keep_cells, list, narrow},
     order::shuffle,
     study::digest,
@@ -292,105 +296,6 @@ struct Case {
     interface: Option<Interface>,
 }
 
-/// Per target the cases that can run there; what cannot is added to `left_out`.
-fn cases<'a>(
-    study: &Study,
-    targets: &'a [Target],
-    available: &Available,
-    left_out: &mut Vec<LeftOut>,
-) -> Vec<(&'a Target, Vec<Case>)> {
-    let mut refused: Vec<(LeftOut, Vec<Arch>)> = Vec::new();
-    let mut per_target = Vec::new();
-    for target in targets {
-        let mut possible = Vec::new();
-        for spec in &study.workloads {
-            let ior = match &spec.kind {
-                WorkloadKind::Ior(ior) => ior,
-                WorkloadKind::IoPaths { size } => {
-                    possible.push(Case::other(spec, Workload::IoPaths { size: *size }));
-                    continue;
-                }
-                WorkloadKind::Capabilities => {
-                    possible.push(Case::other(spec, Workload::Capabilities));
-                    continue;
-                }
-                WorkloadKind::Exercise { exercise, operations, size } => {
-                    let workload = Workload::Exercise { exercise: *exercise, operations: *operations, size: *size };
-                    possible.push(Case::other(spec, workload));
-                    continue;
-                }
-            };
-            for (id, test) in case_ids(&spec.name, &ior.tests).into_iter().zip(&ior.tests) {
-                match engine(ior, test.interface, available.external_ior.get(&target.arch)) {
-                    Ok(engine) => possible.push(Case::ior(id, ior, test, engine)),
-                    Err(reason) => {
-                        let left = LeftOut { what: format!("workload {id}"), reason };
-                        match refused.iter_mut().find(|(known, _)| *known == left) {
-                            Some((_, archs)) if archs.contains(&target.arch) => {}
-                            Some((_, archs)) => archs.push(target.arch),
-                            None => refused.push((left, vec![target.arch])),
-                        }
-                    }
-                }
-            }
-        }
-        per_target.push((target, possible));
-    }
-    left_out.extend(
-        refused.into_iter().map(|(left, archs)| LeftOut { what: format!("{} on {}", left.what, list(&archs)), ..left }),
-    );
-    per_target
-}
-
-/// Names of the tests of one workload: the workload's name alone where there is one test, with the transfer size
-/// where that tells the tests apart, else with their number.
-fn case_ids(name: &str, tests: &[IorTest]) -> Vec<String> {
-    if tests.len() == 1 {
-        return vec![name.to_owned()];
-    }
-    let sizes: BTreeSet<u64> = tests.iter().map(|test| test.transfer_size).collect();
-    let by_size = sizes.len() == tests.len();
-    tests
-        .iter()
-        .enumerate()
-        .map(|(index, test)| match by_size {
-            true => format!("{name}-t{}", binary_size(test.transfer_size)),
-            false => format!("{name}-{}", index + 1),
-        })
-        .collect()
-}
-
-/// `size` bytes in the largest binary unit that holds it exactly: `256KiB`.
-fn binary_size(size: u64) -> String {
-    [("GiB", 30), ("MiB", 20), ("KiB", 10)]
-        .into_iter()
-        .find(|(_, shift)| size > 0 && size.trailing_zeros() >= *shift)
-        .map_or_else(|| format!("{size}B"), |(unit, shift)| format!("{}{unit}", size >> shift))
-}
-
-/// The engine that runs a test, or why none does.
-fn engine(spec: &IorSpec, interface: Interface, external: Option<&BTreeSet<Interface>>) -> Result<IorEngine, String> {
-    if !spec.interfaces.is_empty() && !spec.interfaces.contains(&interface) {
-        return Err(format!("the study keeps only tests with the interface {}", list(&spec.interfaces)));
-    }
-    let external_has = external.is_some_and(|interfaces| interfaces.contains(&interface));
-    match spec.engine {
-        EngineChoice::Auto | EngineChoice::External if external_has => Ok(IorEngine::External),
-        EngineChoice::Auto | EngineChoice::Embedded if interface.is_embedded() => Ok(IorEngine::Embedded),
-        EngineChoice::Embedded => Err(format!("the embedded engine does not have {interface}")),
-        EngineChoice::Auto | EngineChoice::External => {
-            let embedded = match spec.engine {
-                EngineChoice::Auto => format!("the embedded engine does not have {interface}, and "),
-                EngineChoice::Embedded | EngineChoice::External => String::new(),
-            };
-            Err(match external {
-                None => format!("{embedded}no IOR was given for this architecture (--ior ARCH=DIR)"),
-                Some(_) => format!("{embedded}the IOR given for this architecture does not have {interface}"),
-            })
-        }
-    }
-}
-
 /// The name of what is under test.
 fn under_test(probe: ProbeConfiguration, tool: Option<&Tool>) -> String {
     tool.map_or_else(|| probe.to_string(), |tool| tool.name.clone())
@@ -442,7 +347,9 @@ impl Case {
     fn warm_up(&self, study: &Study, probes: &[ProbeConfiguration], place: &str, id: &str) -> Vec<PlannedRun> {
         let probe = probes.iter().find(|probe| probe.is_baseline()).or(probes.first());
         // Other workloads are not timed.
-        let (Some(&probe), Workload::Ior { .. } | Workload::Exercise { .. }) = (probe, &self.workload) else {
+        let (Some(&probe), Workload::Ior { .. } | Workload::Exercise { .. } | Workload::Command { .. }) =
+            (probe, &self.workload)
+        else {
             return Vec::new();
         };
         (1..=study.design.warm_up)

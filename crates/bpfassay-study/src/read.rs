@@ -1,5 +1,6 @@
 //! Reading a study file: keys, values, and the IOR scripts it names.
 
+mod command;
 mod expected;
 mod workloads;
 
@@ -59,6 +60,15 @@ pub fn load(name: &str) -> Result<Study, StudyError> {
         }
         Err(error) => Err(error),
     })
+}
+
+/// The directory of the study called `name`, at which the relative paths in it begin; `None` for a bundled one, which has none.
+#[must_use]
+pub fn folder(name: &str) -> Option<PathBuf> {
+    match bundled::study(name) {
+        Some(_) => None,
+        None => Path::new(name).parent().map(Path::to_path_buf),
+    }
 }
 
 fn read(what: &'static str, path: &Path) -> Result<String, StudyError> {
@@ -121,6 +131,8 @@ impl Study {
             }
         };
         let tools = tools(root.get("tools"), &probes)?;
+        let mut deadlines = deadlines(root.get("deadlines"))?;
+        deadlines.allow_for(&workloads);
         Ok(Self {
             schema: STUDY_SCHEMA,
             name: short_name(&name)?,
@@ -137,7 +149,7 @@ impl Study {
             clock: root.get("clock").map_or(Ok(Clock::Instructions), |clock| clock.word(Clock::WORDS))?,
             clock_of_host: root.get("clock").is_none(),
             guest,
-            deadlines: deadlines(root.get("deadlines"))?,
+            deadlines,
             expectations: expected::read(root.get("expected"))?.into_iter().chain(expected::built_in()?).collect(),
             features,
         })

@@ -13,7 +13,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Certainty, Expectation, FeatureExpectations, Gate, Share, Target};
+use crate::{Certainty, CommandSpec, Expectation, FeatureExpectations, Gate, Share, Target};
+
+/// How much longer the deadline of a phase is than that of a tool or program in it, so that the guest can tell what was not done.
+const SPARE_MS: u64 = 30_000;
 
 /// A study: checked, with its IOR scripts read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -79,16 +82,23 @@ impl Study {
         if others.into_iter().any(|other| other == name) {
             return Err(format!("two tools are named `{name}`: give one of them another name"));
         }
-        let patience = tool.file.deadline_ms.saturating_add(Self::SPARE_MS);
+        let patience = tool.file.deadline_ms.saturating_add(SPARE_MS);
         self.deadlines.attach_ms = self.deadlines.attach_ms.max(patience);
-        let stopping = tool.file.stop.grace_ms.saturating_add(Self::SPARE_MS);
+        let stopping = tool.file.stop.grace_ms.saturating_add(SPARE_MS);
         self.deadlines.tear_down_ms = self.deadlines.tear_down_ms.max(stopping);
         self.tool_files.push(tool);
         Ok(())
     }
 
-    /// How much longer the deadline of a phase is than that of a tool in it, so that the guest can tell what the tool did not do.
-    const SPARE_MS: u64 = 30_000;
+    /// The program that the workload `name` is, if it is one.
+    #[must_use]
+    pub fn command(&self, name: &str) -> Option<&CommandSpec> {
+        let workload = self.workloads.iter().find(|workload| workload.name == name)?;
+        match &workload.kind {
+            WorkloadKind::Command(command) => Some(command),
+            _ => None,
+        }
+    }
 
     /// SHA-256, in hexadecimal, of the study as read: comments and layout of the file do not matter, the contents of
     /// IOR scripts do.
@@ -138,11 +148,14 @@ pub enum WorkloadKind {
         /// Bytes of each; 0 where it has none.
         size: u32,
     },
+    /// Any program, fio among them.
+    Command(CommandSpec),
 }
 
 impl WorkloadKind {
     /// The words of study files.
-    pub const WORDS: &'static [&'static str] = &["ior", "io-paths", "capabilities", "futex", "tcp", "shared-memory"];
+    pub const WORDS: &'static [&'static str] =
+        &["ior", "fio", "command", "io-paths", "capabilities", "futex", "tcp", "shared-memory"];
 }
 
 /// An IOR script or inline options, and how to run it.
@@ -396,6 +409,15 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
+    /// Gives guests the time to tell of programs that pass their own deadlines.
+    pub(crate) fn allow_for(&mut self, workloads: &[WorkloadSpec]) {
+        for workload in workloads {
+            if let WorkloadKind::Command(command) = &workload.kind {
+                self.workload_ms = self.workload_ms.max(command.deadline_ms.saturating_add(SPARE_MS));
+            }
+        }
+    }
+
     /// The deadline of `phase`; `None` for an interactive shell, which has none.
     #[must_use]
     pub const fn of(&self, phase: Phase) -> Option<Duration> {

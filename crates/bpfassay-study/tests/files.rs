@@ -96,7 +96,7 @@ fn workloads_are_ior_unless_they_say_otherwise() {
 fn what_a_workload_cannot_be_is_refused() {
     let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
     for (lines, said) in [
-        ("type = \"fio\"", "known are ior, io-paths, capabilities, futex, tcp, shared-memory"),
+        ("type = \"fioo\"", "known are ior, fio, command, io-paths, capabilities, futex, tcp, shared-memory"),
         ("type = \"futex\"\nsize = 1", "unknown key `size`"),
         ("type = \"tcp\"\nsize = 0", "is not from 1"),
         ("type = \"shared-memory\"\noperation = 1", "operations"),
@@ -106,6 +106,11 @@ fn what_a_workload_cannot_be_is_refused() {
         ("type = \"io-paths\"\nsize = 1073741824", "do not fit into a file system"),
         ("type = \"io-paths\"\nranks = 2", "unknown key `ranks`"),
         ("type = \"capabilities\"\nsize = 4096", "unknown key `size`"),
+        ("type = \"fio\"\nsize = 5000", "`size`, 5000, is not a multiple of `block`, 4096"),
+        ("type = \"fio\"\nsize = 1073741824", "do not fit into a file system of"),
+        ("type = \"fio\"\naccess = \"rnd\"", "known are sequential, random"),
+        ("type = \"fio\"\nblok = 1", "did you mean `block`?"),
+        ("type = \"fio\"\nsuite = \"../x\"", "use at most 100 lower-case letters"),
     ] {
         let message = refused(line, lines);
         assert!(message.contains(said), "{lines}: {message}");
@@ -326,4 +331,88 @@ proptest::proptest! {
             assert!((1..=damaged.lines().count() + 1).contains(line) && *column >= 1, "{error}");
         }
     }
+}
+
+/// A workload of type `command` in place of the one of [`GOOD`].
+fn command(lines: &str) -> Result<Study, String> {
+    let workload = format!("type = \"command\"\n{lines}");
+    parse(&GOOD.replace("options = \"-a POSIX -w -r -t 256k -b 4m\"", &workload)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_command_says_how_it_is_read() {
+    let source = "source = { guest = { program = \"/bin/x\" } }";
+    let figure = "name = \"rate\", unit = \"1/s\", better = \"higher\"";
+    let study = command(&format!(
+        "{source}\narguments = [\"-v\", \"{{directory}}\"]\ndeadline = \"10min\"\n\
+         figures = [{{ {figure}, pattern = '^(?<value>\\d+)$' }}]\nbytes = {{ readv = {{ pointer = \"/b\" }} }}"
+    ))
+    .unwrap();
+    let spec = study.command("w").unwrap();
+    assert_eq!((spec.deadline_ms, spec.figures[0].name.as_str()), (600_000, "rate"));
+    assert!(spec.bytes.contains_key(&bpfassay_protocol::Operation::Readv));
+    // The guest can tell what became of it before the host gives up.
+    assert!(study.deadlines.workload_ms > 600_000);
+
+    for (lines, said) in [
+        ("", "key `source` is missing"),
+        ("source = { object = { path = \"a.o\" } }", "unknown key `object`"),
+        ("source = { guest = { program = \"x\" } }", "give a program by its absolute path"),
+        ("source = { binary = { arch = \"x86_64\", path = \"../x\" } }", "give a path below the directory"),
+        ("SOURCE\nfigure = []", "did you mean `figures`?"),
+        ("SOURCE\nfigures = [{ FIGURE }]", "give either `pattern` or `pointer`"),
+        ("SOURCE\nfigures = [{ FIGURE, pattern = 'a' }]", "it has no group `(?<value>…)`"),
+        ("SOURCE\nfigures = [{ FIGURE, pattern = '(' }]", "no regular expression"),
+        ("SOURCE\nfigures = [{ FIGURE, pointer = 'a' }]", "give a JSON pointer"),
+        ("SOURCE\nfigures = [{ FIGURE, pointer = '/a' }, { FIGURE, pointer = '/b' }]", "stands here already"),
+        ("SOURCE\nfigures = [{ name = \"work\", unit = \"s\", better = \"lower\", pointer = '/a' }]", "another row"),
+        ("SOURCE\nfigures = [{ name = \"A b\", unit = \"s\", better = \"lower\", pointer = '/a' }]", "at most 24"),
+        ("SOURCE\nfigures = [{ name = \"a\", unit = \"s\", better = \"more\", pointer = '/a' }]", "higher, lower"),
+        ("SOURCE\nbytes = { wirte = { pointer = '/a' } }", "did you mean `write`?"),
+        ("SOURCE\nbytes = { open = { pointer = '/a' } }", "no operation of that name moves data"),
+        ("SOURCE\ndeadline = \"1ms\"", "is not from 1000 ms"),
+    ] {
+        let lines = lines.replace("SOURCE", source).replace("FIGURE", figure);
+        let message = command(&lines).unwrap_err();
+        assert!(message.contains(said), "{lines}: {message}");
+    }
+    let nameless = format!("{GOOD}\n[[workloads]]\ntype = \"command\"\n{source}\n");
+    assert!(parse(&nameless).unwrap_err().to_string().contains("key `name` is missing"));
+}
+
+#[test]
+fn fio_is_a_command() {
+    let study =
+        parse(&GOOD.replace("options = \"-a POSIX -w -r -t 256k -b 4m\"", "type = \"fio\"\naccess = \"random\""))
+            .unwrap();
+    let spec = study.command("w").unwrap();
+    let words = spec.arguments.join(" ");
+    for word in [
+        "--rw=randwrite",
+        "--rw=randread",
+        "--size=4194304",
+        "--bs=4096",
+        "--randrepeat=1",
+        "--thread",
+        "--ioengine=psync",
+    ] {
+        assert!(words.contains(word), "{words}");
+    }
+    let names: Vec<&str> = spec.figures.iter().map(|figure| figure.name.as_str()).collect();
+    assert!(
+        names.len() == 6 && names.contains(&"write-latency") && names.iter().all(|name| !name.is_empty()),
+        "{names:?}"
+    );
+    assert_eq!(spec.bytes.len(), 2);
+    // The beginning of what fio 3.39 writes, shortened.
+    let job = |one: &str, other: &str| {
+        format!(
+            r#"{{"jobname":"{one}","{one}":{{"io_bytes":4194304,"bw":2048,"iops":512.5,"lat_ns":{{"mean":1234.5}}}},"{other}":{{"io_bytes":0}}}}"#
+        )
+    };
+    let output = format!(r#"{{"fio version":"fio-3.39","jobs":[{},{}]}}"#, job("write", "read"), job("read", "write"));
+    assert_eq!(spec.unreadable(&output), None);
+    assert!(
+        spec.unreadable(&output.replace("iops", "x")).unwrap().contains("the figure write-iops: there is nothing at")
+    );
 }

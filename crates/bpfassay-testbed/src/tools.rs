@@ -1,4 +1,5 @@
-//! The `tools` segment of a guest: what the tools under test need there, at the places that [`bpfassay_tool::guest`] names.
+//! The `tools` segment of a guest: what the tools under test and the programs of workloads need there, at the places that
+//! [`bpfassay_tool::guest`] names.
 //!
 //! Debian packages come with everything that they depend on, unpacked as they are: nothing in them is run on this host, and what
 //! only people read is left out. Files that lie beside a tool file are taken as they lie there, and so are Nix packages; nothing
@@ -13,7 +14,7 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_tool::{Loaded, Nix, Source, guest};
+use bpfassay_tool::{Nix, Source, Supply, guest};
 use object::{LittleEndian, read::elf::ElfFile64};
 use tempfile::TempDir;
 
@@ -58,7 +59,7 @@ const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 ///
 /// # Errors
 /// [`Error::Tool`] for a file that is not what it should be; those of packages and of the cache.
-pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Loaded]) -> Result<Option<Segment>> {
+pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<Option<Segment>> {
     let needs = Needs::of(arch, tools)?;
     if needs.packages.is_empty() && needs.files.is_empty() && needs.closures.is_empty() {
         return Ok(None);
@@ -126,17 +127,17 @@ enum Kind {
 }
 
 impl Needs {
-    fn of(arch: Arch, tools: &[Loaded]) -> Result<Self> {
+    fn of(arch: Arch, tools: &[Supply<'_>]) -> Result<Self> {
         let mut needs = Self::default();
         for tool in tools {
-            let name = &tool.file.name;
+            let name = &tool.name;
             let beside = |path: &str, kind: Kind| -> Result<Beside> {
                 let path = tool.beside(path).map_err(|error| refuse(name, error.to_string()))?;
                 Ok(Beside { tool: name.clone(), path, kind })
             };
-            match &tool.file.source {
+            match tool.source {
                 Source::Binary(_) => {
-                    let Some(binary) = tool.file.source.binary(arch) else { continue };
+                    let Some(binary) = tool.source.binary(arch) else { continue };
                     let kind = Kind::Program { has_libraries: binary.libraries.is_some() };
                     needs.files.insert(guest::program(name), beside(&binary.path, kind)?);
                     if let Some(libraries) = &binary.libraries {
@@ -144,7 +145,7 @@ impl Needs {
                     }
                 }
                 Source::Debian(_) => {
-                    let Some(debian) = tool.file.source.debian(arch) else { continue };
+                    let Some(debian) = tool.source.debian(arch) else { continue };
                     needs.package(&debian.from);
                 }
                 Source::Script(script) => {
@@ -155,7 +156,7 @@ impl Needs {
                 }
                 Source::Object(_) => {
                     // A bundled one lies in the tracer.
-                    let Some(object) = tool.file.source.object(arch).filter(|object| !object.bundled) else { continue };
+                    let Some(object) = tool.source.object(arch).filter(|object| !object.bundled) else { continue };
                     needs.files.insert(guest::object(name), beside(&object.path, Kind::Object)?);
                 }
                 Source::Nix(nix) => {
@@ -297,6 +298,8 @@ fn interpreter(program: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_tool::Loaded;
+
     use super::*;
 
     fn loaded(folder: &Path, source: &str) -> Loaded {
@@ -305,7 +308,7 @@ mod tests {
     }
 
     fn laid_out(folder: &Path, source: &str) -> Result<Archive> {
-        let needs = Needs::of(Arch::X86_64, &[loaded(folder, source)])?;
+        let needs = Needs::of(Arch::X86_64, &[loaded(folder, source).supply()])?;
         let mut archive = Archive::default();
         for (path, file) in &needs.files {
             file.add(Arch::X86_64, path, &mut archive)?;
@@ -353,7 +356,7 @@ mod tests {
         let debian = |suite: &str| {
             loaded(folder.path(), &format!("debian = {{ suite = '{suite}', package = 'p', program = '/usr/bin/p' }}"))
         };
-        let needs = Needs::of(Arch::X86_64, &[debian("trixie"), debian("sid")]).unwrap();
+        let needs = Needs::of(Arch::X86_64, &[debian("trixie").supply(), debian("sid").supply()]).unwrap();
         assert_eq!(needs.packages.len(), 2);
     }
 }

@@ -34,10 +34,12 @@ pub enum ToolError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A bundled tool names a file.
-    #[error("the bundled tool {name} names the file {path}, and nothing lies beside a bundled one")]
+    /// What is bundled, or comes from results, names a file.
+    #[error(
+        "{name} names the file {path}, and nothing lies beside what is bundled or taken up again: give the path of its file"
+    )]
     Alone {
-        /// The tool.
+        /// The tool or workload.
         name: String,
         /// The file.
         path: String,

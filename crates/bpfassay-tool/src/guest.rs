@@ -17,6 +17,12 @@ const OBJECT_PORT: u16 = 9127;
 /// What stands for a script's place in the tool's arguments.
 const SCRIPT: &str = "{script}";
 
+/// The name under which the program of workload `name` lies among tools; no tool has such a name.
+#[must_use]
+pub fn of_workload(name: &str) -> String {
+    format!("workload_{name}")
+}
+
 /// Where the program of tool `name` lies that came from a file beside the tool file.
 #[must_use]
 pub fn program(name: &str) -> String {
@@ -83,56 +89,64 @@ impl ToolFile {
     }
 
     fn command(&self, arch: Arch) -> Result<Vec<String>, String> {
-        let none = |what: &str| format!("its tool file has no {what} for {arch}");
-        let mut command = match &self.source {
-            Source::Binary(_) => match self.source.binary(arch).ok_or_else(|| none("program"))?.libraries {
-                None => vec![program(&self.name)],
-                Some(_) => {
-                    vec![loader(&self.name), "--library-path".to_owned(), libraries(&self.name), program(&self.name)]
-                }
-            },
-            Source::Debian(_) => vec![self.source.debian(arch).ok_or_else(|| none("package"))?.program.clone()],
-            Source::Guest(program) => vec![program.clone()],
-            Source::Nix(nix) if nix.closures.contains(&arch) => {
-                vec![format!("{}/{}", package(&self.name), nix.program)]
-            }
-            Source::Nix(nix) => {
-                return Err(format!(
-                    "it comes from a Nix package ({}), which does not lie beside the tool file for {arch}: `lib.mkTool` of the \
-                     flake puts it there",
-                    nix.attribute
-                ));
-            }
-            Source::Script(of) => {
-                let script = script(&self.name);
-                let is_named = self.arguments.iter().any(|word| word.contains(SCRIPT));
-                let words = self.arguments.iter().map(|word| word.replace(SCRIPT, &script));
-                let mut command: Vec<String> = std::iter::once(of.interpreter.clone()).chain(words).collect();
-                if !is_named {
-                    command.push(script);
-                }
-                return Ok(command);
-            }
-            Source::Object(_) => {
-                let of = self.source.object(arch).ok_or_else(|| none("object"))?;
-                let mut command = vec![layout::TRACER.to_owned(), "object".to_owned()];
-                match of.path.strip_suffix(".bpf.o").filter(|_| of.bundled) {
-                    Some(name) => command.extend(["--bundled".to_owned(), name.to_owned()]),
-                    None => command.push(object(&self.name)),
-                }
-                for program in &of.programs {
-                    command.extend(["--program".to_owned(), program.clone()]);
-                }
-                if let Some(Form::Map { map }) = self.report.as_ref().map(|report| &report.form) {
-                    command.extend(["--map".to_owned(), map.clone()]);
-                }
-                command.extend(["--port".to_owned(), OBJECT_PORT.to_string()]);
-                return Ok(command);
-            }
-        };
-        command.extend(self.arguments.iter().cloned());
+        if !matches!(self.source, Source::Object(_)) {
+            return command(&self.name, &self.source, &self.arguments, arch);
+        }
+        let of = self.source.object(arch).ok_or_else(|| none("object", arch))?;
+        let mut command = vec![layout::TRACER.to_owned(), "object".to_owned()];
+        match of.path.strip_suffix(".bpf.o").filter(|_| of.bundled) {
+            Some(name) => command.extend(["--bundled".to_owned(), name.to_owned()]),
+            None => command.push(object(&self.name)),
+        }
+        for program in &of.programs {
+            command.extend(["--program".to_owned(), program.clone()]);
+        }
+        if let Some(Form::Map { map }) = self.report.as_ref().map(|report| &report.form) {
+            command.extend(["--map".to_owned(), map.clone()]);
+        }
+        command.extend(["--port".to_owned(), OBJECT_PORT.to_string()]);
         Ok(command)
     }
+}
+
+fn none(what: &str, arch: Arch) -> String {
+    format!("its file has no {what} for {arch}")
+}
+
+/// The command line of what comes from `source` and lies in guests of architecture `arch` under `name`.
+///
+/// # Errors
+/// Why there is none.
+pub fn command(name: &str, source: &Source, arguments: &[String], arch: Arch) -> Result<Vec<String>, String> {
+    let mut command = match source {
+        Source::Binary(_) => match source.binary(arch).ok_or_else(|| none("program", arch))?.libraries {
+            None => vec![program(name)],
+            Some(_) => vec![loader(name), "--library-path".to_owned(), libraries(name), program(name)],
+        },
+        Source::Debian(_) => vec![source.debian(arch).ok_or_else(|| none("package", arch))?.program.clone()],
+        Source::Guest(program) => vec![program.clone()],
+        Source::Nix(nix) if nix.closures.contains(&arch) => vec![format!("{}/{}", package(name), nix.program)],
+        Source::Nix(nix) => {
+            return Err(format!(
+                "it comes from a Nix package ({}), which does not lie beside the tool file for {arch}: `lib.mkTool` of the \
+                 flake puts it there",
+                nix.attribute
+            ));
+        }
+        Source::Script(of) => {
+            let script = script(name);
+            let is_named = arguments.iter().any(|word| word.contains(SCRIPT));
+            let words = arguments.iter().map(|word| word.replace(SCRIPT, &script));
+            let mut command: Vec<String> = std::iter::once(of.interpreter.clone()).chain(words).collect();
+            if !is_named {
+                command.push(script);
+            }
+            return Ok(command);
+        }
+        Source::Object(_) => return Err("an eBPF object is no program".to_owned()),
+    };
+    command.extend(arguments.iter().cloned());
+    Ok(command)
 }
 
 #[cfg(test)]
@@ -155,7 +169,7 @@ mod tests {
     fn every_source_is_started_where_it_lies() {
         let binary = "binary = { arch = 'x86_64', path = 'a' }";
         assert_eq!(command(binary, "arguments = ['-v']", Arch::X86_64).unwrap(), "/tools/mine/program -v");
-        assert_eq!(command(binary, "", Arch::Riscv64).unwrap_err(), "its tool file has no program for riscv64");
+        assert_eq!(command(binary, "", Arch::Riscv64).unwrap_err(), "its file has no program for riscv64");
         let dynamic = "binary = { arch = 'x86_64', path = 'a', libraries = 'lib' }";
         assert_eq!(
             command(dynamic, "arguments = ['1']", Arch::X86_64).unwrap(),

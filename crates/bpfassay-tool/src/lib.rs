@@ -26,7 +26,7 @@ pub use file::{
     Binary, Counting, Debian, DebianPackage, Figure, Form, Nix, Object, Report, Script, Source, ToolFile, Unit, Whose,
 };
 pub use pattern::Pattern;
-pub use read::{Loaded, load};
+pub use read::{Loaded, Supply, arguments, load, program_source, suite};
 pub use readings::{ReadError, Readings, Sample, read};
 pub use under_test::{MAX_OBJECT, UnderTest};
 

@@ -42,9 +42,36 @@ impl Loaded {
     /// # Errors
     /// [`ToolError::Alone`] for a bundled one.
     pub fn beside(&self, path: &str) -> Result<PathBuf, ToolError> {
-        match &self.folder {
+        self.supply().beside(path)
+    }
+
+    /// What guests must be supplied with for it.
+    #[must_use]
+    pub fn supply(&self) -> Supply<'_> {
+        Supply { name: self.file.name.clone(), source: &self.file.source, folder: self.folder.as_deref() }
+    }
+}
+
+/// What guests must be supplied with for a tool or the program of a workload.
+#[derive(Debug, Clone)]
+pub struct Supply<'a> {
+    /// The name of its place in the guest ([`crate::guest::HOME`]), and in messages.
+    pub name: String,
+    /// Where it comes from.
+    pub source: &'a Source,
+    /// The directory that relative paths begin at; `None`: there is none.
+    pub folder: Option<&'a Path>,
+}
+
+impl Supply<'_> {
+    /// The file of this relative path.
+    ///
+    /// # Errors
+    /// [`ToolError::Alone`] where nothing lies beside it.
+    pub fn beside(&self, path: &str) -> Result<PathBuf, ToolError> {
+        match self.folder {
             Some(folder) => Ok(folder.join(path)),
-            None => Err(ToolError::Alone { name: self.file.name.clone(), path: path.to_owned() }),
+            None => Err(ToolError::Alone { name: self.name.clone(), path: path.to_owned() }),
         }
     }
 }
@@ -100,7 +127,7 @@ impl ToolFile {
         }
         let tool = root.need("tool")?.table()?;
         tool.only(&["name", "description"])?;
-        let source = source(&root.need("source")?)?;
+        let source = source(&root.need("source")?, &["binary", "debian", "nix", "script", "object", "guest"])?;
         let is_object = matches!(source, Source::Object(_));
         let start = root.get("start").map(|start| start.table()).transpose()?;
         if let Some(start) = &start {
@@ -114,7 +141,7 @@ impl ToolFile {
             description: line(&tool.need("description")?)?,
             arguments: match get("arguments") {
                 Some(field) if is_object => return Err(field.error("a bare object is not started with arguments")),
-                Some(field) => entries(&field, word)?,
+                Some(field) => arguments(&field)?,
                 None => Vec::new(),
             },
             ready: match get("ready") {
@@ -159,11 +186,35 @@ fn one_of<'d, 'i>(section: &Section<'d, 'i>, known: &[&'static str]) -> Result<(
     }
 }
 
-fn source(field: &Field<'_, '_>) -> Result<Source, Invalid> {
-    const KNOWN: &[&str] = &["binary", "debian", "nix", "script", "object", "guest"];
+/// Where the program of a workload comes from: as for tools, without what only tools can be.
+///
+/// # Errors
+/// Where something in it is wrong, with line and column.
+pub fn program_source(field: &Field<'_, '_>) -> Result<Source, Invalid> {
+    source(field, &["binary", "debian", "script", "guest"])
+}
+
+/// The name of a Debian suite.
+///
+/// # Errors
+/// Where it cannot be one.
+pub fn suite(field: &Field<'_, '_>) -> Result<String, Invalid> {
+    package(field)
+}
+
+/// The arguments of a program, without its name.
+///
+/// # Errors
+/// Where something in them is wrong, with line and column.
+pub fn arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Invalid> {
+    entries(field, word)
+}
+
+/// One of the kinds of source in `known`.
+fn source(field: &Field<'_, '_>, known: &[&'static str]) -> Result<Source, Invalid> {
     let section = field.table()?;
-    section.only(KNOWN)?;
-    let (kind, field) = one_of(&section, KNOWN)?;
+    section.only(known)?;
+    let (kind, field) = one_of(&section, known)?;
     match kind {
         "binary" => per_arch(&field, &["path", "libraries"], |section, archs| {
             let libraries = section.get("libraries").map(|field| relative(&field)).transpose()?;

@@ -25,7 +25,7 @@ use bpfassay_testbed::{
     manifest::{Check, Manifest},
     tools::tools_segment,
 };
-use bpfassay_tool::Loaded;
+use bpfassay_tool::{Loaded, Supply};
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
     accelerator::{self, AcceleratorKey},
@@ -142,15 +142,22 @@ fn tools(selection: &cli::Selection) -> Result<Vec<Loaded>, Failure> {
     selection.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage)).collect()
 }
 
-/// Puts the tools under test into the guests of `manifest`.
+/// Puts the tools under test, and the programs that are workloads of `plan`, into the guests of `manifest`.
 fn add_tools(
     store: &Store,
     selection: &cli::Selection,
+    plan: &Plan,
     targets: &[Target],
     manifest: &mut Manifest,
 ) -> Result<(), Failure> {
     let tools = tools(selection)?;
-    if tools.is_empty() {
+    let folder = bpfassay_study::folder(&selection.study);
+    let mut supplies: Vec<Supply<'_>> = tools.iter().map(Loaded::supply).collect();
+    let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
+    for case in cases {
+        supplies.extend(plan.study.command(case).map(|command| command.supply(case, folder.as_deref())));
+    }
+    if supplies.is_empty() {
         return Ok(());
     }
     // That of another provider may have guests of architectures that this plan does not need.
@@ -159,7 +166,7 @@ fn add_tools(
     });
     let archs: BTreeSet<Arch> = manifest.targets.iter().map(|target| target.arch).collect();
     for arch in archs {
-        let Some(segment) = tools_segment(&store.apt(), arch, &tools)? else { continue };
+        let Some(segment) = tools_segment(&store.apt(), arch, &supplies)? else { continue };
         for target in manifest.targets.iter_mut().filter(|target| target.arch == arch) {
             target.initramfs.push(segment.clone());
         }
@@ -356,7 +363,7 @@ pub(crate) fn testbed(
             debian::provide(&store.apt(), &store.catalogue, &request)?
         }
     };
-    add_tools(store, selection, &targets, &mut manifest)?;
+    add_tools(store, selection, plan, &targets, &mut manifest)?;
     from_manifest(manifest, plan)
 }
 

@@ -1,4 +1,4 @@
-//! Real guests: program sets count what workloads without files say they did.
+//! Real guests: program sets count what workloads without files say they did, and any program is a workload.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -55,5 +55,50 @@ fn program_sets_count_what_the_workload_did() {
             assert_eq!((&access["access"], &access["merit"]["unit"]), (&"work".into(), &"operations/s".into()));
             assert!(access["overhead"]["value"].is_object(), "{access:#}");
         }
+    }
+}
+
+#[test]
+fn any_program_is_a_workload() {
+    if !guests_wanted() {
+        return;
+    }
+    // One of them never ends, which is what it is there for.
+    let (_directory, results) = run("commands.toml", 4);
+    let runs = |case: &str, probe: &str| {
+        let cell = format!("x86_64_6.12_{case}_nfs4.2_{probe}");
+        let of_cell = move |run: &&Value| run["record"]["cell"] == cell.as_str();
+        results["runs"].as_array().unwrap().iter().filter(of_cell).collect::<Vec<_>>()
+    };
+    let fio = runs("fio", "fexit");
+    let bytes = fio[0]["derived"]["bytes"].as_array().unwrap();
+    assert_eq!(bytes.iter().map(|row| &row["operation"]).collect::<Vec<_>>(), ["read", "write"], "{bytes:#?}");
+    for row in bytes {
+        // What fio says, what the tracer counted, and what the NFS client did.
+        assert_eq!(row["workload"]["value"], 1 << 20, "{row:#}");
+        assert_eq!((&row["error"]["value"], &row["mountstats_error"]["value"]), (&0.into(), &0.into()), "{row:#}");
+    }
+    let cells = results["cells"].as_array().unwrap();
+    let accesses = |case: &str| {
+        let cell = cells.iter().find(|cell| cell["case"] == case && cell["probe"] == "fexit").unwrap();
+        cell["accesses"].as_array().unwrap()
+    };
+    let of_fio = accesses("fio");
+    assert_eq!((&of_fio[0]["access"], &of_fio[0]["merit"]["unit"]), (&"work".into(), &"instructions".into()));
+    assert_eq!(of_fio[0]["byte_error"]["value"]["exact"], 2, "{:#}", of_fio[0]);
+    let names = of_fio[1..].iter().map(|access| access["access"]["figure"].as_str().unwrap());
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        ["write-bandwidth", "write-iops", "write-latency", "read-bandwidth", "read-iops", "read-latency"]
+    );
+    for access in of_fio.iter().chain(accesses("ior")) {
+        assert!(access["merit"]["figure"]["value"]["mean"].as_f64() > Some(0.0), "{access:#}");
+        assert!(access["overhead"]["value"].is_object(), "{access:#}");
+    }
+    for probe in ["none", "fexit"] {
+        let outcome = &runs("hangs", probe)[0]["record"]["outcome"];
+        assert_eq!(outcome["type"], "failed", "{outcome:#}");
+        let telling = outcome["telling"][0].as_str().unwrap();
+        assert!(telling.contains("/bpfassay/ior passed its deadline and was killed with its cgroup"), "{telling}");
     }
 }

@@ -80,6 +80,18 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
         .collect()
 }
 
+/// The byte figures of a run of a program that says itself how many bytes it `moved`.
+pub(super) fn told(figures: &RunFigures, moved: impl Iterator<Item = (Operation, Figure<u64>)>) -> Vec<ByteFigure> {
+    let workload =
+        Workload { interface: None, neighbour: false, checks_writes: false, reported: Err("the workload is not IOR") };
+    moved
+        .map(|(operation, bytes)| {
+            let calls = Figure::missing("the workload does not tell calls");
+            figure(figures, &workload, Span::WholeRun, operation, (bytes, calls, Witness::Summary), &figures.whole)
+        })
+        .collect()
+}
+
 /// Bytes that IOR's summary lists for `operation`.
 fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Reported) -> bool) -> Figure<u64> {
     let reported = match workload.reported {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_protocol::Operation;
 use bpfassay_stats::{Effect, Spread, StatsError, Summary, drift::Drift, hierarchical::Hierarchy, power, summarise};
 use bpfassay_study::{Cell, Clock, Plan, PlannedRun, expectation, plan::file_system_id};
 
@@ -37,6 +36,20 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], runs: &[RunResult])
         .collect()
 }
 
+/// The accesses that runs tell of, each once, in the order of display.
+pub(super) fn accesses_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) -> Vec<Access> {
+    let mut found = Vec::new();
+    for access in runs.into_iter().filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.accesses) {
+        if !found.contains(&access.access) {
+            found.push(access.access);
+        }
+    }
+    let place = |access: &Access| Access::ALL.iter().position(|known| known == access).unwrap_or(Access::ALL.len());
+    // Further figures stay in the order in which the workload tells them.
+    found.sort_by_key(place);
+    found
+}
+
 /// Whether two cells differ in the probe configuration only.
 pub(super) fn is_same_group(cell: &Cell, other: &Cell) -> bool {
     cell.target == other.target && cell.case == other.case && cell.file_system == other.file_system
@@ -69,16 +82,10 @@ fn derive_cell(
         .collect();
     let attach = attach(plan, cell, &runs);
     let why_none = why_no_figures(&attach, counts);
-    let wanted = |access: &Access| {
-        let timed = |run: &&&RunResult| {
-            run.derived.as_ref().is_some_and(|derived| derived.accesses.iter().any(|found| found.access == *access))
-        };
-        // The baseline tells which accesses there are where this cell was never measured.
-        runs.iter().find(timed).is_some() || baseline.is_some_and(|runs| runs.iter().find(timed).is_some())
-    };
-    let mut accesses: Vec<Access> = Access::ALL.into_iter().filter(wanted).collect();
+    // The baseline tells which accesses there are where this cell was never measured.
+    let mut accesses = accesses_of(runs.iter().chain(baseline.unwrap_or_default()));
     if accesses.is_empty() {
-        accesses = asked_for(cell);
+        accesses = asked_for(plan, cell);
     }
     let accesses =
         accesses.into_iter().map(|access| derive_access(plan, cell, access, &runs, baseline, &why_none)).collect();
@@ -147,12 +154,16 @@ fn event_time(all: &[&RunResult]) -> Option<EventTime> {
 }
 
 /// The accesses that the options of the workload ask for.
-fn asked_for(cell: &Cell) -> Vec<Access> {
+fn asked_for(plan: &Plan, cell: &Cell) -> Vec<Access> {
     use bpfassay_protocol::job::Workload;
 
     let options = match &cell.workload {
         Workload::Ior { options, .. } => options,
         Workload::Exercise { .. } => return vec![Access::Work],
+        Workload::Command { .. } => {
+            let figures = plan.study.command(&cell.case).map_or(&[][..], |command| &command.figures);
+            return [Access::Work].into_iter().chain(figures.iter().map(|one| Access::Figure(one.name))).collect();
+        }
         Workload::IoPaths { .. } | Workload::Capabilities => return Vec::new(),
     };
     let has = |flag: &str| options.iter().any(|word| word == flag);
@@ -238,9 +249,11 @@ fn derive_access(
     let of_runs = |pick: fn(&RunAccess) -> &Figure<f64>| {
         summary(runs.iter().filter_map(|run| figures_of(run, access)).map(pick), why_none)
     };
-    let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| match access.operation() {
-        Some(operation) => byte_errors(runs, operation, pick, why_none),
-        None => Figure::missing("the workload tells no bytes"),
+    let tells_bytes = plan.study.command(&cell.case).is_some_and(|command| !command.bytes.is_empty());
+    let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| match (access, access.operation()) {
+        (_, Some(operation)) => byte_errors(runs, |figure| figure.operation == operation, pick, why_none),
+        (Access::Work, None) if tells_bytes => byte_errors(runs, |_| true, pick, why_none),
+        _ => Figure::missing("the workload tells no bytes"),
     };
     let base: Option<Vec<&RunResult>> =
         baseline.map(|runs| runs.iter().filter(|run| run.record.is_counted()).copied().collect());
@@ -327,14 +340,14 @@ pub(super) fn summary<'a>(figures: impl Iterator<Item = &'a Figure<f64>>, why_no
 
 fn byte_errors(
     runs: &[&RunResult],
-    operation: Operation,
+    is_meant: impl Fn(&ByteFigure) -> bool,
     pick: fn(&ByteFigure) -> &Figure<i64>,
     why_none: &str,
 ) -> Figure<ByteErrors> {
     let mut errors: Option<ByteErrors> = None;
     let (mut not_measured, mut reason) = (0, None);
     let all = runs.iter().filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.bytes);
-    for figure in all.filter(|figure| figure.operation == operation) {
+    for figure in all.filter(|figure| is_meant(figure)) {
         match pick(figure) {
             Figure::NotMeasured(why) => {
                 not_measured += 1;

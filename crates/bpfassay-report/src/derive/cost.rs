@@ -35,11 +35,11 @@ pub(super) fn work(figures: &RunFigures, access: Access) -> Figure<Work> {
     work.map_or_else(|| Figure::missing("the engine cannot be held between phases"), Figure::Value)
 }
 
-fn elapsed(interval: &Interval) -> Option<u64> {
+pub(super) fn elapsed(interval: &Interval) -> Option<u64> {
     interval.after.monotonic_ns.checked_sub(interval.before.monotonic_ns)
 }
 
-fn idle(interval: &Interval) -> Option<u64> {
+pub(super) fn idle(interval: &Interval) -> Option<u64> {
     interval.after.idle_ns?.checked_sub(interval.before.idle_ns?)
 }
 

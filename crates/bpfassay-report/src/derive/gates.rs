@@ -13,7 +13,7 @@ use bpfassay_tool::finding::{self, Kind};
 use super::{LEVEL, cells, sampling::looks};
 use crate::{
     Figure, Provenance,
-    results::{Attach, CellAccess, CellResult, Demand, GateResult, RunResult, ToolResult},
+    results::{Access, Attach, CellAccess, CellResult, Demand, GateResult, RunResult, ToolResult},
     words,
 };
 
@@ -96,7 +96,7 @@ impl Judged {
     }
 }
 
-type Row = (Demand, Option<crate::results::Access>, Judged);
+type Row = (Demand, Option<Access>, Judged);
 
 fn judge(plan: &Plan, provenance: &[Provenance], runs: &[RunResult], gate: &Gate, cell: &CellResult) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -113,6 +113,10 @@ fn judge(plan: &Plan, provenance: &[Provenance], runs: &[RunResult], gate: &Gate
         if let Some(limit) = gate.overhead {
             let judged = overhead(plan, provenance, cell, access, limit);
             rows.push((Demand::Overhead { limit }, Some(access.access), judged));
+        }
+        // Bytes belong to the work as a whole.
+        if matches!(access.access, Access::Figure(_)) {
+            continue;
         }
         if let Some(limit) = gate.relative_error {
             let judged = relative_error(plan, runs, cell, access, limit);

@@ -16,13 +16,14 @@ pub(super) fn of_exercise(text: &str) -> RunAccess {
         Ok(summary) => Figure::Value(summary.operations as f64 / (summary.elapsed_ns as f64 / 1e9)),
         Err(error) => Figure::missing(format!("the workload's summary cannot be read: {error}")),
     };
-    work(Merit { figure, unit: "operations/s".to_owned(), better: Better::Higher })
+    access(Access::Work, Merit { figure, unit: "operations/s".to_owned(), better: Better::Higher })
 }
 
-fn work(merit: Merit<f64>) -> RunAccess {
+/// The row of a figure of merit.
+pub(super) fn access(access: Access, merit: Merit<f64>) -> RunAccess {
     let not_ior = || Figure::missing("only IOR tells bandwidths");
     RunAccess {
-        access: Access::Work,
+        access,
         bandwidth_mib_s: not_ior(),
         merit: Some(merit),
         relative_error_ior_interval: not_ior(),

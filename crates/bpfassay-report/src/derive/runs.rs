@@ -12,7 +12,7 @@ use bpfassay_stats::{
 };
 use bpfassay_study::{Cell, Plan};
 
-use super::{bytes, cost, coverage, events, merit};
+use super::{bytes, command, cost, coverage, events, merit};
 use crate::{
     Figure, Outcome, RunRecord,
     ior::{self, Reported},
@@ -31,7 +31,9 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     // Only IOR tells bandwidths.
     let (options, reported) = match &cell.workload {
         Order::Ior { options, .. } => (options.as_slice(), ior::reported(&figures.summary)),
-        Order::IoPaths { .. } | Order::Capabilities | Order::Exercise { .. } => (&[][..], Ok(Vec::new())),
+        Order::IoPaths { .. } | Order::Capabilities | Order::Exercise { .. } | Order::Command { .. } => {
+            (&[][..], Ok(Vec::new()))
+        }
     };
     let workload = bytes::Workload {
         interface: cell.interface,
@@ -55,6 +57,11 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     match &cell.workload {
         Order::IoPaths { .. } => return Some(others(Vec::new(), coverage::derive(figures))),
         Order::Exercise { .. } => return Some(others(vec![merit::of_exercise(&figures.summary)], Vec::new())),
+        Order::Command { .. } => {
+            let spec = plan.study.command(&cell.case)?;
+            let (accesses, bytes) = command::derive(plan.study.clock, spec, figures);
+            return Some(RunDerived { bytes, ..others(accesses, Vec::new()) });
+        }
         Order::Ior { .. } | Order::Capabilities => {}
     }
     Some(RunDerived {

@@ -148,7 +148,7 @@ fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &[RunResult]) -> Vec<Series<
     let mut all = Vec::new();
     for &cell in group.cells.iter().filter(wanted) {
         let with = of(cell);
-        for access in Access::ALL {
+        for access in cells::accesses_of(&baseline) {
             let logs = cells::by_replicate(&baseline, &with, access).logs;
             if !logs.is_empty() {
                 let mean = |figures: Vec<f64>| figures.iter().sum::<f64>() / figures.len() as f64;

@@ -162,7 +162,12 @@ fn figures(
     // Program sets neither, of bytes per mount; nor are workloads that are not IOR.
     let untold = cell.counts.is_none() || access.merit.is_some();
     let not_of_the_baseline = |text: String| if untold && !nothing { "-".to_owned() } else { text };
-    let mut byte_error = shown(words::byte_error(&access.byte_error), access.byte_error.reason().filter(|_| !untold));
+    // Of the bytes that any other workload tells there are figures in one of its rows.
+    let no_bytes = cell.counts.is_none() || (access.merit.is_some() && access.byte_error.value().is_none());
+    let mut byte_error = shown(words::byte_error(&access.byte_error), access.byte_error.reason().filter(|_| !no_bytes));
+    if no_bytes && !nothing {
+        byte_error = "-".to_owned();
+    }
     if let Some(calls) = words::byte_error(&access.call_error).filter(|calls| calls != "0") {
         byte_error.push_str(&format!(", calls {calls}"));
     }
@@ -181,7 +186,7 @@ fn figures(
         overhead,
         n,
         detectable,
-        not_of_the_baseline(byte_error),
+        byte_error,
         not_of_the_baseline(shown(
             words::relative_error(&access.relative_error_ior_interval),
             access.relative_error_ior_interval.reason().filter(|_| !untold),

@@ -3,7 +3,10 @@
 use bpfassay_document::{Field, Invalid, Section, distinct, short_name};
 use bpfassay_protocol::job::{Exercise, FileSystem, Nfs};
 
-use super::FindScript;
+use super::{
+    FindScript,
+    command::{command, fio},
+};
 use crate::{EngineChoice, IorSpec, IorTest, StudyError, WorkloadKind, WorkloadSpec, bundled, ior};
 
 /// What the bytes per path of a workload `io-paths` must be a multiple of: a page, and what O_DIRECT is content with.
@@ -35,6 +38,12 @@ pub(super) fn workloads(
                 section.only(&["type", "name"])?;
                 (Some(kind.to_owned()), WorkloadKind::Capabilities)
             }
+            "command" => {
+                // Its rows go by that name.
+                section.need("name")?;
+                (None, WorkloadKind::Command(command(&section)?))
+            }
+            "fio" => (Some(kind.to_owned()), WorkloadKind::Command(fio(&section, file_systems)?)),
             "futex" | "tcp" | "shared-memory" => (Some(kind.to_owned()), exercise(&section)?),
             _ => {
                 let ior = ior_spec(&element, &section, scripts, file_systems)?;
@@ -125,7 +134,7 @@ fn paths_size(section: &Section<'_, '_>, file_systems: &[FileSystem]) -> Result<
     Ok(size)
 }
 
-const fn size_mib(file_system: &FileSystem) -> u32 {
+pub(super) const fn size_mib(file_system: &FileSystem) -> u32 {
     let (FileSystem::Nfs(Nfs { size_mib, .. }) | FileSystem::Tmpfs { size_mib }) = file_system;
     *size_mib
 }

@@ -1,0 +1,129 @@
+//! What a workload that is any program prints: standard output whole, but bounded, and the end of standard error.
+
+use std::{
+    io::{self, ErrorKind, PipeReader, PipeWriter, Read},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use bpfassay_protocol::job::MAX_OUTPUT;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use crate::error::{Error, Result};
+
+/// How much of the end of standard error is kept for messages, in bytes.
+const LAST_WORDS: usize = 2048;
+
+/// The two streams of a program.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    /// `None` once it was closed.
+    output: Option<PipeReader>,
+    error: Option<PipeReader>,
+    text: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl Capture {
+    /// Pipes for a program: what is read here, and its standard output and standard error.
+    pub(crate) fn open() -> io::Result<(Self, PipeWriter, PipeWriter)> {
+        let (output, standard_output) = io::pipe()?;
+        let (error, standard_error) = io::pipe()?;
+        for reader in [&output, &error] {
+            fcntl_setfl(reader, fcntl_getfl(reader)? | OFlags::NONBLOCK)?;
+        }
+        let ours = Self { output: Some(output), error: Some(error), text: Vec::new(), last: Vec::new() };
+        Ok((ours, standard_output, standard_error))
+    }
+
+    /// Those that are open, to be waited for.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [&self.output, &self.error].into_iter().flatten().map(AsFd::as_fd)
+    }
+
+    /// Keeps what has come. Whether it is no more on standard output than [`MAX_OUTPUT`].
+    pub(crate) fn take(&mut self) -> Result<bool> {
+        let Self { output, error, text, last } = self;
+        drain(error, |bytes| {
+            last.extend_from_slice(bytes);
+            last.drain(..last.len().saturating_sub(LAST_WORDS));
+            true
+        })?;
+        drain(output, |bytes| {
+            text.extend_from_slice(bytes);
+            text.len() <= MAX_OUTPUT
+        })
+    }
+
+    /// Its last words: of standard error, or where it wrote nothing there of standard output.
+    pub(crate) fn last_words(&self) -> String {
+        let words = if self.last.is_empty() { &self.text } else { &self.last };
+        let begin = words.len().saturating_sub(LAST_WORDS);
+        String::from_utf8_lossy(words.get(begin..).unwrap_or_default()).into_owned()
+    }
+
+    /// All of standard output.
+    pub(crate) fn into_text(self) -> String {
+        String::from_utf8_lossy(&self.text).into_owned()
+    }
+}
+
+/// Passes on what there is to read, for as long as `keep` wants more. Whether it did to the end.
+fn drain(stream: &mut Option<PipeReader>, mut keep: impl FnMut(&[u8]) -> bool) -> Result<bool> {
+    let mut buffer = [0; 16 << 10];
+    while let Some(open) = stream {
+        match open.read(&mut buffer) {
+            Ok(0) => *stream = None,
+            Ok(length) if keep(&buffer[..length]) => {}
+            Ok(_) => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::system("listen to the workload")(error)),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write as _, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn output_is_kept_whole_and_complaints_to_their_end() {
+        let (mut capture, output, error) = Capture::open().unwrap();
+        let script = "echo '{\"a\": 1}'; for i in $(seq 1000); do echo complaint $i >&2; done; exec >&-";
+        Command::new("sh").args(["-c", script]).stdout(output).stderr(error).status().unwrap();
+        assert!(capture.take().unwrap());
+        assert_eq!(capture.streams().count(), 0);
+        let words = capture.last_words();
+        assert!(words.ends_with("complaint 1000\n") && words.len() == LAST_WORDS, "{words}");
+        assert_eq!(capture.into_text(), "{\"a\": 1}\n");
+    }
+
+    #[test]
+    fn a_program_that_never_stops_talking_is_told_of() {
+        let (mut capture, mut output, error) = Capture::open().unwrap();
+        drop(error);
+        let mut written = 0;
+        while {
+            output.write_all(&[b'x'; 32 << 10]).unwrap();
+            written += 32 << 10;
+            capture.take().unwrap()
+        } {
+            assert!(written <= MAX_OUTPUT, "{written}");
+        }
+        assert!(written > MAX_OUTPUT);
+        assert_eq!(capture.last_words().len(), LAST_WORDS);
+    }
+
+    #[test]
+    fn nothing_is_waited_for_that_nobody_wrote() {
+        let (mut capture, output, _error) = Capture::open().unwrap();
+        assert!(capture.take().unwrap());
+        assert_eq!(capture.streams().count(), 2);
+        drop(output);
+        assert!(capture.take().unwrap());
+        assert_eq!((capture.streams().count(), capture.last_words()), (1, String::new()));
+    }
+}
