@@ -275,7 +275,10 @@ impl Run<'_> {
         if finished.is_err() {
             self.end_workload(&running, cgroup)?;
         }
-        judge(finished?, &mut running)?;
+        let status = finished?;
+        // What it printed last.
+        hear(&mut running)?;
+        judge(status, &mut running)?;
         // Nor may processes that it left behind run into the last reading.
         cgroup.kill()?;
         let after = self.reading(Edge::After)?;
@@ -307,14 +310,8 @@ impl Run<'_> {
         let mut listening = running.control.is_some();
         loop {
             self.children.reap()?;
-            // Before its output is taken: what it printed is there when it has ended.
-            let ended = self.children.end_of(running.pid);
-            if let Output::Captured(capture) = &mut running.output
-                && !capture.take()?
-            {
-                return Err(failed(running, format!("wrote more than {} KiB to standard output", MAX_OUTPUT >> 10)));
-            }
-            if let Some(status) = ended {
+            hear(running)?;
+            if let Some(status) = self.children.end_of(running.pid) {
                 return Ok(status);
             }
             let left = running.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -426,6 +423,16 @@ fn misspoke(problem: String) -> Error {
 
 fn judge(status: ExitStatus, running: &mut Running) -> Result<()> {
     if status.success() { Ok(()) } else { Err(failed(running, ended_how(status))) }
+}
+
+/// Keeps what the workload has printed, where that is its summary.
+fn hear(running: &mut Running) -> Result<()> {
+    if let Output::Captured(capture) = &mut running.output
+        && !capture.take()?
+    {
+        return Err(failed(running, format!("wrote more than {} KiB to standard output", MAX_OUTPUT >> 10)));
+    }
+    Ok(())
 }
 
 fn failed(running: &mut Running, problem: String) -> Error {

@@ -1,6 +1,6 @@
 //! Which workloads can run on which targets, and by what.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bpfassay_protocol::{
     Arch,
