@@ -10,7 +10,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_report::{
     Outcome, Results, derive,
-    render::{Style, text},
+    render::{Style, csv, openmetrics, text},
     results::{Access, CellResult, Witness},
 };
 use bpfassay_stats::Verdict;
@@ -139,4 +139,18 @@ fn results_are_read_back_as_they_were() {
 #[test]
 fn programs_have_rows_in_the_table() {
     insta::assert_snapshot!(text(&results("wall", 7), Style::default()));
+}
+
+#[test]
+fn figures_of_merit_are_in_every_format_with_their_units() {
+    let results = results("wall", 0);
+    let metrics = openmetrics(&results);
+    let line =
+        |of: &str| metrics.lines().find(|line| line.starts_with("bpfassay_figure_of_merit{") && line.contains(of));
+    assert!(line("under_test=\"fexit\",access=\"rate\"").is_some_and(|line| line.ends_with(" 50")), "{metrics}");
+    let runs = csv(&results).unwrap();
+    let head: Vec<&str> = runs.lines().next().unwrap().split(',').collect();
+    assert_eq!(head[head.len() - 2..], ["merit", "merit_unit"]);
+    let latency = runs.lines().find(|line| line.contains("_fexit,") && line.contains(",latency,")).unwrap();
+    assert!(latency.contains(",300,"), "{latency}");
 }

@@ -65,6 +65,16 @@ pub fn openmetrics(results: &Results) -> String {
         });
         family(&mut text, name, unit, help, samples.collect());
     }
+    let merits = results.cells.iter().flat_map(|cell| {
+        cell.accesses.iter().filter_map(move |access| {
+            let merit = access.merit.as_ref()?;
+            let mut labels = labels(cell);
+            labels.extend([("access", access.access.to_string()), ("unit", merit.unit.to_string())]);
+            Some((labels, merit.figure.value()?.center()))
+        })
+    });
+    let help = "Figure of merit of a workload that is not IOR, in its own unit; mean of the runs.";
+    family(&mut text, "bpfassay_figure_of_merit", "", help, merits.collect());
     let runs = results.cells.iter().flat_map(|cell| {
         let of = |outcome: &str, count: u32| {
             let mut labels = labels(cell);

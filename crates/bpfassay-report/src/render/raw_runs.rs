@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{Figure, Outcome, Results};
 
 /// The head.
-const HEAD: [&str; 16] = [
+const HEAD: [&str; 18] = [
     "run",
     "cell",
     "arch",
@@ -22,6 +22,8 @@ const HEAD: [&str; 16] = [
     "relative_error",
     "elapsed_ns",
     "calls",
+    "merit",
+    "merit_unit",
 ];
 
 /// `results` as CSV (RFC 4180). A figure that was not measured is an empty field.
@@ -54,7 +56,7 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
             outcome.to_owned(),
         ];
         let accesses = run.derived.iter().flat_map(|derived| &derived.accesses);
-        let rows: Vec<[String; 5]> = accesses
+        let rows: Vec<[String; 7]> = accesses
             .map(|access| {
                 let work = access.work.value();
                 [
@@ -63,11 +65,13 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
                     field(&access.relative_error_ior_interval),
                     work.map(|work| work.elapsed_ns.to_string()).unwrap_or_default(),
                     work.map(|work| work.calls.to_string()).unwrap_or_default(),
+                    access.merit.as_ref().map(|merit| field(&merit.figure)).unwrap_or_default(),
+                    access.merit.as_ref().map(|merit| merit.unit.to_string()).unwrap_or_default(),
                 ]
             })
             .collect();
         if rows.is_empty() {
-            writer.write_record(common.iter().map(String::as_str).chain([""; 5]))?;
+            writer.write_record(common.iter().map(String::as_str).chain([""; 7]))?;
         }
         for row in rows {
             writer.write_record(common.iter().chain(&row))?;
