@@ -131,10 +131,9 @@ impl Needs {
         let mut needs = Self::default();
         for tool in tools {
             let name = &tool.name;
-            let beside = |path: &str, kind: Kind| -> Result<Beside> {
-                let path = tool.beside(path).map_err(|error| refuse(name, error.to_string()))?;
-                Ok(Beside { tool: name.clone(), path, kind })
-            };
+            let path = |path: &str| tool.beside(path).map_err(|error| refuse(name, error.to_string()));
+            let beside =
+                |of: &str, kind: Kind| -> Result<Beside> { Ok(Beside { tool: name.clone(), path: path(of)?, kind }) };
             match tool.source {
                 Source::Binary(_) => {
                     let Some(binary) = tool.source.binary(arch) else { continue };
@@ -162,8 +161,7 @@ impl Needs {
                 Source::Nix(nix) => {
                     // Where there is none, `ToolFile::order` says so.
                     if nix.closures.contains(&arch) {
-                        let directory =
-                            tool.beside(&Nix::closure(arch)).map_err(|error| refuse(name, error.to_string()))?;
+                        let directory = path(&Nix::closure(arch))?;
                         needs.closures.push(Closure { tool: name.clone(), directory, program: nix.program.clone() });
                     }
                 }

@@ -13,20 +13,15 @@ use crate::{
 pub(super) fn derive(clock: Clock, spec: &CommandSpec, figures: &RunFigures) -> (Vec<RunAccess>, Vec<ByteFigure>) {
     let told = spec.read(&figures.summary);
     let of_figures = told.figures.into_iter().map(|(figure, number)| {
-        let figure_of_merit = match number {
-            Ok(number) => Figure::Value(number),
-            Err(reason) => Figure::missing(reason),
-        };
+        let number = number.map_or_else(Figure::missing, Figure::Value);
         merit::access(
             Access::Figure(figure.name),
-            Merit { figure: figure_of_merit, unit: figure.unit.clone(), better: figure.better },
+            Merit { figure: number, unit: figure.unit.clone(), better: figure.better },
         )
     });
     let accesses = [merit::access(Access::Work, time(clock, figures))].into_iter().chain(of_figures).collect();
-    let moved = told.bytes.into_iter().map(|(operation, bytes)| match bytes {
-        Ok(bytes) => (operation, Figure::Value(bytes)),
-        Err(reason) => (operation, Figure::missing(reason)),
-    });
+    let moved =
+        told.bytes.into_iter().map(|(operation, bytes)| (operation, bytes.map_or_else(Figure::missing, Figure::Value)));
     (accesses, bytes::told(figures, moved))
 }
 

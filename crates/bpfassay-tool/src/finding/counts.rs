@@ -50,14 +50,16 @@ impl Compared {
     }
 }
 
+/// The figures that `truth` speaks of, with their places in the report.
+fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r Figure)> {
+    report.figures.iter().enumerate().filter(|(_, figure)| truth.units.contains(&figure.unit))
+}
+
 /// Every number that can be compared, and that was reported or should have been.
 #[must_use]
 pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Compared> {
     let mut all = Vec::new();
-    for (index, figure) in report.figures.iter().enumerate() {
-        if !truth.units.contains(&figure.unit) {
-            continue;
-        }
+    for (index, figure) in comparable(report, truth) {
         let Ok((comparisons, _)) = compare(index, figure, readings, truth) else { continue };
         all.extend(comparisons.into_iter().filter(|one| (one.expected, one.reported) != (0, 0)).map(|one| Compared {
             figure: figure.value.clone(),
@@ -167,10 +169,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Counts {
         return Counts { backwards, vanish, ..nothing("there is no ground truth") };
     };
     let mut all = All::default();
-    for (index, figure) in report.figures.iter().enumerate() {
-        if !truth.units.contains(&figure.unit) {
-            continue;
-        }
+    for (index, figure) in comparable(report, truth) {
         match compare(index, figure, readings, truth) {
             Err(reason) => all.obstacle(&reason),
             Ok((comparisons, grown)) => all.figure(index, figure, comparisons, &grown, truth, &gone),
