@@ -148,7 +148,8 @@ fn a_boot_is_warmed_up_by_the_baseline_and_only_for_figures_of_time() {
 #[test]
 fn a_tool_runs_alone_and_once_beside_its_witness_where_there_is_one_for_the_architecture() {
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n\
-                binary = { arch = 'x86_64', path = 'a' }\n[start]\ndeadline = '10min'\n";
+                binary = { arch = 'x86_64', path = 'a' }\n[start]\ndeadline = '10min'\n[report]\njson-lines = {}\n\
+                counting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'calls' }]\n";
     let tool = bpfassay_tool::UnderTest {
         file: bpfassay_tool::ToolFile::parse("t.toml", text).unwrap(),
         objects: BTreeMap::new(),
@@ -157,6 +158,9 @@ fn a_tool_runs_alone_and_once_beside_its_witness_where_there_is_one_for_the_arch
     study.test_tool(tool.clone()).unwrap();
     assert!(study.test_tool(tool.clone()).unwrap_err().contains("two tools are named `mine`"));
     let named = |name: &str| bpfassay_tool::ToolFile { name: name.to_owned(), ..tool.file.clone() };
+    // What reports nothing has nothing that a witness could be held against.
+    let silent = bpfassay_tool::ToolFile { report: None, ..named("silent") };
+    study.test_tool(bpfassay_tool::UnderTest { file: silent, objects: BTreeMap::new() }).unwrap();
     let fexit = bpfassay_tool::UnderTest { file: named("fexit"), ..tool };
     assert!(study.test_tool(fexit).unwrap_err().contains("a probe configuration named `fexit`"));
     // The guest can tell that it did not become ready before the host gives up.
@@ -177,7 +181,10 @@ fn a_tool_runs_alone_and_once_beside_its_witness_where_there_is_one_for_the_arch
         assert_eq!(witnessed[0].order.probe.to_string(), "fexit");
         // A round of its own: compared with no other run.
         assert_eq!(witnessed[0].round, study.design.rounds + 1);
-        assert_eq!(runs.len() - 1, study.design.rounds as usize);
+        for tool in ["mine", "silent"] {
+            let alone = runs.iter().filter(|run| !run.is_witnessed() && run.order.tool.as_ref().unwrap().name == tool);
+            assert_eq!(alone.count(), study.design.rounds as usize, "{tool}");
+        }
         assert!(plan.cell(&witnessed[0].cell).is_some_and(|cell| cell.tool.as_deref() == Some("mine")));
     }
 }

@@ -67,7 +67,7 @@ pub enum Kind {
     IdleCpu,
     /// It took longer than [`Limits::attach_ns`] until it was ready. Likewise.
     SlowAttach,
-    /// It took longer than [`Limits::detach_ns`] to end. Likewise.
+    /// It took longer than [`Limits::detach_ns`] to end, or had to be killed. Likewise.
     SlowDetach,
     /// It printed what could not be read as its tool file says. Not judged where it reports no figures.
     Unreadable,
@@ -236,8 +236,17 @@ pub struct KernelFacts {
     pub idle_cpu: Option<(u64, u64)>,
     /// From its start until it was ready, in nanoseconds.
     pub attach_ns: Option<u64>,
-    /// From the signal until it was gone, in nanoseconds.
-    pub detach_ns: Option<u64>,
+    /// How it went from the signal on.
+    pub detach: Option<Detach>,
+}
+
+/// How a tool ended when it was told to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Detach {
+    /// By itself, so many nanoseconds after the signal.
+    After(u64),
+    /// It was killed, as what its tool file gives it had passed: the words for that.
+    Killed(String),
 }
 
 /// What is still all right.
@@ -287,7 +296,7 @@ pub fn judge(evidence: &Evidence<'_>, limits: &Limits) -> Vec<Judgement> {
         Kind::SlowAttach => {
             kernel::slow(evidence.kernel.and_then(|facts| facts.attach_ns), limits.attach_ns, "until it was ready")
         }
-        Kind::SlowDetach => kernel::slow(evidence.kernel.and_then(|facts| facts.detach_ns), limits.detach_ns, "to end"),
+        Kind::SlowDetach => kernel::detach(evidence.kernel, limits),
         Kind::Unreadable => unreadable(evidence.readings),
     };
     Kind::ALL.iter().map(|&kind| Judgement { kind, verdict: verdict(kind) }).collect()

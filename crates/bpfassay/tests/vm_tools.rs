@@ -36,7 +36,7 @@ int main(void)
 }
 "#;
 
-/// Its tool file. It is ready when it has forked as often as it may: 1000 processes.
+/// Its tool file. It is ready when it has forked as often as it may: 1000 processes. It reports nothing, and is waited for.
 const STUBBORN_FILE: &str = r#"schema = 1
 [tool]
 name = "stubborn"
@@ -47,6 +47,11 @@ binary = { arch = "x86_64", path = "stubborn" }
 ready = { line = "forked 999 times" }
 [stop]
 grace = "1s"
+[report]
+table = { line = '^reads (?<read>\d+)$', ignore = "^forked" }
+counting = "interval"
+within = "1s"
+figures = [{ value = "read", unit = "calls" }]
 "#;
 
 /// Writes the tool file of a program that has to be killed, with the program; where it is.

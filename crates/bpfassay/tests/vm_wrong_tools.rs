@@ -9,18 +9,25 @@ use common::{bpfassay, guests_wanted, results, said, study};
 use serde_json::Value;
 
 /// Tools, and what has to be found of each.
-const FAULTS: [(&str, &str); 13] = [
+const FAULTS: [(&str, &str); 20] = [
     ("argument-for-return", "prototype-differs"),
     ("backwards", "counts-go-backwards"),
     ("dropping", "events-dropped"),
     ("evicting", "counts-vanish"),
     ("first-touch", "first-touch-lost"),
+    ("idle-cpu", "idle-cpu"),
+    ("memory-held", "memory-held"),
     ("merged-cgroups", "cgroups-merged"),
     ("merged-mounts", "mounts-merged"),
+    ("missed-probes", "missed-probes"),
     ("no-detach", "left-behind"),
     ("not-attaching", "does-not-attach"),
     ("not-loading", "does-not-load"),
     ("requested", "requested-as-moved"),
+    ("slow-attach", "slow-attach"),
+    ("slow-detach", "slow-detach"),
+    ("too-high", "counts-too-high"),
+    ("unreadable", "unreadable"),
     ("unseeing", "operations-not-seen"),
     ("wrong-arity", "prototype-differs"),
 ];

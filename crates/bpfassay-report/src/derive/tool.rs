@@ -20,7 +20,7 @@ use bpfassay_study::{Cell, Clock, Plan};
 use bpfassay_tool::{
     Capture, Form, Report, Stream, UnderTest, Unit,
     capture::{Dump, Page, Piece},
-    finding::{self, Compared, Evidence, Judgement, KernelFacts, Limits, Share, Start, Truth, Verdict},
+    finding::{self, Compared, Detach, Evidence, Judgement, KernelFacts, Limits, Share, Start, Truth, Verdict},
 };
 
 use crate::{
@@ -218,7 +218,10 @@ fn kernel_facts(seen: &ToolFigures, is_timed: bool) -> KernelFacts {
         idle_cpu: (is_timed && time.idle_ns > 0)
             .then(|| (time.idle.saturating_sub(time.ready).saturating_mul(1000), time.idle_ns)),
         attach_ns: is_timed.then_some(seen.ready_ns),
-        detach_ns: seen.stop_ns.filter(|_| is_timed),
+        detach: is_timed.then(|| match seen.stop_ns {
+            Some(took) => Detach::After(took),
+            None => Detach::Killed(seen.ended.clone()),
+        }),
     }
 }
 

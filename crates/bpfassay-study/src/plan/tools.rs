@@ -37,19 +37,19 @@ fn witness(study: &Study, target: &Target) -> ProbeConfiguration {
     }
 }
 
-/// What a tool's figures have to be held against: where some are bytes that were asked for, the same kind of probe at the entry of calls
-/// counts those.
+/// What a tool's figures have to be held against, if it reports any: where some are bytes that were asked for, the same kind of probe
+/// at the entry of calls counts those.
 fn witnesses(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
-    let Some(known) = study.tool_files.iter().find(|known| known.file.name == tool.name) else { return Vec::new() };
-    let mut figures = known.file.report.iter().flat_map(|report| &report.figures);
-    let requested = figures.any(|figure| figure.unit == Unit::BytesRequested);
+    let known = study.tool_files.iter().find(|known| known.file.name == tool.name);
+    let Some(report) = known.and_then(|known| known.file.report.as_ref()) else { return Vec::new() };
+    let requested = report.figures.iter().any(|figure| figure.unit == Unit::BytesRequested);
     let returned = witness(study, target);
     let entry = if returned.probe == Probe::Fexit { Probe::Fentry } else { Probe::Kprobe };
     let second = requested.then(|| ("-requested", ProbeConfiguration::with_defaults(entry)));
     std::iter::once(("", returned)).chain(second).collect()
 }
 
-/// One more run of each tool that a tool file describes, with its witness beside it, or two with one each. A round of their own, so
+/// One more run of each tool that reports figures, by its tool file, with its witness beside it, or two with one each. A round of their own, so
 /// that they are compared with none: two that count cost more than one.
 pub(super) fn witnessed(
     case: &Case,

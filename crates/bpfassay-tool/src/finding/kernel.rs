@@ -2,7 +2,7 @@
 
 use bpfassay_protocol::tracer::{Refusal, Step};
 
-use super::{KernelFacts, Limits, Start, Verdict};
+use super::{Detach, KernelFacts, Limits, Start, Verdict};
 
 pub(super) fn load(start: Option<&Start>) -> Verdict {
     match start {
@@ -72,6 +72,14 @@ pub(super) fn idle(facts: Option<&KernelFacts>, limits: &Limits) -> Verdict {
                 limits.idle_cpu_ppm
             )])
         }
+    }
+}
+
+pub(super) fn detach(facts: Option<&KernelFacts>, limits: &Limits) -> Verdict {
+    match facts.and_then(|facts| facts.detach.as_ref()) {
+        None => slow(None, limits.detach_ns, "to end"),
+        Some(&Detach::After(took)) => slow(Some(took), limits.detach_ns, "to end"),
+        Some(Detach::Killed(how)) => Verdict::from_evidence(vec![how.clone()]),
     }
 }
 

@@ -295,7 +295,7 @@ fn what_the_kernel_saw() {
         memory_bytes: Some(1 << 20),
         idle_cpu: Some((10, 1000)),
         attach_ns: Some(1),
-        detach_ns: Some(1),
+        detach: Some(Detach::After(1)),
     });
     let kinds =
         [Kind::MissedProbes, Kind::LeftBehind, Kind::MemoryHeld, Kind::IdleCpu, Kind::SlowAttach, Kind::SlowDetach];
@@ -307,7 +307,7 @@ fn what_the_kernel_saw() {
         memory_bytes: Some(1 << 30),
         idle_cpu: Some((11, 1000)),
         attach_ns: Some(u64::MAX),
-        detach_ns: Some(u64::MAX),
+        detach: Some(Detach::After(u64::MAX)),
     });
     assert_eq!(found(&bad), kinds);
     assert_eq!(
@@ -315,6 +315,9 @@ fn what_the_kernel_saw() {
         "3 kprobe hits ran no handler\n2 times a program was already running on its CPU"
     );
     assert!(evidence_of(&bad, Kind::IdleCpu).contains("11000 millionths"));
+    let how = "was killed: SIGINT had not ended it after 1 s";
+    let killed = judged(KernelFacts { detach: Some(Detach::Killed(how.to_owned())), ..KernelFacts::default() });
+    assert_eq!(evidence_of(&killed, Kind::SlowDetach), how);
     let unknown = judged(KernelFacts::default());
     assert!(kinds.iter().all(|&kind| matches!(verdict(&unknown, kind), Verdict::NotJudged { .. })));
 }

@@ -11,7 +11,7 @@ use std::{
 /// Architectures as the tools' sources know them, by `-DFOR_…`.
 const ARCHS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 
-/// Copies the tool files to `directory` and compiles their objects beside them; their names, sorted.
+/// Copies the tool files and scripts to `directory` and compiles the objects beside them; the tools' names, sorted.
 pub(crate) fn build(directory: &Path) -> Vec<String> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpfassay/tests/wrong-tools");
     let clang = clang();
@@ -22,6 +22,8 @@ pub(crate) fn build(directory: &Path) -> Vec<String> {
         if let Some(tool) = name.strip_suffix(".toml") {
             fs::copy(&path, directory.join(name)).unwrap();
             tools.push(tool.to_owned());
+        } else if name.ends_with(".pl") {
+            fs::copy(&path, directory.join(name)).unwrap();
         } else if let Some(tool) = name.strip_suffix(".bpf.c") {
             // Only what reads registers differs between architectures.
             if fs::read_to_string(&path).unwrap().contains("FOR_") {

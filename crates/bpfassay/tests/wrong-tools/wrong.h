@@ -14,7 +14,7 @@ static long (*const bpf_map_update_elem)(void *, const void *, const void *, u64
 static long (*const bpf_get_current_comm)(void *, u32) = (void *)16;
 static u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
 static u64 (*const bpf_get_current_ancestor_cgroup_id)(int) = (void *)123;
-enum { HASH = 1, LRU_HASH = 9, NOEXIST = 1 };
+enum { HASH = 1, ARRAY = 2, LRU_HASH = 9, NOEXIST = 1 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct super_block { u32 s_dev; unsigned long s_flags; };

@@ -45,7 +45,7 @@ fn words(at_ns: u64, text: &str, calls: Option<u64>) -> Words {
 
 /// The workload runs from 1000 to 2000, and makes 50 calls.
 fn figures(words: Vec<Words>) -> RunFigures {
-    let seen = ToolFigures { words, ended: "ended".to_owned(), ..ToolFigures::default() };
+    let seen = ToolFigures { words, ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
     RunFigures {
         probe: ProbeConfiguration::with_defaults(Probe::Fexit),
         engine: None,

@@ -1,0 +1,7 @@
+# Prints words where its file promises a number.
+$| = 1;
+print "ready\n";
+while (1) {
+	print "reads many\n";
+	sleep 1;
+}
