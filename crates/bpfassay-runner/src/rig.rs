@@ -11,7 +11,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
-use bpfassay_vm::{Accelerator, AcceleratorChoice, Clock, Deadlines, Layout, Machine, Qemu};
+use bpfassay_vm::{Accelerator, AcceleratorChoice, Clock, Deadlines, Layout, Machine, Qemu, device::memory::Memory};
 
 /// Everything that boots.
 #[derive(Debug)]
@@ -112,10 +112,20 @@ impl Rig {
             Addresses::All => Layout::Random,
         };
         machine.cpus = study.guest.cpus;
-        machine.memory_mib = study.guest.memory_mib.saturating_add(self.image(&block.target)?.tools_mib());
+        machine.memory_mib = self.memory_mib(study, &block.target)?;
         machine.initrd = Some(initrd.to_owned());
         machine.kernel_parameters.clone_from(&study.guest.kernel_parameters);
         Ok(machine)
+    }
+
+    /// The memory of guests for `target`: the study's, and what tools take; more where QEMU would refuse that.
+    ///
+    /// # Errors
+    /// [`RigError::NoImage`]
+    pub fn memory_mib(&self, study: &Study, target: &Target) -> Result<u32, RigError> {
+        let image = self.image(target)?;
+        let wanted = study.guest.memory_mib.saturating_add(image.tools_mib());
+        Ok(Memory::for_initramfs(target.arch, wanted, image.initramfs_bytes()).mib)
     }
 
     /// Whether guests of `arch` are emulated.

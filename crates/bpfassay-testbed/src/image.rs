@@ -241,6 +241,12 @@ impl GuestImage {
         u32::try_from((2 * self.tools).div_ceil(1 << 20)).unwrap_or(u32::MAX)
     }
 
+    /// Size of its segments, in bytes: all of the initramfs of a boot but the job.
+    #[must_use]
+    pub fn initramfs_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.size).sum()
+    }
+
     /// What the kernel has as modules.
     #[must_use]
     pub fn modules(&self) -> &ModuleSet {
@@ -265,7 +271,7 @@ impl GuestImage {
         let mut archive = Archive::default();
         archive.add(JOB_PATH, Node::File { executable: false, content: text.into() })?;
         let last = archive.to_bytes()?;
-        let needed = self.segments.iter().map(|segment| segment.size).sum::<u64>() + last.len() as u64;
+        let needed = self.initramfs_bytes() + last.len() as u64;
         let failed = |source| write_error(path, needed, source);
         let mut writer = BufWriter::with_capacity(1 << 18, File::create(path).map_err(failed)?);
         for segment in &self.segments {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli,
-    exit::{Failure, INTERRUPTED},
+    exit::{Failure, INTERNAL, INTERRUPTED},
     progress::{Telling, Watcher},
     provenance,
     setup::{self, Store, Testbed, Trial},
@@ -36,8 +36,10 @@ impl Bench {
     ) -> Result<Self, Failure> {
         let rig = setup::rig(store, testbed.images, plan, accelerator, Trial::Boot).await?;
         let host = provenance::host();
-        let guest = &plan.study.guest;
-        let slots = slots::slots(host.room, guest.cpus, guest.memory_mib, jobs);
+        let memory = plan.targets().into_iter().map(|target| rig.memory_mib(&plan.study, target));
+        let memory = memory.collect::<Result<Vec<_>, _>>().map_err(|error| Failure::new(INTERNAL, error))?;
+        let largest = memory.into_iter().max().unwrap_or(plan.study.guest.memory_mib);
+        let slots = slots::slots(host.room, plan.study.guest.cpus, largest, jobs);
         let provenance = provenance::collect(&rig, &testbed.manifest, plan, host.facts(slots.get()))?;
         let cancel = CancellationToken::new();
         stop_on_signals(&cancel);

@@ -105,7 +105,7 @@ pub(crate) enum Verb {
 }
 
 /// Which study, and which part of it.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Selection {
     /// A bundled study (quick, ceems-ior) or the path of a study file
     #[arg(default_value = "quick")]
@@ -282,11 +282,15 @@ pub(crate) struct Shell {
     #[arg(long, value_name = "ID", conflicts_with = "arch")]
     pub(crate) cell: Option<String>,
 
+    /// A tool to have in the guest: a bundled one or the path of a tool file; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tool: Vec<String>,
+
     /// Virtual CPUs [default: the study's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) cpus: Option<u32>,
 
-    /// Memory in MiB [default: the study's]
+    /// Memory in MiB [default: the study's, and what tools take]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(256..))]
     pub(crate) memory: Option<u32>,
 

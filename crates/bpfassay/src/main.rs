@@ -1,10 +1,11 @@
 //! The command `bpfassay`: its arguments, its questions, its output, its exit codes.
 //!
 //! Here: [`cli`] (what can be said), [`exit`] (the exit codes), one module per verb in [`verbs`], what verbs share
-//! ([`setup`], [`bench`], [`host`], [`progress`]). Errors become reports here and nowhere else.
+//! ([`chosen`], [`setup`], [`bench`], [`host`], [`progress`]). Errors become reports here and nowhere else.
 //! Not here: anything that another program could want to do without a command line; that lies in the libraries.
 
 mod bench;
+mod chosen;
 mod cli;
 mod exit;
 mod host;

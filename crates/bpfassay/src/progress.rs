@@ -288,7 +288,7 @@ mod tests {
     fn a_failed_run_names_its_log_and_what_does_it_again() {
         let plan = plan();
         let blocks: Vec<_> = plan.blocks.iter().map(|block| (block.clone(), 0)).collect();
-        let overlays = ["--kernel", "./bzImage"].map(str::to_owned);
+        let overlays = ["--kernel", "./bzImage", "--tool", "mine.toml"].map(str::to_owned);
         let telling =
             Telling { study: Some("small.toml"), overlays: &overlays, format: MessageFormat::Human, here: None };
         let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), telling);
@@ -314,10 +314,20 @@ mod tests {
         assert_eq!(ended.message.unwrap(), "kernel panic: Kernel panic - not syncing");
         assert_eq!(ended.log.unwrap(), Path::new("out/logs/one.log"));
         let cell = &block.runs[0].cell;
-        let repeat = shell_words(&ended.repeat.unwrap());
-        assert_eq!(repeat, format!("bpfassay run small.toml --cell {cell} --clock wall --kernel ./bzImage"));
-        let shell = shell_words(&ended.shell.unwrap());
-        assert_eq!(shell, format!("bpfassay shell --study small.toml --cell {cell} --kernel ./bzImage"));
+        let (repeat, shell) = (ended.repeat.unwrap(), ended.shell.unwrap());
+        for words in [&repeat, &shell] {
+            crate::cli::Cli::try_parse_from(words).unwrap();
+        }
+        let repeat = shell_words(&repeat);
+        assert_eq!(
+            repeat,
+            format!("bpfassay run small.toml --cell {cell} --clock wall --kernel ./bzImage --tool mine.toml")
+        );
+        let shell = shell_words(&shell);
+        assert_eq!(
+            shell,
+            format!("bpfassay shell --study small.toml --cell {cell} --kernel ./bzImage --tool mine.toml")
+        );
         assert_eq!(ended.seconds_left, Some(1.5 * 3.0));
         assert_eq!((ended.cells_done, ended.cells_of), (1, 4));
         assert_eq!(without_guests.shell, None);

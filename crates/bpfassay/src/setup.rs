@@ -23,9 +23,7 @@ use bpfassay_testbed::{
     kernel::{Build, Kernels, Update, compare_versions},
     local,
     manifest::{Check, Manifest},
-    tools::tools_segment,
 };
-use bpfassay_tool::{Loaded, Supply};
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
     accelerator::{self, AcceleratorKey},
@@ -33,6 +31,7 @@ use bpfassay_vm::{
 };
 
 use crate::{
+    chosen::{Chosen, local_image},
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERNAL, USAGE, chain},
     host,
@@ -86,11 +85,12 @@ impl Store {
 
 /// Reads the study and expands what the arguments keep of it. `clock` comes in place of the study's own.
 pub(crate) fn expand(
-    selection: &cli::Selection,
+    chosen: &Chosen,
     overlays: &cli::Overlays,
     clock: Option<Clock>,
     global: &cli::Global,
 ) -> Result<Plan, Failure> {
+    let selection = &chosen.selection;
     let mut study = bpfassay_study::load(&selection.study).map_err(Failure::usage)?;
     let mut narrowing = Narrowing {
         archs: selection.arch.clone(),
@@ -115,14 +115,7 @@ pub(crate) fn expand(
         study.clock = clock;
         study.clock_of_host = false;
     }
-    for tool in tools(selection)? {
-        let tool = tool.under_test().map_err(Failure::usage)?;
-        let name = tool.file.name.clone();
-        study.test_tool(tool).map_err(|problem| Failure {
-            code: USAGE,
-            report: miette::miette!("cannot test the tool {name}: {problem}"),
-        })?;
-    }
+    chosen.test_tools(&mut study)?;
     if !selection.deny.is_empty() {
         let probes = study.tool_files.iter().map(|tool| tool.file.name.clone()).collect();
         study.gates.push(Gate { probes, deny: Denied::kinds(&selection.deny), ..Gate::default() });
@@ -135,43 +128,6 @@ pub(crate) fn expand(
         available.external_ior.insert(*arch, interfaces(*arch, tree)?);
     }
     bpfassay_study::expand(&study, &narrowing, &available).map_err(Failure::usage)
-}
-
-/// The tool files of the arguments.
-fn tools(selection: &cli::Selection) -> Result<Vec<Loaded>, Failure> {
-    selection.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage)).collect()
-}
-
-/// Puts the tools under test, and the programs that are workloads of `plan`, into the guests of `manifest`.
-fn add_tools(
-    store: &Store,
-    selection: &cli::Selection,
-    plan: &Plan,
-    targets: &[Target],
-    manifest: &mut Manifest,
-) -> Result<(), Failure> {
-    let tools = tools(selection)?;
-    let folder = bpfassay_study::folder(&selection.study);
-    let mut supplies: Vec<Supply<'_>> = tools.iter().map(Loaded::supply).collect();
-    let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
-    for case in cases {
-        supplies.extend(plan.study.command(case).map(|command| command.supply(case, folder.as_deref())));
-    }
-    if supplies.is_empty() {
-        return Ok(());
-    }
-    // That of another provider may have guests of architectures that this plan does not need.
-    manifest.targets.retain(|made| {
-        targets.iter().any(|target| (target.arch, target.kernel.as_str()) == (made.arch, made.name.as_str()))
-    });
-    let archs: BTreeSet<Arch> = manifest.targets.iter().map(|target| target.arch).collect();
-    for arch in archs {
-        let Some(segment) = tools_segment(&store.apt(), arch, &supplies)? else { continue };
-        for target in manifest.targets.iter_mut().filter(|target| target.arch == arch) {
-            target.initramfs.push(segment.clone());
-        }
-    }
-    Ok(())
 }
 
 /// The builds known of `arch`, oldest first: those of the testbed manifest, or else those of the catalogue that packages
@@ -226,29 +182,6 @@ fn of_manifest(error: Error) -> Failure {
     match error {
         Error::Io { .. } => Failure::usage(error),
         error => error.into(),
-    }
-}
-
-/// Whether a word after `--kernel` is the path of an image and no name of the catalogue, all of which begin with a digit.
-pub(crate) fn is_image(word: &str) -> bool {
-    word.contains('/') || (!word.starts_with(|c: char| c.is_ascii_digit()) && Path::new(word).is_file())
-}
-
-/// The kernel image given in place of names, if one was.
-fn local_image(selection: &cli::Selection) -> Result<Option<&Path>, Failure> {
-    let refuse =
-        |help: &str, what: &str| Err(Failure { code: USAGE, report: miette::miette!(help = help, "{}", what) });
-    match selection.kernel.as_slice() {
-        [one] if is_image(one) => Ok(Some(Path::new(one))),
-        words if words.iter().any(|word| is_image(word)) => refuse(
-            "run the study once per image",
-            "--kernel takes the path of one image by itself, or names of the catalogue",
-        ),
-        _ if selection.modules.is_some() => refuse(
-            "give the path of the image with --kernel (./bzImage), or leave --modules out: kernels of the catalogue have their own",
-            "--modules belongs to the path of a kernel image, and --kernel names none",
-        ),
-        _ => Ok(None),
     }
 }
 
@@ -335,7 +268,7 @@ pub(crate) struct Testbed {
 /// Makes or finds the guests for the targets of `plan`.
 pub(crate) fn testbed(
     store: &Store,
-    selection: &cli::Selection,
+    chosen: &Chosen,
     overlays: &cli::Overlays,
     plan: &Plan,
     shell: Shell,
@@ -356,14 +289,15 @@ pub(crate) fn testbed(
         None => {
             let request = debian::Request {
                 targets: targets.iter().map(|target| (target.arch, target.kernel.clone())).collect(),
-                local: local_image(selection)?.map(|image| (image.to_owned(), selection.modules.clone())),
+                local: local_image(&chosen.selection)?
+                    .map(|image| (image.to_owned(), chosen.selection.modules.clone())),
                 ior: overlays.ior.clone(),
                 shell: shell == Shell::With,
             };
             debian::provide(&store.apt(), &store.catalogue, &request)?
         }
     };
-    add_tools(store, selection, plan, &targets, &mut manifest)?;
+    chosen.add_tools(store, plan, &targets, &mut manifest)?;
     from_manifest(manifest, plan)
 }
 

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/terminal.rs"]
+mod terminal;
 
 use std::{
     path::{Path, PathBuf},
@@ -128,4 +130,20 @@ fn a_tool_is_measured_or_told_why_not() {
     assert_eq!(tool["stop_ns"], Value::Null);
     let witnessed = outcome("_stubborn-witnessed");
     assert_eq!(witnessed["type"], "measured", "{witnessed:#}");
+}
+
+#[test]
+fn a_shell_has_the_tool_in_it_and_tells_how_it_is_started() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    stubborn(directory.path());
+    let (shown, lines) = terminal::session(
+        directory.path(),
+        "--tool stubborn.toml",
+        "test -x /tools/stubborn/program && echo it' is 'there",
+    );
+    assert!(shown.contains("stubborn is started there with: /tools/stubborn/program"), "{shown}");
+    assert!(lines.iter().any(|line| line.ends_with("it is there")), "{lines:#?}");
 }

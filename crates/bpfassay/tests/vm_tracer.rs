@@ -2,13 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/terminal.rs"]
+mod terminal;
 
-use std::{
-    collections::BTreeMap,
-    io::{BufRead, BufReader, Write as _},
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeMap, path::Path};
 
 use common::guests_wanted;
 use serde_json::Value;
@@ -34,56 +31,12 @@ job dd if=/dev/zero of=/run/t/elsewhere bs=64k count=4 2>>dd.err
 mkdir /mnt/nfs/paths; job /bpfassay/ior io-paths /mnt/nfs/paths 16384 summary.json >paths.log 2>&1
 sample end
 wget -q -O metrics http://127.0.0.1:9435/metrics; echo wget $? >>all.err
-echo; for f in all.json some.json pair.json metrics all.err some.err pair.err ior.log paths.log; do echo; echo FILE $f; cat $f; done; echo; echo CGROUP $(stat -c %i /sys/fs/cgroup/job)
-echo ALL''DONE
-";
+echo; for f in all.json some.json pair.json metrics all.err some.err pair.err ior.log paths.log; do echo; echo FILE $f; cat $f; done; echo; echo CGROUP $(stat -c %i /sys/fs/cgroup/job)";
 
 /// What lies in the files of the session.
 struct Guest {
     files: BTreeMap<String, String>,
     cgroup: u64,
-}
-
-/// Boots a guest and types the session in it.
-fn session(arch: &str, kernel: &str) -> Guest {
-    let shell = format!("{} shell --yes --arch {arch} --kernel {kernel}", env!("CARGO_BIN_EXE_bpfassay"));
-    // A shell wants a terminal: `script` gives it one.
-    let mut child = Command::new("script")
-        .args(["--quiet", "--return", "--flush", "--command", &shell, "/dev/null"])
-        .current_dir(Path::new(env!("CARGO_TARGET_TMPDIR")))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut keyboard = child.stdin.take().unwrap();
-    let mut screen = BufReader::new(child.stdout.take().unwrap());
-    let mut shown = String::new();
-    // Whatever comes before the prompt; the guest says nothing more until it is told something.
-    let mut line = Vec::new();
-    while !shown.ends_with("# ") {
-        line.clear();
-        assert!(screen.read_until(b' ', &mut line).unwrap() > 0, "the guest went away: {shown}");
-        shown.push_str(&String::from_utf8_lossy(&line));
-    }
-    keyboard.write_all(b"stty -echo\n").unwrap();
-    keyboard.write_all(SESSION.replace(r"\x22", "\"").as_bytes()).unwrap();
-    keyboard.flush().unwrap();
-    let mut lines = Vec::new();
-    loop {
-        line.clear();
-        assert!(screen.read_until(b'\n', &mut line).unwrap() > 0, "the guest went away: {}", lines.join("\n"));
-        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-        if text.ends_with("ALLDONE") {
-            break;
-        }
-        lines.push(text);
-    }
-    keyboard.write_all(b"exit\n").unwrap();
-    drop(keyboard);
-    // The guest powers off; what it says meanwhile is read away.
-    std::io::copy(&mut screen, &mut std::io::sink()).unwrap();
-    child.wait().unwrap();
-    sort(&lines)
 }
 
 fn sort(lines: &[String]) -> Guest {
@@ -148,7 +101,10 @@ fn filters_durations_merging_and_metrics_agree(arch: &str, kernel: &str) {
     if !guests_wanted() {
         return;
     }
-    let guest = session(arch, kernel);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let shell = format!("--arch {arch} --kernel {kernel}");
+    let (_, lines) = terminal::session(directory, &shell, &SESSION.replace(r"\x22", "\""));
+    let guest = sort(&lines);
     // 16 writes and 16 reads of 64 KiB, and nothing else.
     for file in ["all.json", "some.json", "pair.json"] {
         for operation in ["read", "write"] {

@@ -1,6 +1,7 @@
 //! `bpfassay fetch`: prepare everything for a study, so that it then runs offline.
 
 use crate::{
+    chosen::Chosen,
     cli,
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
     setup::{self, Store},
@@ -8,7 +9,8 @@ use crate::{
 
 pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
     let overlays = cli::Overlays { ior: Vec::new(), manifest: None, available: false };
-    let plan = setup::expand(&arguments.selection, &overlays, arguments.selection.clock, global)?;
+    let chosen = Chosen::read(&arguments.selection)?;
+    let plan = setup::expand(&chosen, &overlays, arguments.selection.clock, global)?;
     setup::host_packages(&plan, false, global)?;
     let store = Store::open(global)?;
     if arguments.verify {
@@ -18,7 +20,7 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
             super::print(&format!("damaged, removed: {}\n", path.display()))?;
         }
     }
-    let testbed = setup::testbed(&store, &arguments.selection, &overlays, &plan, setup::Shell::With)?;
+    let testbed = setup::testbed(&store, &chosen, &overlays, &plan, setup::Shell::With)?;
     setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Boot).await?;
     if let Some(path) = &arguments.manifest_out {
         let text = testbed.manifest.to_json().map_err(|error| Failure::new(INTERNAL, error))?;

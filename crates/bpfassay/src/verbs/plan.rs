@@ -5,13 +5,15 @@ use std::{fmt::Write, path::Path};
 use bpfassay_study::Plan;
 
 use crate::{
+    chosen::Chosen,
     cli,
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
     setup::{self, Store},
 };
 
 pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome {
-    let plan = setup::expand(&arguments.selection, &arguments.overlays, arguments.selection.clock, global)?;
+    let chosen = Chosen::read(&arguments.selection)?;
+    let plan = setup::expand(&chosen, &arguments.overlays, arguments.selection.clock, global)?;
     if arguments.json {
         let text = serde_json::to_string_pretty(&plan).map_err(|error| Failure::new(INTERNAL, error))?;
         super::print(&(text + "\n"))?;
@@ -21,7 +23,7 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
     if arguments.qemu {
         // Only what is in the cache: planning downloads and builds nothing.
         let store = Store::open_offline(global)?;
-        let testbed = setup::testbed(&store, &arguments.selection, &arguments.overlays, &plan, setup::Shell::Without)?;
+        let testbed = setup::testbed(&store, &chosen, &arguments.overlays, &plan, setup::Shell::Without)?;
         let rig =
             setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Recorded).await?;
         let mut text = String::new();

@@ -13,6 +13,7 @@ use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{
     bench::Bench,
+    chosen::{Chosen, is_image},
     cli::{self, MessageFormat},
     exit::{Failure, INCONCLUSIVE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
     progress::{self, Telling, bundled},
@@ -24,9 +25,13 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         Some(directory) => Some(with_guests(directory)?),
         None => None,
     };
+    let chosen = match &resumed {
+        Some(_) => Chosen::default(),
+        None => Chosen::read(&arguments.selection)?,
+    };
     let mut plan = match &resumed {
         Some((_, contents)) => contents.header.plan.clone(),
-        None => setup::expand(&arguments.selection, &arguments.overlays, arguments.selection.clock, global)?,
+        None => setup::expand(&chosen, &arguments.overlays, arguments.selection.clock, global)?,
     };
     if let Some(directory) = &arguments.output {
         // Before the minutes that setting up may take.
@@ -42,11 +47,11 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     };
     let testbed = match begun_with {
         Some(testbed) => testbed,
-        None => setup::testbed(&store, &arguments.selection, &arguments.overlays, &plan, setup::Shell::Without)?,
+        None => setup::testbed(&store, &chosen, &arguments.overlays, &plan, setup::Shell::Without)?,
     };
     let bench = Bench::set_up(&store, testbed, &plan, arguments.accelerator, arguments.jobs).await?;
     if resumed.is_none() && plan.study.clock_of_host && bench.has_kvm() {
-        plan = setup::expand(&arguments.selection, &arguments.overlays, Some(Clock::Wall), global)?;
+        plan = setup::expand(&chosen, &arguments.overlays, Some(Clock::Wall), global)?;
     }
     let provenance = bench.provenance.clone();
 
@@ -159,7 +164,7 @@ pub(super) fn told(directory: &Path, interrupted: Option<&str>, format: MessageF
 fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     let path = |path: &Path| path.display().to_string();
     let selection = &arguments.selection;
-    let images = selection.kernel.iter().filter(|kernel| setup::is_image(kernel)).cloned();
+    let images = selection.kernel.iter().filter(|kernel| is_image(kernel)).cloned();
     let mut words: Vec<(&str, String)> = images.map(|image| ("--kernel", image)).collect();
     words.extend(selection.modules.as_deref().map(|modules| ("--modules", path(modules))));
     let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));

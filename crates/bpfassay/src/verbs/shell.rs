@@ -8,10 +8,11 @@ use bpfassay_protocol::{
     message::GuestMessage,
 };
 use bpfassay_study::{Clock, Plan, Study};
-use bpfassay_vm::{BootOptions, EndReason, Event, Guest, Machine};
+use bpfassay_vm::{BootOptions, EndReason, Event, Guest, Machine, shell_words};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
+    chosen::{Chosen, is_image},
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERNAL, INTERRUPTED, Outcome, SUCCESS, USAGE},
     setup::{self, Store},
@@ -20,7 +21,7 @@ use crate::{
 pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcome {
     // The guest of a cell, or that of `quick` on one target: same file system, same kernel parameters.
     let selection = cli::Selection {
-        tool: Vec::new(),
+        tool: arguments.tool.clone(),
         deny: Vec::new(),
         study: arguments.study.clone().unwrap_or_else(|| "quick".to_owned()),
         arch: arguments.arch.into_iter().collect(),
@@ -37,7 +38,8 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         let report = miette::miette!(help = help, "a shell needs a terminal, and standard input is none");
         return Err(Failure { code: USAGE, report });
     }
-    let plan = plan(&selection, &arguments, global)?;
+    let chosen = Chosen::read(&selection)?;
+    let plan = plan(&chosen, &arguments, global)?;
     let target = plan
         .targets()
         .first()
@@ -45,7 +47,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         .ok_or_else(|| Failure { code: INTERNAL, report: miette::miette!("the plan of one guest has no target") })?;
     setup::host_packages(&plan, arguments.overlays.manifest.is_some(), global)?;
     let store = Store::open(global)?;
-    let testbed = setup::testbed(&store, &selection, &arguments.overlays, &plan, setup::Shell::With)?;
+    let testbed = setup::testbed(&store, &chosen, &arguments.overlays, &plan, setup::Shell::With)?;
     let rig = setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Boot).await?;
     let image = rig.image(&target).map_err(|error| Failure::new(INTERNAL, error))?;
     let (qemu, choice) = rig.qemu(target.arch).map_err(|error| Failure::new(INTERNAL, error))?;
@@ -60,7 +62,8 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     let mut machine = Machine::new(target.arch, image.kernel());
     machine.accelerator = choice.accelerator;
     machine.cpus = arguments.cpus.unwrap_or(plan.study.guest.cpus);
-    machine.memory_mib = arguments.memory.unwrap_or(plan.study.guest.memory_mib);
+    let memory = rig.memory_mib(&plan.study, &target).map_err(|error| Failure::new(INTERNAL, error))?;
+    machine.memory_mib = arguments.memory.unwrap_or(memory);
     machine.initrd = Some(initrd);
     machine.kernel_parameters.clone_from(&plan.study.guest.kernel_parameters);
     machine.verbose = global.verbose > 0;
@@ -70,6 +73,12 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     options.interactive = true;
     let guest = Guest::boot(qemu, &machine, options).await.map_err(Failure::infrastructure)?;
     tracing::info!("booting {target} under {}; Ctrl-] powers the guest off", choice.accelerator);
+    for (tool, command) in chosen.commands(target.arch) {
+        match command {
+            Ok(command) => tracing::info!("{tool} is started there with: {}", shell_words(&command)),
+            Err(reason) => tracing::warn!("{tool} is not there: {reason}"),
+        }
+    }
     let mut said = None;
     let talk = guest.interact(|event| {
         if let Event::Message(GuestMessage::Failed { message }) = event {
@@ -114,10 +123,10 @@ fn kernel(arguments: &cli::Shell) -> Option<String> {
 }
 
 /// A plan for a cell of a study, or for any kernel of the catalogue, or an image of the user's, whether or not `quick` names it.
-fn plan(selection: &cli::Selection, arguments: &cli::Shell, global: &cli::Global) -> Result<Plan, Failure> {
+fn plan(chosen: &Chosen, arguments: &cli::Shell, global: &cli::Global) -> Result<Plan, Failure> {
     let kernel = kernel(arguments).unwrap_or_default();
-    if arguments.cell.is_some() || setup::is_image(&kernel) || arguments.modules.is_some() {
-        return setup::expand(selection, &arguments.overlays, Some(WALL), global);
+    if arguments.cell.is_some() || is_image(&kernel) || arguments.modules.is_some() {
+        return setup::expand(chosen, &arguments.overlays, Some(WALL), global);
     }
     let study = bpfassay_study::load("quick").map_err(Failure::usage)?;
     let target = bpfassay_study::Target { arch: arguments.arch.unwrap_or(Arch::X86_64), kernel };

@@ -11,6 +11,7 @@ use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{
     bench::Bench,
+    chosen::Chosen,
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
     progress::{Telling, bundled},
@@ -136,7 +137,7 @@ fn same_testbed(store: &Store, contents: &Contents, directory: &Path, plan: &Pla
         return Ok(testbed);
     }
     let overlays = cli::Overlays { ior: Vec::new(), manifest: None, available: false };
-    let testbed = setup::testbed(store, &cli::Selection::default(), &overlays, plan, setup::Shell::Without)?;
+    let testbed = setup::testbed(store, &Chosen::default(), &overlays, plan, setup::Shell::Without)?;
     let now = provenance::targets(&testbed.manifest, plan);
     let then: Vec<_> =
         recorded.targets.iter().filter(|made| plan.targets().iter().any(|target| **target == made.target)).collect();
