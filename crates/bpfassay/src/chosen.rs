@@ -23,7 +23,7 @@ pub(crate) struct Chosen {
     /// Kernels, or one image, and so on.
     pub(crate) selection: cli::Selection,
     /// The tools under test.
-    pub(crate) tools: Vec<Loaded>,
+    tools: Vec<Loaded>,
     /// The directory of the study file; `None` for a bundled study, and where a plan is taken up again.
     folder: Option<PathBuf>,
 }

@@ -49,8 +49,8 @@ fn witnesses(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, 
     std::iter::once(("", returned)).chain(second).collect()
 }
 
-/// One more run of each tool that reports figures, by its tool file, with its witness beside it, or two with one each. A round of their own, so
-/// that they are compared with none: two that count cost more than one.
+/// One more run of each tool that reports figures, by its tool file, with its witness beside it, or two with one each. A round of their
+/// own, so that they are compared with none: two that count cost more than one.
 pub(super) fn witnessed(
     case: &Case,
     study: &Study,

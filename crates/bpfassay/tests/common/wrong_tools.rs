@@ -19,11 +19,9 @@ pub(crate) fn build(directory: &Path) -> Vec<String> {
     for entry in fs::read_dir(&sources).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if let Some(tool) = name.strip_suffix(".toml") {
+        if name.ends_with(".toml") || name.ends_with(".pl") {
             fs::copy(&path, directory.join(name)).unwrap();
-            tools.push(tool.to_owned());
-        } else if name.ends_with(".pl") {
-            fs::copy(&path, directory.join(name)).unwrap();
+            tools.extend(name.strip_suffix(".toml").map(str::to_owned));
         } else if let Some(tool) = name.strip_suffix(".bpf.c") {
             // Only what reads registers differs between architectures.
             if fs::read_to_string(&path).unwrap().contains("FOR_") {
