@@ -40,6 +40,14 @@ pub enum GuestMessage {
         /// What came of it.
         outcome: Box<RunOutcome>,
     },
+    /// After `run` the guest is not as it was before it, so nothing that is measured from here on could be trusted: a mount is
+    /// gone, or a program, probe, process or cgroup is left. The guest powers off after this.
+    Unsound {
+        /// [`crate::job::RunOrder::id`] of the run that ended last.
+        run: String,
+        /// What differs, one sentence each, bounded in number and length.
+        differences: Vec<String>,
+    },
     /// A line worth keeping in the log.
     Log {
         /// The text.

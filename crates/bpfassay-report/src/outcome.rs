@@ -102,6 +102,8 @@ pub enum FailureKind {
     Agent,
     /// The workload or the tracer failed in a guest that lives on.
     Run,
+    /// The guest was not as before after the run: a mount gone, or a program, probe, process or cgroup left.
+    Unsound,
     /// The host could not start or serve the guest: QEMU missing, disk full, and the like.
     Host,
 }
@@ -127,6 +129,7 @@ impl FailureKind {
             Self::ProtocolVersion => "another protocol version in the guest",
             Self::Agent => "agent gave up",
             Self::Run => "run failed",
+            Self::Unsound => "guest left changed",
             Self::Host => "host trouble",
         }
     }

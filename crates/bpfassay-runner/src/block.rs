@@ -145,7 +145,10 @@ impl<'a> Boot<'a> {
             };
             match event {
                 Event::Message(message) => {
-                    if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. }) {
+                    if matches!(
+                        message,
+                        GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }
+                    ) {
                         // The guest cannot see whether its last words arrived: it waits to be told. One that has gone
                         // already needs no telling, and one that takes no input (the instruction clock) waits in vain, in
                         // its own time, which passes at once.
@@ -242,7 +245,7 @@ impl<'a> Boot<'a> {
                 self.context.tell(&Progress::Log(self.block, &text));
             }
             // The supervisor of the guest ends it after these.
-            GuestMessage::Failed { .. } | GuestMessage::Done => {}
+            GuestMessage::Failed { .. } | GuestMessage::Unsound { .. } | GuestMessage::Done => {}
         }
         Ok(None)
     }

@@ -12,6 +12,7 @@ pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     let kind = match &ending.reason {
         EndReason::KernelDied { trouble } => of_trouble_kind(trouble.kind),
         EndReason::AgentFailed { .. } => FailureKind::Agent,
+        EndReason::Unsound { .. } => FailureKind::Unsound,
         EndReason::Done
         | EndReason::Stopped
         | EndReason::PoweredOffEarly

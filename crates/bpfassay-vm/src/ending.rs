@@ -47,6 +47,13 @@ pub enum EndReason {
         /// Its words.
         message: String,
     },
+    /// The agent found the guest changed after a run, and ended it.
+    Unsound {
+        /// The run.
+        run: String,
+        /// What differs, a sentence each.
+        differences: Vec<String>,
+    },
     /// The guest powered off before its work was done.
     PoweredOffEarly,
     /// The guest reset itself without a word on the console (a triple fault, for one).
@@ -105,6 +112,9 @@ impl fmt::Display for EndReason {
             Self::Stopped => write!(f, "stopped by the host"),
             Self::KernelDied { trouble } => write!(f, "{trouble}"),
             Self::AgentFailed { message } => write!(f, "the agent failed: {message}"),
+            Self::Unsound { run, differences } => {
+                write!(f, "the guest was not as before after {run}: {}", differences.join("; "))
+            }
             Self::PoweredOffEarly => write!(f, "the guest powered off before its work was done"),
             Self::Reset => write!(f, "the guest reset itself without a word"),
             Self::Silent { seconds } => {
@@ -173,6 +183,7 @@ mod tests {
             EndReason::KernelDied { trouble: Box::new(trouble) },
             EndReason::AgentFailed { message: "mount: no such device".to_owned() },
             EndReason::PoweredOffEarly,
+            EndReason::Unsound { run: "r7".to_owned(), differences: vec!["/mnt/nfs is not mounted".to_owned()] },
             EndReason::Reset,
             EndReason::Silent { seconds: 60 },
             EndReason::Hung { seconds: 600 },
@@ -200,6 +211,6 @@ mod tests {
         assert_eq!(lines[0], "done");
         assert_eq!(lines[2], "kernel oops: Oops [#1] (phase workload of run r7, after 12.3 s)");
         let last = "QEMU ended on its own (signal: 9 (SIGKILL)) (phase workload of run r7, after 12.3 s): last";
-        assert_eq!(lines[12], last);
+        assert_eq!(lines[13], last);
     }
 }

@@ -89,6 +89,8 @@ pub(crate) struct Progress {
     pub(crate) done: bool,
     /// What the agent said it failed at.
     pub(crate) failed: Option<String>,
+    /// The run after which the agent found the guest changed, and how.
+    pub(crate) unsound: Option<(String, Vec<String>)>,
     /// Whether the guest is to be off soon: its own word or the host's order.
     leaving: bool,
     /// When the current phase began, since QEMU's start.
@@ -104,6 +106,7 @@ impl Progress {
             spoke: false,
             done: false,
             failed: None,
+            unsound: None,
             leaving: false,
             since: Duration::ZERO,
         }
@@ -124,6 +127,10 @@ impl Progress {
             }
             GuestMessage::Failed { message } => {
                 self.failed = Some(message.clone());
+                self.leave(now);
+            }
+            GuestMessage::Unsound { run, differences } => {
+                self.unsound = Some((run.clone(), differences.clone()));
                 self.leave(now);
             }
             GuestMessage::Hello { .. } | GuestMessage::Ready(_) | GuestMessage::Log { .. } => {}

@@ -64,6 +64,11 @@ pub(crate) struct Supervisor {
     pub(crate) deadlines: Deadlines,
 }
 
+/// Whether the agent says nothing after `message` and powers off.
+fn is_last(message: &GuestMessage) -> bool {
+    matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. })
+}
+
 /// What to do at an instant.
 #[derive(Clone, Copy)]
 enum Alarm {
@@ -120,7 +125,7 @@ impl Supervisor {
                 message = heard.recv(), if agent_open && queue.len() < EVENT_BACKLOG => match message {
                     Some(Ok(message)) => {
                         case.progress.heard(&message, self.started.elapsed());
-                        if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. }) {
+                        if is_last(&message) {
                             // The agent cannot see whether its last frame has left QEMU; it waits for this before it powers off.
                             // One that takes no messages has its own deadline, and ours for lingering.
                             let (agent, frame) = &self.farewell;

@@ -65,7 +65,7 @@ impl Case {
     /// The judgement on a guest that has not come further in time.
     pub(crate) fn overdue(&self) -> EndReason {
         let seconds = self.progress.allowance().unwrap_or_default().as_secs();
-        if self.progress.done || self.progress.failed.is_some() {
+        if self.progress.done || self.progress.failed.is_some() || self.progress.unsound.is_some() {
             EndReason::LingeredOn { seconds }
         } else if self.progress.spoke {
             EndReason::Hung { seconds }
@@ -93,6 +93,9 @@ impl Case {
         }
         if self.stop_asked {
             return if self.progress.done && clean { EndReason::Done } else { EndReason::Stopped };
+        }
+        if let Some((run, differences)) = &self.progress.unsound {
+            return EndReason::Unsound { run: run.clone(), differences: differences.clone() };
         }
         if let Some(message) = &self.progress.failed {
             return EndReason::AgentFailed { message: message.clone() };
