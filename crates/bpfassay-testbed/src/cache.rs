@@ -6,7 +6,8 @@
 //! ROOT/records/KIND/KEY.json   small facts found out for inputs whose digest is KEY
 //! ROOT/apt/…                   private package indexes
 //! ROOT/locks/NAME              what concurrent processes wait on
-//! ROOT/tmp/                    what is being made; emptied when nobody uses the cache
+//! ROOT/tmp/bpfassay-…/         what a process is making; removed when it is gone
+//! ROOT/CACHEDIR.TAG, ROOT/bpfassay-cache   without which no directory counts as a cache, but a missing or empty one
 //! ```
 //!
 //! Files and directories are made in `tmp`, checked, and renamed, so that nobody sees half of one. Using a file checks
@@ -16,29 +17,47 @@
 
 mod digest;
 mod object;
+mod place;
 mod record;
+mod removal;
+mod session;
 mod stamp;
 mod tree;
 
 use std::{
     env, fs, io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use etcetera::BaseStrategy;
+use rustix::fs::OFlags;
 
+use self::session::Session;
 pub use self::{
     digest::{Digest, Hasher, NotADigest},
     object::{Object, ObjectWriter},
+    session::Scratch,
     tree::{Tree, TreeFile},
 };
 use crate::{Error, Result};
+
+/// The lock of whoever makes directories in `tmp`, or removes those without owner.
+const SESSIONS: &str = "tmp";
 
 /// An open cache directory, shared with other processes.
 #[derive(Debug)]
 pub struct Cache {
     root: PathBuf,
-    /// A shared lock: while anybody holds it, nobody empties `tmp`.
+    /// The same, for removing what lies in it.
+    directory: OwnedFd,
+    /// Where things are made, from the first on.
+    session: Mutex<Option<Arc<Session>>>,
+    /// A shared lock: versions from before there were markers empty `tmp` when nobody holds it.
     _in_use: fs::File,
 }
 
@@ -75,33 +94,32 @@ impl Cache {
         Ok(base.cache_dir().join("bpfassay"))
     }
 
-    /// Opens the cache in `root`, creates it where it is missing, and clears away what processes that died left in it.
+    /// Opens the cache in `root`, and clears away what processes that died left in it. A missing or empty directory is made
+    /// a cache; any other that is none is refused.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::DiskFull`].
+    /// [`Error::NotACache`], [`Error::Io`], [`Error::DiskFull`].
     pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
         let root = root.into();
-        for part in ["objects", "trees", "records", "apt", "locks", "tmp"] {
-            let path = root.join(part);
-            fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
-        }
-        let tag = root.join("CACHEDIR.TAG");
-        if !tag.exists() {
-            fs::write(&tag, "Signature: 8a477f597d28d172789f06886806bc55\n# Made by bpfassay.\n")
-                .map_err(Error::io("write", &tag))?;
-        }
+        let directory = place::open(&root)?;
         let path = root.join("locks/in-use");
         let in_use = open_lock(&path)?;
-        if in_use.try_lock().is_ok() {
-            let tmp = root.join("tmp");
-            for entry in fs::read_dir(&tmp).map_err(Error::io("read", &tmp))? {
-                let entry = entry.map_err(Error::io("read", &tmp))?;
-                remove(&entry.path())?;
-            }
-        }
-        // Turning an exclusive lock into a shared one may let another process in between; `tmp` holds nothing of ours yet.
         in_use.lock_shared().map_err(Error::io("lock", &path))?;
-        Ok(Self { root, _in_use: in_use })
+        let cache = Self { root, directory, session: Mutex::default(), _in_use: in_use };
+        let alone = cache.lock(SESSIONS)?;
+        session::sweep(&cache.root, cache.directory.as_fd())?;
+        drop(alone);
+        Ok(cache)
+    }
+
+    /// Our directory in `tmp`.
+    fn session(&self) -> Result<Arc<Session>> {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = &*session {
+            return Ok(Arc::clone(session));
+        }
+        let _alone = self.lock(SESSIONS)?;
+        Ok(Arc::clone(session.insert(Arc::new(Session::begin(&self.root, self.directory.as_fd())?))))
     }
 
     /// The directory.
@@ -132,9 +150,8 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn scratch(&self) -> Result<tempfile::TempDir> {
-        let tmp = self.root.join("tmp");
-        tempfile::Builder::new().prefix("scratch-").tempdir_in(&tmp).map_err(Error::io("create a directory in", tmp))
+    pub fn scratch(&self) -> Result<Scratch> {
+        Scratch::new(self.session()?)
     }
 
     /// Bytes free for us where the cache lies.
@@ -181,10 +198,16 @@ impl Cache {
     /// Removes something damaged, and says so.
     fn discard(&self, path: &Path, why: &str) -> Result<()> {
         tracing::warn!("{} in the cache is damaged ({why}); removed, to be made or downloaded again", path.display());
-        remove(path).map_err(|error| match error {
+        self.remove(path).map_err(|error| match error {
             Error::Io { path, source, .. } => Error::Damaged { path, source },
             other => other,
         })
+    }
+
+    /// Removes a file or a directory of the cache with everything in it; absent is fine.
+    fn remove(&self, path: &Path) -> Result<()> {
+        let below = path.strip_prefix(&self.root).unwrap_or(path);
+        removal::remove_below(self.directory.as_fd(), below).map_err(Error::io("remove", path))
     }
 }
 
@@ -199,27 +222,13 @@ pub(crate) fn free_space(path: &Path) -> Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Removes a file or a directory with everything in it; absent is fine.
-fn remove(path: &Path) -> Result<()> {
-    let outcome = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match outcome {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(Error::Io { action: "remove", path: path.to_owned(), source })
-        }
-        _ => Ok(()),
-    }
-}
-
 fn open_lock(path: &Path) -> Result<fs::File> {
     fs::File::options()
         .create(true)
         .truncate(false)
         .read(true)
         .write(true)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
         .open(path)
         .map_err(Error::io("open the lock", path))
 }

@@ -74,6 +74,17 @@ pub enum Error {
         /// What is missing.
         what: String,
     },
+    /// A directory that is no cache of ours, nor may be made one.
+    #[error(
+        "{} cannot be the cache: {problem}; name a directory that is missing or empty, or a cache, with --cache or XDG_CACHE_HOME",
+        path.display()
+    )]
+    NotACache {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Neither a cache directory nor a home directory is known.
     #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set; name one with --cache")]
     NoCacheDirectory,

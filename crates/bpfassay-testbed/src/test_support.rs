@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Changes one byte and puts the modification time back, as a repair tool or a careless copy might.
@@ -24,6 +24,16 @@ pub(crate) fn damage(path: &Path) {
 fn changed(path: &Path) -> (i64, i64) {
     let metadata = fs::metadata(path).unwrap();
     (metadata.ctime(), metadata.ctime_nsec())
+}
+
+/// What lies in `tmp` of the cache at `root`, but for what says that somebody uses it.
+pub(crate) fn left_in_tmp(root: &Path) -> Vec<PathBuf> {
+    let entries =
+        |path: &Path| -> Vec<PathBuf> { fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect() };
+    let (sessions, mut left): (Vec<_>, Vec<_>) =
+        entries(&root.join("tmp")).into_iter().partition(|path| path.join("owner").is_file());
+    left.extend(sessions.iter().flat_map(|path| entries(path)).filter(|path| !path.ends_with("owner")));
+    left
 }
 
 /// A file system of 4 MiB, for tests of a full disk; none where mounting is not allowed.

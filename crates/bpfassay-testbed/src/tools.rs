@@ -16,13 +16,12 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_tool::{Nix, Source, Supply, guest};
 use object::{LittleEndian, read::elf::ElfFile64};
-use tempfile::TempDir;
 
 use self::closure::Closure;
 use crate::{
     Error, Result,
     apt::{Apt, Package},
-    cache::Digest,
+    cache::{Digest, Scratch},
     image::{role, segment},
     initramfs::{Archive, Content, Node, tree},
     manifest::{Component, Segment},
@@ -80,7 +79,7 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
         }
     }
     // Its files are read when the segment is written.
-    let mut unpacked: Option<TempDir> = None;
+    let mut unpacked: Option<Scratch> = None;
     let object = segment(apt.cache(), &key, &format!("the tools for {arch}"), || {
         if let Some((root, packages)) = &found {
             let scratch = apt.cache().scratch()?;

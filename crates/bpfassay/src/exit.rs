@@ -71,7 +71,11 @@ impl From<bpfassay_testbed::Error> for Failure {
         let code = match &error {
             // The manifest is sound, its files are not.
             Error::Manifest(ManifestError::File { .. }) => INFRASTRUCTURE,
-            Error::Catalogue(_) | Error::LocalKernel { .. } | Error::Manifest(_) | Error::Overlay(_) => USAGE,
+            Error::NotACache { .. }
+            | Error::Catalogue(_)
+            | Error::LocalKernel { .. }
+            | Error::Manifest(_)
+            | Error::Overlay(_) => USAGE,
             _ => INFRASTRUCTURE,
         };
         Self::new(code, error)

@@ -62,6 +62,9 @@ impl Store {
         let catalogue = Catalogue::bundled().map_err(|error| Failure::new(INTERNAL, error))?;
         let root = Cache::locate(global.cache.as_deref())?;
         let cache = Cache::open(&root).map_err(|error| {
+            if matches!(error, Error::NotACache { .. }) {
+                return error.into();
+            }
             let help = "the cache must be a directory that can be made and written to: name another one with --cache";
             let report = miette::miette!(help = help, "cannot use the cache {}: {}", root.display(), chain(&error));
             Failure { code: INFRASTRUCTURE, report }

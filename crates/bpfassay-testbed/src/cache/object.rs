@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Cache, Checked, Digest, Hasher, create_parent, remove, stamp::Stamp};
+use super::{Cache, Checked, Digest, Hasher, create_parent, stamp::Stamp};
 use crate::{Error, Result};
 
 /// A file in the cache.
@@ -146,11 +146,12 @@ impl Cache {
         write: impl FnOnce(&mut ObjectWriter<'_>) -> Result<(), E>,
     ) -> Result<Object, E> {
         self.require_space(what, needed)?;
-        let tmp = self.root.join("tmp");
+        let session = self.session()?;
+        let tmp = session.path();
         let mut file = tempfile::Builder::new()
             .prefix("object-")
-            .tempfile_in(&tmp)
-            .map_err(Error::io("create a file in", &tmp))?;
+            .tempfile_in(tmp)
+            .map_err(|error| self.write_error(what, needed, tmp, error))?;
         let (mut hasher, mut size) = (Hasher::default(), 0);
         let mut writer = ObjectWriter {
             file: io::BufWriter::with_capacity(256 << 10, file.as_file_mut()),
@@ -183,7 +184,7 @@ impl Cache {
         let _lock = self.lock("objects")?;
         // Another process may have replaced it meanwhile.
         if Digest::of_file(path).ok() != Some(*digest) {
-            remove(&stamp_path(path))?;
+            self.remove(&stamp_path(path))?;
             self.discard(path, &format!("its SHA-256 is {found}"))?;
             return Ok(false);
         }
@@ -199,6 +200,10 @@ impl Cache {
         let objects = self.root.join("objects");
         for directory in fs::read_dir(&objects).map_err(Error::io("read", &objects))? {
             let directory = directory.map_err(Error::io("read", &objects))?;
+            // A link leads out of the cache.
+            if !directory.file_type().map_err(Error::io("read", directory.path()))?.is_dir() {
+                continue;
+            }
             let mut paths = Vec::new();
             for entry in fs::read_dir(directory.path()).map_err(Error::io("read", directory.path()))? {
                 paths.push(entry.map_err(Error::io("read", directory.path()))?.path());

@@ -50,19 +50,20 @@ impl Cache {
     /// # Errors
     /// [`Error::Io`].
     pub fn forget(&self, kind: &str, key: &Digest) -> Result<()> {
-        super::remove(&self.record_path(kind, key))
+        self.remove(&self.record_path(kind, key))
     }
 
     /// Writes a small JSON file in one step.
     pub(crate) fn write_small<T: Serialize>(&self, path: &Path, value: &T) -> Result<()> {
         let text = serde_json::to_vec(value).map_err(|error| Error::io("write", path)(error.into()))?;
         create_parent(path)?;
-        let tmp = self.root.join("tmp");
+        let session = self.session()?;
+        let tmp = session.path();
         let needed = text.len() as u64;
         let mut file = tempfile::Builder::new()
             .prefix("small-")
-            .tempfile_in(&tmp)
-            .map_err(|error| self.write_error("a record", needed, &tmp, error))?;
+            .tempfile_in(tmp)
+            .map_err(|error| self.write_error("a record", needed, tmp, error))?;
         file.write_all(&text).map_err(|error| self.write_error("a record", needed, path, error))?;
         file.persist(path).map_err(|error| self.write_error("a record", needed, path, error.error))?;
         Ok(())

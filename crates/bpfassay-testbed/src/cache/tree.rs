@@ -87,7 +87,7 @@ impl Cache {
         self.write_small(&scratch.path().join(LISTING), &listing)?;
         let home = self.tree_path(kind, key);
         create_parent(&home)?;
-        fs::rename(scratch.keep(), &home).map_err(Error::io("create", &home))?;
+        scratch.persist(&home).map_err(Error::io("create", &home))?;
         fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).map_err(Error::io("open up", &home))?;
         Ok(Tree { path: home.join(CONTENT), digest: digest_of_all(&listing.files), files: listing.files })
     }
@@ -224,8 +224,17 @@ fn digest_of_all(files: &[TreeFile]) -> Digest {
     digest(files.iter().map(|file| (file.path.as_str(), file)))
 }
 
+/// The directories in `directory`; a link leads out of the cache.
 fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
-    fs::read_dir(directory)
-        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
-        .map_err(Error::io("read", directory))
+    let read = || {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                paths.push(entry.path());
+            }
+        }
+        Ok(paths)
+    };
+    read().map_err(Error::io("read", directory))
 }

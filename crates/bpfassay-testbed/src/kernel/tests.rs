@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     apt::{IndexState, Options, ReleaseFile},
     cache::Cache,
-    test_support::{Small, damage},
+    test_support::{Small, damage, left_in_tmp},
 };
 
 fn indexed(name: &str, version: &str, depends: &[&str]) -> Indexed {
@@ -192,7 +192,7 @@ fn a_disk_that_fills_up_while_unpacking_says_what_and_where() {
     let error = Kernels::new(&offline(&cache), &catalogue()).prepare(Arch::X86_64, "6.12").unwrap_err();
     assert!(matches!(error, Error::DiskFull { .. }), "{error}");
     assert!(error.to_string().starts_with("no space left for kernel 6.12.1+x-amd64 for x86_64 in /"), "{error}");
-    assert!(fs::read_dir(small.path().join("tmp")).unwrap().next().is_none());
+    assert!(left_in_tmp(small.path()).is_empty());
 }
 
 /// Makes `packages` the index of a suite, as if it had been fetched.

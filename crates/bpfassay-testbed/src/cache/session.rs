@@ -1,0 +1,159 @@
+//! What a process makes in the cache's `tmp`: in a directory of its own, which it holds by a lock.
+//!
+//! The lock is the system's, and ends with the process, whatever ends that: a directory that carries our name and whose
+//! lock is free has no owner any more, and is removed. Process ids would say less where containers share a cache.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags},
+    io::Errno,
+};
+
+use super::removal::{open_directory, remove_at};
+use crate::{Error, Result};
+
+/// How the names of our directories in `tmp` begin.
+const PREFIX: &str = "bpfassay-";
+/// The file in each whose lock its owner holds.
+const OWNER: &str = "owner";
+
+/// The directory in `tmp` of one open cache; removed when the last that uses it is dropped.
+#[derive(Debug)]
+pub(super) struct Session {
+    tmp: OwnedFd,
+    path: PathBuf,
+    /// Its lock says that somebody lives.
+    _owner: fs::File,
+}
+
+impl Session {
+    /// Begins one in the cache at `root`. Nobody may sweep meanwhile: between being made and being locked, a directory has no
+    /// owner yet.
+    pub(super) fn begin(root: &Path, cache: BorrowedFd<'_>) -> Result<Self> {
+        let path = root.join("tmp");
+        let tmp = open_directory(cache, "tmp").map_err(|error| Error::io("open", &path)(error.into()))?;
+        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&path);
+        let directory = made.map_err(Error::io("create a directory in", &path))?;
+        let owner = own(tmp.as_fd(), directory.path()).map_err(Error::io("own", directory.path()))?;
+        Ok(Self { tmp, path: directory.keep(), _owner: owner })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let removed = name_of(&self.path).and_then(|name| Ok(remove_at(self.tmp.as_fd(), &name)?));
+        if let Err(error) = removed {
+            tracing::debug!("{} stays until the cache is opened again: {error}", self.path.display());
+        }
+    }
+}
+
+fn name_of(path: &Path) -> io::Result<std::ffi::CString> {
+    Ok(std::ffi::CString::new(path.file_name().unwrap_or_default().as_bytes())?)
+}
+
+/// Makes the file by whose lock the directory `path` in `tmp` is ours.
+fn own(tmp: BorrowedFd<'_>, path: &Path) -> io::Result<fs::File> {
+    let directory = open_directory(tmp, name_of(path)?.as_c_str())?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = fs::File::from(rustix::fs::openat(&directory, OWNER, flags, Mode::from_raw_mode(0o600))?);
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    // For people who look.
+    writeln!(file, "{}", std::process::id())?;
+    Ok(file)
+}
+
+/// Removes what carries our name in `tmp` and has no owner any more, while nobody begins a session. Entries of others stay,
+/// whatever they are.
+pub(super) fn sweep(root: &Path, cache: BorrowedFd<'_>) -> Result<()> {
+    let path = root.join("tmp");
+    let tmp = open_directory(cache, "tmp").map_err(|error| Error::io("open", &path)(error.into()))?;
+    let tmp = tmp.as_fd();
+    let failed = |error: Errno| Error::io("read", &path)(error.into());
+    for entry in Dir::read_from(tmp).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        if !name.to_bytes().starts_with(PREFIX.as_bytes()) {
+            continue;
+        }
+        // What cannot be looked at or removed is in nobody's way.
+        match abandoned(tmp, name) {
+            Ok(None) => {}
+            Ok(Some(_held)) => {
+                if let Err(error) = remove_at(tmp, name) {
+                    tracing::debug!("cannot remove {}: {error}", path.join(name.to_string_lossy().as_ref()).display());
+                }
+            }
+            Err(error) => {
+                tracing::debug!("cannot read {}: {error}", path.join(name.to_string_lossy().as_ref()).display())
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The directory `name`, where it is ours and its owner is gone; the lock that proves it is held by the answer.
+fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedFd>, Errno> {
+    let stat = rustix::fs::statat(tmp, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let ours = stat.st_uid == rustix::process::geteuid().as_raw();
+    if !ours || FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Ok(None);
+    }
+    let directory = open_directory(tmp, name)?;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let owner = match rustix::fs::openat(&directory, OWNER, flags, Mode::empty()) {
+        Ok(owner) => owner,
+        // Its maker died between two steps.
+        Err(Errno::NOENT) => return Ok(Some(directory)),
+        Err(error) => return Err(error),
+    };
+    match rustix::fs::flock(&owner, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(owner)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// An empty directory in the cache's file system, removed when dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    // Dropped before the directory that it lies in.
+    directory: tempfile::TempDir,
+    _session: Arc<Session>,
+}
+
+impl Scratch {
+    pub(super) fn new(session: Arc<Session>) -> Result<Self> {
+        let made = tempfile::Builder::new().prefix("scratch-").tempdir_in(session.path());
+        let directory = made.map_err(Error::io("create a directory in", session.path()))?;
+        Ok(Self { directory, _session: session })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Renames the directory to `path`, and leaves it there.
+    pub(super) fn persist(self, path: &Path) -> io::Result<()> {
+        fs::rename(self.directory.path(), path)?;
+        // There is nothing left to remove.
+        let _ = self.directory.keep();
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! The cache that the command is given: nothing is removed from a directory that is none.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+
+mod common;
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, chown, symlink},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use common::{bpfassay, said};
+
+/// Whoever has no right to anything.
+const NOBODY: u32 = 65534;
+
+/// Whether this test may become another user; says so where not.
+fn root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("skipped: only root can act as another user; run this test as root");
+    }
+    root
+}
+
+/// A directory that every user can reach, with a copy of the command in it.
+fn open_to_all() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_bpfassay"), directory.path().join("bpfassay")).unwrap();
+    directory
+}
+
+/// The command in `directory`, run by nobody.
+fn as_nobody(directory: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}"), "--clear-groups", "--"])
+        .arg(directory.join("bpfassay"))
+        .current_dir(directory)
+        .env_remove("RUST_LOG")
+        .env("HOME", directory)
+        .stdin(Stdio::null());
+    command
+}
+
+/// `kernels` with `cache` is refused, and names it and what to do.
+fn refuses(mut command: Command, cache: &Path, words: &str) {
+    let output = command.args(["kernels", "--offline", "--cache"]).arg(cache).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{}: {said}", cache.display());
+    let said = said.replace('\n', " ");
+    for words in [words, "cannot be the cache", "name a directory that is missing or empty", "--cache"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(said.contains(&cache.display().to_string()), "{said}");
+}
+
+fn precious(directory: &Path) -> std::path::PathBuf {
+    fs::create_dir_all(directory.join("tmp/work")).unwrap();
+    let file = directory.join("tmp/work/precious");
+    fs::write(&file, "text").unwrap();
+    file
+}
+
+#[test]
+fn a_directory_that_is_no_cache_keeps_its_tmp() {
+    let work = tempfile::tempdir().unwrap();
+    let home = work.path().join("home");
+    let file = precious(&home);
+    refuses(bpfassay(work.path()), &home, "it is not empty");
+    // As $HOME, and by a link.
+    let mut command = bpfassay(work.path());
+    command.env("HOME", &home);
+    refuses(command, &home, "it is not empty");
+    symlink(&home, work.path().join("link")).unwrap();
+    refuses(bpfassay(work.path()), &work.path().join("link"), "it is not empty");
+    assert!(file.exists());
+    assert_eq!(fs::read_dir(&home).unwrap().count(), 1, "nothing was made in it");
+}
+
+#[test]
+fn the_root_directory_is_no_cache() {
+    // In a root directory of its own: whatever the command does, it does not empty this machine's /tmp.
+    if !root() {
+        return;
+    }
+    let place = open_to_all();
+    let file = precious(place.path());
+    let script = "for d in dev proc lib lib64 usr bin etc; do [ -e /$d ] && mkdir -p $0/$d && mount --rbind /$d $0/$d; done; \
+                  chroot $0 /bpfassay kernels --offline --cache /; code=$?; exit $code";
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", script])
+        .arg(place.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("/ cannot be the cache: it is not empty"), "{said}");
+    assert!(file.exists());
+    assert!(!place.path().join("objects").exists());
+}
+
+#[test]
+fn a_missing_and_an_empty_directory_become_caches_and_stay_usable() {
+    let work = tempfile::tempdir().unwrap();
+    fs::create_dir(work.path().join("empty")).unwrap();
+    for cache in ["empty", "missing/below"] {
+        for _ in 0..2 {
+            let output = bpfassay(work.path()).args(["kernels", "--offline", "--cache", cache]).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        }
+        let tmp = work.path().join(cache).join("tmp");
+        assert_eq!(fs::read_dir(tmp).unwrap().count(), 0, "{cache}");
+    }
+}
+
+#[test]
+fn another_user_cannot_have_root_empty_a_directory_nor_empty_one_by_itself() {
+    if !root() {
+        return;
+    }
+    let place = open_to_all();
+    let file = precious(&place.path().join("roots"));
+    // A cache made by another user, whose `tmp` that user then lets point to something of root's.
+    let trap = place.path().join("trap");
+    fs::create_dir(&trap).unwrap();
+    chown(&trap, Some(NOBODY), Some(NOBODY)).unwrap();
+    let output = as_nobody(place.path()).args(["kernels", "--offline", "--cache"]).arg(&trap).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(trap.join("bpfassay-cache").exists());
+    fs::remove_dir(trap.join("tmp")).unwrap();
+    symlink(file.parent().unwrap(), trap.join("tmp")).unwrap();
+    refuses(bpfassay(place.path()), &trap, "it belongs to user 65534");
+    assert!(file.exists());
+    refuses(as_nobody(place.path()), &trap, "its `tmp` is a symbolic link");
+    assert!(file.exists());
+    // What is that user's own is no cache for it, either.
+    let home = place.path().join("home");
+    let own = precious(&home);
+    for path in [&home, &home.join("tmp"), &home.join("tmp/work"), &own] {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    refuses(as_nobody(place.path()), &home, "it is not empty");
+    assert!(own.exists());
+}
