@@ -95,7 +95,7 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<()> {
         }
         FileSystem::Tmpfs { .. } => None,
     };
-    let site = Site::here(&arguments.mount, arguments.external_ior.as_deref())?;
+    let site = Site::here(&mount, arguments.external_ior.as_deref())?;
     let mut children = Children::watch()?;
     steps.ended("ready")?;
     let carried_out = facts::collect(mount, localio, steps.take()).and_then(|facts| {

@@ -13,6 +13,7 @@ mod children;
 mod error;
 mod facts;
 mod figures;
+mod ground;
 mod here;
 mod lines;
 mod link;
@@ -28,6 +29,7 @@ mod steps;
 mod system;
 mod tool;
 mod tracer;
+mod tree;
 mod uevent;
 mod workload;
 

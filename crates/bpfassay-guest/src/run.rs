@@ -1,7 +1,6 @@
 //! Carrying out one run: fresh state, tracer, workload with its barriers, readings, clean-up.
 
 use std::{
-    fs,
     io::Write,
     os::fd::AsFd,
     process::ExitStatus,
@@ -50,10 +49,12 @@ pub(crate) fn carry_out(
     children: &mut Children,
 ) -> Result<()> {
     let mut notes = Vec::new();
-    let places = Places::new(site, &order.id);
-    let outcome = attempt(order, settle, &places, link, children, &mut notes)
+    let mut places = Places::new(site, &order.id);
+    let outcome = attempt(order, settle, &mut places, link, children, &mut notes)
+        // What was measured in a place that somebody exchanged meanwhile was measured nowhere.
+        .and_then(|outcome| site.ground.check().map(|()| outcome))
         .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
-    if let Err(error) = clean_up(&places) {
+    if let Err(error) = places.remove() {
         // What was measured stands; the next run makes sure of its own fresh state.
         notes.push(with_causes(&error));
     }
@@ -73,13 +74,15 @@ pub(crate) fn carry_out(
 fn attempt(
     order: &RunOrder,
     settle: Duration,
-    places: &Places<'_>,
+    places: &mut Places<'_>,
     link: &Link,
     children: &mut Children,
     notes: &mut Vec<String>,
 ) -> Result<RunOutcome> {
     let site = places.site;
+    site.ground.check()?;
     make_fresh(places)?;
+    let places = &*places;
     let started = if order.probe.is_baseline() {
         None
     } else {
@@ -161,31 +164,13 @@ fn attempt(
 }
 
 /// No files of earlier runs, no cached data, and the directories of this one.
-fn make_fresh(places: &Places<'_>) -> Result<()> {
-    let ground = &places.site.ground;
-    for entry in fs::read_dir(ground).map_err(Error::file("list", ground))? {
-        let entry = entry.map_err(Error::file("list", ground))?;
-        let path = entry.path();
-        let removed = match entry.file_type() {
-            Ok(kind) if kind.is_dir() => fs::remove_dir_all(&path),
-            Ok(_) => fs::remove_file(&path),
-            Err(error) => Err(error),
-        };
-        removed.map_err(Error::file("remove", &path))?;
-    }
+fn make_fresh(places: &mut Places<'_>) -> Result<()> {
+    places.site.ground.empty()?;
     remove_tree(&places.work)?;
     rustix::fs::sync();
     // Page cache, dentries and inodes.
     system::write("/proc/sys/vm/drop_caches", "3\n")?;
-    for directory in [&places.data, &places.work] {
-        fs::create_dir_all(directory).map_err(Error::file("make directory", directory))?;
-    }
-    Ok(())
-}
-
-fn clean_up(places: &Places<'_>) -> Result<()> {
-    remove_tree(&places.data)?;
-    remove_tree(&places.work)
+    places.make()
 }
 
 /// A run between the start of its tracer and its end.

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfassay_protocol::layout;
+use bpfassay_protocol::{layout, message::MountFacts};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -15,6 +15,7 @@ use rustix::{
 
 use crate::{
     error::{Error, Result},
+    ground::{self, Ground},
     nfs::remove_tree,
     system,
 };
@@ -22,11 +23,9 @@ use crate::{
 /// Where cgroup2 is mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Everything of runs on a running system that is not on the file system under test; locked while one measures.
+/// Everything of runs on a running system that is not on the file system under test; locked while one measures. Only this user
+/// can write there ([`ground::private`]), so names in it can be trusted.
 const WORK_HERE: &str = "/run/bpfassay-here";
-
-/// Name of the directory of runs in the file system under test of a running system.
-const GROUND_HERE: &str = ".bpfassay-here";
 
 /// Paths of programs and places.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ pub(crate) struct Site {
     /// Mount point of the file system under test.
     pub mount: String,
     /// Directory in it that belongs to runs alone: whatever is in it goes before each run.
-    pub ground: String,
+    pub ground: Ground,
     /// Directory for everything else of runs.
     pub work: String,
     /// Where tracers of this boot keep what the symbol table told them.
@@ -56,7 +55,7 @@ impl Site {
     pub(crate) fn guest(mount: &str) -> Self {
         Self {
             mount: mount.to_owned(),
-            ground: mount.to_owned(),
+            ground: Ground::Guest { path: mount.to_owned() },
             work: "/run/bpfassay".to_owned(),
             symbols: "/run/bpfassay-symbols".to_owned(),
             cgroups: CGROUPS.to_owned(),
@@ -68,13 +67,12 @@ impl Site {
     }
 
     /// A running system: programs as `PATH` finds them, cgroups below this process's own, and a directory in the file
-    /// system mounted at `mount`. [`Site::leave`] removes what was made.
+    /// system `mount`. [`Site::leave`] removes what was made.
     ///
     /// # Errors
     /// Where another agent measures on this system, a program is missing, or a directory cannot be made.
-    pub(crate) fn here(mount: &str, external_ior: Option<&str>) -> Result<Self> {
-        fs::create_dir_all(WORK_HERE).map_err(Error::file("make directory", WORK_HERE))?;
-        let lock = File::open(WORK_HERE).map_err(Error::file("open", WORK_HERE))?;
+    pub(crate) fn here(mount: &MountFacts, external_ior: Option<&str>) -> Result<Self> {
+        let lock = ground::private(WORK_HERE)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -93,24 +91,19 @@ impl Site {
                 ))
             })
         };
-        let ground = format!("{}/{GROUND_HERE}", mount.trim_end_matches('/'));
-        fs::create_dir_all(&ground).map_err(Error::file("make directory", &ground))?;
-        // Whatever a link led to would be emptied.
-        if !fs::symlink_metadata(&ground).map_err(Error::file("look at", &ground))?.is_dir() {
-            return Err(Error::Order(format!("{ground} is a link, and no directory: remove it")));
-        }
         let own = system::read("/proc/self/cgroup")?;
         let own = own_cgroup(&own).ok_or_else(|| {
             Error::unexpected("/proc/self/cgroup", "a line `0::/…`, as where cgroup v2 is mounted", &own)
         })?;
+        let (tracer, ior) = (find("bpfassay-tracer")?, find("bpfassay-ior")?);
         Ok(Self {
-            mount: mount.to_owned(),
-            ground,
+            mount: mount.path.clone(),
+            ground: Ground::here(mount)?,
             work: format!("{WORK_HERE}/runs"),
             symbols: format!("{WORK_HERE}/symbols"),
             cgroups: format!("{CGROUPS}{}", own.trim_end_matches('/')),
-            tracer: find("bpfassay-tracer")?,
-            ior: find("bpfassay-ior")?,
+            tracer,
+            ior,
             external_ior: external_ior.unwrap_or(layout::EXTERNAL_IOR).to_owned(),
             _lock: Some(lock),
         })
@@ -118,9 +111,10 @@ impl Site {
 
     /// Removes what [`Site::here`] made.
     pub(crate) fn leave(self) -> Result<()> {
-        remove_tree(&self.ground)?;
+        let left = self.ground.leave();
         remove_tree(&self.work)?;
-        remove_tree(&self.symbols)
+        remove_tree(&self.symbols)?;
+        left
     }
 }
 

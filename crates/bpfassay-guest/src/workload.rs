@@ -23,6 +23,8 @@ use crate::{
     cgroup::Cgroup,
     children::{last_words, pid_of},
     error::{Error, Result},
+    ground::{Ground, RunDirectory},
+    nfs::remove_tree,
     site::Site,
 };
 
@@ -37,17 +39,41 @@ pub(crate) const PATH: &str = "/bpfassay:/bpfassay/bin:/usr/local/bin:/usr/bin:/
 pub(crate) struct Places<'a> {
     /// The machine.
     pub site: &'a Site,
+    /// Name of both directories.
+    name: String,
     /// Directory on the file system under test, the workload's working directory.
     pub data: String,
     /// Directory for everything else of this run.
     pub work: String,
+    /// What [`Self::data`] leads to.
+    directory: Option<RunDirectory>,
 }
 
 impl<'a> Places<'a> {
     /// For run `id`.
     pub(crate) fn new(site: &'a Site, id: &str) -> Self {
         let name = plain(id);
-        Self { site, data: format!("{}/{name}", site.ground), work: format!("{}/{name}", site.work) }
+        let data = match &site.ground {
+            Ground::Guest { path } => format!("{path}/{name}"),
+            // Known once it is made.
+            Ground::Here(_) => String::new(),
+        };
+        let work = format!("{}/{name}", site.work);
+        Self { site, name, data, work, directory: None }
+    }
+
+    /// Makes both directories.
+    pub(crate) fn make(&mut self) -> Result<()> {
+        let made = self.site.ground.make_run(&self.name)?;
+        self.data = made.path.clone();
+        self.directory = Some(made);
+        fs::create_dir_all(&self.work).map_err(Error::file("make directory", &self.work))
+    }
+
+    /// Removes both.
+    pub(crate) fn remove(&self) -> Result<()> {
+        self.site.ground.remove_run(&self.name)?;
+        remove_tree(&self.work)
     }
 
     /// The workload's JSON summary.

@@ -1,0 +1,145 @@
+//! The agent as `bpfassay-guest here` on this machine, with a file system, cgroups and `/run` of its own: in a mount namespace,
+//! which only root may make.
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use bpfassay_protocol::{
+    PROTOCOL_VERSION,
+    frame::Decoder,
+    job::{FileSystem, Job, RunOrder, Task, Workload},
+    message::{GuestMessage, RunOutcome},
+};
+
+/// Who attacks: somebody without any right.
+pub(crate) const NOBODY: u32 = 65_534;
+
+/// Whether this test may do what it needs; says so where not.
+pub(crate) fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("SKIPPED: needs root, to mount file systems in a namespace of its own and to act as other users");
+    }
+    root
+}
+
+/// A directory with everything that an agent needs: `mnt` to mount at, `bin` with its programs.
+pub(crate) struct Stage {
+    directory: tempfile::TempDir,
+    /// Options of the tmpfs under test.
+    pub options: String,
+}
+
+impl Stage {
+    /// One with runs that each do `script`, a line of shell in which `{directory}` stands for the run's and `{stage}` for this one.
+    pub(crate) fn new(options: &str, runs: &[&str], script: &str) -> Self {
+        let directory = tempfile::Builder::new().prefix("bpfassay-test-").tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let stage = Self { directory, options: options.to_owned() };
+        for name in ["mnt", "bin"] {
+            fs::create_dir(stage.at(name)).unwrap();
+        }
+        // The page cache of the machine, which others use too, is left alone.
+        fs::write(stage.at("drop_caches"), "").unwrap();
+        for name in ["bin/bpfassay-tracer", "bin/bpfassay-ior"] {
+            fs::write(stage.at(name), "#!/bin/sh\n").unwrap();
+            fs::set_permissions(stage.at(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let script = script.replace("{stage}", &stage.path().display().to_string());
+        let command = ["/bin/sh", "-c", &script].map(str::to_owned);
+        let order = |id: &&str| RunOrder {
+            id: (*id).to_owned(),
+            probe: "none".parse().unwrap(),
+            sampling_interval_ms: None,
+            bpf_stats: false,
+            tracer_arguments: Vec::new(),
+            tool: None,
+            workload: Workload::Command { command: command.to_vec(), deadline_ms: 600_000 },
+        };
+        let job = Job {
+            protocol: PROTOCOL_VERSION,
+            modules: Vec::new(),
+            file_system: FileSystem::Tmpfs { size_mib: 64 },
+            settle_ms: 0,
+            task: Task::Runs { runs: runs.iter().map(order).collect() },
+        };
+        fs::write(stage.at("job"), serde_json::to_vec(&job).unwrap()).unwrap();
+        stage
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// A shell that does `script` after the mounts were made, in which `$agent` starts the agent.
+    pub(crate) fn shell(&self, script: &str) -> Command {
+        let prologue = r#"set -eu
+mount -t tmpfs -o "$options" tmpfs "$stage/mnt"
+mount -t tmpfs -o mode=755 tmpfs /run
+mount --bind "$stage/drop_caches" /proc/sys/vm/drop_caches
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+export PATH="$stage/bin:$PATH"
+cgroup=/sys/fs/cgroup/bpfassay-test-$$
+mkdir "$cgroup"
+# In a cgroup of its own, for all agents of this machine see the same ones.
+cat >"$stage/agent" <<END
+echo \$\$ >"$cgroup/cgroup.procs"
+exec "$program" here --job "$stage/job" --mount "$stage/mnt"
+END
+agent="sh $stage/agent"
+"#;
+        let epilogue = r#"
+find "$cgroup" -mindepth 1 -type d >"$stage/left-cgroups"
+find "$cgroup" -depth -type d -exec rmdir {} \;
+"#;
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--propagation", "private", "/bin/sh", "-c"])
+            .arg(format!("{prologue}{script}{epilogue}"))
+            .env("stage", self.path())
+            .env("options", &self.options)
+            .env("program", env!("CARGO_BIN_EXE_bpfassay-guest"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts `script` as [`Stage::shell`] says.
+    pub(crate) fn start(&self, script: &str) -> Child {
+        self.shell(script).spawn().unwrap()
+    }
+
+    /// Asserts that no cgroup was left.
+    pub(crate) fn no_cgroup_is_left(&self) {
+        assert_eq!(fs::read_to_string(self.at("left-cgroups")).unwrap(), "");
+    }
+
+    /// What the agent wrote to `frames`.
+    pub(crate) fn messages(&self) -> Vec<GuestMessage> {
+        let mut decoder = Decoder::default();
+        decoder.push(&fs::read(self.at("frames")).unwrap());
+        let mut messages = Vec::new();
+        while let Some(message) = decoder.next().unwrap() {
+            messages.push(message);
+        }
+        messages
+    }
+
+    /// The outcomes of the runs among these.
+    pub(crate) fn outcomes(&self) -> Vec<(String, RunOutcome)> {
+        let ended = |message| match message {
+            GuestMessage::RunEnded { run, outcome } => Some((run, *outcome)),
+            _ => None,
+        };
+        self.messages().into_iter().filter_map(ended).collect()
+    }
+}
