@@ -67,18 +67,45 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
+    /// Where in the buffer the next frame begins.
+    start: usize,
 }
 
 impl Decoder {
     /// Adds bytes received.
     pub fn push(&mut self, bytes: &[u8]) {
+        // Once for many frames: each of them by itself would move all that follow it.
+        self.buffer.drain(..std::mem::take(&mut self.start));
         self.buffer.extend_from_slice(bytes);
     }
 
     /// Whether a frame has begun and not ended.
     #[must_use]
     pub fn is_mid_frame(&self) -> bool {
-        !self.buffer.is_empty()
+        self.start < self.buffer.len()
+    }
+
+    /// The payload of the next frame once all of it has come, for a look at it before [`Self::next`] takes it.
+    ///
+    /// # Errors
+    /// [`FrameError`], but [`FrameError::Payload`]; the stream is lost then.
+    pub fn payload(&self) -> Result<Option<&[u8]>, FrameError> {
+        let buffer = self.buffer.get(self.start..).unwrap_or_default();
+        let known = buffer.len().min(PREFIX.len());
+        if buffer[..known] != PREFIX[..known] {
+            return Err(FrameError::Garbage { found: buffer[..buffer.len().min(16)].to_vec() });
+        }
+        if let Some(&theirs) = buffer.get(3)
+            && u32::from(theirs) != PROTOCOL_VERSION
+        {
+            return Err(FrameError::Version { theirs });
+        }
+        let Some(length) = buffer.get(4..HEADER) else { return Ok(None) };
+        let length = length.iter().rev().fold(0usize, |value, &byte| value << 8 | usize::from(byte));
+        if length > MAX_PAYLOAD {
+            return Err(FrameError::TooLarge { announced: length });
+        }
+        Ok(buffer.get(HEADER..HEADER + length))
     }
 
     /// The next whole message, or `None` until more bytes come.
@@ -90,23 +117,10 @@ impl Decoder {
         reason = "the type of the message is chosen call by call, which no iterator can"
     )]
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
-        let known = self.buffer.len().min(PREFIX.len());
-        if self.buffer[..known] != PREFIX[..known] {
-            return Err(FrameError::Garbage { found: self.buffer[..self.buffer.len().min(16)].to_vec() });
-        }
-        if let Some(&theirs) = self.buffer.get(3)
-            && u32::from(theirs) != PROTOCOL_VERSION
-        {
-            return Err(FrameError::Version { theirs });
-        }
-        let Some(length) = self.buffer.get(4..HEADER) else { return Ok(None) };
-        let length = length.iter().rev().fold(0usize, |value, &byte| value << 8 | usize::from(byte));
-        if length > MAX_PAYLOAD {
-            return Err(FrameError::TooLarge { announced: length });
-        }
-        let Some(payload) = self.buffer.get(HEADER..HEADER + length) else { return Ok(None) };
+        let Some(payload) = self.payload()? else { return Ok(None) };
+        let length = payload.len();
         let message = serde_json::from_slice(payload).map_err(|source| FrameError::Payload { length, source })?;
-        self.buffer.drain(..HEADER + length);
+        self.start += HEADER + length;
         Ok(Some(message))
     }
 }
