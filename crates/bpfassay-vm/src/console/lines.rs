@@ -52,7 +52,8 @@ impl Lines {
     }
 
     fn take(&mut self) -> String {
-        let mut text = String::from_utf8_lossy(&self.line).into_owned();
+        // Tabs, and what UTF-8 has of control characters (0x80 to 0x9f): nothing is left for a terminal to obey.
+        let mut text = String::from_utf8_lossy(&self.line).replace(char::is_control, " ");
         if std::mem::take(&mut self.cut) {
             text.push_str(" […]");
         }
@@ -95,6 +96,11 @@ mod tests {
     }
 
     #[test]
+    fn no_control_character_is_left() {
+        assert_eq!(lines(&["a\tb\u{9b}2Jc\x07\x7fd\x00\n".as_bytes()]), ["a b 2Jcd"]);
+    }
+
+    #[test]
     fn bytes_that_are_not_utf8_are_replaced() {
         assert_eq!(lines(&[b"a\xff\xfeb\n"]), ["a\u{fffd}\u{fffd}b"]);
     }
@@ -106,7 +112,7 @@ mod tests {
             let (a, b) = bytes.split_at(if bytes.is_empty() { 0 } else { at.index(bytes.len()) });
             prop_assert_eq!(&whole, &lines(&[a, b]));
             for line in whole {
-                prop_assert!(!line.chars().any(|c| c.is_ascii_control() && c != '\t'));
+                prop_assert!(!line.chars().any(char::is_control));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    fs::File,
+    fs::{self, File},
     io::{self, Write},
     path::Path,
 };
@@ -28,10 +28,19 @@ pub(crate) struct ConsoleLog {
 }
 
 impl ConsoleLog {
-    /// Creates the file, over an existing one.
+    /// Creates the file, in place of an existing one: what stands there may be a link to a file that is none of ours.
     pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Self> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { name, ..Self::new(File::create(path)?, limit) })
+        // That fails for a link, too, wherever it leads.
+        let create = || File::options().write(true).create_new(true).open(path);
+        let file = match create() {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(path)?;
+                create()?
+            }
+            created => created?,
+        };
+        Ok(Self { name, ..Self::new(file, limit) })
     }
 
     fn new(file: File, limit: u64) -> Self {
@@ -107,7 +116,7 @@ mod tests {
         let (tail, problem) = log.finish();
         assert_eq!(tail.len(), TAIL_LINES);
         assert!(problem.unwrap().contains("above the limit of 100"));
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = fs::read_to_string(path).unwrap();
         assert!(text.starts_with("line 0\n"));
         assert!(text.ends_with("line 998\nline 999\n"), "{text}");
         assert!(text.len() < 2000);
@@ -120,7 +129,31 @@ mod tests {
         let mut log = ConsoleLog::create(&path, 100).unwrap();
         fill(&mut log, 3);
         assert_eq!(log.finish(), (vec!["line 0".into(), "line 1".into(), "line 2".into()], None));
-        assert_eq!(std::fs::read_to_string(path).unwrap(), "line 0\nline 1\nline 2\n");
+        assert_eq!(fs::read_to_string(path).unwrap(), "line 0\nline 1\nline 2\n");
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_and_an_earlier_log_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("log"), directory.path().join("other"));
+        let text = |path: &Path| fs::read_to_string(path).unwrap();
+        fs::write(&other, "none of ours").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        let mut log = ConsoleLog::create(&path, 100).unwrap();
+        fill(&mut log, 1);
+        assert_eq!((text(&other).as_str(), text(&path).as_str()), ("none of ours", "line 0\n"));
+        // A second name of a file is no link that open(2) would see.
+        fs::remove_file(&path).unwrap();
+        fs::hard_link(&other, &path).unwrap();
+        let mut log = ConsoleLog::create(&path, 100).unwrap();
+        fill(&mut log, 2);
+        assert_eq!((text(&other).as_str(), text(&path).as_str()), ("none of ours", "line 0\nline 1\n"));
+        // A link to nothing makes nothing elsewhere.
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(directory.path().join("nowhere"), &path).unwrap();
+        ConsoleLog::create(&path, 100).unwrap();
+        assert!(!directory.path().join("nowhere").exists());
+        assert!(ConsoleLog::create(directory.path(), 100).is_err());
     }
 
     #[test]
