@@ -68,12 +68,23 @@ pub enum EndReason {
         /// Seconds that the phase may take.
         seconds: u64,
     },
+    /// It went on, but had not ended when the time for the whole boot was over.
+    TooLong {
+        /// Seconds that a boot may take.
+        seconds: u64,
+    },
+    /// It put out more, or faster, than the host takes in.
+    Flood {
+        /// How much of what.
+        message: String,
+    },
     /// It did not power off in time after its work was done.
     LingeredOn {
         /// Seconds waited.
         seconds: u64,
     },
-    /// What came on the agent's port is not this protocol.
+    /// What came on the agent's port is not this protocol: no frames, no messages, or messages out of order
+    /// ([`crate::OutOfOrder`]).
     Garbage {
         /// What is wrong with it.
         message: String,
@@ -121,6 +132,10 @@ impl fmt::Display for EndReason {
                 write!(f, "the agent did not speak within {seconds} s: is it in the initramfs, is the virtio console?")
             }
             Self::Hung { seconds } => write!(f, "the guest hung: the phase was not over after {seconds} s"),
+            Self::TooLong { seconds } => {
+                write!(f, "the guest had not ended {seconds} s after its start, the time for a whole boot")
+            }
+            Self::Flood { message } => write!(f, "the guest flooded the host: {message}"),
             Self::LingeredOn { seconds } => write!(f, "the guest did not power off within {seconds} s"),
             Self::Garbage { message } => write!(f, "garbage on the agent's port: {message}"),
             Self::ProtocolVersion { theirs, ours } => {

@@ -27,6 +27,14 @@ pub enum VmError {
         /// The first line of its output, shortened.
         said: String,
     },
+    /// The program given as QEMU does not come to the end of saying its version.
+    #[error("{} did not say its version within {seconds} s: give the path of a qemu-system program", .program.display())]
+    VersionSilent {
+        /// The program.
+        program: PathBuf,
+        /// Seconds waited.
+        seconds: u64,
+    },
     /// QEMU is too old.
     #[error("{} is QEMU {version}, older than the {minimum} needed: install a newer one", .program.display())]
     OldQemu {
@@ -57,6 +65,9 @@ pub enum VmError {
         #[source]
         source: io::Error,
     },
+    /// The machine has its initramfs in an open file, and the boot was given none.
+    #[error("the initramfs is to be an open file, and there is none among the options of the boot")]
+    NoInitramfs,
     /// The console log could not be made.
     #[error("could not create the console log {}", .path.display())]
     Log {

@@ -1,26 +1,29 @@
 //! A running guest as its owner sees it.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
 
 use bpfassay_protocol::{
     frame,
     message::{GuestMessage, HostMessage},
 };
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc, watch},
+    time::timeout,
+};
 
 use crate::{
-    Deadlines, Ending, Machine, Qemu, QemuVersion, Trouble, VmError,
+    BootedFor, Deadlines, Ending, Initramfs, Machine, Qemu, QemuVersion, Trouble, VmError,
     console::ConsoleLog,
+    device::descriptor,
+    flood, load,
     monitor::Monitor,
     process,
     seat::Seat,
     supervisor::{self, Order},
 };
 
+/// How long a QEMU that has refused its guest may take to be gone.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Messages to the agent that may wait to be read.
 const AGENT_BACKLOG: usize = 64;
 /// Chunks of console output or input that may wait, for an interactive guest.
@@ -35,15 +38,24 @@ pub struct BootOptions {
     pub log_limit: u64,
     /// How long each phase may take.
     pub deadlines: Deadlines,
-    /// Whether the console is for [`Guest::interact`].
+    /// Whether the console is for [`Guest::interact`], and the guest's job is a shell.
     pub interactive: bool,
+    /// The initramfs, for a machine with [`Initramfs::OpenFile`]: any file that is open for reading, wherever in it.
+    /// [`crate::file_for_initramfs`] gives one without a name.
+    pub initramfs: Option<Arc<File>>,
 }
 
 impl BootOptions {
-    /// At most 4 MiB of log, default deadlines, not interactive.
+    /// At most 4 MiB of log, default deadlines, not interactive, no open initramfs.
     #[must_use]
     pub fn new(log_path: impl Into<PathBuf>) -> Self {
-        Self { log_path: log_path.into(), log_limit: 4 << 20, deadlines: Deadlines::default(), interactive: false }
+        Self {
+            log_path: log_path.into(),
+            log_limit: 4 << 20,
+            deadlines: Deadlines::default(),
+            interactive: false,
+            initramfs: None,
+        }
     }
 }
 
@@ -65,16 +77,20 @@ pub enum Event {
 /// events. Dropping the guest kills QEMU.
 #[derive(Debug)]
 pub struct Guest {
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<Delivery>,
     orders: mpsc::UnboundedSender<Order>,
     agent: mpsc::Sender<Vec<u8>>,
     pub(crate) terminal: Option<TerminalEnds>,
     qemu_version: QemuVersion,
     process_id: Option<u32>,
     one_way: bool,
+    unconfined: Vec<String>,
     ended: Option<Box<Ending>>,
     _seat: Option<Seat>,
 }
+
+/// An event on its way to the owner, and the room that it takes until it is there.
+pub(crate) type Delivery = (Event, Option<OwnedSemaphorePermit>);
 
 /// The console of an interactive guest.
 #[derive(Debug)]
@@ -87,28 +103,49 @@ impl Guest {
     /// Starts QEMU and waits until its monitor answers. The guest runs from then on.
     ///
     /// # Errors
-    /// [`VmError::Input`], [`VmError::OneWay`], [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`]: nothing was
-    /// started.
+    /// [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::OneWay`], [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`]:
+    /// nothing was started.
     /// [`VmError::Refused`], [`VmError::MonitorSilent`], [`VmError::Monitor`]: QEMU was started and is gone again.
     pub async fn boot(qemu: &Qemu, machine: &Machine, options: BootOptions) -> Result<Self, VmError> {
-        readable("kernel", &machine.kernel)?;
-        if let Some(initrd) = &machine.initrd {
-            readable("initramfs", initrd)?;
-        }
+        let (limits, mut unconfined) = qemu.confinement.limits(machine.accelerator, machine.cpus);
+        let kernel = load::open("kernel", &machine.kernel, &limits)?;
+        let initrd = match (&machine.initrd, &options.initramfs) {
+            (None, _) => None,
+            (Some(Initramfs::Path(path)), _) => Some(load::open("initramfs", path, &limits)?),
+            (Some(Initramfs::OpenFile), Some(file)) => Some(load::inherit("initramfs", file, &limits)?),
+            (Some(Initramfs::OpenFile), None) => return Err(VmError::NoInitramfs),
+        };
+        let mut loaded = vec![(kernel, descriptor::KERNEL)];
+        loaded.extend(initrd.map(|initrd| (initrd, descriptor::INITRD)));
         if options.interactive && machine.clock.is_one_way() {
             return Err(VmError::OneWay);
         }
         let log = ConsoleLog::create(&options.log_path, options.log_limit)
             .map_err(|source| VmError::Log { path: options.log_path.clone(), source })?;
         let farewell = frame::encode(&HostMessage::PowerOff).map_err(VmError::Frame)?;
-        let mut process = process::start(&qemu.program, machine.arguments(), machine.clock).await?;
+        let machine = Machine { sandbox: machine.sandbox && qemu.confinement.sandbox, ..machine.clone() };
+        if !machine.sandbox && qemu.confinement.sandbox {
+            unconfined.push("QEMU runs without its filter of system calls: the machine is to have none".to_owned());
+        }
+        let mut process = process::start(&qemu.program, machine.arguments(), machine.clock, loaded, limits).await?;
         let started = tokio::time::Instant::now();
         let process_id = process.child.id();
+        let (qemu_gone, gone) = watch::channel(false);
+        let (console, console_way, console_backlog) = process.console.split(gone.clone());
+        let (agent_port, agent_way, agent_backlog) = process.agent.split(gone);
+        let backlogs = [("the console", console_backlog), ("the agent's port", agent_backlog)];
+        let backlogs = backlogs.into_iter().filter_map(|(from, backlog)| Some((from, backlog?))).collect();
+        let (flood_guard, floods) = flood::watch(backlogs, process_id)?;
         let stderr = supervisor::keep_stderr(process.child.stderr.take());
         let Some((monitor, notices)) = Monitor::connect(process.monitor).await? else {
-            let status = process.child.wait().await;
-            let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            return Err(VmError::Refused { status, stderr: stderr.await.unwrap_or_default() });
+            let status = match timeout(REFUSAL_PATIENCE, process.child.wait()).await {
+                Ok(status) => status.map_or_else(|error| error.to_string(), |status| status.to_string()),
+                Err(_) => format!("it closed its monitor, and did not exit within {} s", REFUSAL_PATIENCE.as_secs()),
+            };
+            // Dropped, it is killed, if need be.
+            drop(process.child);
+            let stderr = timeout(REFUSAL_PATIENCE, stderr).await.ok().and_then(Result::ok).unwrap_or_default();
+            return Err(VmError::Refused { status, stderr });
         };
         if let (Some(seat), Some(process)) = (&process.seat, process_id) {
             seat.favour_main_loop(process);
@@ -119,6 +156,10 @@ impl Guest {
         let (agent, agent_input) = mpsc::channel(AGENT_BACKLOG);
         let (output_sender, output) = mpsc::channel(TERMINAL_BACKLOG);
         let (input, input_receiver) = mpsc::channel(TERMINAL_BACKLOG);
+        let mut deadlines = options.deadlines;
+        if !options.interactive {
+            deadlines.whole_boot.get_or_insert(Deadlines::LONGEST_BOOT);
+        }
         let terminal = options.interactive.then_some(TerminalEnds { output, input });
         let supervisor = supervisor::Supervisor {
             child: process.child,
@@ -126,16 +167,20 @@ impl Guest {
             started,
             monitor,
             notices,
-            console: process.console,
+            qemu_gone,
+            console: (console, console_way),
             log,
             console_output: options.interactive.then_some(output_sender),
             console_input: input_receiver,
-            agent: process.agent,
+            agent: (agent_port, agent_way),
+            floods,
+            _flood_guard: flood_guard,
             agent_input,
             farewell: (agent.clone(), farewell),
             events: event_sender,
             orders: order_receiver,
-            deadlines: options.deadlines,
+            deadlines,
+            booted_for: if options.interactive { BootedFor::Shell } else { BootedFor::Runs },
         };
         tokio::spawn(supervisor.run());
         Ok(Self {
@@ -146,6 +191,7 @@ impl Guest {
             qemu_version,
             process_id,
             one_way: machine.clock.is_one_way(),
+            unconfined,
             ended: None,
             _seat: process.seat,
         })
@@ -155,6 +201,12 @@ impl Guest {
     #[must_use]
     pub fn qemu_version(&self) -> QemuVersion {
         self.qemu_version
+    }
+
+    /// What keeps this QEMU less far from the host than it should be, one sentence each; empty where nothing does.
+    #[must_use]
+    pub fn unconfined(&self) -> &[String] {
+        &self.unconfined
     }
 
     /// QEMU's process id, for a look at what it costs; `None` if it had exited before anybody could ask.
@@ -168,7 +220,11 @@ impl Guest {
         if let Some(ending) = &self.ended {
             return Event::Ended(ending.clone());
         }
-        let event = self.events.recv().await.unwrap_or_else(|| Event::Ended(Box::new(supervisor::abandoned())));
+        let event = match self.events.recv().await {
+            // With the room that it took: from here on it is its owner's.
+            Some((event, _room)) => event,
+            None => Event::Ended(Box::new(supervisor::abandoned())),
+        };
         if let Event::Ended(ending) = &event {
             self.ended = Some(ending.clone());
         }
@@ -221,8 +277,4 @@ impl Guest {
             }
         }
     }
-}
-
-fn readable(what: &'static str, path: &Path) -> Result<(), VmError> {
-    File::open(path).map(drop).map_err(|source| VmError::Input { what, path: path.to_owned(), source })
 }

@@ -9,13 +9,18 @@
 //! A guest is untrusted: lines, frames and logs are bounded, and whatever it does ends in an [`Event`].
 
 pub mod accelerator;
+mod agent;
+mod confine;
 pub mod console;
 pub mod device;
 mod ending;
 mod error;
+mod flood;
 mod guest;
+mod load;
 mod machine;
 mod monitor;
+mod order;
 mod output;
 mod process;
 mod progress;
@@ -26,11 +31,14 @@ mod terminal;
 mod verdict;
 
 pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorWish};
+pub use confine::Confinement;
 pub use console::{Severity, Trouble, TroubleKind};
 pub use device::clock::Clock;
 pub use ending::{EndReason, Ending};
 pub use error::VmError;
 pub use guest::{BootOptions, Event, Guest};
-pub use machine::{Layout, Machine, shell_words};
+pub use machine::{Initramfs, Layout, Machine, shell_words};
+pub use order::{BootedFor, MessageOrder, OutOfOrder};
+pub use output::file_for_initramfs;
 pub use progress::Deadlines;
 pub use qemu::{Qemu, QemuVersion};

@@ -13,7 +13,7 @@ use crate::{
     Accelerator, Clock,
     device::{
         Device, agent_port::AgentPort, bare::Bare, board::Board, boot::Boot, clock::World, conduct::Conduct,
-        console::Console, cpu::Cpu, memory::Memory, monitor::Monitor,
+        console::Console, cpu::Cpu, descriptor, memory::Memory, monitor::Monitor, path_of, sandbox::Sandbox,
     },
 };
 
@@ -28,6 +28,16 @@ pub enum Layout {
     Processes,
     /// As the kernel does by itself.
     Random,
+}
+
+/// Where the initramfs of a machine is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Initramfs {
+    /// At this path.
+    Path(PathBuf),
+    /// In the open file that the boot is given: [`crate::BootOptions::initramfs`].
+    OpenFile,
 }
 
 /// Everything that decides the QEMU command line of one guest. Nothing is looked at or started here.
@@ -51,16 +61,23 @@ pub struct Machine {
     /// sooner under TCG than the bzImage it came in.
     pub kernel: PathBuf,
     /// Initramfs, if any.
-    pub initrd: Option<PathBuf>,
+    pub initrd: Option<Initramfs>,
     /// Whether addresses are the same on every boot.
     #[serde(default)]
     pub layout: Layout,
     /// Whether the kernel says everything on the console, not only warnings and worse.
     #[serde(default)]
     pub verbose: bool,
+    /// Whether QEMU's own filter of system calls is on. [`crate::Guest::boot`] turns it off for a QEMU that has none.
+    #[serde(default = "on")]
+    pub sandbox: bool,
     /// Further kernel parameters, for example `mitigations=off`. They come last: the kernel lets the last one win.
     #[serde(default)]
     pub kernel_parameters: Vec<String>,
+}
+
+const fn on() -> bool {
+    true
 }
 
 impl Machine {
@@ -78,14 +95,16 @@ impl Machine {
             initrd: None,
             layout: Layout::Fixed,
             verbose: false,
+            sandbox: true,
             kernel_parameters: Vec::new(),
         }
     }
 
     /// The parts other than the kernel, in the order of their arguments.
     fn devices(&self) -> Vec<Box<dyn Device>> {
-        let Self { arch, accelerator, clock, seed, cpus, memory_mib, layout, verbose, .. } = *self;
+        let Self { arch, accelerator, clock, seed, cpus, memory_mib, layout, verbose, sandbox, .. } = *self;
         vec![
+            Box::new(Sandbox { on: sandbox }),
             Box::new(Bare),
             Box::new(Board { arch, accelerator }),
             Box::new(Cpu { arch, accelerator, count: cpus }),
@@ -118,19 +137,28 @@ impl Machine {
         words.join(" ")
     }
 
-    /// QEMU's arguments, without the program.
+    /// QEMU's arguments, without the program. Kernel and initramfs are among what QEMU inherits ([`crate::device::descriptor`]), so that the
+    /// arguments are the same wherever they lie.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
-        let boot =
-            Boot { kernel: self.kernel.clone(), initrd: self.initrd.clone(), command_line: self.kernel_command_line() };
+        let initrd = self.initrd.as_ref().map(|_| path_of(descriptor::INITRD));
+        self.arguments_with(path_of(descriptor::KERNEL), initrd)
+    }
+
+    fn arguments_with(&self, kernel: OsString, initrd: Option<OsString>) -> Vec<OsString> {
+        let boot = Boot { kernel, initrd, command_line: self.kernel_command_line() };
         self.devices().iter().flat_map(|device| device.arguments()).chain(boot.arguments()).collect()
     }
 
-    /// The whole command for people to read, quoted for a POSIX shell. Run by hand it needs the sockets of
-    /// [`crate::device::descriptor`].
+    /// The whole command for people to read, quoted for a POSIX shell, with the paths of kernel and initramfs where they have some. Run
+    /// by hand it needs the sockets of [`crate::device::descriptor`].
     #[must_use]
     pub fn shell_command(&self, program: &Path) -> String {
-        let arguments = self.arguments();
+        let initrd = self.initrd.as_ref().map(|initrd| match initrd {
+            Initramfs::Path(path) => path.clone().into_os_string(),
+            Initramfs::OpenFile => path_of(descriptor::INITRD),
+        });
+        let arguments = self.arguments_with(self.kernel.clone().into_os_string(), initrd);
         shell_words(std::iter::once(program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str)))
     }
 }

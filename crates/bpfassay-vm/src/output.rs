@@ -1,6 +1,15 @@
 //! What a guest puts out, read as it comes: from a socket, or from the end of a file that grows.
 
-use std::{fs::File, io, os::fd::OwnedFd, time::Duration};
+use std::{
+    fs::File,
+    io,
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use tokio::{
@@ -35,8 +44,10 @@ impl Output {
 /// A file that QEMU writes, and how far it has been read.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    file: File,
+    file: Arc<File>,
     offset: u64,
+    /// The offset again, for [`Backlog`].
+    read: Arc<AtomicU64>,
     /// Whether QEMU is gone, after which the file grows no more.
     gone: watch::Receiver<bool>,
 }
@@ -44,24 +55,30 @@ pub(crate) struct Tail {
 impl Tail {
     /// The beginning of `file`.
     pub(crate) fn new(file: File, gone: watch::Receiver<bool>) -> Self {
-        Self { file, offset: 0, gone }
+        Self { file: Arc::new(file), offset: 0, read: Arc::default(), gone }
+    }
+
+    /// How much is left to be read, for whoever watches over that.
+    pub(crate) fn backlog(&self) -> Backlog {
+        Backlog { file: Arc::clone(&self.file), read: Arc::clone(&self.read) }
     }
 
     async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             // Asked first, so that what was written last is not missed.
             let gone = *self.gone.borrow();
-            let count = rustix::io::retry_on_intr(|| rustix::io::pread(&self.file, &mut *buffer, self.offset))?;
+            let count = rustix::io::retry_on_intr(|| rustix::io::pread(&*self.file, &mut *buffer, self.offset))?;
             if count > 0 {
                 // The file lies in memory, and what was read is of no use to anybody. Where the pages cannot be given back they
                 // go with the file.
                 let _ = rustix::fs::fallocate(
-                    &self.file,
+                    &*self.file,
                     FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
                     0,
                     self.offset.saturating_add(count as u64),
                 );
                 self.offset = self.offset.saturating_add(count as u64);
+                self.read.store(self.offset, Ordering::Relaxed);
                 return Ok(count);
             }
             if gone {
@@ -70,12 +87,42 @@ impl Tail {
             // Whoever knows of QEMU's end is gone, too: there is nothing to wait for.
             if let Ok(Err(_)) = timeout(PERIOD, self.gone.changed()).await {
                 sleep(PERIOD).await;
-                if rustix::fs::fstat(&self.file)?.st_size.unsigned_abs() <= self.offset {
+                if rustix::fs::fstat(&*self.file)?.st_size.unsigned_abs() <= self.offset {
                     return Ok(0);
                 }
             }
         }
     }
+}
+
+/// What has been written into a file and not been read.
+///
+/// QEMU never waits where it writes to a file, so nothing but the host's memory would bound what a guest leaves there.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    file: Arc<File>,
+    read: Arc<AtomicU64>,
+}
+
+impl Backlog {
+    /// Most bytes that may be left to be read. An honest agent sends one frame per run, of at most 8 MiB.
+    pub(crate) const LIMIT: u64 = 24 << 20;
+
+    /// Bytes left to be read.
+    pub(crate) fn unread(&self) -> io::Result<u64> {
+        // Read first: it can only grow meanwhile, which makes the difference too large by what came in between.
+        let read = self.read.load(Ordering::Relaxed);
+        Ok(rustix::fs::fstat(&*self.file)?.st_size.unsigned_abs().saturating_sub(read))
+    }
+}
+
+/// A file in memory without a name, to write the initramfs of a boot into ([`crate::BootOptions::initramfs`]). It takes no room on
+/// any disk, and is gone with the last process that has it open, however that ends.
+///
+/// # Errors
+/// That of the operating system.
+pub fn file_for_initramfs() -> io::Result<File> {
+    Ok(File::from(rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC)?))
 }
 
 /// A file in memory without a name.
@@ -110,6 +157,18 @@ mod tests {
         assert_eq!(&buffer[..2], b"gh");
         assert_eq!(output.read(&mut buffer).await.unwrap(), 0);
         later.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_left_to_be_read_is_known() {
+        let (file, other) = file_in_memory("test").unwrap();
+        let (_ended, gone) = watch::channel(false);
+        let tail = Tail::new(file, gone);
+        let backlog = tail.backlog();
+        File::from(other).write_all(&[1; 1000]).unwrap();
+        assert_eq!(backlog.unread().unwrap(), 1000);
+        Output::File(tail).read(&mut [0; 300]).await.unwrap();
+        assert_eq!(backlog.unread().unwrap(), 700);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use std::{
         fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
         unix::net::UnixStream as StdUnixStream,
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::{Mutex, PoisonError, mpsc},
     thread,
@@ -28,8 +28,9 @@ use tokio::{
 
 use crate::{
     Clock, VmError,
+    confine::{Limits, absolute},
     device::descriptor,
-    output::{Output, Tail, file_in_memory},
+    output::{Backlog, Output, Tail, file_in_memory},
     seat::{self, Seat},
 };
 
@@ -64,26 +65,41 @@ impl Channel {
         }
     }
 
-    /// What comes from it, and where to write to if there is such a way. `gone` tells when QEMU is.
-    pub(crate) fn split(self, gone: watch::Receiver<bool>) -> (Output, Option<OwnedWriteHalf>) {
+    /// What comes from it, where to write to if there is such a way, and what is left to be read where QEMU does not wait for
+    /// that. `gone` tells when QEMU is.
+    pub(crate) fn split(self, gone: watch::Receiver<bool>) -> (Output, Option<OwnedWriteHalf>, Option<Backlog>) {
         match self {
             Self::Socket(socket) => {
                 let (read, write) = socket.into_split();
-                (Output::Socket(read), Some(write))
+                (Output::Socket(read), Some(write), None)
             }
-            Self::File(file) => (Output::File(Tail::new(file, gone)), None),
+            Self::File(file) => {
+                let tail = Tail::new(file, gone);
+                let backlog = tail.backlog();
+                (Output::File(tail), None, Some(backlog))
+            }
         }
     }
 }
 
-/// Starts `program` for a guest with that clock.
-pub(crate) async fn start(program: &Path, arguments: Vec<OsString>, clock: Clock) -> Result<Process, VmError> {
+/// Starts `program` for a guest with that clock, with `loaded` among what it inherits.
+pub(crate) async fn start(
+    program: &Path,
+    arguments: Vec<OsString>,
+    clock: Clock,
+    loaded: Vec<(OwnedFd, RawFd)>,
+    limits: Limits,
+) -> Result<Process, VmError> {
     let (console, console_end) = Channel::new("console", clock)?;
     let (agent, agent_end) = Channel::new("agent", clock)?;
     let (monitor, monitor_end) = pair()?;
-    let inherited =
-        vec![(console_end, descriptor::CONSOLE), (agent_end, descriptor::AGENT), (monitor_end, descriptor::MONITOR)];
-    let mut command = Command::new(program);
+    let mut inherited = loaded;
+    inherited.extend([
+        (console_end, descriptor::CONSOLE),
+        (agent_end, descriptor::AGENT),
+        (monitor_end, descriptor::MONITOR),
+    ]);
+    let mut command = Command::new(absolute(program));
     command
         .args(arguments)
         .stdin(Stdio::null())
@@ -93,9 +109,7 @@ pub(crate) async fn start(program: &Path, arguments: Vec<OsString>, clock: Clock
         .process_group(0)
         .kill_on_drop(true);
     let seat = if clock.is_one_way() { Seat::take() } else { None };
-    inherit(&mut command, inherited, seat.as_ref().map(Seat::cpus));
-    let child = on_spawner(command).await?;
-    let child = child.map_err(|source| VmError::Spawn { program: program.to_owned(), source })?;
+    let child = spawn(command, inherited, seat.as_ref().map(Seat::cpus), limits).await?;
     Ok(Process { child, console, agent, monitor, seat })
 }
 
@@ -109,21 +123,35 @@ fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
     make().map_err(|source| VmError::System { what: "a socket pair", source })
 }
 
-/// Lets the program that `command` starts have `descriptors` under the numbers beside them, take their place on `cpus`, and die
-/// with this one.
-fn inherit(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Option<CpuSet>) {
+/// Starts `command`: with `descriptors` under the numbers beside them, on `cpus`, within `limits`, and to die with this program.
+pub(crate) async fn spawn(
+    mut command: Command,
+    descriptors: Vec<(OwnedFd, RawFd)>,
+    cpus: Option<CpuSet>,
+    limits: Limits,
+) -> Result<Child, VmError> {
+    limits.environment(&mut command);
+    let program = PathBuf::from(command.as_std().get_program());
+    prepare(&mut command, descriptors, cpus, limits);
+    on_spawner(command).await?.map_err(|source| VmError::Spawn { program, source })
+}
+
+fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Option<CpuSet>, limits: Limits) {
     let parent = getpid();
     let prepare = move || -> io::Result<()> {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent may have died before the line above; then nobody would send the signal.
-        if getppid() != Some(parent) {
-            return Err(io::Error::from(rustix::io::Errno::SRCH));
-        }
+        // What needs the rights of this program comes before it gives them up.
         if let Some(cpus) = &cpus {
             seat::sit_down(cpus)?;
         }
         for (descriptor, number) in &descriptors {
             place(descriptor, *number)?;
+        }
+        limits.confine()?;
+        // After the change of user, which clears it.
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have died before the line above; then nobody would send the signal.
+        if getppid() != Some(parent) {
+            return Err(io::Error::from(rustix::io::Errno::SRCH));
         }
         Ok(())
     };

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 /// How long each phase may take, in seconds of the host. `None`: as long as it likes.
 ///
-/// A phase begins with the agent's message about it ([`Phase::Boot`]: with QEMU's start) and its time starts anew with
-/// every such message, so [`Self::workload`] is for one run.
+/// A phase begins with the agent's message about it ([`Phase::Boot`]: with QEMU's start). Every run has its own phases, each of
+/// which comes once ([`crate::MessageOrder`]), so [`Self::workload`] is for one run. A guest that reports one run after the
+/// other for ever passes none of these; [`Self::whole_boot`] is for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deadlines {
@@ -27,6 +28,9 @@ pub struct Deadlines {
     pub shell: Option<u64>,
     /// From the agent's last message, or the order to power off, to QEMU's exit.
     pub power_off: Option<u64>,
+    /// From QEMU's start to its exit, whatever the guest does and however slowly its owner takes its events. `None`, no limit, is
+    /// for interactive guests; others get [`Self::LONGEST_BOOT`].
+    pub whole_boot: Option<u64>,
 }
 
 impl Default for Deadlines {
@@ -40,11 +44,15 @@ impl Default for Deadlines {
             tear_down: Some(60),
             shell: None,
             power_off: Some(20),
+            whole_boot: Some(Self::LONGEST_BOOT),
         }
     }
 }
 
 impl Deadlines {
+    /// Seconds that a boot may take whose owner does not know better: a day.
+    pub const LONGEST_BOOT: u64 = 24 * 60 * 60;
+
     /// The time for `phase`.
     #[must_use]
     pub fn of(&self, phase: Phase) -> Option<Duration> {
@@ -71,6 +79,7 @@ impl Deadlines {
             tear_down: scale(self.tear_down),
             shell: scale(self.shell),
             power_off: scale(self.power_off),
+            whole_boot: scale(self.whole_boot),
         }
     }
 }
@@ -156,6 +165,11 @@ impl Progress {
         if self.leaving { self.deadlines.power_off.map(Duration::from_secs) } else { self.deadlines.of(self.phase) }
     }
 
+    /// Seconds after which the guest is ended in any case, since QEMU's start.
+    pub(crate) fn whole_boot(&self) -> Option<u64> {
+        self.deadlines.whole_boot
+    }
+
     /// When the guest must have come further, since QEMU's start.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.allowance().map(|allowed| self.since.saturating_add(allowed))
@@ -177,6 +191,7 @@ mod tests {
             tear_down: Some(50),
             shell: None,
             power_off: Some(5),
+            whole_boot: Some(100),
         }
     }
 
@@ -214,6 +229,7 @@ mod tests {
     fn scaling_never_overflows() {
         let long = Deadlines { workload: Some(u64::MAX), ..deadlines() }.scaled(3);
         assert_eq!((long.workload, long.shell, long.boot), (Some(u64::MAX), None, Some(30)));
+        assert_eq!(long.whole_boot, Some(300));
         let mut progress = Progress::new(long);
         progress.heard(&phase(Phase::Workload), SECOND);
         assert!(progress.deadline().is_some());

@@ -3,15 +3,20 @@
 use std::{
     env, fmt, io,
     path::{Path, PathBuf},
+    process::Stdio,
     str::FromStr,
+    time::Duration,
 };
 
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::process::Command;
+use tokio::{process::Command, time::timeout};
 
-use crate::VmError;
+use crate::{Confinement, VmError, confine};
+
+/// How long a QEMU may take to say its version.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The oldest QEMU that will do: the one of Debian 12, and the one whose machine types are used.
 pub const MINIMUM: QemuVersion = QemuVersion { major: 7, minor: 2, micro: 0 };
@@ -27,6 +32,8 @@ pub struct Qemu {
     pub version: QemuVersion,
     /// Its version in full, distribution's revision included: `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)`.
     pub version_text: String,
+    /// How it can be kept away from this host.
+    pub confinement: Confinement,
 }
 
 /// A version of QEMU.
@@ -91,7 +98,7 @@ impl Qemu {
     /// The QEMU for guests of `arch`: `program` if given, else the one on `PATH`.
     ///
     /// # Errors
-    /// [`VmError::NoQemu`], [`VmError::NotQemu`], [`VmError::OldQemu`] or [`VmError::Spawn`].
+    /// [`VmError::NoQemu`], [`VmError::NotQemu`], [`VmError::OldQemu`], [`VmError::VersionSilent`] or [`VmError::Spawn`].
     pub async fn find(arch: Arch, program: Option<&Path>) -> Result<Self, VmError> {
         let program = match program {
             Some(program) => program.to_owned(),
@@ -101,22 +108,32 @@ impl Qemu {
                 packages: debian_packages(arch),
             })?,
         };
-        let output = Command::new(&program).arg("--version").kill_on_drop(true).output().await.map_err(|source| {
+        let mut command = Command::new(&program);
+        command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|source| {
             if source.kind() == io::ErrorKind::NotFound {
                 VmError::NoQemu { arch, program: program.display().to_string(), packages: debian_packages(arch) }
             } else {
                 VmError::Spawn { program: program.clone(), source }
             }
         })?;
-        let said = String::from_utf8_lossy(&output.stdout);
+        let Ok((said, _)) = timeout(PATIENCE, confine::said(&mut child)).await else {
+            return Err(VmError::VersionSilent { program, seconds: PATIENCE.as_secs() });
+        };
+        drop(child);
         let Some((version, version_text)) = parse_version(&said) else {
-            let said = said.lines().next().unwrap_or_default().chars().take(80).collect();
+            let said =
+                said.lines().next().unwrap_or_default().replace(char::is_control, " ").chars().take(80).collect();
             return Err(VmError::NotQemu { program, said });
         };
         if version < MINIMUM {
             return Err(VmError::OldQemu { program, version, minimum: MINIMUM });
         }
-        Ok(Self { arch, program, version, version_text })
+        let confinement = Confinement::find(&program, arch).await;
+        for lacking in &confinement.lacking {
+            tracing::warn!("{}: {lacking}", program.display());
+        }
+        Ok(Self { arch, program, version, version_text, confinement })
     }
 }
 
@@ -167,6 +184,18 @@ mod tests {
     async fn a_missing_qemu_names_the_packages() {
         let error = Qemu::find(Arch::Riscv64, Some(Path::new("/nonexistent/qemu"))).await.unwrap_err();
         assert!(error.to_string().contains("qemu-system-misc opensbi"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_says_its_version_for_ever_is_given_up() {
+        let since = std::time::Instant::now();
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("qemu");
+        std::fs::write(&program, "#!/bin/sh\nexec yes\n").unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let error = Qemu::find(Arch::X86_64, Some(&program)).await.unwrap_err();
+        assert!(matches!(error, VmError::VersionSilent { .. }), "{error}");
+        assert!(since.elapsed() < 2 * PATIENCE);
     }
 
     #[tokio::test]

@@ -2,25 +2,27 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use bpfassay_protocol::{
-    frame::{Decoder, FrameError},
-    message::{GuestMessage, Phase},
-};
+use bpfassay_protocol::message::{GuestMessage, Phase};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::unix::OwnedWriteHalf,
     process::{Child, ChildStderr},
-    sync::{mpsc, watch},
+    sync::{
+        mpsc::{self, Permit, error::SendError},
+        watch,
+    },
     task::JoinHandle,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
 use crate::{
-    Deadlines, EndReason, Ending, Event, Trouble,
+    BootedFor, Deadlines, EndReason, Ending, Event, MessageOrder, Trouble,
+    agent::{self, Received},
     console::{ConsoleLog, Lines, Watch},
+    flood,
+    guest::Delivery,
     monitor::{Monitor, Notice},
     output::Output,
-    process::Channel,
     progress::Progress,
     verdict::Case,
 };
@@ -34,8 +36,9 @@ const STDERR_LIMIT: usize = 8 << 10;
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// From the order to quit to the kill of a QEMU that does not.
 const QUIT_PATIENCE: Duration = Duration::from_secs(2);
-/// From QEMU's exit to the end of its sockets, which closes at once unless something else holds them open.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(5);
+/// From QEMU's exit to the end of its sockets, which closes at once unless something else holds them open; for what comes of them to
+/// be read; and for its standard error.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What the owner of a guest wants of it.
 #[derive(Debug)]
@@ -51,17 +54,22 @@ pub(crate) struct Supervisor {
     pub(crate) started: Instant,
     pub(crate) monitor: Monitor,
     pub(crate) notices: mpsc::UnboundedReceiver<Notice>,
-    pub(crate) console: Channel,
+    /// To be told of QEMU's end.
+    pub(crate) qemu_gone: watch::Sender<bool>,
+    pub(crate) console: (Output, Option<OwnedWriteHalf>),
     pub(crate) log: ConsoleLog,
     pub(crate) console_output: Option<mpsc::Sender<Vec<u8>>>,
     pub(crate) console_input: mpsc::Receiver<Vec<u8>>,
-    pub(crate) agent: Channel,
+    pub(crate) agent: (Output, Option<OwnedWriteHalf>),
+    pub(crate) floods: mpsc::UnboundedReceiver<EndReason>,
+    pub(crate) _flood_guard: flood::Guard,
     pub(crate) agent_input: mpsc::Receiver<Vec<u8>>,
     /// Frame to answer an agent's last word with, and where to put it.
     pub(crate) farewell: (mpsc::Sender<Vec<u8>>, Vec<u8>),
-    pub(crate) events: mpsc::Sender<Event>,
+    pub(crate) events: mpsc::Sender<Delivery>,
     pub(crate) orders: mpsc::UnboundedReceiver<Order>,
     pub(crate) deadlines: Deadlines,
+    pub(crate) booted_for: BootedFor,
 }
 
 /// Whether the agent says nothing after `message` and powers off.
@@ -73,6 +81,7 @@ fn is_last(message: &GuestMessage) -> bool {
 #[derive(Clone, Copy)]
 enum Alarm {
     Phase,
+    WholeBoot,
     LastWords,
     Quit,
     Kill,
@@ -81,9 +90,7 @@ enum Alarm {
 impl Supervisor {
     /// Watches until QEMU is gone, then reports the end.
     pub(crate) async fn run(mut self) {
-        let (qemu_gone, gone) = watch::channel(false);
-        let (console_read, console_write) = self.console.split(gone.clone());
-        let (agent_read, agent_write) = self.agent.split(gone);
+        let ((console_read, console_write), (agent_read, agent_write)) = (self.console, self.agent);
         let (trouble_sender, mut troubles) = mpsc::unbounded_channel();
         let (heard_sender, mut heard) = mpsc::channel(16);
         let console = tokio::spawn(watch_console(console_read, self.log, self.console_output, trouble_sender));
@@ -91,53 +98,66 @@ impl Supervisor {
             tokio::spawn(write_all(console_write, self.console_input)),
             tokio::spawn(write_all(agent_write, self.agent_input)),
         ];
-        tokio::spawn(listen(agent_read, heard_sender));
+        tokio::spawn(agent::listen(agent_read, heard_sender));
 
         let mut case = Case::new(Progress::new(self.deadlines));
-        let mut queue = VecDeque::new();
+        let mut order = MessageOrder::new(self.booted_for);
+        let mut queue = VecDeque::<Delivery>::new();
+        let whole_boot = case.progress.whole_boot();
+        let whole_boot_end = whole_boot.and_then(|seconds| self.started.checked_add(Duration::from_secs(seconds)));
         let mut alarms = Alarms::default();
         let mut orders_open = true;
         let mut agent_open = true;
         let mut monitor_open = true;
         let mut console_open = true;
+        let mut floods_open = true;
         let status = loop {
             let phase_end = case.progress.deadline().and_then(|at| self.started.checked_add(at));
-            // While the owner does not take events, the guest cannot report progress either: its time stands still.
+            // While the owner does not take events, the guest cannot report progress either: the time of its phase stands still, that
+            // of the boot does not.
             let phase_end = phase_end.filter(|_| queue.len() < EVENT_BACKLOG && !case.is_judged());
-            let alarm = alarms.next(phase_end);
+            let alarm = alarms.next(phase_end, whole_boot_end.filter(|_| !case.is_judged()));
             tokio::select! {
                 status = self.child.wait() => break status,
-                permit = self.events.reserve(), if !queue.is_empty() => match (permit, queue.pop_front()) {
-                    (Ok(permit), Some(event)) => permit.send(event),
-                    // The owner is gone; the closed orders say so too.
-                    _ => queue.clear(),
-                },
+                permit = self.events.reserve(), if !queue.is_empty() => deliver(permit, &mut queue),
                 trouble = troubles.recv(), if console_open => match trouble {
                     Some(trouble) => {
                         case.troubled(&trouble);
                         if case.is_dead() && alarms.last_words.is_none() {
                             alarms.last_words = Some(Instant::now() + LAST_WORDS);
                         }
-                        queue.push_back(Event::Trouble(trouble));
+                        queue.push_back((Event::Trouble(trouble), None));
                     }
                     None => console_open = false,
                 },
-                message = heard.recv(), if agent_open && queue.len() < EVENT_BACKLOG => match message {
-                    Some(Ok(message)) => {
-                        case.progress.heard(&message, self.started.elapsed());
-                        if is_last(&message) {
-                            // The agent cannot see whether its last frame has left QEMU; it waits for this before it powers off.
-                            // One that takes no messages has its own deadline, and ours for lingering.
-                            let (agent, frame) = &self.farewell;
-                            let _ = agent.try_send(frame.clone());
+                message = heard.recv(), if agent_open && queue.len() < EVENT_BACKLOG => {
+                    let Some(message) = message else {
+                        agent_open = false;
+                        continue;
+                    };
+                    match take(message, &mut order, &mut case, self.started.elapsed()) {
+                        Some(delivery) => {
+                            if let (Event::Message(message), _) = &delivery && is_last(message) {
+                                // The agent cannot see whether its last frame has left QEMU; it waits for this before it powers
+                                // off. One that takes no messages has its own deadline, and ours for lingering.
+                                let (agent, frame) = &self.farewell;
+                                let _ = agent.try_send(frame.clone());
+                            }
+                            queue.push_back(delivery);
                         }
-                        queue.push_back(Event::Message(message));
+                        None => {
+                            agent_open = false;
+                            alarms.end_now();
+                        }
                     }
-                    Some(Err(error)) => {
-                        case.judge_garbage(&error);
+                },
+                flood = self.floods.recv(), if floods_open => match flood {
+                    Some(flood) => {
+                        case.judge(flood);
+                        agent_open = false;
                         alarms.end_now();
                     }
-                    None => agent_open = false,
+                    None => floods_open = false,
                 },
                 notice = self.notices.recv(), if monitor_open => match notice {
                     Some(Notice::Shutdown(shutdown)) => case.shutdown = Some(shutdown),
@@ -166,6 +186,10 @@ impl Supervisor {
                             case.judge(case.overdue());
                             alarms.end_now();
                         }
+                        Some(Alarm::WholeBoot) => {
+                            case.judge(EndReason::TooLong { seconds: whole_boot.unwrap_or_default() });
+                            alarms.end_now();
+                        }
                         Some(Alarm::LastWords) => alarms.end_now(),
                         Some(Alarm::Quit) => {
                             self.monitor.quit();
@@ -184,17 +208,30 @@ impl Supervisor {
         };
 
         // QEMU is gone: what it left in the sockets and files is read to the end.
-        qemu_gone.send_replace(true);
-        let drain = async {
-            while let Some(message) = heard.recv().await {
-                match message {
-                    Ok(message) => {
-                        case.progress.heard(&message, self.started.elapsed());
-                        queue.push_back(Event::Message(message));
-                    }
-                    Err(error) => case.judge_garbage(&error),
-                }
+        self.qemu_gone.send_replace(true);
+        let flood = self.floods.try_recv().ok().or_else(|| flood::of_exit(status.as_ref().ok()?));
+        if let Some(flood) = flood {
+            case.judge(flood);
+            agent_open = false;
+        }
+        while agent_open {
+            tokio::select! {
+                message = heard.recv() => {
+                    let delivery = message.and_then(|message| take(message, &mut order, &mut case, self.started.elapsed()));
+                    agent_open = delivery.is_some();
+                    queue.extend(delivery);
+                },
+                // Messages that wait for the owner keep those behind them at the port.
+                permit = self.events.reserve(), if !queue.is_empty() => deliver(permit, &mut queue),
+                () = sleep(DRAIN_PATIENCE), if queue.is_empty() => {
+                    tracing::warn!("the agent's port of a guest stayed open after QEMU's exit");
+                    agent_open = false;
+                },
             }
+        }
+        drop(heard);
+        let patience = Instant::now() + DRAIN_PATIENCE;
+        let drain = async {
             while let Some(notice) = self.notices.recv().await {
                 if let Notice::Shutdown(shutdown) = notice {
                     case.shutdown = Some(shutdown);
@@ -202,16 +239,16 @@ impl Supervisor {
             }
             while let Some(trouble) = troubles.recv().await {
                 case.troubled(&trouble);
-                queue.push_back(Event::Trouble(trouble));
+                queue.push_back((Event::Trouble(trouble), None));
             }
         };
-        if timeout(DRAIN_PATIENCE, drain).await.is_err() {
+        if timeout_at(patience, drain).await.is_err() {
             tracing::warn!("sockets of a guest stayed open after QEMU's exit");
         }
         for writer in writers {
             writer.abort();
         }
-        let report = match timeout(DRAIN_PATIENCE, console).await {
+        let report = match timeout_at(patience, console).await {
             Ok(Ok(report)) => report,
             _ => ConsoleReport {
                 troubles: Vec::new(),
@@ -229,10 +266,43 @@ impl Supervisor {
             qemu_stderr: timeout(DRAIN_PATIENCE, self.stderr).await.ok().and_then(Result::ok).unwrap_or_default(),
             log_incomplete: report.problem,
         };
-        queue.push_back(Event::Ended(Box::new(ending)));
+        queue.push_back((Event::Ended(Box::new(ending)), None));
         for event in queue {
             // The owner may be gone, which is no news.
             let _ = self.events.send(event).await;
+        }
+    }
+}
+
+/// Gives the owner the first event of `queue`.
+fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecDeque<Delivery>) {
+    match (permit, queue.pop_front()) {
+        (Ok(permit), Some(event)) => permit.send(event),
+        // The owner is gone; the closed orders say so too.
+        _ => queue.clear(),
+    }
+}
+
+/// Takes account of what came from the agent, and gives what the owner gets of it. `None` is the end of all that this agent may say,
+/// and `case` has the reason.
+fn take(
+    received: Result<Received, EndReason>,
+    order: &mut MessageOrder,
+    case: &mut Case,
+    now: Duration,
+) -> Option<Delivery> {
+    let received = received.and_then(|received| match order.take(&received.message) {
+        Ok(()) => Ok(received),
+        Err(error) => Err(EndReason::Garbage { message: error.to_string() }),
+    });
+    match received {
+        Ok(Received { message, room }) => {
+            case.progress.heard(&message, now);
+            Some((Event::Message(message), Some(room)))
+        }
+        Err(reason) => {
+            case.judge(reason);
+            None
         }
     }
 }
@@ -254,9 +324,10 @@ struct Alarms {
 }
 
 impl Alarms {
-    fn next(&self, phase: Option<Instant>) -> Option<(Instant, Alarm)> {
+    fn next(&self, phase: Option<Instant>, whole_boot: Option<Instant>) -> Option<(Instant, Alarm)> {
         let alarms = [
             (phase, Alarm::Phase),
+            (whole_boot, Alarm::WholeBoot),
             (self.last_words, Alarm::LastWords),
             (self.quit, Alarm::Quit),
             (self.kill, Alarm::Kill),
@@ -332,27 +403,6 @@ async fn watch_console(
     ConsoleReport { troubles: watch.troubles().to_vec(), tail, problem }
 }
 
-/// Reads the agent's frames until the stream ends or is no stream of frames.
-async fn listen(mut agent: Output, heard: mpsc::Sender<Result<GuestMessage, FrameError>>) {
-    let mut decoder = Decoder::default();
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let Ok(count @ 1..) = agent.read(&mut buffer).await else { return };
-        decoder.push(&buffer[..count]);
-        loop {
-            let message = match decoder.next::<GuestMessage>() {
-                Ok(None) => break,
-                Ok(Some(message)) => Ok(message),
-                Err(error) => Err(error),
-            };
-            let lost = message.is_err();
-            if heard.send(message).await.is_err() || lost {
-                return;
-            }
-        }
-    }
-}
-
 /// Writes what comes, in order, until it is aborted or the other side is gone. Where there is no way to the guest it ends at
 /// once, and whoever wants to send something is told.
 async fn write_all(socket: Option<OwnedWriteHalf>, mut input: mpsc::Receiver<Vec<u8>>) {
@@ -377,6 +427,8 @@ pub(crate) fn keep_stderr(stderr: Option<ChildStderr>) -> JoinHandle<String> {
                 kept.extend_from_slice(&buffer[..room]);
             }
         }
-        String::from_utf8_lossy(&kept).trim().to_owned()
+        // A guest may have its part in it.
+        let is_control = |c: char| c.is_control() && c != '\n';
+        String::from_utf8_lossy(&kept).replace(is_control, " ").trim().to_owned()
     })
 }

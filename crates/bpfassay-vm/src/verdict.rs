@@ -2,9 +2,12 @@
 
 use std::{io, process::ExitStatus};
 
-use bpfassay_protocol::{PROTOCOL_VERSION, frame::FrameError};
-
 use crate::{EndReason, Trouble, TroubleKind, monitor::Shutdown, progress::Progress};
+
+/// Bytes kept of each thing that a guest said of its own end.
+const MAX_WORDS: usize = 4096;
+/// Most differences kept of a guest that is not as before.
+const MAX_DIFFERENCES: usize = 64;
 
 /// What is known about the guest so far.
 pub(crate) struct Case {
@@ -36,11 +39,6 @@ impl Case {
     /// The guest told QEMU that its kernel panicked.
     pub(crate) fn panicked(&mut self) {
         self.certain = true;
-    }
-
-    /// The stream on the agent's port cannot be understood.
-    pub(crate) fn judge_garbage(&mut self, error: &FrameError) {
-        self.judge(garbage(error));
     }
 
     /// The host's own judgement; the first one counts.
@@ -95,10 +93,11 @@ impl Case {
             return if self.progress.done && clean { EndReason::Done } else { EndReason::Stopped };
         }
         if let Some((run, differences)) = &self.progress.unsound {
-            return EndReason::Unsound { run: run.clone(), differences: differences.clone() };
+            let differences = differences.iter().take(MAX_DIFFERENCES).map(|text| shortened(text)).collect();
+            return EndReason::Unsound { run: run.clone(), differences };
         }
         if let Some(message) = &self.progress.failed {
-            return EndReason::AgentFailed { message: message.clone() };
+            return EndReason::AgentFailed { message: shortened(message) };
         }
         // The finisher of the riscv64 board ends QEMU before 8.0 on the spot, without telling the monitor; with another
         // status than 0 where the guest did not mean to power off.
@@ -112,13 +111,9 @@ impl Case {
     }
 }
 
-fn garbage(error: &FrameError) -> EndReason {
-    match error {
-        FrameError::Version { theirs } => {
-            EndReason::ProtocolVersion { theirs: u32::from(*theirs), ours: PROTOCOL_VERSION }
-        }
-        error => EndReason::Garbage { message: error.to_string() },
-    }
+/// The beginning of what a guest said.
+fn shortened(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_WORDS)].to_owned()
 }
 
 #[cfg(test)]
@@ -187,6 +182,17 @@ mod tests {
         assert_eq!(limping.reason(&[], &exited(0)), EndReason::Done);
         limping.panicked();
         assert!(matches!(limping.reason(&[], &exited(0)), EndReason::KernelDied { .. }));
+    }
+
+    #[test]
+    fn what_a_guest_says_of_its_end_is_bounded() {
+        let long = "x".repeat(1 << 20);
+        let failed = case(&[GuestMessage::Failed { message: long.clone() }]);
+        let EndReason::AgentFailed { message } = failed.reason(&[], &exited(0)) else { panic!("another end") };
+        assert_eq!(message.len(), MAX_WORDS);
+        let unsound = case(&[GuestMessage::Unsound { run: "r".to_owned(), differences: vec![long; 100] }]);
+        let EndReason::Unsound { differences, .. } = unsound.reason(&[], &exited(0)) else { panic!("another end") };
+        assert_eq!((differences.len(), differences[0].len()), (MAX_DIFFERENCES, MAX_WORDS));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::{env, fs, path::Path};
 
 use bpfassay_protocol::Arch;
-use bpfassay_vm::{Accelerator, Clock, Layout, Machine, qemu::program_name};
+use bpfassay_vm::{Accelerator, Clock, Initramfs, Layout, Machine, qemu::program_name};
 
 fn check(name: &str, machine: &Machine) {
     let program = program_name(machine.arch);
@@ -20,7 +20,8 @@ fn check(name: &str, machine: &Machine) {
 }
 
 fn machine(arch: Arch) -> Machine {
-    Machine { initrd: Some("/cache/guest.cpio".into()), ..Machine::new(arch, "/cache/kernel") }
+    let initrd = Some(Initramfs::Path("/cache/guest.cpio".into()));
+    Machine { initrd, ..Machine::new(arch, "/cache/kernel") }
 }
 
 #[test]
@@ -57,6 +58,24 @@ fn every_option_of_a_study() {
     };
     check("x86_64-options", &options);
     check("aarch64-processes", &Machine { layout: Layout::Processes, ..machine(Arch::Aarch64) });
+}
+
+#[test]
+fn what_qemu_gets_is_the_same_wherever_kernel_and_initramfs_lie() {
+    let shown = machine(Arch::X86_64);
+    let words = |machine: &Machine| {
+        machine.arguments().into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+    };
+    let given = words(&shown);
+    assert!(given.contains(" -kernel /dev/fd/904 -initrd /dev/fd/903 -append "), "{given}");
+    let elsewhere = Machine { kernel: "/other".into(), initrd: Some(Initramfs::OpenFile), ..shown.clone() };
+    assert_eq!(words(&elsewhere), given);
+    let for_people = elsewhere.shell_command(Path::new("qemu"));
+    assert!(for_people.contains(" -kernel /other -initrd /dev/fd/903 "), "{for_people}");
+    assert!(!words(&Machine { initrd: None, ..shown.clone() }).contains("-initrd"));
+    let sandbox = "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+    assert!(given.starts_with(sandbox), "{given}");
+    assert_eq!(words(&Machine { sandbox: false, ..shown }), given.replacen(sandbox, "", 1).trim_start());
 }
 
 #[test]

@@ -11,6 +11,7 @@
 mod common;
 
 use std::{
+    fs::File,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -23,7 +24,10 @@ use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION, frame,
     message::{GuestMessage, HostMessage, Phase},
 };
-use bpfassay_vm::{Clock, EndReason, Ending, Event, Guest, Machine, Severity, Trouble, TroubleKind, VmError};
+use bpfassay_vm::{
+    Clock, EndReason, Ending, Event, Guest, Initramfs, Machine, Severity, Trouble, TroubleKind, VmError,
+    file_for_initramfs,
+};
 use common::{Bench, runs};
 
 /// Makes a module of one test per architecture out of an async function of the architecture.
@@ -62,10 +66,18 @@ on_every_architecture![
     the_host_can_talk_to_the_agent,
     troubles_are_told_while_the_guest_goes_on,
     naps_by_the_instruction_clock_are_the_same_beside_any_load,
+    a_guest_is_the_same_however_its_files_come_to_qemu,
+    phases_out_of_order,
 ];
 
 fn frames(messages: &[GuestMessage]) -> Vec<u8> {
     messages.iter().flat_map(|message| frame::encode(message).unwrap()).collect()
+}
+
+/// What an agent sends that comes as far as to be ready, then `more`.
+fn up(more: &[GuestMessage]) -> Vec<GuestMessage> {
+    let ready = GuestMessage::Ready(Box::default());
+    [&[hello(), GuestMessage::Phase { phase: Phase::SetUp, run: None }, ready], more].concat()
 }
 
 fn hello() -> GuestMessage {
@@ -129,7 +141,7 @@ mod scenario {
     }
 
     pub(crate) async fn several_processors_come_up(arch: Arch) {
-        let Some(mut bench) = Bench::with_init(arch, &frames(&[hello(), GuestMessage::Done]), "p", "").await else {
+        let Some(mut bench) = Bench::with_init(arch, &frames(&up(&[GuestMessage::Done])), "p", "").await else {
             return;
         };
         bench.machine.cpus = 2;
@@ -141,11 +153,11 @@ mod scenario {
     }
 
     pub(crate) async fn a_crash_is_told_with_its_words(arch: Arch) {
-        let data = frames(&[hello(), phase(Phase::Workload)]);
+        let data = frames(&up(&[phase(Phase::Workload)]));
         let Some(bench) = Bench::with_init(arch, &data, "sc", "").await else { return };
         let mut guest = bench.boot().await;
         let (messages, _, ending) = story(&mut guest).await;
-        assert_eq!(messages, [hello(), phase(Phase::Workload)]);
+        assert_eq!(messages, up(&[phase(Phase::Workload)]));
         let EndReason::KernelDied { trouble } = &ending.reason else { panic!("{ending:?}") };
         assert!(trouble.line.contains("sysrq triggered crash"), "{trouble:?}");
         assert!(trouble.details.iter().any(|line| line.contains("sysrq")), "first frames: {trouble:?}");
@@ -153,14 +165,14 @@ mod scenario {
     }
 
     pub(crate) async fn an_agent_that_is_done_ends_well(arch: Arch) {
-        let Some(bench) = Bench::with_init(arch, &frames(&[hello(), GuestMessage::Done]), "p", "").await else {
+        let Some(bench) = Bench::with_init(arch, &frames(&up(&[GuestMessage::Done])), "p", "").await else {
             return;
         };
         let mut guest = bench.boot().await;
         let process = guest.process_id().unwrap();
         assert!(runs(process));
         let (messages, troubles, ending) = story(&mut guest).await;
-        assert_eq!(messages, [hello(), GuestMessage::Done]);
+        assert_eq!(messages, up(&[GuestMessage::Done]));
         assert_eq!(troubles, []);
         assert_eq!(ending.reason, EndReason::Done, "{ending:?}");
         assert!(!runs(process));
@@ -179,7 +191,7 @@ mod scenario {
     }
 
     pub(crate) async fn an_agent_that_hangs_in_a_phase(arch: Arch) {
-        let data = frames(&[hello(), phase(Phase::Workload)]);
+        let data = frames(&up(&[phase(Phase::Workload)]));
         let Some(mut bench) = Bench::with_init(arch, &data, "h", "").await else { return };
         bench.options.deadlines.workload = Some(1);
         let mut guest = bench.boot().await;
@@ -220,7 +232,7 @@ mod scenario {
     pub(crate) async fn naps_by_the_instruction_clock_are_the_same_beside_any_load(arch: Arch) {
         let mut said = Vec::new();
         for loaded in [true, false] {
-            let data = frames(&[hello(), phase(Phase::Workload)]);
+            let data = frames(&up(&[phase(Phase::Workload)]));
             let Some(mut bench) = Bench::with_init(arch, &data, "np", "").await else { return };
             bench.machine.clock = Clock::Instructions;
             bench.options.deadlines.workload = Some(240);
@@ -234,10 +246,56 @@ mod scenario {
         assert!(said.iter().all(|line| *line == said[0]), "{said:?}");
     }
 
+    /// The console of a guest that counts instructions has the times of all that its kernel does.
+    pub(crate) async fn a_guest_is_the_same_however_its_files_come_to_qemu(arch: Arch) {
+        let mut consoles = Vec::new();
+        for way in ["path", "open file", "without a sandbox"] {
+            let Some(mut bench) = Bench::with_init(arch, &frames(&up(&[GuestMessage::Done])), "p", "").await else {
+                return;
+            };
+            bench.machine.clock = Clock::Instructions;
+            bench.machine.verbose = true;
+            bench.machine.sandbox = way != "without a sandbox";
+            if way == "open file"
+                && let Some(Initramfs::Path(path)) = bench.machine.initrd.take()
+            {
+                let mut file = file_for_initramfs().unwrap();
+                std::io::copy(&mut File::open(&path).unwrap(), &mut file).unwrap();
+                std::fs::remove_file(path).unwrap();
+                bench.machine.initrd = Some(Initramfs::OpenFile);
+                bench.options.initramfs = Some(Arc::new(file));
+            }
+            let mut guest = bench.boot().await;
+            assert_eq!(guest.unconfined().is_empty(), way != "without a sandbox", "{:?}", guest.unconfined());
+            let ending = guest.end().await;
+            assert_eq!(ending.reason, EndReason::Done, "{way}: {ending:?}");
+            consoles.push(bench.log());
+        }
+        assert!(consoles[0].lines().count() > 100, "{}", consoles[0]);
+        assert_eq!(consoles[0], consoles[1]);
+        assert_eq!(consoles[0], consoles[2]);
+    }
+
+    pub(crate) async fn phases_out_of_order(arch: Arch) {
+        // Each of these would start a new time, or none, for a guest that does nothing any more.
+        let shell = GuestMessage::Phase { phase: Phase::Shell, run: None };
+        for (last, words) in [
+            (phase(Phase::Workload), "received phase `workload` of run `run-1`, expected phase `tear-down`"),
+            (shell, "received phase `shell`, expected phase `tear-down`"),
+        ] {
+            let data = frames(&up(&[phase(Phase::Workload), last]));
+            let Some(bench) = Bench::with_init(arch, &data, "h", "").await else { return };
+            let (messages, _, ending) = story(&mut bench.boot().await).await;
+            assert_eq!(messages, up(&[phase(Phase::Workload)]), "what came before it counts");
+            let EndReason::Garbage { message } = &ending.reason else { panic!("{ending:?}") };
+            assert!(message.contains(words), "{message}");
+        }
+    }
+
     pub(crate) async fn troubles_are_told_while_the_guest_goes_on(arch: Arch) {
         // Priority 2 is shown at any log level.
         let text = "<2>watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [ior:77]";
-        let data = frames(&[hello(), GuestMessage::Done]);
+        let data = frames(&up(&[GuestMessage::Done]));
         let Some(bench) = Bench::with_init(arch, &data, "kp", text).await else { return };
         let mut guest = bench.boot().await;
         let (_, troubles, ending) = story(&mut guest).await;
@@ -257,7 +315,7 @@ async fn the_last_word_of_an_agent_is_answered() {
         (GuestMessage::Done, EndReason::Done),
         (failed, EndReason::AgentFailed { message: "no module nfsd".to_owned() }),
     ] {
-        let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello(), last]), "wp", "").await else { return };
+        let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&up(&[last])), "wp", "").await else { return };
         assert_eq!(bench.boot().await.end().await.reason, reason);
     }
 }
@@ -273,7 +331,7 @@ async fn another_protocol_version_is_named() {
 
 #[tokio::test]
 async fn powering_off_before_the_work_is_done_is_an_early_end() {
-    let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello(), phase(Phase::Attach)]), "p", "").await else {
+    let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&up(&[phase(Phase::Attach)])), "p", "").await else {
         return;
     };
     let ending = bench.boot().await.end().await;
@@ -288,10 +346,37 @@ async fn an_agent_that_fails_and_one_that_lingers() {
     let ending = bench.boot().await.end().await;
     assert_eq!(ending.reason, EndReason::AgentFailed { message: "mount: no such device".to_owned() });
 
-    bench = Bench::with_init(Arch::X86_64, &frames(&[hello(), GuestMessage::Done]), "h", "").await.unwrap();
+    bench = Bench::with_init(Arch::X86_64, &frames(&up(&[GuestMessage::Done])), "h", "").await.unwrap();
     bench.options.deadlines.power_off = Some(1);
     let ending = bench.boot().await.end().await;
     assert_eq!(ending.reason, EndReason::LingeredOn { seconds: 1 });
+}
+
+#[tokio::test]
+async fn a_boot_has_an_end_whatever_the_guest_does_and_nobody_takes_its_events() {
+    let data = frames(&up(&[phase(Phase::Workload)]));
+    let Some(mut bench) = Bench::with_init(Arch::X86_64, &data, "h", "").await else { return };
+    bench.options.deadlines.workload = None;
+    bench.options.deadlines.whole_boot = Some(8);
+    let mut guest = bench.boot().await;
+    let process = guest.process_id().unwrap();
+    let gone = async {
+        while runs(process) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(18), gone).await.expect("QEMU runs on");
+    let ending = guest.end().await;
+    assert_eq!(ending.reason, EndReason::TooLong { seconds: 8 });
+    assert!((8000..18_000).contains(&ending.lived_ms), "{ending:?}");
+}
+
+#[tokio::test]
+async fn an_open_initramfs_that_is_not_given_is_an_error() {
+    let Some(mut bench) = Bench::new(Arch::X86_64).await else { return };
+    bench.machine.initrd = Some(Initramfs::OpenFile);
+    let error = Guest::boot(bench.qemu(), &bench.machine, bench.options.clone()).await.unwrap_err();
+    assert!(matches!(error, VmError::NoInitramfs), "{error}");
 }
 
 #[tokio::test]

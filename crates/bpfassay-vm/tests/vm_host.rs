@@ -18,7 +18,7 @@ use std::{
 
 use bpfassay_protocol::{Arch, frame, message::GuestMessage};
 use bpfassay_vm::{
-    Accelerator, AcceleratorWish, EndReason, Event, VmError,
+    Accelerator, AcceleratorWish, Clock, EndReason, Event, VmError,
     accelerator::{AcceleratorKey, choose},
     device::is_native,
 };
@@ -91,12 +91,64 @@ async fn qemu_dies_with_the_program_that_started_it() {
     // On a single CPU the test's own name stands before it.
     let qemu = lines.find_map(|line| line.unwrap().split_once("qemu is ")?.1.parse::<u32>().ok()).unwrap();
     assert!(runs(qemu));
+    // The death signal is one more thing that a change of user takes away.
+    let user = status(qemu, "Uid");
+    assert_eq!(user.starts_with("20"), bench.qemu().confinement.own_user, "{user}");
     inner.kill().unwrap();
     inner.wait().unwrap();
     let start = Instant::now();
     while runs(qemu) {
         assert!(start.elapsed() < Duration::from_secs(10), "QEMU {qemu} outlived the program that started it");
         std::thread::yield_now();
+    }
+}
+
+/// A field of /proc/PID/status.
+fn status(process: u32, field: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn qemu_is_kept_away_from_the_host() {
+    let Some(mut bench) = Bench::with_init(Arch::X86_64, &hello(), "h", "").await else { return };
+    // Where no other user finds a way to the kernel, or may read it.
+    let kernel = bench.directory.path().join("kernel");
+    std::fs::copy(&bench.machine.kernel, &kernel).unwrap();
+    std::fs::set_permissions(&kernel, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    bench.machine.kernel = kernel;
+    for clock in [Clock::Wall, Clock::Instructions] {
+        bench.machine.clock = clock;
+        let mut guest = bench.boot().await;
+        assert!(matches!(guest.next_event().await, Event::Message(_)));
+        let qemu = guest.process_id().unwrap();
+        assert_eq!(guest.unconfined(), bench.qemu().confinement.lacking);
+        assert_eq!(status(qemu, "NoNewPrivs"), "1");
+        assert_eq!(status(qemu, "Seccomp"), if bench.qemu().confinement.sandbox { "2" } else { "0" });
+        if bench.qemu().confinement.own_user {
+            let user = (0x7b00_0000 + qemu).to_string();
+            for field in ["Uid", "Gid"] {
+                assert_eq!(status(qemu, field), [user.as_str(); 4].join(" "));
+            }
+            assert_eq!(status(qemu, "Groups"), "");
+            assert_eq!(status(qemu, "CapEff"), "0000000000000000");
+        } else {
+            println!("QEMU has no user of its own here: {:?}", guest.unconfined());
+        }
+        let limits = std::fs::read_to_string(format!("/proc/{qemu}/limits")).unwrap();
+        let limit = |name: &str| {
+            let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(limit("Max core file size"), "0 0");
+        assert_eq!(limit("Max open files"), "1024 1024");
+        assert_eq!(limit("Max file size"), format!("{0} {0}", 4u64 << 30));
+        assert_eq!(std::fs::read_link(format!("/proc/{qemu}/cwd")).unwrap(), std::path::Path::new("/"));
+        let environment = std::fs::read(format!("/proc/{qemu}/environ")).unwrap();
+        assert!(!String::from_utf8_lossy(&environment).contains("CARGO"), "the caller's variables are not QEMU's");
+        guest.kill().await;
+        assert!(!runs(qemu));
     }
 }
 

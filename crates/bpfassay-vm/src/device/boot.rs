@@ -1,6 +1,6 @@
 //! Direct kernel boot: kernel, initramfs, command line.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::ffi::OsString;
 
 use super::Device;
 
@@ -9,18 +9,18 @@ use super::Device;
 pub struct Boot {
     /// Kernel image in a form that QEMU boots on the architecture (x86_64: bzImage; aarch64: Image or EFI zboot where
     /// QEMU knows it; riscv64: Image or EFI vmlinuz).
-    pub kernel: PathBuf,
+    pub kernel: OsString,
     /// Initramfs: one file, uncompressed cpio segments one after the other.
-    pub initrd: Option<PathBuf>,
+    pub initrd: Option<OsString>,
     /// The whole kernel command line.
     pub command_line: String,
 }
 
 impl Device for Boot {
     fn arguments(&self) -> Vec<OsString> {
-        let mut words = vec!["-kernel".into(), self.kernel.clone().into_os_string()];
+        let mut words = vec!["-kernel".into(), self.kernel.clone()];
         if let Some(initrd) = &self.initrd {
-            words.extend(["-initrd".into(), initrd.clone().into_os_string()]);
+            words.extend(["-initrd".into(), initrd.clone()]);
         }
         words.extend(["-append".into(), self.command_line.clone().into()]);
         words

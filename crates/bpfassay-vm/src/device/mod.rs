@@ -16,9 +16,9 @@ pub mod clock;
 pub mod conduct;
 pub mod console;
 pub mod cpu;
-
 pub mod memory;
 pub mod monitor;
+pub mod sandbox;
 
 /// A part of a machine.
 pub trait Device {
@@ -33,7 +33,8 @@ pub trait Device {
     }
 }
 
-/// File descriptors that QEMU inherits, one end of a socket pair each (or a file: see [`Clock::is_one_way`]).
+/// File descriptors that QEMU inherits: of devices one end of a socket pair each (or a file: see [`Clock::is_one_way`]), and the files
+/// that it loads, which it opens as /dev/fd/NUMBER: a file without a name can be loaded then, and one that QEMU's user finds no way to.
 ///
 /// The numbers are fixed, so that the command line of a machine is the same every time, and high, so that they do not
 /// meet descriptors that the host program has open (which are numbered from the bottom).
@@ -44,6 +45,10 @@ pub mod descriptor {
     pub const AGENT: i32 = 901;
     /// The QMP monitor.
     pub const MONITOR: i32 = 902;
+    /// The initramfs.
+    pub const INITRD: i32 = 903;
+    /// The kernel.
+    pub const KERNEL: i32 = 904;
 }
 
 /// A character device on an inherited socket.
@@ -59,6 +64,11 @@ fn channel(id: &str, descriptor: i32, clock: Clock) -> [OsString; 2] {
     } else {
         socket(id, descriptor)
     }
+}
+
+/// The path under which QEMU opens the inherited `descriptor`.
+pub(crate) fn path_of(descriptor: i32) -> OsString {
+    format!("/dev/fd/{descriptor}").into()
 }
 
 /// `words` as arguments.

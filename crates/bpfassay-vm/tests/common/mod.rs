@@ -7,7 +7,7 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_vm::{BootOptions, Deadlines, Guest, Machine, Qemu};
+use bpfassay_vm::{BootOptions, Deadlines, Guest, Initramfs, Machine, Qemu};
 use tempfile::TempDir;
 
 /// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and its like: 6.12 or newer, which has the virtio console built in;
@@ -71,7 +71,7 @@ impl Bench {
         entry(&mut archive, "TRAILER!!!", 0, &[]);
         let initrd = bench.directory.path().join("initramfs");
         fs::write(&initrd, archive).unwrap();
-        bench.machine.initrd = Some(initrd);
+        bench.machine.initrd = Some(Initramfs::Path(initrd));
         Some(bench)
     }
 

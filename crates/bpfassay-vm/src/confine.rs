@@ -1,0 +1,361 @@
+//! What keeps a QEMU that its guest has taken over away from the host.
+//!
+//! Every QEMU: no new privileges, no core file, few descriptors, a limited size of files, the root directory as its working
+//! directory, an environment without the caller's secrets; and QEMU's filter of system calls where it has one. Where root started this
+//! program, QEMU moreover runs as a user of its own, who owns nothing, is in no group (but that of /dev/kvm, if it uses that) and may
+//! have few processes.
+//!
+//! Address space (`RLIMIT_AS`) is not limited: QEMU reserves far more than it uses (up to 1 GiB for translated code, 64 MiB for each
+//! thread's heap, memory of the guest by its own size with what firmware adds), how much depends on version, accelerator and
+//! architecture, and a reservation that fails ends a guest in the middle of a run.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use bpfassay_protocol::Arch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, Command},
+    time::timeout,
+};
+
+use crate::{
+    Accelerator,
+    device::{Device, bare::Bare, board::Board, sandbox::Sandbox},
+    process,
+};
+
+/// The first user id for QEMU: each has this and its process id together, so that no two of them that run at the same time, of
+/// whichever bpfassay, are the same user. Neither users of a system nor those of containers are counted here: distributions end
+/// below 65536, systemd's container ids below 0x7000_0000, and ids from 0x8000_0000 on are trouble (systemd, UIDS-GIDS.md).
+const FIRST_USER: u32 = 0x7b00_0000;
+/// Process ids are below this (`PID_MAX_LIMIT` of Linux).
+const PROCESS_IDS: u32 = 1 << 22;
+/// Descriptors that QEMU may have open: its own, and the inherited ones, whose numbers are below this.
+const DESCRIPTORS: u64 = 1024;
+/// Processes and threads that a user of its own may have, besides one for each virtual CPU.
+const THREADS: u64 = 128;
+/// Largest size of a file that QEMU may write: all that a guest may put out in one boot, whose runs send 8 MiB each at most.
+pub(crate) const FILE_SIZE: u64 = 4 << 30;
+/// How long a trial may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of what a trial says that are kept.
+const MAX_SAID: u64 = 16 << 10;
+/// What of the environment QEMU gets: where it finds libraries and what it needs to start.
+const ENVIRONMENT: &[&str] = &["PATH", "LD_LIBRARY_PATH", "TZ"];
+
+/// How a QEMU can be kept away from the host, found out by starting it so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Confinement {
+    /// Whether its filter of system calls works.
+    pub sandbox: bool,
+    /// Whether it runs as a user of its own. Never where this program was not started by root, which may not change users.
+    pub own_user: bool,
+    /// What of the two was wanted and is not to be had here, and why, one sentence each.
+    pub lacking: Vec<String>,
+}
+
+/// What is done to one QEMU between fork and exec.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    /// Its groups besides its own; `None`: it stays the user that started this program.
+    groups: Option<Vec<libc::gid_t>>,
+    cpus: u32,
+}
+
+impl Confinement {
+    /// Starts `program` as confined as this host permits.
+    pub(crate) async fn find(program: &Path, arch: Arch) -> Self {
+        let mut lacking = Vec::new();
+        let own_user = may_change_user().unwrap_or_else(|reason| {
+            lacking.push(format!("QEMU runs as root: {reason}"));
+            false
+        });
+        let trial = async |sandbox, own_user| try_start(program, arch, sandbox, own_user).await;
+        let Err(first) = trial(true, own_user).await else { return Self { sandbox: true, own_user, lacking } };
+        let without_sandbox = format!("QEMU runs without its filter of system calls: {first}");
+        if trial(false, own_user).await.is_ok() {
+            lacking.push(without_sandbox);
+            return Self { sandbox: false, own_user, lacking };
+        }
+        if own_user {
+            let without_user = format!("QEMU runs as root: it does not start as another user: {first}");
+            for sandbox in [true, false] {
+                if trial(sandbox, false).await.is_ok() {
+                    lacking.push(without_user);
+                    lacking.extend((!sandbox).then_some(without_sandbox));
+                    return Self { sandbox, own_user: false, lacking };
+                }
+            }
+        }
+        // It does not start at all, whatever is permitted to it: that is for whoever boots a guest to see.
+        Self { sandbox: true, own_user, lacking }
+    }
+
+    /// What is to be done to a QEMU with that accelerator, and what is lacking of it.
+    pub(crate) fn limits(&self, accelerator: Accelerator, cpus: u32) -> (Limits, Vec<String>) {
+        let mut lacking = self.lacking.clone();
+        let groups = match (self.own_user, accelerator) {
+            (false, _) => None,
+            (true, Accelerator::Tcg) => Some(Vec::new()),
+            (true, Accelerator::Kvm) => match group_of_kvm(Path::new("/dev/kvm")) {
+                Ok(group) => Some(group.into_iter().collect()),
+                Err(reason) => {
+                    lacking.push(format!("QEMU runs as root: {reason}"));
+                    None
+                }
+            },
+        };
+        (Limits { groups, cpus }, lacking)
+    }
+}
+
+impl Limits {
+    /// Whether QEMU will be another user than this program.
+    pub(crate) fn is_other_user(&self) -> bool {
+        self.groups.is_some()
+    }
+
+    /// What QEMU gets of the caller's world.
+    pub(crate) fn environment(&self, command: &mut Command) {
+        command.env_clear().envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    }
+
+    /// Confines the calling process. For the time between fork and exec: makes system calls only. Afterwards there is no death
+    /// signal any more: a change of user clears it.
+    pub(crate) fn confine(&self) -> io::Result<()> {
+        // Not in a directory to which its user had no way.
+        rustix::process::chdir(c"/")?;
+        limit(libc::RLIMIT_CORE, 0)?;
+        limit(libc::RLIMIT_NOFILE, DESCRIPTORS)?;
+        limit(libc::RLIMIT_FSIZE, FILE_SIZE)?;
+        if let Some(groups) = &self.groups {
+            limit(libc::RLIMIT_NPROC, THREADS.saturating_add(u64::from(self.cpus)))?;
+            let user = FIRST_USER + std::process::id() % PROCESS_IDS;
+            // SAFETY: the kernel reads that many ids from a vector that lives on; the others are numbers. The system calls
+            // themselves, because the functions of the C library would first stop threads that are not there after a fork.
+            unsafe {
+                result(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
+                result(libc::syscall(libc::SYS_setresgid, user, user, user))?;
+                result(libc::syscall(libc::SYS_setresuid, user, user, user))?;
+            }
+        }
+        // SAFETY: takes numbers only.
+        result(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())
+    }
+}
+
+fn result(returned: libc::c_long) -> io::Result<()> {
+    if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lowers a limit to `most`, for good.
+fn limit(resource: libc::__rlimit_resource_t, most: u64) -> io::Result<()> {
+    let mut now = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit64`, and reads one, which both live until the calls are over.
+    unsafe {
+        result(libc::prlimit64(0, resource, std::ptr::null(), &raw mut now).into())?;
+        let most = most.min(now.rlim_max);
+        let new = libc::rlimit64 { rlim_cur: most, rlim_max: most };
+        result(libc::prlimit64(0, resource, &raw const new, std::ptr::null_mut()).into())
+    }
+}
+
+/// Whether QEMU is to be another user: `Ok(false)` where this program is not root, `Err` where it is and cannot.
+fn may_change_user() -> Result<bool, String> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(false);
+    }
+    let status = fs::read_to_string("/proc/self/status").map_err(|error| format!("/proc/self/status: {error}"))?;
+    if let Some(missing) = missing_capability(&status) {
+        return Err(format!("this program is root without {missing}"));
+    }
+    for map in ["/proc/self/uid_map", "/proc/self/gid_map"] {
+        let text = fs::read_to_string(map).map_err(|error| format!("{map}: {error}"))?;
+        if !is_mapped(&text) {
+            return Err(format!("{map} of this user namespace has no ids from {FIRST_USER} on"));
+        }
+    }
+    Ok(true)
+}
+
+/// The first capability in need that `/proc/self/status` does not show as effective: to change users, and afterwards to kill such a
+/// QEMU and to decide how its threads are scheduled (`seat.rs`).
+fn missing_capability(status: &str) -> Option<&'static str> {
+    const NEEDED: [(u32, &str); 4] = [(5, "CAP_KILL"), (6, "CAP_SETGID"), (7, "CAP_SETUID"), (23, "CAP_SYS_NICE")];
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or_default();
+    NEEDED.iter().find(|(bit, _)| effective >> bit & 1 == 0).map(|(_, name)| *name)
+}
+
+/// Whether all ids for QEMU are in a map of a user namespace (user_namespaces(7): first inside, first outside, count).
+fn is_mapped(map: &str) -> bool {
+    let (first, last) = (u64::from(FIRST_USER), u64::from(FIRST_USER + PROCESS_IDS - 1));
+    map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        match (numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(inside)), Some(Ok(_)), Some(Ok(count))) => inside <= first && last - inside < count,
+            _ => false,
+        }
+    })
+}
+
+/// The group by which another user than root may use `device`; `None` where everybody may.
+fn group_of_kvm(device: &Path) -> Result<Option<libc::gid_t>, String> {
+    let found = fs::metadata(device).map_err(|error| format!("{}: {error}", device.display()))?;
+    match (found.mode() & 0o006, found.mode() & 0o060, found.gid()) {
+        (0o006, ..) => Ok(None),
+        (_, 0o060, group) if group != 0 => Ok(Some(group)),
+        _ => Err(format!("only root may use {}", device.display())),
+    }
+}
+
+/// Starts QEMU with a board and nothing on it, and has it quit. `Err`: why it did not come so far, in one line.
+async fn try_start(program: &Path, arch: Arch, sandbox: bool, own_user: bool) -> Result<(), String> {
+    let limits = Limits { groups: own_user.then(Vec::new), cpus: 1 };
+    let devices: [&dyn Device; 3] = [&Sandbox { on: sandbox }, &Bare, &Board { arch, accelerator: Accelerator::Tcg }];
+    let mut command = Command::new(absolute(program));
+    command
+        .args(devices.iter().flat_map(|device| device.arguments()))
+        .args(["-serial", "none", "-monitor", "none", "-qmp", "stdio", "-S"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = process::spawn(command, Vec::new(), None, limits).await.map_err(|error| error.to_string())?;
+    let quit = b"{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n";
+    let attempt = async {
+        if let Some(mut stdin) = child.stdin.take() {
+            // One that has ended already says why.
+            let _ = stdin.write_all(quit).await;
+        }
+        let (_, stderr) = said(&mut child).await;
+        (child.wait().await, stderr)
+    };
+    match timeout(PATIENCE, attempt).await {
+        Ok((Ok(status), _)) if status.success() => Ok(()),
+        Ok((Ok(status), stderr)) => {
+            let words: Vec<_> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
+            Err(if words.is_empty() { status.to_string() } else { words.join("; ") })
+        }
+        Ok((Err(error), _)) => Err(error.to_string()),
+        Err(_) => Err(format!("it did not quit within {} s", PATIENCE.as_secs())),
+    }
+}
+
+/// The beginnings of what `child` writes to standard output and standard error, once it has closed both.
+pub(crate) async fn said(child: &mut Child) -> (String, String) {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    tokio::join!(beginning(stdout), beginning(stderr))
+}
+
+async fn beginning(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
+    let mut kept = Vec::new();
+    if let Some(mut stream) = stream {
+        // What came before an error is all there is.
+        let _ = (&mut stream).take(MAX_SAID).read_to_end(&mut kept).await;
+        // The rest is read, so that nobody waits for it to be, and dropped.
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// `program` as it is found from any directory.
+pub(crate) fn absolute(program: &Path) -> PathBuf {
+    if program.components().count() < 2 {
+        // A name to be looked for on `PATH`.
+        return program.to_owned();
+    }
+    std::path::absolute(program).unwrap_or_else(|_| program.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn ids_that_a_user_namespace_does_not_have_are_not_taken() {
+        assert!(is_mapped("         0          0 4294967295\n"));
+        assert!(!is_mapped("         0     100000      65536\n"));
+        assert!(!is_mapped("0 1000 1\n1 100000 65536"));
+        assert!(is_mapped("0 1000 1\n 2063597568 5 4194304"));
+        assert!(!is_mapped("2063597568 5 4194303"));
+        assert!(!is_mapped("2063597569 5 4194304"));
+        assert!(!is_mapped("garbage"));
+    }
+
+    #[test]
+    fn capabilities_in_need_are_named() {
+        assert_eq!(missing_capability("Name:\tx\nCapEff:\t000001ffff7fffff\n"), Some("CAP_SYS_NICE"));
+        assert_eq!(missing_capability("CapEff:\t000001fffeffffff\n"), None);
+        assert_eq!(missing_capability("CapEff:\t0000000000000000\n"), Some("CAP_KILL"));
+        assert_eq!(missing_capability(""), Some("CAP_KILL"));
+    }
+
+    #[test]
+    fn kvm_is_used_by_its_group_and_never_by_that_of_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = directory.path().join("kvm");
+        fs::write(&device, "").unwrap();
+        let with = |mode| {
+            fs::set_permissions(&device, fs::Permissions::from_mode(mode)).unwrap();
+            group_of_kvm(&device)
+        };
+        assert_eq!(with(0o666), Ok(None));
+        assert!(with(0o600).unwrap_err().contains("only root may use"));
+        let group = fs::metadata(&device).unwrap().gid();
+        let by_group = with(0o660);
+        assert_eq!(by_group.ok(), (group != 0).then_some(Some(group)));
+        assert!(group_of_kvm(Path::new("/nonexistent")).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_program_that_never_quits_or_says_no_end_of_things_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("qemu");
+        let script = |text: &str| {
+            fs::write(&program, text).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        script("#!/bin/sh\nyes | head -c 3000000 >&2\nexit 3\n");
+        let error = try_start(&program, Arch::X86_64, false, false).await.unwrap_err();
+        assert_eq!(error, "y; y; y");
+        script("#!/bin/sh\nexec sleep 1000\n");
+        let since = std::time::Instant::now();
+        let error = try_start(&program, Arch::X86_64, false, false).await.unwrap_err();
+        assert!(error.contains("did not quit within 10 s"), "{error}");
+        assert!(since.elapsed() < PATIENCE * 2);
+    }
+
+    #[tokio::test]
+    async fn what_a_qemu_does_not_take_is_named_and_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = directory.path().join("qemu");
+        let text = "#!/bin/sh\ncase \"$*\" in *-sandbox*) echo '-sandbox support is not enabled in this QEMU binary' >&2; exit 1;; esac\n";
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let found = Confinement::find(&program, Arch::X86_64).await;
+        assert!(!found.sandbox);
+        let words = "QEMU runs without its filter of system calls: -sandbox support is not enabled in this QEMU binary";
+        assert_eq!(found.lacking.last().map(String::as_str), Some(words));
+        if !matches!(may_change_user(), Ok(true)) {
+            return;
+        }
+        // Root's own directory: no other user finds the program there.
+        fs::write(&program, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let found = Confinement::find(&program, Arch::X86_64).await;
+        assert_eq!((found.sandbox, found.own_user), (true, false));
+        assert!(found.lacking[0].starts_with("QEMU runs as root: it does not start as another user"), "{found:?}");
+    }
+}

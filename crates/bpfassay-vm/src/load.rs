@@ -1,0 +1,88 @@
+//! The files that QEMU loads, opened here and inherited by it.
+//!
+//! QEMU opens them anew, as /dev/fd/NUMBER, maybe as another user than this program: whether that user could find them does not
+//! matter then, whether it may read them does. One that it may not is copied to memory.
+
+use std::{
+    fs::File,
+    io::{self, Seek, SeekFrom},
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    path::Path,
+};
+
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+
+use crate::{VmError, confine::Limits};
+
+/// Others may read it.
+const READABLE: u32 = 0o004;
+
+/// Opens the file at `path`, which is `what` of a guest, for a QEMU within `limits`.
+pub(crate) fn open(what: &'static str, path: &Path, limits: &Limits) -> Result<OwnedFd, VmError> {
+    // Without waiting for whoever writes to a pipe.
+    let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
+    let opened = opened.map_err(io::Error::from).and_then(|file| readable(File::from(file), limits));
+    opened.map_err(|source| VmError::Input { what, path: path.to_owned(), source })
+}
+
+/// The open `file`, which is `what` of a guest, for a QEMU within `limits`.
+pub(crate) fn inherit(what: &'static str, file: &File, limits: &Limits) -> Result<OwnedFd, VmError> {
+    let opened = file.try_clone().and_then(|file| readable(file, limits));
+    opened.map_err(|source| VmError::Input { what, path: "in an open file".into(), source })
+}
+
+fn readable(mut file: File, limits: &Limits) -> io::Result<OwnedFd> {
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    if !limits.is_other_user() || found.mode() & READABLE != 0 {
+        return Ok(file.into());
+    }
+    let mut copy = File::from(rustix::fs::memfd_create("loaded", MemfdFlags::CLOEXEC)?);
+    file.seek(SeekFrom::Start(0))?;
+    io::copy(&mut file, &mut copy)?;
+    Ok(copy.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Read, os::unix::fs::PermissionsExt};
+
+    use super::*;
+    use crate::{Accelerator, Confinement};
+
+    fn limits(own_user: bool) -> Limits {
+        Confinement { sandbox: true, own_user, lacking: Vec::new() }.limits(Accelerator::Tcg, 1).0
+    }
+
+    #[test]
+    fn a_pipe_is_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RWXU).unwrap();
+        let VmError::Input { what, source, .. } = open("kernel", &path, &limits(false)).unwrap_err() else {
+            panic!("another error");
+        };
+        assert_eq!((what, source.to_string().as_str()), ("kernel", "it is no regular file"));
+    }
+
+    #[test]
+    fn what_the_user_of_qemu_may_not_read_is_copied() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kernel");
+        fs::write(&path, "the kernel").unwrap();
+        let inode = fs::metadata(&path).unwrap().ino();
+        for (mode, own_user, same) in [(0o600, false, true), (0o600, true, false), (0o644, true, true)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let mut file = File::from(open("kernel", &path, &limits(own_user)).unwrap());
+            let found = file.metadata().unwrap();
+            assert_eq!(found.ino() == inode && found.nlink() == 1, same, "{mode:o} {own_user}");
+            assert!(!own_user || found.mode() & READABLE != 0);
+            let mut text = String::new();
+            file.seek(SeekFrom::Start(0)).unwrap();
+            file.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "the kernel");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The order in which an agent may send its messages. Pure.
+//!
+//! A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A run: phases `attach`, `workload` and
+//! `tear-down`, each at most once and in this order, then `RunEnded`. A run that fails or is refused passes over phases; one that
+//! was measured came through `workload` and `tear-down`. In place of runs, a shell job has the phase `shell`. `Log` may come at any time
+//! after `Hello`, `Failed` ends every boot, and `Unsound` comes right after the run that it names. Nothing comes after the last word.
+//!
+//! Run ids are compared with each other only: which runs a guest is to do, its owner knows.
+
+use std::{
+    collections::{HashSet, hash_map::RandomState},
+    hash::BuildHasher,
+};
+
+use bpfassay_protocol::message::{GuestMessage, Phase, RunOutcome};
+
+/// Most runs that one boot may end.
+const MAX_RUNS: usize = 1 << 20;
+/// Longest run id, in bytes.
+const MAX_RUN_ID: usize = 1024;
+/// Bytes of a run id shown.
+const MAX_SHOWN: usize = 120;
+
+/// What a guest was booted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BootedFor {
+    /// Runs.
+    Runs,
+    /// An interactive shell.
+    Shell,
+}
+
+/// A message that must not come where it came.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("protocol error: received {received}, expected {expected}")]
+pub struct OutOfOrder {
+    /// The message, in words.
+    pub received: String,
+    /// What may come there, in words.
+    pub expected: String,
+}
+
+/// How far the messages of one boot have come.
+#[derive(Debug)]
+pub struct MessageOrder {
+    booted_for: BootedFor,
+    stage: Stage,
+    /// Hashes of the ids of the runs that have ended: ids are the guest's and may be long. The hash is keyed at random, so that no
+    /// guest can make two ids meet.
+    ended: HashSet<u64>,
+    hasher: RandomState,
+    /// The run that ended last, until the next message about another.
+    last_ended: Option<String>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Nothing has come.
+    Silent,
+    Greeted,
+    SettingUp,
+    /// Ready, and between runs.
+    Between,
+    /// In a run, whose last phase is this.
+    In {
+        run: String,
+        phase: Phase,
+        worked: bool,
+    },
+    Shell,
+    /// The last word was this.
+    Over(String),
+}
+
+impl MessageOrder {
+    /// The beginning of a boot.
+    #[must_use]
+    pub fn new(booted_for: BootedFor) -> Self {
+        Self { booted_for, stage: Stage::Silent, ended: HashSet::new(), hasher: RandomState::new(), last_ended: None }
+    }
+
+    /// Takes account of the next message.
+    ///
+    /// # Errors
+    /// [`OutOfOrder`]; nothing that comes from this agent afterwards means anything.
+    pub fn take(&mut self, message: &GuestMessage) -> Result<(), OutOfOrder> {
+        if self.follow(message) {
+            return Ok(());
+        }
+        Err(OutOfOrder { received: named(message), expected: self.expected() })
+    }
+
+    /// Goes on to where `message` leads, if it may come here.
+    fn follow(&mut self, message: &GuestMessage) -> bool {
+        let next = match (&self.stage, message) {
+            (Stage::Silent, GuestMessage::Hello { .. }) => Stage::Greeted,
+            (Stage::Silent | Stage::Over(_), _) => return false,
+            (_, GuestMessage::Log { .. }) => return true,
+            (_, GuestMessage::Failed { .. }) => Stage::Over(named(message)),
+            (Stage::Greeted, GuestMessage::Phase { phase: Phase::SetUp, run: None }) => Stage::SettingUp,
+            (Stage::SettingUp, GuestMessage::Ready(_)) => Stage::Between,
+            (Stage::Between, GuestMessage::Phase { phase: Phase::Shell, run: None })
+                if self.booted_for == BootedFor::Shell =>
+            {
+                Stage::Shell
+            }
+            (Stage::Shell, GuestMessage::Done) => Stage::Over(named(message)),
+            (Stage::Between, GuestMessage::Done) if self.booted_for == BootedFor::Runs => Stage::Over(named(message)),
+            (Stage::Between, GuestMessage::Unsound { run, .. }) if self.last_ended.as_ref() == Some(run) => {
+                Stage::Over(named(message))
+            }
+            (Stage::Between, GuestMessage::Phase { phase, run: Some(run) }) if self.may_begin(run) => match phase {
+                Phase::Attach | Phase::Workload | Phase::TearDown => {
+                    self.last_ended = None;
+                    Stage::In { run: run.clone(), phase: *phase, worked: *phase == Phase::Workload }
+                }
+                Phase::Boot | Phase::SetUp | Phase::Shell => return false,
+            },
+            // It failed before its first phase.
+            (Stage::Between, GuestMessage::RunEnded { run, outcome })
+                if self.may_begin(run) && matches!(**outcome, RunOutcome::Failed { .. }) =>
+            {
+                self.end(run);
+                Stage::Between
+            }
+            (Stage::In { run, phase, worked }, GuestMessage::Phase { phase: next, run: Some(of) }) if run == of => {
+                match (phase, next) {
+                    (Phase::Attach, Phase::Workload) => Stage::In { run: run.clone(), phase: *next, worked: true },
+                    (Phase::Attach | Phase::Workload, Phase::TearDown) => {
+                        Stage::In { run: run.clone(), phase: *next, worked: *worked }
+                    }
+                    _ => return false,
+                }
+            }
+            (Stage::In { run, phase, worked }, GuestMessage::RunEnded { run: of, outcome }) if run == of => {
+                let may_end = match **outcome {
+                    RunOutcome::Measured(_) => *worked && *phase == Phase::TearDown,
+                    RunOutcome::Refused(_) => !worked,
+                    RunOutcome::Failed { .. } => true,
+                };
+                if !may_end {
+                    return false;
+                }
+                self.end(of);
+                Stage::Between
+            }
+            _ => return false,
+        };
+        self.stage = next;
+        true
+    }
+
+    fn may_begin(&self, run: &str) -> bool {
+        self.booted_for == BootedFor::Runs
+            && run.len() <= MAX_RUN_ID
+            && self.ended.len() < MAX_RUNS
+            && !self.ended.contains(&self.hasher.hash_one(run))
+    }
+
+    fn end(&mut self, run: &str) {
+        self.ended.insert(self.hasher.hash_one(run));
+        self.last_ended = Some(run.to_owned());
+    }
+
+    /// What may come next, `Log` and `Failed` aside.
+    fn expected(&self) -> String {
+        let text = match &self.stage {
+            Stage::Silent => "`hello` first and once",
+            Stage::Greeted => "phase `set-up`",
+            Stage::SettingUp => "`ready`",
+            Stage::Between if self.booted_for == BootedFor::Shell => "phase `shell`",
+            Stage::Between => "a phase or the end of a run that has not ended yet, or `done`",
+            Stage::In { run, phase: Phase::Attach, .. } => {
+                return format!("phase `workload`, `tear-down` or the end of run {}", shown(run));
+            }
+            Stage::In { run, phase: Phase::Workload, .. } => {
+                return format!("phase `tear-down` or the end of run {}, not measured", shown(run));
+            }
+            Stage::In { run, worked, .. } => {
+                let measured = if *worked { "" } else { ", not measured" };
+                return format!("the end of run {}{measured}", shown(run));
+            }
+            Stage::Shell => "`done`, at the end of the shell",
+            Stage::Over(last) => return format!("nothing after {last}"),
+        };
+        text.to_owned()
+    }
+}
+
+/// `message` in words.
+fn named(message: &GuestMessage) -> String {
+    match message {
+        GuestMessage::Hello { .. } => "`hello`".to_owned(),
+        GuestMessage::Phase { phase, run: None } => format!("phase `{phase}`"),
+        GuestMessage::Phase { phase, run: Some(run) } => format!("phase `{phase}` of run {}", shown(run)),
+        GuestMessage::Ready(_) => "`ready`".to_owned(),
+        GuestMessage::RunEnded { run, outcome } => {
+            let outcome = match **outcome {
+                RunOutcome::Measured(_) => "measured",
+                RunOutcome::Refused(_) => "refused",
+                RunOutcome::Failed { .. } => "failed",
+            };
+            format!("the end of run {} ({outcome})", shown(run))
+        }
+        GuestMessage::Unsound { run, .. } => format!("`unsound` after run {}", shown(run)),
+        GuestMessage::Log { .. } => "`log`".to_owned(),
+        GuestMessage::Failed { message } => format!("`failed` ({})", shown(message)),
+        GuestMessage::Done => "`done`".to_owned(),
+    }
+}
+
+/// The beginning of what the guest named, without anything for a terminal to obey.
+fn shown(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_SHOWN);
+    let more = if end < text.len() { "…" } else { "" };
+    format!("`{}{more}`", text[..end].escape_debug())
+}
+
+#[cfg(test)]
+mod tests;
