@@ -79,6 +79,8 @@ impl Tail {
                 );
                 self.offset = self.offset.saturating_add(count as u64);
                 self.read.store(self.offset, Ordering::Relaxed);
+                // A file that always has more would otherwise never let other tasks of this thread come round.
+                tokio::task::coop::consume_budget().await;
                 return Ok(count);
             }
             if gone {

@@ -1,6 +1,13 @@
 //! The task that watches one guest.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bpfassay_protocol::message::{GuestMessage, Phase};
 use tokio::{
@@ -39,6 +46,9 @@ const QUIT_PATIENCE: Duration = Duration::from_secs(2);
 /// From QEMU's exit to the end of its sockets, which closes at once unless something else holds them open; for what comes of them to
 /// be read; and for its standard error.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
+
+/// From the word that the console's reader has read enough to its report.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// What the owner of a guest wants of it.
 #[derive(Debug)]
@@ -93,12 +103,19 @@ impl Supervisor {
         let ((console_read, console_write), (agent_read, agent_write)) = (self.console, self.agent);
         let (trouble_sender, mut troubles) = mpsc::unbounded_channel();
         let (heard_sender, mut heard) = mpsc::channel(16);
-        let console = tokio::spawn(watch_console(console_read, self.log, self.console_output, trouble_sender));
+        let enough = Arc::new(AtomicBool::new(false));
+        let mut console = tokio::spawn(watch_console(
+            console_read,
+            self.log,
+            self.console_output,
+            trouble_sender,
+            Arc::clone(&enough),
+        ));
         let writers = [
             tokio::spawn(write_all(console_write, self.console_input)),
             tokio::spawn(write_all(agent_write, self.agent_input)),
         ];
-        tokio::spawn(agent::listen(agent_read, heard_sender));
+        let listener = tokio::spawn(agent::listen(agent_read, heard_sender));
 
         let mut case = Case::new(Progress::new(self.deadlines));
         let mut order = MessageOrder::new(self.booted_for);
@@ -214,6 +231,10 @@ impl Supervisor {
             case.judge(flood);
             agent_open = false;
         }
+        if case.is_flood() {
+            // Nobody wants to read the rest of it.
+            enough.store(true, Ordering::Relaxed);
+        }
         while agent_open {
             tokio::select! {
                 message = heard.recv() => {
@@ -229,7 +250,7 @@ impl Supervisor {
                 },
             }
         }
-        drop(heard);
+        listener.abort();
         let patience = Instant::now() + DRAIN_PATIENCE;
         let drain = async {
             while let Some(notice) = self.notices.recv().await {
@@ -248,9 +269,17 @@ impl Supervisor {
         for writer in writers {
             writer.abort();
         }
-        let report = match timeout_at(patience, console).await {
-            Ok(Ok(report)) => report,
-            _ => ConsoleReport {
+        let report = match timeout_at(patience, &mut console).await {
+            Ok(report) => report.ok(),
+            Err(_) => {
+                // It stops with the bytes that it is at.
+                enough.store(true, Ordering::Relaxed);
+                timeout(LAST_LOOK, console).await.ok().and_then(Result::ok)
+            }
+        };
+        let report = match report {
+            Some(report) => report,
+            None => ConsoleReport {
                 troubles: Vec::new(),
                 tail: Vec::new(),
                 problem: Some("the console was not read to its end".to_owned()),
@@ -361,12 +390,13 @@ struct ConsoleReport {
     problem: Option<String>,
 }
 
-/// Reads the console to its end.
+/// Reads the console to its end, or until it is `enough`.
 async fn watch_console(
     mut console: Output,
     mut log: ConsoleLog,
     mut output: Option<mpsc::Sender<Vec<u8>>>,
     troubles: mpsc::UnboundedSender<Trouble>,
+    enough: Arc<AtomicBool>,
 ) -> ConsoleReport {
     let mut lines = Lines::default();
     let mut watch = Watch::default();
@@ -394,6 +424,10 @@ async fn watch_console(
             && terminal.send(bytes.to_vec()).await.is_err()
         {
             output = None;
+        }
+        if enough.load(Ordering::Relaxed) {
+            log.left_unread();
+            break;
         }
     }
     if let Some(line) = lines.finish() {

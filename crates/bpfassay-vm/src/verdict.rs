@@ -31,6 +31,11 @@ impl Case {
         self.judged.is_some()
     }
 
+    /// Whether that was for what the guest put out.
+    pub(crate) fn is_flood(&self) -> bool {
+        matches!(self.judged, Some(EndReason::Flood { .. }))
+    }
+
     /// Whether the kernel is dead past doubt.
     pub(crate) fn is_dead(&self) -> bool {
         self.certain

@@ -70,6 +70,11 @@ impl ConsoleLog {
         self.tail.push_back(line[..end].to_owned());
     }
 
+    /// There is more, which is not read.
+    pub(crate) fn left_unread(&mut self) {
+        self.problem.get_or_insert_with(|| "the console was not read to its end".to_owned());
+    }
+
     /// Completes the file. Gives back the last lines, and why the file is not complete if it is not.
     pub(crate) fn finish(mut self) -> (Vec<String>, Option<String>) {
         if self.dropped > 0 {

@@ -17,6 +17,6 @@ impl Device for Sandbox {
         if !self.on {
             return Vec::new();
         }
-        arguments(["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"]).into()
+        arguments(["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"])
     }
 }

@@ -1,0 +1,269 @@
+//! Guests that put out as much as they can: each ends in time, by a named kind, and takes little of the host's memory.
+//!
+//! What stands in for QEMU here is this program, started anew: it has QEMU's descriptors and is faster than any guest. It answers the
+//! monitor, and never quits when told to.
+#![allow(
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and says aloud what it measures"
+)]
+
+use std::{
+    env,
+    fs::{self, File},
+    io::{BufRead, BufReader, Write},
+    os::{
+        fd::{FromRawFd, RawFd},
+        unix::fs::{MetadataExt, PermissionsExt},
+        unix::net::UnixStream,
+    },
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use bpfassay_protocol::{
+    Arch,
+    frame::{self, MAX_PAYLOAD},
+    message::{GuestMessage, Phase, RunOutcome},
+};
+use bpfassay_vm::{BootOptions, Clock, Confinement, EndReason, Ending, Guest, Machine, Qemu, device::descriptor};
+
+/// Tells the program started anew what to put out.
+const MODE: &str = "BPFASSAY_TEST_HOSTILE";
+
+/// Seconds that the guests have.
+const SECONDS: u64 = 3;
+/// What may come on top of that.
+const SPARE_MS: u64 = 10_000;
+/// What a guest may take of the host's memory, in bytes.
+const MEMORY: u64 = 256 << 20;
+
+fn frame(message: &GuestMessage) -> Vec<u8> {
+    frame::encode(message).unwrap()
+}
+
+/// A frame of the largest size around `unit` as often as it fits.
+fn largest(before: &str, unit: &str, after: &str) -> Vec<u8> {
+    let count = (MAX_PAYLOAD - before.len() - after.len()) / unit.len();
+    let payload = format!("{before}{}{after}", unit.repeat(count));
+    assert!(payload.len() <= MAX_PAYLOAD);
+    let mut frame = frame(&GuestMessage::Done)[..4].to_vec();
+    frame.extend((payload.len() as u32).to_le_bytes());
+    frame.extend(payload.as_bytes());
+    frame
+}
+
+/// Not a test: what stands in for QEMU.
+#[test]
+#[ignore = "stands in for QEMU"]
+fn stand_in() {
+    let Ok(mode) = env::var(MODE) else { return };
+    // SAFETY: the descriptors that QEMU inherits, which nothing else here owns.
+    let inherited = |number: RawFd| unsafe { File::from_raw_fd(number) };
+    // SAFETY: as above.
+    let mut monitor = unsafe { UnixStream::from_raw_fd(descriptor::MONITOR) };
+    let (mut agent, mut console) = (inherited(descriptor::AGENT), inherited(descriptor::CONSOLE));
+    let version = r#"{"qemu":{"micro":0,"minor":2,"major":7},"package":""}"#;
+    writeln!(monitor, r#"{{"QMP":{{"version":{version},"capabilities":[]}}}}"#).unwrap();
+    let mut lines = BufReader::new(monitor.try_clone().unwrap()).lines();
+    let mut answer = move || {
+        let Some(Ok(line)) = lines.next() else { return false };
+        let command: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let mut answer = serde_json::json!({ "return": {} });
+        if let Some(id) = command.get("id") {
+            answer["id"] = id.clone();
+        }
+        writeln!(monitor, "{answer}").is_ok()
+    };
+    assert!(answer());
+    thread::spawn(move || while answer() {});
+
+    let hello = frame(&GuestMessage::Hello { agent: "hostile".to_owned() });
+    let set_up = frame(&GuestMessage::Phase { phase: Phase::SetUp, run: None });
+    let ready = frame(&GuestMessage::Ready(Box::default()));
+    let up = [hello, set_up, ready].concat();
+    let log = |length: usize| frame(&GuestMessage::Log { text: "x".repeat(length) });
+    let for_ever = |to: &mut File, bytes: &[u8]| while to.write_all(bytes).is_ok() {};
+    match mode.as_str() {
+        "console lines" => for_ever(&mut console, "[    1.000000] a line\n".repeat(4096).as_bytes()),
+        "one console line" => for_ever(&mut console, &[b'x'; 64 << 10]),
+        "both" => {
+            thread::spawn(move || for_ever(&mut console, &[b'\n'; 64 << 10]));
+            agent.write_all(&up).unwrap();
+            for_ever(&mut agent, &log(1000).repeat(64));
+        }
+        "small messages" => {
+            agent.write_all(&up).unwrap();
+            for_ever(&mut agent, &log(0).repeat(1000));
+        }
+        "large messages" => {
+            agent.write_all(&up).unwrap();
+            for_ever(&mut agent, &log(MAX_PAYLOAD - 100));
+        }
+        "many values" => {
+            agent.write_all(&up).unwrap();
+            for_ever(&mut agent, &largest(r#"{"type":"log","text":"","x":["#, "0,", "0]}"));
+        }
+        "many strings" => {
+            agent.write_all(&up).unwrap();
+            for_ever(&mut agent, &largest(r#"{"type":"unsound","run":"","differences":["#, r#""\n","#, r#"""]}"#));
+        }
+        "many runs" => {
+            agent.write_all(&up).unwrap();
+            for number in 0u64.. {
+                let outcome = Box::new(RunOutcome::Failed { message: String::new() });
+                if agent.write_all(&frame(&GuestMessage::RunEnded { run: number.to_string(), outcome })).is_err() {
+                    break;
+                }
+            }
+        }
+        "half a message" => {
+            let _ = agent.write_all(&log(MAX_PAYLOAD - 100)[..1000]);
+        }
+        _ => for_ever(&mut agent, &[0; 64 << 10]),
+    }
+    loop {
+        thread::park();
+    }
+}
+
+/// A QEMU that is this program.
+fn stand_in_for(mode: &str, directory: &Path) -> Qemu {
+    let program = directory.join("qemu");
+    let this = env::current_exe().unwrap();
+    let text = format!("#!/bin/sh\n{MODE}='{mode}' exec '{}' --exact stand_in --ignored --nocapture\n", this.display());
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    // Nobody but this user may find his way to this program.
+    let confinement = Confinement { sandbox: false, own_user: false, lacking: Vec::new() };
+    let version = "7.2.0".parse().unwrap();
+    Qemu { arch: Arch::X86_64, program, version, version_text: "7.2.0".to_owned(), confinement }
+}
+
+/// A field of this process's /proc/self/status, in bytes.
+fn own(field: &str) -> u64 {
+    let text = fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Bytes of the files in memory that this process has open.
+fn files_in_memory() -> u64 {
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten().filter(|entry| {
+        fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:"))
+    });
+    // Two descriptors of one file are one file.
+    let sizes: std::collections::BTreeMap<_, _> = open
+        .filter_map(|entry| fs::metadata(entry.path()).ok())
+        .map(|found| (found.ino(), found.blocks() * 512))
+        .collect();
+    sizes.values().sum()
+}
+
+/// The most that files in memory take until this is asked.
+struct Meter {
+    wanted: Arc<AtomicBool>,
+    thread: thread::JoinHandle<u64>,
+}
+
+impl Meter {
+    fn start() -> Self {
+        let wanted = Arc::new(AtomicBool::new(true));
+        let still = Arc::clone(&wanted);
+        let thread = thread::spawn(move || {
+            let mut most = 0;
+            while still.load(Ordering::Relaxed) {
+                most = most.max(files_in_memory());
+                thread::sleep(Duration::from_millis(1));
+            }
+            most
+        });
+        Self { wanted, thread }
+    }
+
+    fn most(self) -> u64 {
+        self.wanted.store(false, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+/// Boots a guest that does `mode`. Its owner takes its events, or none before the end.
+async fn boot(mode: &str, clock: Clock, takes_events: bool) -> Ending {
+    let directory = tempfile::tempdir().unwrap();
+    let qemu = stand_in_for(mode, directory.path());
+    let kernel = directory.path().join("kernel");
+    fs::write(&kernel, "").unwrap();
+    let machine = Machine { clock, ..Machine::new(Arch::X86_64, kernel) };
+    let mut options = BootOptions::new(directory.path().join("log"));
+    options.deadlines.boot = Some(SECONDS);
+    options.deadlines.set_up = Some(SECONDS);
+    options.deadlines.tear_down = Some(SECONDS);
+    options.deadlines.whole_boot = Some(SECONDS);
+    // The peak of this process's memory from here on.
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = own("VmRSS:");
+    let meter = Meter::start();
+    let mut guest = Guest::boot(&qemu, &machine, options).await.unwrap();
+    if !takes_events {
+        let process = guest.process_id().unwrap();
+        while Path::new("/proc").join(process.to_string()).exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let ending = guest.end().await;
+    let (files, own) = (meter.most(), own("VmHWM:").saturating_sub(before));
+    println!(
+        "{mode}, clock {clock}, events taken: {takes_events}: {} ms, {} MiB of files in memory, {} MiB of its own: {ending}",
+        ending.lived_ms,
+        files >> 20,
+        own >> 20
+    );
+    assert!(ending.lived_ms < SECONDS * 1000 + SPARE_MS, "{ending:?}");
+    assert!(files + own < MEMORY, "{files} bytes in files and {own} bytes");
+    let log = fs::metadata(directory.path().join("log")).unwrap().len();
+    assert!(log < 5 << 20, "{log}");
+    assert!(ending.console_tail.iter().all(|line| line.len() <= 512));
+    ending
+}
+
+/// One test: what it measures is the memory of the whole process.
+#[test]
+fn every_flood_ends_in_time_by_a_named_kind_and_in_little_memory() {
+    use EndReason::{Flood, Garbage, Hung, Silent, TooLong};
+    // With a runtime of its own, whose end waits for the tasks of this guest.
+    let boot =
+        |mode, clock, takes_events| tokio::runtime::Runtime::new().unwrap().block_on(boot(mode, clock, takes_events));
+    for mode in ["small messages", "large messages", "many values"] {
+        let ending = boot(mode, Clock::Instructions, false);
+        let Flood { message } = &ending.reason else { panic!("{mode}: {ending:?}") };
+        assert_eq!(message, "more than 24 MiB were left to be read on the agent's port");
+    }
+    // Whether the host reads these fast enough depends on the host.
+    for mode in ["console lines", "both", "small messages", "large messages", "many values", "many runs"] {
+        let ending = boot(mode, Clock::Instructions, true);
+        assert!(matches!(ending.reason, Flood { .. } | Hung { .. } | Silent { .. } | TooLong { .. }), "{ending:?}");
+    }
+    for clock in [Clock::Wall, Clock::Instructions] {
+        let half = boot("half a message", clock, true);
+        assert!(matches!(half.reason, Silent { .. } | TooLong { .. }), "{half:?}");
+        let garbage = boot("garbage", clock, true);
+        assert!(matches!(garbage.reason, Garbage { .. } | Flood { .. }), "{garbage:?}");
+        let strings = boot("many strings", clock, true);
+        assert!(matches!(strings.reason, Garbage { .. } | Flood { .. }), "{strings:?}");
+        let line = boot("one console line", clock, true);
+        assert!(matches!(line.reason, Silent { .. } | TooLong { .. } | Flood { .. }), "{line:?}");
+    }
+    // Where QEMU waits until the host reads, the guest's time is what ends it.
+    for (mode, takes_events) in
+        [("small messages", true), ("many values", true), ("large messages", false), ("both", false)]
+    {
+        let ending = boot(mode, Clock::Wall, takes_events);
+        assert!(matches!(ending.reason, Hung { .. } | TooLong { .. }), "{ending:?}");
+    }
+}
