@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     ProbeConfiguration,
-    message::{GuestFacts, Interval, MountFacts, Reading, RunFigures},
+    message::{Interval, MountFacts, Reading, RunFigures},
     tracer::Refusal,
 };
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn of_boot(phase: Phase) -> GuestMessage {
 }
 
 fn ready() -> GuestMessage {
-    GuestMessage::Ready(Box::new(GuestFacts::default()))
+    GuestMessage::Ready(Box::default())
 }
 
 fn ended(run: &str, outcome: RunOutcome) -> GuestMessage {
