@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Instant, SystemTime},
 };
 
@@ -52,18 +52,17 @@ impl Context<'_> {
     }
 }
 
-/// Carries out `block`, of which `boots` boots were made before, with guests of `rig`. Files of boots go to `runtime`.
+/// Carries out `block`, of which `boots` boots were made before, with guests of `rig`.
 pub(crate) async fn carry_out(
     context: &Context<'_>,
     rig: &Rig,
-    runtime: &Path,
     block: &Block,
     boots: u32,
 ) -> Result<Summary, BlockError> {
     let mut boot = Boot::new(context, block, boots);
     while !boot.left.is_empty() && !context.cancel.is_cancelled() {
         boot.boot += 1;
-        boot.once(rig, runtime).await?;
+        boot.once(rig).await?;
     }
     Ok(boot.tally)
 }
@@ -102,17 +101,16 @@ impl<'a> Boot<'a> {
     }
 
     /// One boot. Afterwards at least one run less is left, unless everything was cancelled.
-    async fn once(&mut self, rig: &Rig, runtime: &Path) -> Result<(), BlockError> {
+    async fn once(&mut self, rig: &Rig) -> Result<(), BlockError> {
         let Context { study, cancel, .. } = *self.context;
         let name = self.name();
         let log = format!("{LOGS}/{name}.log");
-        let initrd = runtime.join(format!("{name}.cpio"));
         let job = match rig.job(study, self.block, &self.left) {
             // One kernel that cannot serve the file system is no reason to stop the others.
             Err(error @ RigError::Modules { .. }) => return self.never_booted(&chain(&error)),
             job => job?,
         };
-        let machine = rig.machine(study, self.block, &initrd)?;
+        let machine = rig.machine(study, self.block)?;
         let (qemu, _) = rig.qemu(self.block.target.arch)?;
         let command = std::iter::once(qemu.program.as_os_str())
             .chain(machine.arguments().iter().map(std::ffi::OsString::as_os_str))
@@ -120,24 +118,22 @@ impl<'a> Boot<'a> {
             .collect();
         self.started(command, &log)?;
 
-        let image = rig.image(&self.block.target)?;
-        if let Err(source) = image.write_initramfs(&job, &initrd) {
-            let error = RigError::Initramfs { path: initrd, source: Box::new(source) };
-            return self.never_booted(&chain(&error));
-        }
+        let initramfs = match rig.initramfs(&self.block.target, &job) {
+            Ok(initramfs) => initramfs,
+            Err(error @ RigError::Initramfs { .. }) => return self.never_booted(&chain(&error)),
+            Err(error) => return Err(error.into()),
+        };
         let mut options = BootOptions::new(self.context.directory.join(&log));
         options.deadlines = deadlines(study);
+        options.initramfs = Some(Arc::new(initramfs));
         let since = Instant::now();
         let mut guest = match Guest::boot(qemu, &machine, options).await {
             Ok(guest) => guest,
-            Err(error) => {
-                remove(&initrd);
-                return self.never_booted(&chain(&error));
-            }
+            Err(error) => return self.never_booted(&chain(&error)),
         };
 
         let mut in_flight: Option<InFlight> = None;
-        let mut notes = Vec::new();
+        let mut notes = guest.unconfined().to_vec();
         let (ending, protest) = loop {
             let event = tokio::select! {
                 event = guest.next_event() => event,
@@ -174,7 +170,6 @@ impl<'a> Boot<'a> {
                 Event::Ended(ending) => break (*ending, None),
             }
         };
-        remove(&initrd);
         self.ended(&ending, protest, &log, in_flight, notes)
     }
 
@@ -342,14 +337,6 @@ impl<'a> Boot<'a> {
             self.context.tell(&Progress::RunEnded(record));
         }
         Ok(())
-    }
-}
-
-/// The initramfs of a boot is of no use after it. That it could not be removed is worth a word and no more: its
-/// directory goes at the end.
-fn remove(initrd: &Path) {
-    if let Err(error) = std::fs::remove_file(initrd) {
-        tracing::warn!("could not remove {}: {error}", initrd.display());
     }
 }
 

@@ -20,13 +20,13 @@ pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
         | EndReason::QemuStopped { .. }
         | EndReason::QemuExited { .. } => FailureKind::EarlyExit,
         EndReason::Silent { .. } => FailureKind::Silent,
-        EndReason::Hung { .. } | EndReason::LingeredOn { .. } => ending
+        EndReason::Hung { .. } | EndReason::TooLong { .. } | EndReason::LingeredOn { .. } => ending
             .troubles
             .iter()
             .map(|trouble| of_trouble_kind(trouble.kind))
             .find(|kind| matches!(kind, FailureKind::RcuStall | FailureKind::Lockup | FailureKind::HungTask))
             .unwrap_or(FailureKind::Deadline),
-        EndReason::Garbage { .. } => FailureKind::Garbage,
+        EndReason::Garbage { .. } | EndReason::Flood { .. } => FailureKind::Garbage,
         EndReason::ProtocolVersion { .. } => FailureKind::ProtocolVersion,
     };
     let mut telling = vec![ending.to_string()];

@@ -71,11 +71,15 @@ pub struct Order<'a> {
     pub directory: &'a Path,
 }
 
+/// Makes the directory of logs in `directory`.
+fn make_logs(directory: &Path) -> Result<(), RunnerError> {
+    let logs = directory.join(LOGS);
+    std::fs::create_dir_all(&logs).map_err(|source| RunnerError::Directory { what: logs.display().to_string(), source })
+}
+
 /// Makes the directory of logs in `directory`, and a temporary one.
 pub(crate) fn directories(directory: &Path) -> Result<tempfile::TempDir, RunnerError> {
-    let logs = directory.join(LOGS);
-    std::fs::create_dir_all(&logs)
-        .map_err(|source| RunnerError::Directory { what: logs.display().to_string(), source })?;
+    make_logs(directory)?;
     tempfile::Builder::new()
         .prefix("bpfassay-")
         .tempdir()
@@ -96,7 +100,7 @@ pub async fn carry_out(
     cancel: &CancellationToken,
 ) -> Result<Summary, RunnerError> {
     let Order { study, blocks, rig, slots, directory } = order;
-    let runtime = directories(directory)?;
+    make_logs(directory)?;
     let journal = Mutex::new(journal);
     let context = Context { study, directory, journal: &journal, observer, cancel };
     let waiting = Mutex::new(VecDeque::from(blocks));
@@ -109,7 +113,7 @@ pub async fn carry_out(
             if cancel.is_cancelled() {
                 break;
             }
-            match block::carry_out(&context, rig, runtime.path(), &block, boots).await {
+            match block::carry_out(&context, rig, &block, boots).await {
                 Ok(tally) => summary.add(&tally),
                 Err(error) => {
                     // The other workers stop their guests and come home.

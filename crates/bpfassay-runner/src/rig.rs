@@ -1,9 +1,6 @@
 //! The rig: for each target, the image and the QEMU that boot it; and from it the machine and the job of one boot.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs::File, path::Path};
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
@@ -11,7 +8,10 @@ use bpfassay_protocol::{
 };
 use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
-use bpfassay_vm::{Accelerator, AcceleratorChoice, Clock, Deadlines, Layout, Machine, Qemu, device::memory::Memory};
+use bpfassay_vm::{
+    Accelerator, AcceleratorChoice, Clock, Deadlines, Initramfs, Layout, Machine, Qemu, device::memory::Memory,
+    file_for_initramfs,
+};
 
 /// Everything that boots.
 #[derive(Debug)]
@@ -41,10 +41,8 @@ pub enum RigError {
         source: Box<bpfassay_testbed::modules::ModulesError>,
     },
     /// The initramfs of a boot could not be written.
-    #[error("could not write the initramfs of a boot to {}", path.display())]
+    #[error("could not write the initramfs of a boot to memory")]
     Initramfs {
-        /// Where to.
-        path: PathBuf,
         /// Why not.
         #[source]
         source: Box<bpfassay_testbed::Error>,
@@ -89,14 +87,29 @@ impl Rig {
         })
     }
 
-    /// The machine that boots `block` with the initramfs at `initrd`.
+    /// The initramfs of a boot of `target` that does `job`, in memory.
+    ///
+    /// # Errors
+    /// [`RigError::NoImage`], [`RigError::Initramfs`]
+    pub fn initramfs(&self, target: &Target, job: &Job) -> Result<File, RigError> {
+        const SHOWN: &str = "a file in memory";
+        let failed = |source| RigError::Initramfs { source: Box::new(source) };
+        let file = file_for_initramfs()
+            .map_err(|source| failed(bpfassay_testbed::Error::Io { action: "create", path: SHOWN.into(), source }))?;
+        self.image(target)?.write_initramfs_to(job, &file, Path::new(SHOWN)).map_err(failed)?;
+        Ok(file)
+    }
+
+    /// The machine that boots `block` with an initramfs in an open file.
     ///
     /// # Errors
     /// [`RigError::NoImage`], [`RigError::NoQemu`]
-    pub fn machine(&self, study: &Study, block: &Block, initrd: &Path) -> Result<Machine, RigError> {
+    pub fn machine(&self, study: &Study, block: &Block) -> Result<Machine, RigError> {
         let arch = block.target.arch;
         let mut machine = Machine::new(arch, self.image(&block.target)?.kernel());
-        machine.accelerator = self.qemu(arch)?.1.accelerator;
+        let (qemu, choice) = self.qemu(arch)?;
+        machine.accelerator = choice.accelerator;
+        machine.sandbox = qemu.confinement.sandbox;
         machine.clock = match study.clock {
             bpfassay_study::Clock::Wall => Clock::Wall,
             bpfassay_study::Clock::Instructions => {
@@ -113,7 +126,7 @@ impl Rig {
         };
         machine.cpus = study.guest.cpus;
         machine.memory_mib = self.memory_mib(study, &block.target)?;
-        machine.initrd = Some(initrd.to_owned());
+        machine.initrd = Some(Initramfs::OpenFile);
         machine.kernel_parameters.clone_from(&study.guest.kernel_parameters);
         Ok(machine)
     }

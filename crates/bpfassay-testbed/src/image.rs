@@ -267,13 +267,23 @@ impl GuestImage {
     /// # Errors
     /// [`Error::Segment`] for a segment that is not what the manifest says, [`Error::DiskFull`], [`Error::Io`].
     pub fn write_initramfs(&self, job: &Job, path: &Path) -> Result<u64> {
+        let file = File::create(path).map_err(|source| write_error(path, self.initramfs_bytes(), source))?;
+        self.write_initramfs_to(job, file, path)
+    }
+
+    /// Writes the initramfs of a boot that does `job` to `file`, and says how many bytes it has. `shown` is what errors call the
+    /// file, which need not have a path.
+    ///
+    /// # Errors
+    /// As for [`Self::write_initramfs`].
+    pub fn write_initramfs_to(&self, job: &Job, file: impl Write, shown: &Path) -> Result<u64> {
         let text = serde_json::to_vec(job).map_err(|error| Error::io("write", JOB_PATH)(error.into()))?;
         let mut archive = Archive::default();
         archive.add(JOB_PATH, Node::File { executable: false, content: text.into() })?;
         let last = archive.to_bytes()?;
         let needed = self.initramfs_bytes() + last.len() as u64;
-        let failed = |source| write_error(path, needed, source);
-        let mut writer = BufWriter::with_capacity(1 << 18, File::create(path).map_err(failed)?);
+        let failed = |source| write_error(shown, needed, source);
+        let mut writer = BufWriter::with_capacity(1 << 18, file);
         for segment in &self.segments {
             copy_segment(segment, |bytes| writer.write_all(bytes).map_err(failed))?;
         }

@@ -1,6 +1,6 @@
 //! `bpfassay plan`: what a study would do. Starts nothing.
 
-use std::{fmt::Write, path::Path};
+use std::fmt::Write;
 
 use bpfassay_study::Plan;
 
@@ -28,15 +28,14 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
             setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Recorded).await?;
         let mut text = String::new();
         for block in &plan.blocks {
-            let initrd = Path::new("/RUNTIME").join(format!("{}_boot1.cpio", block.id));
-            let machine = rig.machine(&plan.study, block, &initrd).map_err(|error| Failure::new(INTERNAL, error))?;
+            let machine = rig.machine(&plan.study, block).map_err(|error| Failure::new(INTERNAL, error))?;
             let (qemu, choice) = rig.qemu(block.target.arch).map_err(|error| Failure::new(INTERNAL, error))?;
             // Writing to a string cannot fail.
             let _ = writeln!(text, "\n# {}\n# accelerator {}: {}", block.id, choice.accelerator, choice.reason);
             let _ = writeln!(text, "{}", machine.shell_command(&qemu.program));
         }
         text.push_str(
-            "\n/RUNTIME stands for the temporary directory of a run; the sockets are inherited from bpfassay.\n",
+            "\nQEMU inherits its sockets and files from bpfassay, among them the initramfs (/dev/fd/903) and the kernel.\n",
         );
         super::print(&text)?;
     }

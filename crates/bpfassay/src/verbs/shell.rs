@@ -1,6 +1,6 @@
 //! `bpfassay shell`: an interactive guest.
 
-use std::io::IsTerminal;
+use std::{io::IsTerminal, sync::Arc};
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
@@ -8,7 +8,7 @@ use bpfassay_protocol::{
     message::GuestMessage,
 };
 use bpfassay_study::{Clock, Plan, Study};
-use bpfassay_vm::{BootOptions, EndReason, Event, Guest, Machine, shell_words};
+use bpfassay_vm::{BootOptions, EndReason, Event, Guest, Initramfs, Machine, shell_words};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -57,20 +57,22 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     let modules = image.module_paths(&file_system).map_err(Failure::usage)?;
     let job = Job { protocol: PROTOCOL_VERSION, modules, file_system, settle_ms: 0, task: Task::Shell };
     let scratch = store.cache.scratch()?;
-    let initrd = scratch.path().join("initramfs.cpio");
-    image.write_initramfs(&job, &initrd)?;
+    let initramfs = rig.initramfs(&target, &job).map_err(Failure::infrastructure)?;
     let mut machine = Machine::new(target.arch, image.kernel());
     machine.accelerator = choice.accelerator;
     machine.cpus = arguments.cpus.unwrap_or(plan.study.guest.cpus);
     let memory = rig.memory_mib(&plan.study, &target).map_err(|error| Failure::new(INTERNAL, error))?;
     machine.memory_mib = arguments.memory.unwrap_or(memory);
-    machine.initrd = Some(initrd);
+    machine.initrd = Some(Initramfs::OpenFile);
+    machine.sandbox = qemu.confinement.sandbox;
     machine.kernel_parameters.clone_from(&plan.study.guest.kernel_parameters);
     machine.verbose = global.verbose > 0;
 
     let log = scratch.path().join("console.log");
     let mut options = BootOptions::new(&log);
     options.interactive = true;
+    options.deadlines.whole_boot = None;
+    options.initramfs = Some(Arc::new(initramfs));
     let guest = Guest::boot(qemu, &machine, options).await.map_err(Failure::infrastructure)?;
     tracing::info!("booting {target} under {}; Ctrl-] powers the guest off", choice.accelerator);
     for (tool, command) in chosen.commands(target.arch) {
