@@ -28,16 +28,6 @@ pub enum StudyError {
         #[source]
         source: io::Error,
     },
-    /// A file is larger than a study or script can be.
-    #[error("{what} {} is larger than {limit} bytes: is it the right file?", path.display())]
-    TooLarge {
-        /// What the file is.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The limit in bytes.
-        limit: u64,
-    },
     /// Something in the file is wrong.
     #[error(transparent)]
     Invalid(#[from] Invalid),

@@ -5,8 +5,7 @@ mod expected;
 mod workloads;
 
 use std::{
-    fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -51,14 +50,13 @@ pub fn load(name: &str) -> Result<Study, StudyError> {
             nearest: suggestion(name, bundled::NAMES.iter().copied()),
         });
     }
-    let text = read("study", path)?;
+    let failed = |what, path: PathBuf| move |source| StudyError::Read { what, path, source };
+    let text = bpfassay_input::read_text(path, MAX_FILE).map_err(failed("study", path.to_owned()))?;
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
-    Study::parse(name, &text, &|script| match read("IOR script", &folder.join(script)) {
+    Study::parse(name, &text, &|script| match bpfassay_input::read_text_beneath(&folder, script.as_ref(), MAX_FILE) {
         Ok(text) => Ok(Some(text)),
-        Err(StudyError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            Ok(bundled::script(script).map(str::to_owned))
-        }
-        Err(error) => Err(error),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(bundled::script(script).map(str::to_owned)),
+        Err(error) => Err(failed("IOR script", folder.join(script))(error)),
     })
 }
 
@@ -68,16 +66,6 @@ pub fn folder(name: &str) -> Option<PathBuf> {
     match bundled::study(name) {
         Some(_) => None,
         None => Path::new(name).parent().map(Path::to_path_buf),
-    }
-}
-
-fn read(what: &'static str, path: &Path) -> Result<String, StudyError> {
-    let path: PathBuf = path.to_path_buf();
-    let mut text = String::new();
-    match File::open(&path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text)) {
-        Err(source) => Err(StudyError::Read { what, path, source }),
-        Ok(_) if text.len() as u64 > MAX_FILE => Err(StudyError::TooLarge { what, path, limit: MAX_FILE }),
-        Ok(_) => Ok(text),
     }
 }
 

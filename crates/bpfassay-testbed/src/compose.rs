@@ -25,6 +25,9 @@ use crate::{
 /// Version of the recipe's form.
 pub const RECIPE_FORMAT: u32 = 1;
 
+/// Largest recipe that is read, in bytes.
+const MAX_RECIPE: u64 = 16 << 20;
+
 /// The manifest's name in a directory made by [`pack`].
 pub const MANIFEST: &str = "manifest.json";
 
@@ -98,7 +101,7 @@ impl Recipe {
     /// # Errors
     /// [`Error::Io`], [`RecipeError`].
     pub fn load(path: &Path) -> Result<Self> {
-        let text = fs::read(path).map_err(Error::io("read", path))?;
+        let text = bpfassay_input::read(path, MAX_RECIPE).map_err(Error::io("read", path))?;
         let mut recipe = Self::parse(path, &text)?;
         let directory = std::path::absolute(path).map_err(Error::io("find", path))?;
         let directory = directory.parent().unwrap_or(Path::new("/"));

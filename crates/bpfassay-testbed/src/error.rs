@@ -153,6 +153,9 @@ pub enum Error {
         /// Why.
         problem: String,
     },
+    /// A tool file, or what lies beside it.
+    #[error(transparent)]
+    ToolFile(#[from] bpfassay_tool::ToolError),
     /// The source of the guest's programs.
     #[error(transparent)]
     Stage(#[from] StageError),

@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::File,
     io::{self, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
@@ -35,6 +35,9 @@ pub const MODULE_SET: &str = "/bpfassay/modules/set.json";
 
 /// Largest module set that is read, in bytes; real ones have about 3 KB.
 const MAX_MODULE_SET: u64 = 1 << 20;
+
+/// Largest kernel configuration that is read, in bytes; real ones have about 300 KB.
+const MAX_CONFIG: u64 = 16 << 20;
 
 /// Names of segments in the manifest.
 pub mod role {
@@ -122,7 +125,7 @@ pub fn target(cache: &Cache, kernel: &Kernel, shared: &BTreeMap<Arch, Vec<Segmen
 /// Signatures are kept where the kernel insists on them, or where nobody knows whether it does.
 fn signatures(kernel: &Kernel) -> Result<Signatures> {
     let Some(config) = &kernel.config else { return Ok(Signatures::Kept) };
-    let text = fs::read(&config.path).map_err(Error::io("read", &config.path))?;
+    let text = bpfassay_input::read(&config.path, MAX_CONFIG).map_err(Error::io("read", &config.path))?;
     Ok(if signature::enforced(&String::from_utf8_lossy(&text)) { Signatures::Kept } else { Signatures::Cut })
 }
 
@@ -294,7 +297,7 @@ impl GuestImage {
 
 fn copy_segment(segment: &manifest::File, mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let read = |source| Error::Io { action: "read", path: segment.path.clone(), source };
-    let mut file = File::open(&segment.path).map_err(read)?;
+    let mut file = bpfassay_input::open(&segment.path).map_err(read)?.take(segment.size.saturating_add(1));
     let mut hasher = Hasher::default();
     let mut buffer = vec![0; 1 << 18];
     loop {

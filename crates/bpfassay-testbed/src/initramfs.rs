@@ -9,7 +9,6 @@ pub mod tree;
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
@@ -89,7 +88,7 @@ pub enum Content {
     Bytes(Vec<u8>),
     /// What lies in this file of the host when the archive is written.
     Host {
-        /// The file.
+        /// The file, by a path without symbolic links: where there is one later, it is not followed.
         path: PathBuf,
         /// Its size in bytes when it was added.
         size: u64,
@@ -103,12 +102,10 @@ impl Content {
     /// [`ArchiveError::Read`] if there is no such regular file.
     pub fn of_file(path: impl Into<PathBuf>) -> Result<Self, ArchiveError> {
         let path = path.into();
-        let kind = io::ErrorKind::InvalidInput;
-        let result = path.metadata().and_then(|metadata| {
-            if metadata.is_file() { Ok(metadata.len()) } else { Err(io::Error::new(kind, "not a regular file")) }
-        });
-        match result {
-            Ok(size) => Ok(Self::Host { path, size }),
+        let found =
+            path.canonicalize().and_then(|path| Ok((bpfassay_input::open_unlinked(&path)?.metadata()?.len(), path)));
+        match found {
+            Ok((size, path)) => Ok(Self::Host { path, size }),
             Err(source) => Err(ArchiveError::Read { path, source }),
         }
     }
@@ -353,7 +350,7 @@ impl<W: Write> Counted<W> {
 
     fn copy(&mut self, path: &Path, size: u64) -> Result<(), ArchiveError> {
         let read = |source| ArchiveError::Read { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(read)?;
+        let mut file = bpfassay_input::open_unlinked(path).map_err(read)?;
         let mut buffer = vec![0; 1 << 17];
         let mut found = 0;
         loop {

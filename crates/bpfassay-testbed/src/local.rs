@@ -48,7 +48,7 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
         return Err(refuse("is larger than 1 GiB, so no kernel image: give the path of one"));
     }
     let mut bytes = Vec::new();
-    fs::File::open(path)
+    bpfassay_input::open(path)
         .and_then(|file| file.take(MAX_IMAGE).read_to_end(&mut bytes))
         .map_err(Error::io("read", path))?;
     Ok(bytes)

@@ -41,6 +41,9 @@ const CLIENT_V4: &str = "nfsv4";
 /// More dependencies in a row than this are taken for nonsense; real chains have about eight.
 const MAX_DEPTH: usize = 64;
 
+/// Largest `modules.builtin` that is read, in bytes; real ones have 100 KB.
+const MAX_BUILTIN: u64 = 64 << 20;
+
 /// Largest module, decompressed, in bytes.
 pub const MAX_MODULE: u64 = 256 << 20;
 
@@ -351,7 +354,7 @@ fn module_name(file: &str) -> Option<String> {
 
 fn read_builtin(tree: &Path) -> Result<BTreeSet<String>, ModulesError> {
     let path = tree.join("modules.builtin");
-    match fs::read(&path) {
+    match bpfassay_input::read(&path, MAX_BUILTIN) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes)
             .lines()
             .filter_map(|line| module_name(line.trim().rsplit('/').next().unwrap_or_default()))

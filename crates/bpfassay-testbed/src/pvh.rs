@@ -8,8 +8,6 @@
 //! `header` ("HdrS") at 0x202, `payload_offset` at 0x248 and `payload_length` at 0x24c, relative to the protected-mode
 //! code at `(setup_sects + 1) * 512`.
 
-use std::fs;
-
 use bpfassay_protocol::Arch;
 use object::{
     Endianness,
@@ -23,6 +21,9 @@ use crate::{
     manifest::File,
     modules::decompress::decompress,
 };
+
+/// Largest kernel image that is read, in bytes.
+const MAX_IMAGE: u64 = 1 << 30;
 
 /// Largest kernel, decompressed, in bytes; Debian's have about 70 MB.
 const MAX_KERNEL: u64 = 1 << 30;
@@ -53,7 +54,7 @@ pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
             }
         }
     }
-    let image = fs::read(&kernel.image.path).map_err(Error::io("read", &kernel.image.path))?;
+    let image = bpfassay_input::read(&kernel.image.path, MAX_IMAGE).map_err(Error::io("read", &kernel.image.path))?;
     let vmlinux = match extract(&image) {
         Ok(vmlinux) => vmlinux,
         Err(problem) => {

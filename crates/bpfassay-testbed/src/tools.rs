@@ -20,7 +20,7 @@ use object::{LittleEndian, read::elf::ElfFile64};
 use self::closure::Closure;
 use crate::{
     Error, Result,
-    apt::{Apt, Package},
+    apt::{Apt, AptError, Package},
     cache::{Digest, Scratch},
     image::{role, segment},
     initramfs::{Archive, Content, Node, tree},
@@ -57,7 +57,7 @@ const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 /// The segment with `tools` for guests of architecture `arch`; `None` where none of them has anything for it.
 ///
 /// # Errors
-/// [`Error::Tool`] for a file that is not what it should be; those of packages and of the cache.
+/// [`Error::Tool`] and [`Error::ToolFile`] for a file that is not what it should be; those of packages and of the cache.
 pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<Option<Segment>> {
     let needs = Needs::of(arch, tools)?;
     if needs.packages.is_empty() && needs.files.is_empty() && needs.closures.is_empty() {
@@ -97,19 +97,20 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
 
 /// What tools need.
 #[derive(Default)]
-struct Needs {
+struct Needs<'a> {
     /// Names of packages, by suite.
     packages: BTreeMap<String, BTreeSet<String>>,
     /// Files, by their paths in the guest.
-    files: BTreeMap<String, Beside>,
+    files: BTreeMap<String, Beside<'a>>,
     /// Nix packages.
     closures: Vec<Closure>,
 }
 
 /// Something beside a tool file.
-struct Beside {
-    tool: String,
-    path: PathBuf,
+struct Beside<'a> {
+    tool: &'a Supply<'a>,
+    /// Relative to the tool file.
+    path: String,
     kind: Kind,
 }
 
@@ -125,21 +126,19 @@ enum Kind {
     Object,
 }
 
-impl Needs {
-    fn of(arch: Arch, tools: &[Supply<'_>]) -> Result<Self> {
+impl<'a> Needs<'a> {
+    fn of(arch: Arch, tools: &'a [Supply<'a>]) -> Result<Self> {
         let mut needs = Self::default();
         for tool in tools {
             let name = &tool.name;
-            let path = |path: &str| tool.beside(path).map_err(|error| refuse(name, error.to_string()));
-            let beside =
-                |of: &str, kind: Kind| -> Result<Beside> { Ok(Beside { tool: name.clone(), path: path(of)?, kind }) };
+            let beside = |of: &str, kind: Kind| Beside { tool, path: of.to_owned(), kind };
             match tool.source {
                 Source::Binary(_) => {
                     let Some(binary) = tool.source.binary(arch) else { continue };
                     let kind = Kind::Program { has_libraries: binary.libraries.is_some() };
-                    needs.files.insert(guest::program(name), beside(&binary.path, kind)?);
+                    needs.files.insert(guest::program(name), beside(&binary.path, kind));
                     if let Some(libraries) = &binary.libraries {
-                        needs.files.insert(guest::libraries(name), beside(libraries, Kind::Libraries)?);
+                        needs.files.insert(guest::libraries(name), beside(libraries, Kind::Libraries));
                     }
                 }
                 Source::Debian(_) => {
@@ -147,7 +146,7 @@ impl Needs {
                     needs.package(&debian.from);
                 }
                 Source::Script(script) => {
-                    needs.files.insert(guest::script(name), beside(&script.path, Kind::Script)?);
+                    needs.files.insert(guest::script(name), beside(&script.path, Kind::Script));
                     if let Some(debian) = &script.debian {
                         needs.package(debian);
                     }
@@ -155,12 +154,12 @@ impl Needs {
                 Source::Object(_) => {
                     // A bundled one lies in the tracer.
                     let Some(object) = tool.source.object(arch).filter(|object| !object.bundled) else { continue };
-                    needs.files.insert(guest::object(name), beside(&object.path, Kind::Object)?);
+                    needs.files.insert(guest::object(name), beside(&object.path, Kind::Object));
                 }
                 Source::Nix(nix) => {
                     // Where there is none, `ToolFile::order` says so.
                     if nix.closures.contains(&arch) {
-                        let directory = path(&Nix::closure(arch))?;
+                        let directory = tool.place(&Nix::closure(arch))?;
                         needs.closures.push(Closure { tool: name.clone(), directory, program: nix.program.clone() });
                     }
                 }
@@ -182,7 +181,7 @@ fn refuse(tool: &str, problem: String) -> Error {
 }
 
 /// The packages with everything that they depend on, and where they are from.
-fn packages(apt: &Apt<'_>, arch: Arch, needs: &Needs) -> Result<Option<(crate::apt::Root, Vec<Package>)>> {
+fn packages(apt: &Apt<'_>, arch: Arch, needs: &Needs<'_>) -> Result<Option<(crate::apt::Root, Vec<Package>)>> {
     let mut suites = needs.packages.iter();
     let Some((suite, names)) = suites.next() else { return Ok(None) };
     if let Some((other, names)) = suites.next() {
@@ -194,7 +193,13 @@ fn packages(apt: &Apt<'_>, arch: Arch, needs: &Needs) -> Result<Option<(crate::a
         ));
     }
     let root = apt.root(suite, &[arch])?;
-    let packages = root.closure(&names.iter().collect::<Vec<_>>())?;
+    let packages = root.closure(&names.iter().collect::<Vec<_>>()).map_err(|error| match error {
+        // A name that nothing has is the tool file's fault, not the mirror's.
+        Error::Apt(AptError::Unsatisfiable { packages, detail, .. }) if detail.contains("Unable to locate package") => {
+            refuse(&packages, format!("suite {suite} cannot give it: {detail}"))
+        }
+        other => other,
+    })?;
     Ok(Some((root, packages)))
 }
 
@@ -233,16 +238,17 @@ fn lay_out(directory: &Path, archive: &mut Archive) -> Result<()> {
     Ok(())
 }
 
-impl Beside {
+impl Beside<'_> {
     fn refuse(&self, problem: impl std::fmt::Display) -> Error {
-        refuse(&self.tool, format!("{} {problem}", self.path.display()))
+        let path = self.tool.place(&self.path).unwrap_or_else(|_| PathBuf::from(&self.path));
+        refuse(&self.tool.name, format!("{} {problem}", path.display()))
     }
 
     fn add(&self, arch: Arch, guest: &str, archive: &mut Archive) -> Result<()> {
         if self.kind == Kind::Libraries {
             let prefix = format!("{}/", guest.trim_start_matches('/'));
             let mut libraries = Archive::default();
-            tree::add_directory(&mut libraries, &self.path, "")?;
+            tree::add_directory(&mut libraries, &self.tool.directory(&self.path)?, "")?;
             for (path, node) in libraries.entries() {
                 if matches!(node, Node::Symlink { .. }) && tree::resolve(&libraries, path).is_none() {
                     return Err(self.refuse(format!("holds the link {path}, which leads out of it")));
@@ -251,7 +257,7 @@ impl Beside {
             }
             return Ok(());
         }
-        let bytes = self.read()?;
+        let bytes = self.tool.read(&self.path, MAX_FILE)?;
         let is_script = bytes.starts_with(b"#!");
         match self.kind {
             Kind::Program { .. } if !is_script && tree::machine(&bytes) != Some(arch) => {
@@ -260,7 +266,7 @@ impl Beside {
             Kind::Program { has_libraries: true } => {
                 let path = interpreter(&bytes).ok_or_else(|| self.refuse("names no dynamic linker"))?;
                 let name = path.rsplit('/').next().unwrap_or(&path);
-                let link = guest::loader(&self.tool);
+                let link = guest::loader(&self.tool.name);
                 archive.add(&link, Node::Symlink { target: format!("lib/{name}") })?;
             }
             Kind::Program { has_libraries: false } if interpreter(&bytes).is_some() => {
@@ -272,14 +278,6 @@ impl Beside {
         let executable = self.kind != Kind::Object;
         archive.add(guest, Node::File { executable, content: Content::Bytes(bytes) })?;
         Ok(())
-    }
-
-    fn read(&self) -> Result<Vec<u8>> {
-        let metadata = self.path.metadata().map_err(Error::io("read", &self.path))?;
-        if !metadata.is_file() || metadata.len() > MAX_FILE {
-            return Err(self.refuse(format!("is no file of at most {} MiB", MAX_FILE >> 20)));
-        }
-        fs::read(&self.path).map_err(Error::io("read", &self.path))
     }
 }
 
@@ -305,7 +303,9 @@ mod tests {
     }
 
     fn laid_out(folder: &Path, source: &str) -> Result<Archive> {
-        let needs = Needs::of(Arch::X86_64, &[loaded(folder, source).supply()])?;
+        let (loaded, mut supplies) = (loaded(folder, source), Vec::new());
+        supplies.push(loaded.supply());
+        let needs = Needs::of(Arch::X86_64, &supplies)?;
         let mut archive = Archive::default();
         for (path, file) in &needs.files {
             file.add(Arch::X86_64, path, &mut archive)?;
@@ -348,12 +348,74 @@ mod tests {
     }
 
     #[test]
+    fn links_lead_nowhere_but_below_the_directory_of_the_tool_file() {
+        let work = tempfile::tempdir().unwrap();
+        let folder = work.path().join("tool");
+        fs::create_dir_all(folder.join("real")).unwrap();
+        fs::create_dir(work.path().join("elsewhere")).unwrap();
+        for file in ["secret", "elsewhere/script", "elsewhere/libsecret.so", "tool/real/script"] {
+            fs::write(work.path().join(file), "#!/bin/sh\n").unwrap();
+        }
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, folder.join(name)).unwrap();
+        link("../secret", "l1");
+        link("/etc/passwd", "l2");
+        link("../elsewhere", "out");
+        link("real", "inside");
+        link("/dev/zero", "zero");
+        let script = |path: &str| {
+            laid_out(&folder, &format!("script = {{ path = '{path}', interpreter = '/usr/bin/bpftrace' }}"))
+        };
+        for path in ["real/script", "inside/script"] {
+            assert!(script(path).unwrap().get("/tools/mine/script").is_some(), "{path}");
+        }
+        for path in ["l1", "l2", "out/script", "zero"] {
+            let error = script(path).unwrap_err();
+            let cause = std::error::Error::source(&error).unwrap().to_string();
+            assert!(cause.contains("leads out of the directory"), "{path}: {error}: {cause}");
+            assert!(laid_out(&folder, &format!("object = {{ path = '{path}' }}")).is_err());
+            assert!(laid_out(&folder, &format!("binary = {{ arch = 'x86_64', path = '{path}' }}")).is_err());
+        }
+        let libraries = |path: &str| {
+            let exe = std::env::current_exe().unwrap();
+            fs::copy(exe, folder.join("program")).unwrap();
+            laid_out(&folder, &format!("binary = {{ arch = 'x86_64', path = 'program', libraries = '{path}' }}"))
+        };
+        let error = libraries("out").unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains("leads out of the directory"), "{error}: {cause}");
+        if cfg!(target_arch = "x86_64") {
+            assert!(libraries("inside").unwrap().get("/tools/mine/lib/script").is_some());
+        }
+        let pipe = folder.join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let error = script("pipe").unwrap_err();
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("a named pipe"), "{error}");
+    }
+
+    #[test]
+    fn what_was_found_in_a_directory_is_not_exchanged_for_a_link() {
+        let work = tempfile::tempdir().unwrap();
+        let (lib, secret) = (work.path().join("lib"), work.path().join("secret"));
+        fs::create_dir(&lib).unwrap();
+        fs::write(lib.join("a"), "library").unwrap();
+        fs::write(&secret, "secrets").unwrap();
+        let mut archive = Archive::default();
+        tree::add_directory(&mut archive, &lib, "").unwrap();
+        fs::remove_file(lib.join("a")).unwrap();
+        std::os::unix::fs::symlink(&secret, lib.join("a")).unwrap();
+        assert!(archive.to_bytes().is_err());
+    }
+
+    #[test]
     fn two_suites_do_not_go_together() {
         let folder = tempfile::tempdir().unwrap();
         let debian = |suite: &str| {
             loaded(folder.path(), &format!("debian = {{ suite = '{suite}', package = 'p', program = '/usr/bin/p' }}"))
         };
-        let needs = Needs::of(Arch::X86_64, &[debian("trixie").supply(), debian("sid").supply()]).unwrap();
+        let (trixie, sid) = (debian("trixie"), debian("sid"));
+        let supplies = [trixie.supply(), sid.supply()];
+        let needs = Needs::of(Arch::X86_64, &supplies).unwrap();
         assert_eq!(needs.packages.len(), 2);
     }
 }

@@ -26,14 +26,6 @@ pub enum ToolError {
         #[source]
         source: io::Error,
     },
-    /// The file is larger than a tool file can be.
-    #[error("{} of a tool is larger than {limit} bytes: is it the right file?", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// The limit in bytes.
-        limit: u64,
-    },
     /// What is bundled, or comes from results, names a file.
     #[error(
         "{name} names the file {path}, and nothing lies beside what is bundled or taken up again: give the path of its file"
@@ -47,4 +39,12 @@ pub enum ToolError {
     /// Something in the file is wrong.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+}
+
+impl ToolError {
+    /// A [`ToolError::Read`]; for use in `map_err`.
+    pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Read { path, source }
+    }
 }

@@ -3,11 +3,7 @@
 mod places;
 mod report;
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use bpfassay_document::{Document, Field, Invalid, Section, distinct, is_file_name, short_name, suggestion};
 use bpfassay_protocol::Arch;
@@ -37,14 +33,6 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The file of this relative path beside the tool file.
-    ///
-    /// # Errors
-    /// [`ToolError::Alone`] for a bundled one.
-    pub fn beside(&self, path: &str) -> Result<PathBuf, ToolError> {
-        self.supply().beside(path)
-    }
-
     /// What guests must be supplied with for it.
     #[must_use]
     pub fn supply(&self) -> Supply<'_> {
@@ -64,15 +52,35 @@ pub struct Supply<'a> {
 }
 
 impl Supply<'_> {
-    /// The file of this relative path.
+    /// All of the file of this relative path, which has `limit` bytes at most. A symbolic link may lead to it, as long as it
+    /// stays below the directory.
     ///
     /// # Errors
-    /// [`ToolError::Alone`] where nothing lies beside it.
-    pub fn beside(&self, path: &str) -> Result<PathBuf, ToolError> {
-        match self.folder {
-            Some(folder) => Ok(folder.join(path)),
-            None => Err(ToolError::Alone { name: self.name.clone(), path: path.to_owned() }),
-        }
+    /// [`ToolError::Alone`] where nothing lies beside it; [`ToolError::Read`].
+    pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
+        let folder = self.folder(path)?;
+        bpfassay_input::read_beneath(folder, Path::new(path), limit).map_err(ToolError::read(folder.join(path)))
+    }
+
+    /// The directory of this relative path, without symbolic links in what is given back.
+    ///
+    /// # Errors
+    /// As of [`Supply::read`].
+    pub fn directory(&self, path: &str) -> Result<PathBuf, ToolError> {
+        let folder = self.folder(path)?;
+        bpfassay_input::directory_beneath(folder, Path::new(path)).map_err(ToolError::read(folder.join(path)))
+    }
+
+    /// Where the file of this relative path lies, for messages.
+    ///
+    /// # Errors
+    /// [`ToolError::Alone`].
+    pub fn place(&self, path: &str) -> Result<PathBuf, ToolError> {
+        Ok(self.folder(path)?.join(path))
+    }
+
+    fn folder(&self, path: &str) -> Result<&Path, ToolError> {
+        self.folder.ok_or_else(|| ToolError::Alone { name: self.name.clone(), path: path.to_owned() })
     }
 }
 
@@ -96,12 +104,7 @@ pub fn load(name: &str) -> Result<Loaded, ToolError> {
             nearest: suggestion(name, bundled::NAMES.iter().copied()),
         });
     }
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text));
-    read.map_err(|source| ToolError::Read { path: path.to_path_buf(), source })?;
-    if text.len() as u64 > MAX_FILE {
-        return Err(ToolError::TooLarge { path: path.to_path_buf(), limit: MAX_FILE });
-    }
+    let text = bpfassay_input::read_text(path, MAX_FILE).map_err(ToolError::read(path))?;
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut file = ToolFile::parse(name, &text)?;
     if let Source::Nix(nix) = &mut file.source {

@@ -1,11 +1,6 @@
 //! A tool as a study carries it: with all that is needed to read its reports, so that results stand by themselves.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-};
+use std::{collections::BTreeMap, io};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bpfassay_protocol::Arch;
@@ -47,24 +42,15 @@ impl Loaded {
             for &arch in Arch::ALL {
                 // A bundled one tells its types in the guest.
                 let Some(object) = self.file.source.object(arch).filter(|object| !object.bundled) else { continue };
-                let path = self.beside(&object.path)?;
-                objects.insert(arch, BASE64_STANDARD.encode(read_object(&path)?));
+                let supply = self.supply();
+                let bytes = supply.read(&object.path, MAX_OBJECT)?;
+                if !bytes.starts_with(b"\x7fELF") {
+                    let source = io::Error::new(io::ErrorKind::InvalidData, "is no ELF file");
+                    return Err(ToolError::Read { path: supply.place(&object.path)?, source });
+                }
+                objects.insert(arch, BASE64_STANDARD.encode(bytes));
             }
         }
         Ok(UnderTest { file: self.file.clone(), objects })
     }
-}
-
-fn read_object(path: &Path) -> Result<Vec<u8>, ToolError> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_OBJECT + 1).read_to_end(&mut bytes));
-    read.map_err(|source| ToolError::Read { path: path.to_owned(), source })?;
-    if bytes.len() as u64 > MAX_OBJECT {
-        return Err(ToolError::TooLarge { path: path.to_owned(), limit: MAX_OBJECT });
-    }
-    if !bytes.starts_with(b"\x7fELF") {
-        let source = io::Error::new(io::ErrorKind::InvalidData, "is no ELF file");
-        return Err(ToolError::Read { path: path.to_owned(), source });
-    }
-    Ok(bytes)
 }

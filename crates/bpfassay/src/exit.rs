@@ -49,9 +49,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// `error` with its causes, under `code`.
+    /// `error` with its causes, under `code`; but where it comes from a host that has no descriptors or memory left, as such.
     pub(crate) fn new(code: u8, error: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self { code, report: miette::Report::from_err(error) }
+        let exhausted = exhausted(&error);
+        let report = miette::Report::from_err(error);
+        match exhausted {
+            Some(what) => Self { code: INFRASTRUCTURE, report: report.wrap_err(what) },
+            None => Self { code, report },
+        }
     }
 
     /// Something that could not be made ready.
@@ -75,7 +80,10 @@ impl From<bpfassay_testbed::Error> for Failure {
             | Error::Catalogue(_)
             | Error::LocalKernel { .. }
             | Error::Manifest(_)
-            | Error::Overlay(_) => USAGE,
+            | Error::Recipe(_)
+            | Error::Overlay(_)
+            | Error::Tool { .. }
+            | Error::ToolFile(_) => USAGE,
             _ => INFRASTRUCTURE,
         };
         Self::new(code, error)
@@ -98,6 +106,24 @@ impl From<JournalError> for Failure {
         };
         Self::new(code, error)
     }
+}
+
+/// What the host has no more of, where that is a cause of `error`, and what to do. No input is wrong then, and no program.
+fn exhausted(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    const OPEN_FILES: &str = "this process may open no more files: raise the limit (`ulimit -n`) and run it again";
+    const ALL_FILES: &str = "this host can open no more files (fs.file-max): end other programs and run it again";
+    const MEMORY: &str = "this host has no memory left: end other programs and run it again";
+    let mut cause = Some(error);
+    while let Some(found) = cause {
+        let system = found.downcast_ref::<io::Error>().and_then(rustix::io::Errno::from_io_error);
+        match system.or_else(|| found.downcast_ref::<rustix::io::Errno>().copied()) {
+            Some(rustix::io::Errno::MFILE) => return Some(OPEN_FILES),
+            Some(rustix::io::Errno::NFILE) => return Some(ALL_FILES),
+            Some(rustix::io::Errno::NOMEM) => return Some(MEMORY),
+            _ => cause = found.source(),
+        }
+    }
+    None
 }
 
 /// `error` and its causes on one line.
@@ -133,6 +159,28 @@ fn tell(report: &miette::Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_that_has_nothing_left_is_no_wrong_input() {
+        let failing = |errno: rustix::io::Errno| bpfassay_testbed::Error::Io {
+            action: "read",
+            path: "x".into(),
+            source: io::Error::from(errno),
+        };
+        use rustix::io::Errno;
+        for (errno, code, words) in [
+            (Errno::MFILE, INFRASTRUCTURE, "ulimit -n"),
+            (Errno::NFILE, INFRASTRUCTURE, "no more files"),
+            (Errno::NOMEM, INFRASTRUCTURE, "no memory left"),
+            (Errno::NOENT, USAGE, "cannot read x"),
+        ] {
+            let failure = Failure::usage(failing(errno));
+            assert_eq!(failure.code, code, "{errno}");
+            assert!(failure.report.to_string().contains(words), "{}", failure.report);
+            assert!(format!("{:?}", failure.report).contains("cannot read x"), "{:?}", failure.report);
+        }
+        assert_eq!(Failure::new(INTERNAL, Errno::MFILE).code, INFRASTRUCTURE);
+    }
 
     #[test]
     fn help_lists_every_code() {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
     io::Read,
     path::Path,
     time::Duration,
@@ -200,7 +199,7 @@ pub(crate) fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Failure>
     const LIMIT: u64 = 256 << 20;
     let read = |source| Failure::usage(Error::Io { action: "read", path: path.to_owned(), source });
     let mut bytes = Vec::new();
-    File::open(path).map_err(read)?.take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
+    bpfassay_input::open(path).map_err(read)?.take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
     // As a whole string constant of the program.
     let holds = |name: &str| {
         bytes.windows(name.len() + 2).any(|window| {

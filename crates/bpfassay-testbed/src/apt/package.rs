@@ -145,7 +145,7 @@ impl<'a> Fields<'a> {
                 name: name.to_owned(),
                 version: need(fields.version, "Version")?.to_owned(),
                 architecture: need(fields.architecture, "Architecture")?.to_owned(),
-                size: size.parse().map_err(|_| bad("Size", size))?,
+                size: positive(size).ok_or_else(|| bad("Size", size))?,
                 sha256: sha256.parse().map_err(|_| bad("SHA256", sha256))?,
             },
             depends: fields.depends.iter().flat_map(|list| relations(list)).collect(),
@@ -192,9 +192,14 @@ fn uri_line(line: &str) -> Option<Package> {
         name: name.to_owned(),
         version: version.replace("%3a", ":"),
         architecture: architecture.to_owned(),
-        size: size.parse().ok()?,
+        size: positive(size)?,
         sha256: hash.strip_prefix("SHA256:")?.parse().ok()?,
     })
+}
+
+/// A size in bytes. No package has 0: whoever relied on it would make room for nothing, and then read without end.
+fn positive(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|&size| size > 0)
 }
 
 fn cut(text: &str) -> String {

@@ -30,6 +30,9 @@ const ATTEMPTS: u32 = 3;
 /// Space that fetching the indexes of one suite and architecture takes, about, in bytes.
 const INDEX_SIZE: u64 = 100_000_000;
 
+/// Largest release file, configuration or state that is read, in bytes; release files have some 100 KB.
+const MAX_TEXT: u64 = 16 << 20;
+
 /// When and how the indexes of a root were fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -206,7 +209,7 @@ impl Apt<'_> {
         if self.options().offline {
             return Err(Error::Offline { what });
         }
-        let size = packages.iter().map(|package| package.size).sum();
+        let size = packages.iter().fold(0, |sum: u64, package| sum.saturating_add(package.size));
         self.cache().require_space(&what, size)?;
         tracing::info!("downloading {what} ({})", human(size));
         let scratch = self.cache().scratch()?;
@@ -334,7 +337,7 @@ fn now() -> u64 {
 fn read_state(directory: &Path) -> Option<IndexState> {
     // Without its configuration, apt would look at the host's own state.
     directory.join(CONFIGURATION).exists().then_some(())?;
-    serde_json::from_slice(&fs::read(directory.join(STATE)).ok()?).ok()
+    serde_json::from_slice(&bpfassay_input::read(&directory.join(STATE), MAX_TEXT).ok()?).ok()
 }
 
 fn read_release(directory: &Path, suite: &str) -> Result<ReleaseFile> {
@@ -342,7 +345,7 @@ fn read_release(directory: &Path, suite: &str) -> Result<ReleaseFile> {
     for entry in fs::read_dir(&lists).map_err(Error::io("read", &lists))? {
         let path = entry.map_err(Error::io("read", &lists))?.path();
         if path.to_string_lossy().ends_with("Release") {
-            let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
+            let text = bpfassay_input::read_text(&path, MAX_TEXT).map_err(Error::io("read", &path))?;
             if let Some(release) = ReleaseFile::parse(&text) {
                 return Ok(release);
             }
@@ -370,7 +373,7 @@ fn write_configuration(directory: &Path, suite: &str, architectures: &[&str], ho
 /// or copied since it was written.
 fn follow_move(directory: &Path) -> Result<()> {
     let path = directory.join(CONFIGURATION);
-    let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
+    let text = bpfassay_input::read_text(&path, MAX_TEXT).map_err(Error::io("read", &path))?;
     match moved(&text, &quotable(directory)?) {
         Some(text) => fs::write(&path, text).map_err(Error::io("write", path)),
         None => Ok(()),

@@ -1,6 +1,6 @@
 //! SHA-256 digests: the names of everything in the cache.
 
-use std::{borrow::Cow, fmt, fs, io, io::Read, path::Path, str::FromStr};
+use std::{borrow::Cow, fmt, io, io::Read, path::Path, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
@@ -51,12 +51,12 @@ impl Digest {
         }
     }
 
-    /// Of a file's content.
+    /// Of a regular file's content.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn of_file(path: &Path) -> Result<Self> {
-        fs::File::open(path).and_then(Self::of_reader).map_err(Error::io("read", path))
+        bpfassay_input::open(path).and_then(Self::of_reader).map_err(Error::io("read", path))
     }
 }
 

@@ -10,6 +10,9 @@ use std::{
 use super::{Cache, Checked, Digest, Hasher, create_parent, stamp::Stamp};
 use crate::{Error, Result};
 
+/// Largest stamp that is read, in bytes; real ones have about 100.
+const MAX_STAMP: u64 = 1 << 12;
+
 /// A file in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
@@ -66,7 +69,9 @@ impl Cache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Error::Io { action: "read", path, source }),
         };
-        let recorded = fs::read(stamp_path(&path)).ok().and_then(|text| serde_json::from_slice::<Stamp>(&text).ok());
+        let recorded = bpfassay_input::read(&stamp_path(&path), MAX_STAMP)
+            .ok()
+            .and_then(|text| serde_json::from_slice::<Stamp>(&text).ok());
         if recorded == Some(Stamp::of(&metadata)) || self.verify(digest, &path)? {
             return Ok(Some(Object { digest: *digest, size: metadata.len(), path }));
         }
@@ -100,8 +105,10 @@ impl Cache {
     /// # Errors
     /// [`Error::Mismatch`], [`Error::DiskFull`], [`Error::Io`].
     pub fn add_file(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<Object> {
-        let mut file = fs::File::open(source).map_err(Error::io("read", source))?;
+        let file = bpfassay_input::open(source).map_err(Error::io("read", source))?;
         let size = file.metadata().map_err(Error::io("read", source))?.len();
+        // What grows meanwhile is not read for ever.
+        let mut file = file.take(size.saturating_add(1));
         self.add_checked(what, size, expected, |writer| {
             let mut buffer = vec![0; 256 << 10];
             loop {
@@ -121,7 +128,7 @@ impl Cache {
     pub fn adopt(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<Object> {
         let digest = Digest::of_file(source)?;
         matches_expected(what, expected, digest)?;
-        let file = fs::File::open(source).map_err(Error::io("read", source))?;
+        let file = bpfassay_input::open_unlinked(source).map_err(Error::io("read", source))?;
         file.sync_all().map_err(|error| self.write_error(what, 0, source, error))?;
         file.set_permissions(fs::Permissions::from_mode(0o444)).map_err(Error::io("protect", source))?;
         let size = file.metadata().map_err(Error::io("read", source))?.len();

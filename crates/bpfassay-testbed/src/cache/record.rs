@@ -1,7 +1,6 @@
 //! Records: small facts, as JSON, that were found out for known inputs.
 
 use std::{
-    fs,
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -10,6 +9,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Cache, Digest, create_parent};
 use crate::{Error, Result};
+
+/// Largest record that is read, in bytes.
+const MAX_RECORD: u64 = 64 << 20;
 
 impl Cache {
     fn record_path(&self, kind: &str, key: &Digest) -> PathBuf {
@@ -23,7 +25,7 @@ impl Cache {
     /// [`Error::Io`], [`Error::Damaged`].
     pub fn recorded<T: DeserializeOwned>(&self, kind: &str, key: &Digest) -> Result<Option<T>> {
         let path = self.record_path(kind, key);
-        let text = match fs::read(&path) {
+        let text = match bpfassay_input::read(&path, MAX_RECORD) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Error::Io { action: "read", path, source }),

@@ -13,6 +13,8 @@ use crate::{Error, Result};
 
 const CONTENT: &str = "content";
 const LISTING: &str = "listing.json";
+/// Largest listing that is read, in bytes; that of a toolchain's root has some MB.
+const MAX_LISTING: u64 = 256 << 20;
 
 /// A directory in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +96,7 @@ impl Cache {
 
     fn open_tree(&self, home: &Path, hash_all: bool) -> Result<Option<Tree>> {
         let path = home.join(LISTING);
-        let text = match fs::read(&path) {
+        let text = match bpfassay_input::read(&path, MAX_LISTING) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !home.exists() => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,7 +1,6 @@
 //! Takes one small file out of an archive on disk, without reading the rest.
 
 use std::{
-    fs::File,
     io::{self, BufReader, Read, Seek, SeekFrom},
     path::Path,
 };
@@ -19,7 +18,7 @@ const NAME_LENGTH: usize = 6 + 8 * 11;
 /// # Errors
 /// [`ArchiveError::Read`]; [`ArchiveError::Malformed`] for anything that is no newc archive.
 pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, ArchiveError> {
-    let file = File::open(path).map_err(|source| ArchiveError::Read { path: path.to_owned(), source })?;
+    let file = bpfassay_input::open(path).map_err(|source| ArchiveError::Read { path: path.to_owned(), source })?;
     find_in(BufReader::new(file), wanted, limit).map_err(|source| match source.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
             ArchiveError::Malformed { path: path.to_owned(), source }

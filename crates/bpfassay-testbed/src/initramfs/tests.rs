@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, process::Command, process::Stdio};
+use std::{collections::BTreeMap, fs::File, process::Command, process::Stdio};
 
 use proptest::prelude::*;
 

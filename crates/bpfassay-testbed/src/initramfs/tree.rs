@@ -4,7 +4,7 @@
 //! or would replace what this project puts there, is refused when the tree is read, with the path in question.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, Read},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -127,7 +127,13 @@ impl Overlay {
     }
 }
 
+/// Adds everything in `directory` to `archive`, each path with `prefix` before it.
 pub(crate) fn add_directory(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), OverlayError> {
+    let read = |source| OverlayError::Read { path: directory.to_owned(), source };
+    walk(archive, &directory.canonicalize().map_err(read)?, prefix)
+}
+
+fn walk(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), OverlayError> {
     let read = |source| OverlayError::Read { path: directory.to_owned(), source };
     for entry in fs::read_dir(directory).map_err(read)? {
         let entry = entry.map_err(read)?;
@@ -138,7 +144,7 @@ pub(crate) fn add_directory(archive: &mut Archive, directory: &Path, prefix: &st
         let metadata = entry.metadata().map_err(read)?;
         if metadata.is_dir() {
             archive.add(&path, Node::Directory { shared: metadata.permissions().mode() & 0o1777 == 0o1777 })?;
-            add_directory(archive, &host, &format!("{path}/"))?;
+            walk(archive, &host, &format!("{path}/"))?;
         } else if metadata.is_symlink() {
             let target = fs::read_link(&host).map_err(read)?;
             let Ok(target) = target.into_os_string().into_string() else {
@@ -256,7 +262,7 @@ fn runs_on(path: &Path, arch: Arch) -> Result<bool, OverlayError> {
     let read = |source| OverlayError::Read { path: path.to_owned(), source };
     let mut start = Vec::new();
     let length = size_of::<elf::FileHeader64<LittleEndian>>() as u64;
-    File::open(path).map_err(read)?.take(length).read_to_end(&mut start).map_err(read)?;
+    bpfassay_input::open_unlinked(path).map_err(read)?.take(length).read_to_end(&mut start).map_err(read)?;
     Ok(start.starts_with(b"#!") || machine(&start) == Some(arch))
 }
 

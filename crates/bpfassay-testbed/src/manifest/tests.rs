@@ -1,3 +1,5 @@
+use std::fs;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -27,6 +29,24 @@ fn the_form_is_the_golden_one() {
     let target = manifest.target(Arch::Riscv64, "7.2").unwrap();
     assert_eq!(target.kernel.packages[0].upstream_version(), "7.2.12");
     assert_eq!(manifest.target(Arch::X86_64, "7.2"), None);
+}
+
+#[test]
+fn files_of_no_bytes_and_without_end_are_refused() {
+    let (_directory, path) = testbed();
+    // What it names has 0 bytes, as it says, and never ends when it is read.
+    let endless = |size: u64| {
+        let mut value: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
+        value["targets"][0]["kernel"]["image"]["path"] = "/dev/zero".into();
+        value["targets"][0]["kernel"]["image"]["size"] = size.into();
+        fs::write(&path, value.to_string()).unwrap();
+        Manifest::load(&path, Check::Content).unwrap_err().to_string()
+    };
+    assert!(endless(0).contains("has a file of 0 bytes"), "{}", endless(0));
+    assert!(endless(5).contains("it is a device and no regular file"), "{}", endless(5));
+    fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    let error = Manifest::load(&path, Check::Content).unwrap_err();
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("more than 67108864 bytes"), "{error}");
 }
 
 #[test]

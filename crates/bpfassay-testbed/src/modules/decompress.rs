@@ -1,7 +1,6 @@
 //! Decompression of kernel modules and kernels, bounded: xz, zstd, gzip, or none, told apart by their first bytes.
 
 use std::{
-    fs,
     io::{self, Read},
     path::Path,
 };
@@ -63,7 +62,8 @@ fn bounded(reader: impl Read, limit: u64) -> io::Result<Vec<u8>> {
 
 /// The module in the file at `path`, decompressed.
 pub(super) fn module(path: &Path, limit: u64) -> Result<Vec<u8>, ModulesError> {
-    let bytes = fs::read(path).map_err(|source| ModulesError::Read { path: path.to_owned(), source })?;
+    let bytes =
+        bpfassay_input::read(path, limit).map_err(|source| ModulesError::Read { path: path.to_owned(), source })?;
     decompress(bytes, limit).map_err(|source| ModulesError::Decompress { path: path.to_owned(), source })
 }
 

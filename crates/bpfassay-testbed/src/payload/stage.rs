@@ -51,6 +51,9 @@ const DEPENDENCIES: [&str; 2] = ["dependencies", "build-dependencies"];
 /// Tables of a manifest that take no part in building programs, with all that they would need.
 const LEFT_OUT: [&str; 5] = ["dev-dependencies", "test", "bench", "example", "lints"];
 
+/// Largest source file, manifest or lock file that is read, in bytes.
+const MAX_SOURCE: u64 = 64 << 20;
+
 /// What of a package's directory is staged, besides its manifest.
 const PARTS: [&str; 2] = ["src", "build.rs"];
 
@@ -70,7 +73,7 @@ impl Stage {
     pub fn read(workspace: &Path, packages: &[&str]) -> Result<Self> {
         let root = read_toml(&workspace.join("Cargo.toml"))?;
         let lock_path = workspace.join("Cargo.lock");
-        let lock = fs::read_to_string(&lock_path).map_err(Error::io("read", &lock_path))?;
+        let lock = bpfassay_input::read_text(&lock_path, MAX_SOURCE).map_err(Error::io("read", &lock_path))?;
         Self::collect(root, lock, lock_path, packages, |package, files| stage_package(workspace, package, files))
     }
 
@@ -256,7 +259,7 @@ fn locked(lock: &str, roots: &BTreeSet<String>) -> Result<BTreeSet<String>, toml
 }
 
 fn read_toml(path: &Path) -> Result<Table> {
-    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let text = bpfassay_input::read_text(path, MAX_SOURCE).map_err(Error::io("read", path))?;
     Ok(toml::from_str(&text).map_err(|source| StageError::Toml { path: path.to_owned(), source })?)
 }
 
@@ -269,7 +272,7 @@ fn put_toml(files: &mut BTreeMap<String, Vec<u8>>, path: &str, package: &str, ta
 /// Takes a file, or all files of a directory; symbolic links count as what they point to.
 fn take(path: &Path, place: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
     if !path.is_dir() {
-        let content = fs::read(path).map_err(Error::io("read", path))?;
+        let content = bpfassay_input::read(path, MAX_SOURCE).map_err(Error::io("read", path))?;
         files.insert(place.to_owned(), content);
         return Ok(());
     }

@@ -10,7 +10,7 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_tool::guest;
 
-use super::{interpreter, refuse};
+use super::{MAX_FILE, interpreter, refuse};
 use crate::{
     Error, Result,
     cache::Digest,
@@ -58,7 +58,9 @@ impl Closure {
         tree::add_directory(&mut found, &store, STORE)?;
         let program = format!("{package}/{}", self.program);
         let path = self.file(&found, &program)?;
-        let bytes = fs::read(path).map_err(Error::io("read", path))?;
+        let bytes = bpfassay_input::open_unlinked(path)
+            .and_then(|file| bpfassay_input::read_file(file, MAX_FILE))
+            .map_err(Error::io("read", path))?;
         if !bytes.starts_with(b"#!") && tree::machine(&bytes) != Some(arch) {
             return Err(self.refuse(format!("has {program}, which is no program for {arch}")));
         }

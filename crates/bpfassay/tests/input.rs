@@ -1,0 +1,142 @@
+//! Input files that are none: pipes, devices, files without end, links out of a tool's directory. Each is refused at once, with
+//! its name and the exit code of wrong input.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+
+mod common;
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use common::said;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+/// The command in `directory` exits with `code` within 20 s and says `words`.
+fn exits(directory: &Path, arguments: &[&str], code: i32, words: &str) {
+    let mut command = Command::new("timeout");
+    command.arg("20").arg(env!("CARGO_BIN_EXE_bpfassay")).args(arguments).current_dir(directory);
+    let output = command.env_remove("RUST_LOG").stdin(Stdio::null()).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert!(said.replace('\n', " ").contains(words), "{arguments:?}: {said}");
+}
+
+fn pipe(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+}
+
+#[test]
+fn pipes_devices_and_files_without_end_are_no_input() {
+    let work = tempfile::tempdir().unwrap();
+    pipe(&work.path().join("pipe.toml"));
+    fs::File::create(work.path().join("endless.toml")).unwrap().set_len(1 << 42).unwrap();
+    for (file, words) in [
+        ("./pipe.toml", "it is a named pipe and no regular file"),
+        ("/dev/zero", "it is a device and no regular file"),
+        ("./endless.toml", "bytes, which is the limit for such a file"),
+    ] {
+        let output = "made";
+        for arguments in [
+            &["plan", file][..],
+            &["plan", "quick", "--tool", file],
+            &["plan", "quick", "--qemu", "--manifest", file, "--cache", "cache", "--offline"],
+            &["testbed", "check", file],
+            &["testbed", "check", "--recipe", file],
+            &["testbed", "compose", file, "--output", output, "--cache", "cache"],
+            &["testbed", "pack", file, "--output", output],
+        ] {
+            exits(work.path(), arguments, 2, words);
+        }
+    }
+}
+
+/// A testbed of one guest for aarch64, of nothing but names.
+fn testbed(work: &Path) {
+    fs::create_dir(work.join("programs")).unwrap();
+    for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
+        fs::write(work.join("programs").join(program), program).unwrap();
+    }
+    // The head of an arm64 Image, and its banner.
+    let mut image = vec![0; 0x38];
+    image.extend(b"ARM\x64\0\0\0\0Linux version 6.12.1 (nobody)\0");
+    fs::write(work.join("Image"), image).unwrap();
+    let recipe = r#"{"format": 1, "provider": "nix", "programs": {"aarch64": "programs"},
+        "targets": [{"arch": "aarch64", "name": "6.12", "version": "6.12.1", "image": "Image"}]}"#;
+    fs::write(work.join("recipe.json"), recipe).unwrap();
+    exits(work, &["testbed", "compose", "recipe.json", "--output", "made", "--cache", "cache"], 0, "Linux 6.12.1");
+}
+
+fn with_tool(work: &Path, source: &str, code: i32, words: &str) {
+    let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
+    fs::write(work.join("tool/tool.toml"), text).unwrap();
+    let arguments = ["plan", "quick", "--qemu", "--offline", "--cache", "cache", "--manifest", "made/manifest.json"];
+    let arguments = [&arguments[..], &["--available", "--tool", "tool/tool.toml"]].concat();
+    exits(work, &arguments, code, words);
+}
+
+#[test]
+fn a_wrong_tool_file_is_wrong_input_and_leads_nowhere_else() {
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    testbed(work);
+    fs::create_dir(work.join("tool")).unwrap();
+    fs::write(work.join("secret"), "#!/bin/sh\nsecret\n").unwrap();
+    fs::write(work.join("tool/script"), "#!/bin/sh\n").unwrap();
+    symlink("../secret", work.join("tool/l1")).unwrap();
+    symlink("/etc/shadow", work.join("tool/l2")).unwrap();
+    symlink("script", work.join("tool/good")).unwrap();
+    symlink("..", work.join("tool/up")).unwrap();
+    pipe(&work.join("tool/pipe"));
+    let script = |path: &str| format!("script = {{ path = '{path}', interpreter = '/bin/sh' }}");
+    for path in ["l1", "l2", "up/secret"] {
+        with_tool(work, &script(path), 2, "it leads out of the directory tool");
+    }
+    with_tool(work, &script("pipe"), 2, "it is a named pipe");
+    with_tool(work, &script("none"), 2, "cannot read tool/none of a tool");
+    with_tool(work, "object = { path = 'script' }", 2, "is no eBPF object");
+    with_tool(work, "binary = { arch = 'aarch64', path = 'good' }\n[start]\nready = { port = 'x' }", 2, "tool.toml:");
+    let made = |work: &Path| fs::read_dir(work.join("cache/objects")).unwrap().count();
+    let before = made(work);
+    with_tool(work, &script("l1"), 2, "it leads out of the directory");
+    assert_eq!(made(work), before, "nothing was packed");
+    // A host without QEMU for it cannot plan further: what counts is that the link inside is followed.
+    let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{}\n", script("good"));
+    fs::write(work.join("tool/tool.toml"), text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_bpfassay"))
+        .args(["plan", "quick", "--qemu", "--offline", "--cache", "cache", "--manifest", "made/manifest.json"])
+        .args(["--available", "--tool", "tool/tool.toml"])
+        .current_dir(work)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(!said(&output).contains("leads out"), "{}", said(&output));
+    assert!(made(work) > before, "{}", said(&output));
+}
+
+#[test]
+fn an_ior_script_does_not_lead_out_of_the_study() {
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    fs::create_dir(work.join("study")).unwrap();
+    let study = fs::read_to_string(common::study("../crates/bpfassay-study/studies/quick.toml")).unwrap();
+    fs::write(work.join("study/mine.toml"), study.replace("quick.ior", "mine.ior")).unwrap();
+    fs::write(work.join("mine.ior"), "IOR START\nRUN\nIOR STOP\n").unwrap();
+    symlink("../mine.ior", work.join("study/mine.ior")).unwrap();
+    exits(work, &["plan", "study/mine.toml"], 2, "it leads out of the directory study");
+    fs::remove_file(work.join("study/mine.ior")).unwrap();
+    pipe(&work.join("study/mine.ior"));
+    exits(work, &["plan", "study/mine.toml"], 2, "it is a named pipe");
+}
+
+#[test]
+fn a_process_that_may_open_no_more_files_is_in_trouble_with_its_host() {
+    let work = tempfile::tempdir().unwrap();
+    let command = format!("ulimit -n 4; exec {} plan quick", env!("CARGO_BIN_EXE_bpfassay"));
+    let output = Command::new("sh").args(["-c", &command]).current_dir(work.path()).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("ulimit -n"), "{said}");
+}
