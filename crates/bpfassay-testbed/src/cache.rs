@@ -16,6 +16,7 @@
 //! reported, removed, and treated as absent, so whoever can make it makes it again.
 
 mod digest;
+mod lock;
 mod object;
 mod place;
 mod record;
@@ -26,20 +27,17 @@ mod tree;
 
 use std::{
     env, fs, io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::fs::OpenOptionsExt,
-    },
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use etcetera::BaseStrategy;
-use rustix::fs::OFlags;
 
 use self::session::Session;
 pub use self::{
     digest::{Digest, Hasher, NotADigest},
+    lock::Lock,
     object::{Object, ObjectWriter},
     session::Scratch,
     tree::{Tree, TreeFile},
@@ -58,13 +56,17 @@ pub struct Cache {
     /// Where things are made, from the first on.
     session: Mutex<Option<Arc<Session>>>,
     /// A shared lock: versions from before there were markers empty `tmp` when nobody holds it.
-    _in_use: fs::File,
+    _in_use: Lock,
+    access: Access,
 }
 
-/// An exclusive lock on one name in the cache, held until dropped.
-#[derive(Debug)]
-pub struct Lock {
-    _file: fs::File,
+/// What may be done with a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everything.
+    Whole,
+    /// What is there is used, and nothing made: it belongs to root, or its file system is read-only.
+    ReadOnly,
 }
 
 /// What [`Cache::check`] found.
@@ -95,20 +97,23 @@ impl Cache {
     }
 
     /// Opens the cache in `root`, and clears away what processes that died left in it. A missing or empty directory is made
-    /// a cache; any other that is none is refused.
+    /// a cache; any other that is none is refused. One that this user may only read is used as it is.
     ///
     /// # Errors
     /// [`Error::NotACache`], [`Error::Io`], [`Error::DiskFull`].
     pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
         let root = root.into();
-        let directory = place::open(&root)?;
+        let (directory, access) = place::open(&root)?;
         let path = root.join("locks/in-use");
-        let in_use = open_lock(&path)?;
-        in_use.lock_shared().map_err(Error::io("lock", &path))?;
-        let cache = Self { root, directory, session: Mutex::default(), _in_use: in_use };
-        let alone = cache.lock(SESSIONS)?;
-        session::sweep(&cache.root, cache.directory.as_fd())?;
-        drop(alone);
+        let in_use = match access {
+            Access::Whole => lock::take(&path, lock::Mode::Shared)?,
+            Access::ReadOnly => lock::await_maker(&path),
+        };
+        let cache = Self { root, directory, session: Mutex::default(), _in_use: in_use, access };
+        if access == Access::Whole {
+            let _alone = cache.lock(SESSIONS)?;
+            session::sweep(&cache.root, cache.directory.as_fd())?;
+        }
         Ok(cache)
     }
 
@@ -118,6 +123,7 @@ impl Cache {
         if let Some(session) = &*session {
             return Ok(Arc::clone(session));
         }
+        self.require_access("what is to be made")?;
         let _alone = self.lock(SESSIONS)?;
         Ok(Arc::clone(session.insert(Arc::new(Session::begin(&self.root, self.directory.as_fd())?))))
     }
@@ -128,30 +134,46 @@ impl Cache {
         &self.root
     }
 
-    /// Waits until no other process holds the lock `name`, and holds it. Says so where it has to wait.
+    /// Waits until nobody else, of this process or another, holds the lock `name`, and holds it. Who holds it is said where
+    /// that is another process, every 30 s. Where the cache cannot be written to, this waits for whoever can.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn lock(&self, name: &str) -> Result<Lock> {
         let path = self.root.join("locks").join(name);
-        let file = open_lock(&path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                tracing::info!("another bpfassay is making {name}; waiting for it");
-                file.lock().map_err(Error::io("lock", &path))?;
-            }
-            Err(fs::TryLockError::Error(source)) => return Err(Error::Io { action: "lock", path, source }),
+        match self.access {
+            Access::Whole => lock::take(&path, lock::Mode::Exclusive),
+            Access::ReadOnly => Ok(lock::await_maker(&path)),
         }
-        Ok(Lock { _file: file })
     }
 
-    /// An empty directory in the cache's file system, removed when dropped.
+    /// Whether things can be made in it.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Refuses to make `what` in a cache that cannot be written to.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub fn require_access(&self, what: &str) -> Result<()> {
+        match self.access {
+            Access::Whole => Ok(()),
+            Access::ReadOnly => Err(Error::ReadOnly { what: what.to_owned(), path: self.root.clone() }),
+        }
+    }
+
+    /// An empty directory in the cache's file system, removed when dropped; in the system's place for temporary files, where
+    /// the cache cannot be written to.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn scratch(&self) -> Result<Scratch> {
-        Scratch::new(self.session()?)
+        match self.access {
+            Access::Whole => Scratch::in_session(self.session()?),
+            Access::ReadOnly => Scratch::elsewhere(),
+        }
     }
 
     /// Bytes free for us where the cache lies.
@@ -195,8 +217,28 @@ impl Cache {
         Ok(checked)
     }
 
+    /// Whether `error` says that what others made at `path` is closed to this user, who can do without it.
+    fn may_not_read(&self, path: &Path, error: &io::Error) -> bool {
+        let closed = self.access == Access::ReadOnly && error.kind() == io::ErrorKind::PermissionDenied;
+        if closed {
+            tracing::warn!(
+                "{} in the cache is closed to this user; its owner can open it up with chmod",
+                path.display()
+            );
+        }
+        closed
+    }
+
     /// Removes something damaged, and says so.
     fn discard(&self, path: &Path, why: &str) -> Result<()> {
+        if self.access == Access::ReadOnly {
+            tracing::warn!(
+                "{} in the cache is damaged ({why}), and this user cannot replace it: `bpfassay fetch --verify`, run by its \
+                 owner, does",
+                path.display()
+            );
+            return Ok(());
+        }
         tracing::warn!("{} in the cache is damaged ({why}); removed, to be made or downloaded again", path.display());
         self.remove(path).map_err(|error| match error {
             Error::Io { path, source, .. } => Error::Damaged { path, source },
@@ -220,17 +262,6 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 pub(crate) fn free_space(path: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(path).map_err(|error| Error::io("find the free space of", path)(error.into()))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
-fn open_lock(path: &Path) -> Result<fs::File> {
-    fs::File::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
-        .open(path)
-        .map_err(Error::io("open the lock", path))
 }
 
 fn create_parent(path: &Path) -> Result<()> {

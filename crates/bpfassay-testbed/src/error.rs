@@ -85,6 +85,18 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// Something that is needed is not in a cache that may only be read.
+    #[error(
+        "{what} is not in the cache {}, and this user may not write to it: have its owner run `bpfassay fetch` for the same \
+         study, or name another cache with --cache",
+        path.display()
+    )]
+    ReadOnly {
+        /// What is missing.
+        what: String,
+        /// The cache.
+        path: PathBuf,
+    },
     /// Neither a cache directory nor a home directory is known.
     #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set; name one with --cache")]
     NoCacheDirectory,

@@ -5,6 +5,7 @@ mod common;
 
 use std::{
     fs,
+    io::{BufRead, BufReader, Read},
     os::unix::fs::{PermissionsExt, chown, symlink},
     path::Path,
     process::{Command, Stdio},
@@ -101,6 +102,89 @@ fn the_root_directory_is_no_cache() {
     assert!(said.contains("/ cannot be the cache: it is not empty"), "{said}");
     assert!(file.exists());
     assert!(!place.path().join("objects").exists());
+}
+
+#[test]
+fn whoever_holds_a_lock_is_named_to_those_who_wait() {
+    let work = tempfile::tempdir().unwrap();
+    let kernels = || {
+        let mut command = bpfassay(work.path());
+        command.args(["kernels", "--offline", "--cache", "cache"]);
+        command
+    };
+    assert!(kernels().output().unwrap().status.success());
+    for lock in ["in-use", "tmp"] {
+        // For 20 s at most: where nobody is told anything, this test fails and does not wait for ever.
+        let mut holder = Command::new("flock")
+            .arg("--no-fork")
+            .arg(work.path().join("cache/locks").join(lock))
+            .args(["timeout", "20", "sh", "-c", "echo held; read line"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut held = [0; 5];
+        holder.stdout.as_mut().unwrap().read_exact(&mut held).unwrap();
+        let mut waiting = kernels().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut told = BufReader::new(waiting.stderr.take().unwrap());
+        told.read_line(&mut line).unwrap();
+        let words = format!("waiting for the lock `{lock}` of the cache: process {} (timeout) has it", holder.id());
+        assert!(line.contains(&words), "{line}");
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        assert!(waiting.wait().unwrap().success());
+    }
+}
+
+/// What `testbed compose` needs for a guest of nothing but names.
+fn recipe(directory: &Path) {
+    fs::create_dir(directory.join("programs")).unwrap();
+    for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
+        fs::write(directory.join("programs").join(program), program).unwrap();
+    }
+    // The head of an arm64 Image, and its banner.
+    let mut image = vec![0; 0x38];
+    image.extend(b"ARM\x64\0\0\0\0Linux version 6.12.1 (nobody)\0");
+    fs::write(directory.join("Image"), image).unwrap();
+    let text = r#"{"format": 1, "provider": "nix", "programs": {"aarch64": "programs"},
+        "targets": [{"arch": "aarch64", "name": "6.12", "version": "6.12.1", "image": "Image"}]}"#;
+    fs::write(directory.join("recipe.json"), text).unwrap();
+}
+
+#[test]
+fn a_cache_of_roots_is_used_by_others_as_far_as_it_goes() {
+    if !root() {
+        return;
+    }
+    let place = open_to_all();
+    recipe(place.path());
+    let cache = place.path().join("cache");
+    let compose = |mut command: Command, output: &str| {
+        command
+            .args(["testbed", "compose", "recipe.json", "--cache"])
+            .arg(&cache)
+            .args(["--output", output])
+            .output()
+            .unwrap()
+    };
+    let output = compose(bpfassay(place.path()), "made");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let nobodys = place.path().join("nobodys");
+    fs::create_dir(&nobodys).unwrap();
+    chown(&nobodys, Some(NOBODY), Some(NOBODY)).unwrap();
+    let output = compose(as_nobody(place.path()), "nobodys/made");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let manifest = |of: &str| fs::read(place.path().join(of).join("manifest.json")).unwrap();
+    assert_eq!(manifest("made"), manifest("nobodys/made"));
+    let output = as_nobody(place.path()).args(["kernels", "--offline", "--cache"]).arg(&cache).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+
+    fs::write(place.path().join("programs/bpfassay-ior"), "another").unwrap();
+    let output = compose(as_nobody(place.path()), "nobodys/other");
+    let told = said(&output).replace('\n', " ");
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("is not in the cache") && told.contains("bpfassay fetch"), "{told}");
 }
 
 #[test]

@@ -135,6 +135,7 @@ impl Apt<'_> {
         let host = self.host()?;
         let what = format!("the package index of suite {suite}");
         let needed = INDEX_SIZE * architectures.len() as u64;
+        self.cache().require_access(&what)?;
         self.cache().require_space(&what, needed)?;
         write_configuration(directory, suite, architectures, host)?;
         tracing::info!("fetching {what} ({})", architectures.join(", "));
@@ -210,6 +211,7 @@ impl Apt<'_> {
             return Err(Error::Offline { what });
         }
         let size = packages.iter().fold(0, |sum: u64, package| sum.saturating_add(package.size));
+        self.cache().require_access(&what)?;
         self.cache().require_space(&what, size)?;
         tracing::info!("downloading {what} ({})", human(size));
         let scratch = self.cache().scratch()?;

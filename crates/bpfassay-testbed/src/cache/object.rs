@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Cache, Checked, Digest, Hasher, create_parent, stamp::Stamp};
+use super::{Access, Cache, Checked, Digest, Hasher, create_parent, stamp::Stamp};
 use crate::{Error, Result};
 
 /// Largest stamp that is read, in bytes; real ones have about 100.
@@ -67,6 +67,7 @@ impl Cache {
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if self.may_not_read(&path, &error) => return Ok(None),
             Err(source) => return Err(Error::Io { action: "read", path, source }),
         };
         let recorded = bpfassay_input::read(&stamp_path(&path), MAX_STAMP)
@@ -132,6 +133,9 @@ impl Cache {
         file.sync_all().map_err(|error| self.write_error(what, 0, source, error))?;
         file.set_permissions(fs::Permissions::from_mode(0o444)).map_err(Error::io("protect", source))?;
         let size = file.metadata().map_err(Error::io("read", source))?.len();
+        if self.access == Access::ReadOnly {
+            return self.object(&digest)?.ok_or_else(|| self.read_only(what));
+        }
         let path = self.object_path(&digest);
         create_parent(&path)?;
         fs::rename(source, &path).map_err(Error::io("store", &path))?;
@@ -152,6 +156,9 @@ impl Cache {
         expected: Option<Digest>,
         write: impl FnOnce(&mut ObjectWriter<'_>) -> Result<(), E>,
     ) -> Result<Object, E> {
+        if self.access == Access::ReadOnly {
+            return self.find_written(what, expected, write);
+        }
         self.require_space(what, needed)?;
         let session = self.session()?;
         let tmp = session.path();
@@ -181,12 +188,36 @@ impl Cache {
         Ok(Object { digest, size, path })
     }
 
+    /// The object that `write` would make, where it is there already: for a cache that may only be read.
+    fn find_written<E: From<Error>>(
+        &self,
+        what: &str,
+        expected: Option<Digest>,
+        write: impl FnOnce(&mut ObjectWriter<'_>) -> Result<(), E>,
+    ) -> Result<Object, E> {
+        let null = Path::new("/dev/null");
+        let mut sink = fs::File::options().write(true).open(null).map_err(Error::io("write", null))?;
+        let (mut hasher, mut size) = (Hasher::default(), 0);
+        write(&mut ObjectWriter { file: io::BufWriter::new(&mut sink), hasher: &mut hasher, written: &mut size })?;
+        let digest = hasher.finish();
+        matches_expected(what, expected, digest)?;
+        Ok(self.object(&digest)?.ok_or_else(|| self.read_only(what))?)
+    }
+
+    fn read_only(&self, what: &str) -> Error {
+        Error::ReadOnly { what: what.to_owned(), path: self.root.clone() }
+    }
+
     /// Hashes an object; renews its stamp or discards it.
     fn verify(&self, digest: &Digest, path: &Path) -> Result<bool> {
         let found = Digest::of_file(path)?;
         if found == *digest {
             self.stamp(path)?;
             return Ok(true);
+        }
+        if self.access == Access::ReadOnly {
+            self.discard(path, &format!("its SHA-256 is {found}"))?;
+            return Ok(false);
         }
         let _lock = self.lock("objects")?;
         // Another process may have replaced it meanwhile.

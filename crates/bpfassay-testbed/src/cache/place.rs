@@ -24,6 +24,7 @@ use rustix::{
     io::Errno,
 };
 
+use super::Access;
 use crate::{Error, Result};
 
 /// Tells backup programs that what lies here can be made again: <https://bford.info/cachedir/>.
@@ -54,8 +55,8 @@ enum State {
 /// Opens the cache in `root`; makes one where the directory is missing or empty.
 ///
 /// # Errors
-/// [`Error::NotACache`] for everything else that lies there, [`Error::Io`], [`Error::DiskFull`].
-pub(super) fn open(root: &Path) -> Result<OwnedFd> {
+/// [`Error::NotACache`] for everything else that lies there, [`Error::Io`].
+pub(super) fn open(root: &Path) -> Result<(OwnedFd, Access)> {
     match fs::metadata(root) {
         Ok(metadata) if !metadata.is_dir() => return Err(refusal(root, "it is no directory")),
         Ok(_) => {}
@@ -85,10 +86,14 @@ pub(super) fn open(root: &Path) -> Result<OwnedFd> {
         }
     }
     belongs_to_us(root, directory.as_fd())?;
+    let access = match rustix::fs::accessat(&directory, c".", rustix::fs::Access::WRITE_OK, AtFlags::EACCESS) {
+        Err(Errno::ACCESS | Errno::ROFS) => Access::ReadOnly,
+        _ => Access::Whole,
+    };
     for part in PARTS {
-        check_part(root, directory.as_fd(), part, true)?;
+        check_part(root, directory.as_fd(), part, access == Access::Whole)?;
     }
-    Ok(directory)
+    Ok((directory, access))
 }
 
 /// A lock on the directory itself, as far as the file system has that: two processes may find it empty at once. What
@@ -181,6 +186,8 @@ fn check_part(root: &Path, directory: BorrowedFd<'_>, part: &str, make: bool) ->
             Ok(()) | Err(Errno::EXIST) => check_part(root, directory, part, false),
             Err(error) => Err(io_error("create", &path, error)),
         },
+        // What it holds counts as absent.
+        Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(io_error("read", &path, error)),
     }
 }

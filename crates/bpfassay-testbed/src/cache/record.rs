@@ -1,13 +1,15 @@
 //! Records: small facts, as JSON, that were found out for known inputs.
 
 use std::{
+    fs,
     io::{self, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Cache, Digest, create_parent};
+use super::{Access, Cache, Digest, create_parent};
 use crate::{Error, Result};
 
 /// Largest record that is read, in bytes.
@@ -28,6 +30,7 @@ impl Cache {
         let text = match bpfassay_input::read(&path, MAX_RECORD) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if self.may_not_read(&path, &error) => return Ok(None),
             Err(source) => return Err(Error::Io { action: "read", path, source }),
         };
         match serde_json::from_slice(&text) {
@@ -55,8 +58,12 @@ impl Cache {
         self.remove(&self.record_path(kind, key))
     }
 
-    /// Writes a small JSON file in one step.
+    /// Writes a small JSON file in one step. Where the cache may only be read, nothing is written: it is found out again.
     pub(crate) fn write_small<T: Serialize>(&self, path: &Path, value: &T) -> Result<()> {
+        if self.access == Access::ReadOnly {
+            tracing::debug!("not written, because the cache may only be read: {}", path.display());
+            return Ok(());
+        }
         let text = serde_json::to_vec(value).map_err(|error| Error::io("write", path)(error.into()))?;
         create_parent(path)?;
         let session = self.session()?;
@@ -67,6 +74,9 @@ impl Cache {
             .tempfile_in(tmp)
             .map_err(|error| self.write_error("a record", needed, tmp, error))?;
         file.write_all(&text).map_err(|error| self.write_error("a record", needed, path, error))?;
+        // Other users may read the cache, as far as its directories let them.
+        let mode = fs::Permissions::from_mode(0o644);
+        file.as_file().set_permissions(mode).map_err(Error::io("open up", path))?;
         file.persist(path).map_err(|error| self.write_error("a record", needed, path, error.error))?;
         Ok(())
     }

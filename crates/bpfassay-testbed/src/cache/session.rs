@@ -133,14 +133,20 @@ fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedF
 pub struct Scratch {
     // Dropped before the directory that it lies in.
     directory: tempfile::TempDir,
-    _session: Arc<Session>,
+    _session: Option<Arc<Session>>,
 }
 
 impl Scratch {
-    pub(super) fn new(session: Arc<Session>) -> Result<Self> {
+    pub(super) fn elsewhere() -> Result<Self> {
+        let made = tempfile::Builder::new().prefix(PREFIX).tempdir();
+        let directory = made.map_err(Error::io("create a directory in", std::env::temp_dir()))?;
+        Ok(Self { directory, _session: None })
+    }
+
+    pub(super) fn in_session(session: Arc<Session>) -> Result<Self> {
         let made = tempfile::Builder::new().prefix("scratch-").tempdir_in(session.path());
         let directory = made.map_err(Error::io("create a directory in", session.path()))?;
-        Ok(Self { directory, _session: session })
+        Ok(Self { directory, _session: Some(session) })
     }
 
     /// The directory.

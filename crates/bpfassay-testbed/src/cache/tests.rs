@@ -10,6 +10,7 @@ use std::{
 use proptest::prelude::*;
 
 mod place;
+mod read_only;
 
 use super::*;
 use crate::test_support::{Small, damage, left_in_tmp};

@@ -79,6 +79,7 @@ impl Cache {
         if let Some(tree) = self.tree(kind, key)? {
             return Ok(tree);
         }
+        self.require_access(what)?;
         self.require_space(what, needed)?;
         let scratch = self.scratch()?;
         let content = scratch.path().join(CONTENT);
@@ -99,6 +100,7 @@ impl Cache {
         let text = match bpfassay_input::read(&path, MAX_LISTING) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !home.exists() => return Ok(None),
+            Err(error) if self.may_not_read(&path, &error) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.discard(home, "it has no listing")?;
                 return Ok(None);

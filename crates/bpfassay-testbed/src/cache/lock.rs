@@ -1,0 +1,275 @@
+//! Locks: what concurrent processes, and the threads of one, wait on; and who it is that they wait for.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::Path,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::fs::OFlags;
+
+use crate::{Error, Result};
+
+/// How often somebody who waits is told for whom.
+const NOTICE: Duration = Duration::from_secs(30);
+
+/// A lock on one name in the cache, held until dropped.
+#[derive(Debug)]
+pub struct Lock {
+    /// None in a cache that cannot be written to and has no such lock.
+    _file: Option<File>,
+}
+
+/// How a lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// By one.
+    Exclusive,
+    /// By any number.
+    Shared,
+}
+
+/// Waits for the lock `path` in a cache that can be written to, and holds it.
+pub(super) fn take(path: &Path, mode: Mode) -> Result<Lock> {
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true);
+    let mut file = open(&mut options, path).map_err(Error::io("open the lock", path))?;
+    wait(&file, mode, NOTICE, |holder, waited| tell(path, holder, waited)).map_err(Error::io("lock", path))?;
+    if mode == Mode::Exclusive {
+        // For those who wait. A full disk is no reason not to go on.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{} {}", std::process::id(), started(std::process::id())));
+    }
+    Ok(Lock { _file: Some(file) })
+}
+
+/// Waits until nobody makes what the lock `path` is about, in a cache that cannot be written to; where there is no such lock,
+/// nobody does.
+pub(super) fn await_maker(path: &Path) -> Lock {
+    let Ok(file) = open(File::options().read(true), path) else { return Lock { _file: None } };
+    match wait(&file, Mode::Shared, NOTICE, |holder, waited| tell(path, holder, waited)) {
+        Ok(()) => Lock { _file: Some(file) },
+        Err(error) => {
+            tracing::debug!("cannot lock {}: {error}", path.display());
+            Lock { _file: None }
+        }
+    }
+}
+
+fn open(options: &mut fs::OpenOptions, path: &Path) -> io::Result<File> {
+    options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32).open(path)
+}
+
+fn tell(path: &Path, holder: &Holder, waited: Duration) {
+    let name = path.file_name().unwrap_or_default().display();
+    match holder {
+        // Another thread makes it, and says so.
+        Holder::Us => {}
+        holder if waited < NOTICE => tracing::info!("waiting for the lock `{name}` of the cache: {holder} has it"),
+        holder => {
+            tracing::info!(
+                "still waiting for the lock {}, for {} s now: {holder} has it",
+                path.display(),
+                waited.as_secs()
+            );
+        }
+    }
+}
+
+/// Locks `file`. As long as somebody else holds it, `tell` is called with who that is: at once, and every `interval`.
+fn wait(file: &File, mode: Mode, interval: Duration, tell: impl Fn(&Holder, Duration) + Send) -> io::Result<()> {
+    let attempt = match mode {
+        Mode::Exclusive => file.try_lock(),
+        Mode::Shared => file.try_lock_shared(),
+    };
+    match attempt {
+        Ok(()) => return Ok(()),
+        Err(fs::TryLockError::WouldBlock) => {}
+        Err(fs::TryLockError::Error(error)) => return Err(error),
+    }
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let (done, waiting) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            loop {
+                tell(&Holder::of(file), begun.elapsed());
+                if waiting.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        });
+        let locked = loop {
+            let locked = match mode {
+                Mode::Exclusive => file.lock(),
+                Mode::Shared => file.lock_shared(),
+            };
+            match locked {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                locked => break locked,
+            }
+        };
+        drop(done);
+        locked
+    })
+}
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Holder {
+    /// Another thread of this process.
+    Us,
+    /// A process of this machine.
+    Process { pid: u32, name: String },
+    /// One in another container or on another machine, or whom the system does not name.
+    Unknown,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Us => f.write_str("this process"),
+            Self::Process { pid, name } => write!(f, "process {pid} ({name})"),
+            Self::Unknown => f.write_str("a process that cannot be named"),
+        }
+    }
+}
+
+impl Holder {
+    /// As the system tells, or else as the last process of ours wrote that took the lock and lives.
+    fn of(file: &File) -> Self {
+        let written = || {
+            let text = bpfassay_input::read_file(file.try_clone().ok()?, 100).ok()?;
+            let text = String::from_utf8(text).ok()?;
+            let (pid, start) = text.trim_end().split_once(' ')?;
+            let pid = pid.parse().ok()?;
+            (start.parse() == Ok(started(pid)) && started(pid) != 0).then_some(pid)
+        };
+        match listed(file).or_else(written) {
+            None => Self::Unknown,
+            Some(pid) if pid == std::process::id() => Self::Us,
+            Some(pid) => {
+                let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+                let name = String::from_utf8_lossy(&name).trim_end().to_owned();
+                // Whoever has the lock chose it.
+                let name = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+                Self::Process { pid, name }
+            }
+        }
+    }
+}
+
+/// The process that holds a lock on `file`, of those in /proc/locks.
+fn listed(file: &File) -> Option<u32> {
+    let metadata = file.metadata().ok()?;
+    let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
+    holder_in(&fs::read_to_string("/proc/locks").ok()?, &place)
+}
+
+/// In lines such as `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`; those who wait have `->` before the kind.
+fn holder_in(locks: &str, place: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let (kind, pid, at) = (words.next()?, words.nth(2)?, words.next()?);
+        // 0 stands for a process of another container.
+        (kind == "FLOCK" && at == place).then(|| pid.parse().ok().filter(|&pid| pid > 0))?
+    })
+}
+
+/// When the process `pid` began, in clock ticks since the machine did; 0 where there is none.
+fn started(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Its name may hold anything but ends at the last bracket; the start is the 22nd field.
+    let start = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(19)?.parse().ok());
+    start.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        process::{Command, Stdio},
+        sync::Mutex,
+    };
+
+    use super::*;
+
+    fn file() -> (tempfile::TempDir, std::path::PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        (directory, path)
+    }
+
+    #[test]
+    fn whoever_waits_is_told_again_and_again_for_whom() {
+        let (_directory, path) = file();
+        File::create(&path).unwrap();
+        let mut other = Command::new("flock")
+            .arg(&path)
+            .args(["sh", "-c", "echo held; read line"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        io::BufRead::read_line(&mut io::BufReader::new(other.stdout.take().unwrap()), &mut String::new()).unwrap();
+        let pid = other.id();
+        let (told, stdin) = (Mutex::new(Vec::new()), Mutex::new(other.stdin.take()));
+        let file = File::open(&path).unwrap();
+        wait(&file, Mode::Exclusive, Duration::from_millis(20), |holder, waited| {
+            let mut told = told.lock().unwrap();
+            told.push((holder.clone(), waited));
+            if told.len() == 3 {
+                stdin.lock().unwrap().take();
+            }
+        })
+        .unwrap();
+        other.wait().unwrap();
+        let told = told.into_inner().unwrap();
+        assert!(told.len() >= 3);
+        assert_eq!(told[0].0, Holder::Process { pid, name: "flock".to_owned() });
+        assert!(told[2].1 >= Duration::from_millis(40), "{told:?}");
+    }
+
+    #[test]
+    fn another_thread_of_ours_is_no_other_bpfassay() {
+        let (_directory, path) = file();
+        let held = take(&path, Mode::Exclusive).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with(&format!("{} ", std::process::id())), "{text}");
+        let file = File::open(&path).unwrap();
+        assert_eq!(Holder::of(&file), Holder::Us);
+        let (told, held) = (Mutex::new(Vec::new()), Mutex::new(Some(held)));
+        wait(&file, Mode::Shared, Duration::from_millis(1), |holder, _| {
+            told.lock().unwrap().push(holder.clone());
+            held.lock().unwrap().take();
+        })
+        .unwrap();
+        assert_eq!(told.into_inner().unwrap()[0], Holder::Us);
+    }
+
+    #[test]
+    fn what_died_with_the_lock_is_not_named_as_its_holder() {
+        let (_directory, path) = file();
+        // A process id of today, and a start of another process.
+        fs::write(&path, format!("{} 1\n", std::process::id())).unwrap();
+        assert_eq!(Holder::of(&File::open(&path).unwrap()), Holder::Unknown);
+        fs::write(&path, [0xff; 200]).unwrap();
+        assert_eq!(Holder::of(&File::open(&path).unwrap()), Holder::Unknown);
+        fs::write(&path, format!("{} {}\n", std::process::id(), started(std::process::id()))).unwrap();
+        assert_eq!(Holder::of(&File::open(&path).unwrap()), Holder::Us);
+    }
+
+    #[test]
+    fn locks_of_the_system_are_read_as_it_writes_them() {
+        let locks = "1: POSIX  ADVISORY  WRITE 7 fe:00:5678 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 99 fe:00:91 0 EOF\n\
+                     3: FLOCK  ADVISORY  READ  0 fe:00:92 0 EOF\nnonsense\n";
+        assert_eq!(holder_in(locks, "fe:00:5678"), Some(1234));
+        assert_eq!(holder_in(locks, "fe:00:91"), None);
+        assert_eq!(holder_in(locks, "fe:00:92"), None);
+    }
+}
