@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
-    Contents, Journal, derive,
+    Again, Contents, Journal, derive,
     render::{Style, csv, html, junit, markdown, openmetrics, text},
     results, to_do,
 };
@@ -39,7 +39,7 @@ fn resume(criterion: &mut Criterion) {
     group.bench_function("read the journal, find what is to do", |bencher| {
         bencher.iter(|| {
             let contents = Contents::read(folder.path()).unwrap();
-            assert!(black_box(to_do(&contents)).is_empty());
+            assert!(black_box(to_do(&contents, Again::Host)).is_empty());
         });
     });
     group.bench_function("derive", |bencher| bencher.iter(|| derive(black_box(&contents))));

@@ -16,6 +16,8 @@ mod tool;
 
 pub(crate) use runs::readings;
 
+use std::collections::BTreeMap;
+
 use bpfassay_study::Plan;
 
 use crate::{
@@ -36,7 +38,7 @@ pub fn of_run(plan: &Plan, record: &RunRecord) -> Option<RunDerived> {
 #[must_use]
 pub fn derive(contents: &Contents) -> Results {
     let plan = &contents.header.plan;
-    let last = contents.records();
+    let standing = contents.standing();
     let mut provenance = vec![contents.header.provenance.clone()];
     let mut notes = Vec::new();
     let mut runs = Vec::new();
@@ -49,13 +51,8 @@ pub fn derive(contents: &Contents) -> Results {
             }
             Entry::Run(record) => match plan.cell(&record.cell) {
                 None => notes.push(format!("run {} belongs to no cell of the plan and was left aside", record.run)),
-                Some(_) if last.get(record.run.as_str()).is_some_and(|kept| !std::ptr::eq(*kept, record.as_ref())) => {
-                    notes.push(format!(
-                        "run {} was done again in boot {}: the earlier record does not count",
-                        record.run,
-                        last[record.run.as_str()].boot
-                    ));
-                }
+                // Superseded: the block was booted again.
+                Some(_) if !standing.record(&record.run).is_some_and(|kept| std::ptr::eq(kept, record.as_ref())) => {}
                 Some(cell) => {
                     let derived = runs::derive(&contents.header.plan, cell, record);
                     runs.push(RunResult { record: record.as_ref().clone(), derived });
@@ -64,11 +61,23 @@ pub fn derive(contents: &Contents) -> Results {
             Entry::BlockStarted(_) | Entry::GuestReady(_) | Entry::BlockEnded(_) => {}
         }
     }
+    for (block, count) in standing.superseded() {
+        notes.push(format!(
+            "block {block} was booted again whole, from its warm-up: {count} records of earlier boots do not count"
+        ));
+    }
+    match standing.provisional() {
+        0 => {}
+        count => notes.push(format!(
+            "{count} runs are of boots that were not brought to their end: their figures are provisional, and `run --resume` \
+             measures their blocks again"
+        )),
+    }
     let sampling = sampling::derive(plan, &runs);
     let needed = sampling::needed(plan, &sampling);
     let plan = &needed;
     let planned = plan.runs().count();
-    let missing = plan.runs().filter(|(_, run)| !last.contains_key(run.order.id.as_str())).count();
+    let missing = plan.runs().filter(|(_, run)| standing.record(&run.order.id).is_none()).count();
     if missing > 0 {
         notes.push(format!("{missing} of {planned} planned runs were not done"));
     }
@@ -97,32 +106,38 @@ pub fn derive(contents: &Contents) -> Results {
 
 fn boots(entries: &[Entry]) -> Vec<Boot> {
     let mut boots: Vec<Boot> = Vec::new();
-    let find = |boots: &mut Vec<Boot>, block: &str, boot: u32| {
-        boots.iter().rposition(|known| known.block == block && known.boot == boot)
-    };
+    let mut places = BTreeMap::<(&str, u32), usize>::new();
     for entry in entries {
         match entry {
-            Entry::BlockStarted(started) => boots.push(Boot {
-                block: started.block.clone(),
-                boot: started.boot,
-                started_unix_ms: started.at_unix_ms,
-                qemu: started.qemu.clone(),
-                log: started.log.clone(),
-                ready_after_ms: Figure::missing("the guest never said that it is ready"),
-                facts: None,
-                trouble: None,
-                notes: Vec::new(),
-            }),
+            Entry::BlockStarted(started) => {
+                places.insert((&started.block, started.boot), boots.len());
+                boots.push(Boot {
+                    block: started.block.clone(),
+                    boot: started.boot,
+                    started_unix_ms: started.at_unix_ms,
+                    qemu: started.qemu.clone(),
+                    log: started.log.clone(),
+                    ready_after_ms: Figure::missing("the guest never said that it is ready"),
+                    facts: None,
+                    trouble: None,
+                    notes: Vec::new(),
+                    confirming: started.confirming.clone(),
+                    verdict: None,
+                });
+            }
             Entry::GuestReady(ready) => {
-                if let Some(boot) = find(&mut boots, &ready.block, ready.boot).and_then(|at| boots.get_mut(at)) {
+                let place = places.get(&(ready.block.as_str(), ready.boot));
+                if let Some(boot) = place.and_then(|&at| boots.get_mut(at)) {
                     boot.ready_after_ms = Figure::Value(ready.ready_after_ms);
                     boot.facts = Some(ready.facts.clone());
                 }
             }
             Entry::BlockEnded(ended) => {
-                if let Some(boot) = find(&mut boots, &ended.block, ended.boot).and_then(|at| boots.get_mut(at)) {
+                let place = places.get(&(ended.block.as_str(), ended.boot));
+                if let Some(boot) = place.and_then(|&at| boots.get_mut(at)) {
                     boot.trouble.clone_from(&ended.trouble);
                     boot.notes.clone_from(&ended.notes);
+                    boot.verdict = Some(ended.verdict.clone());
                 }
             }
             Entry::Run(_) | Entry::Resumed { .. } => {}

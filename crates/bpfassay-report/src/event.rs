@@ -10,7 +10,7 @@ use bpfassay_study::{Clock, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{RunFailure, results::ByteFigure};
+use crate::{BootVerdict, RunFailure, results::ByteFigure};
 
 /// Version of the events.
 pub const EVENTS_VERSION: u32 = 1;
@@ -27,8 +27,19 @@ pub enum Event {
         block: String,
         /// What boots.
         target: Target,
-        /// Which boot of the block, from 1; more than 1 after an interruption, or after a guest that died.
+        /// Which boot of the block, from 1; more than 1 after an interruption, host trouble, or a guest that died. Runs of the
+        /// block that ended in an earlier boot and are done again end again.
         boot: u32,
+        /// For a confirming boot the run that it is about: nothing of such a boot is recorded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        confirming: Option<String>,
+    },
+    /// A block that the host failed is about to be booted again.
+    Waiting {
+        /// [`bpfassay_study::Block::id`].
+        block: String,
+        /// After how many seconds.
+        seconds: f64,
     },
     /// The guest is ready.
     Ready {
@@ -56,6 +67,14 @@ pub enum Event {
         block: String,
         /// What went wrong with it, if something did.
         trouble: Option<RunFailure>,
+        /// What follows: whether what it measured counts, and if not, who is to blame.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        verdict: Option<BootVerdict>,
+    },
+    /// No further block is begun: the host fails them all. `run --resume` goes on.
+    Paused {
+        /// Why.
+        message: String,
     },
     /// A line that the guest asked to be kept.
     Log {

@@ -5,14 +5,16 @@
 //! One writer at a time: it holds a lock on the file (`flock`), which the system releases when the writer dies.
 
 mod read;
+mod standing;
 mod write;
 
-use std::{collections::BTreeMap, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
-use bpfassay_study::{Block, Plan};
-
-pub use self::write::Journal;
-use crate::{Entry, Header, Outcome, RunRecord};
+pub use self::{
+    standing::{Again, Past, PastBoot, Standing, ToDo},
+    write::Journal,
+};
+use crate::{Entry, Header};
 
 /// File name of the journal in a results directory.
 pub const FILE_NAME: &str = "journal.jsonl";
@@ -143,50 +145,4 @@ impl Contents {
     pub fn read(directory: &std::path::Path) -> Result<Self, JournalError> {
         read::read(&directory.join(FILE_NAME))
     }
-
-    /// The last record of each run.
-    #[must_use]
-    pub fn records(&self) -> BTreeMap<&str, &RunRecord> {
-        let mut records = BTreeMap::new();
-        for entry in &self.entries {
-            if let Entry::Run(record) = entry {
-                records.insert(record.run.as_str(), record.as_ref());
-            }
-        }
-        records
-    }
-
-    /// What is still to do: the plan's blocks with the runs that have no record, and with those that failed if
-    /// `again_failed`. Blocks with nothing to do are not in it.
-    #[must_use]
-    pub fn to_do(&self, again_failed: bool) -> Vec<Block> {
-        to_do(&self.header.plan, &self.records(), again_failed)
-    }
-
-    /// How often a guest was started for `block`; the next boot has the number after this.
-    #[must_use]
-    pub fn boots(&self, block: &str) -> u32 {
-        self.entries
-            .iter()
-            .filter_map(|entry| match entry {
-                Entry::BlockStarted(started) if started.block == block => Some(started.boot),
-                _ => None,
-            })
-            .max()
-            .unwrap_or(0)
-    }
-}
-
-fn to_do(plan: &Plan, records: &BTreeMap<&str, &RunRecord>, again_failed: bool) -> Vec<Block> {
-    plan.blocks
-        .iter()
-        .filter_map(|block| {
-            let mut block = block.clone();
-            block.runs.retain(|run| match records.get(run.order.id.as_str()) {
-                None => true,
-                Some(record) => again_failed && matches!(record.outcome, Outcome::Failed(_)),
-            });
-            (!block.runs.is_empty()).then_some(block)
-        })
-        .collect()
 }

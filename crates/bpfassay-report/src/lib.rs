@@ -19,20 +19,22 @@ pub mod render;
 pub mod results;
 pub mod schema;
 pub mod trend;
+mod verdict;
 mod words;
 
 pub use derive::{derive, sampling::to_do};
 pub use event::Event;
 pub use figure::Figure;
 pub use fingerprint::fingerprint;
-pub use journal::{Contents, Journal, JournalError};
-pub use outcome::{FailureKind, Outcome, RunFailure};
+pub use journal::{Again, Contents, Journal, JournalError, Past, PastBoot, Standing, ToDo};
+pub use outcome::{AfterRun, FailureKind, Outcome, RunFailure};
 pub use provenance::Provenance;
 pub use record::{BlockEnded, BlockStarted, Entry, GuestReady, Header, RunRecord};
 pub use results::{Results, ResultsError};
+pub use verdict::{BootVerdict, Involved};
 
 /// Version of the journal's format.
-pub const JOURNAL_VERSION: u32 = 1;
+pub const JOURNAL_VERSION: u32 = 2;
 
 /// Version of `results.json`.
 pub const RESULTS_VERSION: u32 = 1;

@@ -28,9 +28,13 @@ impl From<RunOutcome> for Outcome {
         match outcome {
             RunOutcome::Measured(figures) => Self::Measured(figures),
             RunOutcome::Refused(refusal) => Self::Refused(refusal),
-            RunOutcome::Failed { message } => {
-                Self::Failed(RunFailure { kind: FailureKind::Run, phase: None, telling: vec![message], log: None })
-            }
+            RunOutcome::Failed { message } => Self::Failed(RunFailure {
+                kind: FailureKind::Run,
+                phase: None,
+                telling: vec![message],
+                log: None,
+                after: None,
+            }),
         }
     }
 }
@@ -47,15 +51,49 @@ pub struct RunFailure {
     pub telling: Vec<String>,
     /// The log to read, as a path relative to the results directory where it lies in it.
     pub log: Option<String>,
+    /// Where it came after the run had ended: when, and during what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<AfterRun>,
+}
+
+/// What came after a run had ended, and because of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AfterRun {
+    /// How long after the run's end, in milliseconds of the host's clock.
+    pub ms: u64,
+    /// The run in flight by then, if one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub during: Option<String>,
+}
+
+impl fmt::Display for AfterRun {
+    /// `30 ms after this run, during RUN2`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms after this run", self.ms)?;
+        match &self.during {
+            Some(run) => write!(f, ", during {run}"),
+            None => write!(f, ", between runs"),
+        }
+    }
+}
+
+impl RunFailure {
+    /// What happened and when, without the evidence: `kernel panic during workload`, `kernel panic after the run`.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        match (&self.after, self.phase) {
+            (Some(_), _) => format!("{} after the run", self.kind.words()),
+            (None, Some(phase)) => format!("{} during {phase}", self.kind.words()),
+            (None, None) => self.kind.words().to_owned(),
+        }
+    }
 }
 
 impl fmt::Display for RunFailure {
     /// `kernel panic during workload: Kernel panic - not syncing: …; log: logs/….log`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind.words())?;
-        if let Some(phase) = self.phase {
-            write!(f, " during {phase}")?;
-        }
+        f.write_str(&self.headline())?;
         if let Some(line) = self.telling.first() {
             write!(f, ": {line}")?;
         }
@@ -104,7 +142,11 @@ pub enum FailureKind {
     Run,
     /// The guest was not as before after the run: a mount gone, or a program, probe, process or cgroup left.
     Unsound,
-    /// The host could not start or serve the guest: QEMU missing, disk full, and the like.
+    /// It was not begun, because what it would have needed failed before: its probe configuration or tool ended two boots of the
+    /// block, or the kernel did not come up in two other blocks.
+    NotTried,
+    /// The host could not start or serve the guest: QEMU missing or killed, disk full, and the like. Never final: `run --resume`
+    /// does such runs again.
     Host,
 }
 
@@ -130,6 +172,7 @@ impl FailureKind {
             Self::Agent => "agent gave up",
             Self::Run => "run failed",
             Self::Unsound => "guest left changed",
+            Self::NotTried => "not tried",
             Self::Host => "host trouble",
         }
     }

@@ -5,7 +5,7 @@ use bpfassay_study::{Plan, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Outcome, Provenance, RunFailure};
+use crate::{BootVerdict, Outcome, Provenance, RunFailure};
 
 /// First line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,14 +48,24 @@ pub enum Entry {
 pub struct BlockStarted {
     /// [`bpfassay_study::Block::id`].
     pub block: String,
-    /// Which boot of this block, from 1; more than 1 only after an interruption.
+    /// Which boot of this block, from 1; more than 1 after an interruption, host trouble, or a guest that came to grief.
     pub boot: u32,
+    /// Which attempt at the block the boot is part of, from 1. `run --resume --again failed` begins a new one, for which nothing
+    /// counts that was found out about the block's runs before.
+    pub attempt: u32,
     /// When, in milliseconds since 1970-01-01 UTC.
     pub at_unix_ms: u64,
     /// The QEMU command line, one word each; without a guest, the agent's.
     pub qemu: Vec<String>,
     /// The console log, relative to the results directory.
     pub log: Option<String>,
+    /// The runs that the boot does, in order. All earlier records of these runs are superseded, unless the boot is a confirming
+    /// one.
+    pub runs: Vec<String>,
+    /// For a confirming boot the run that it is about: it shows whether the guest comes to grief under that run alone, and
+    /// measures nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirming: Option<String>,
 }
 
 /// A guest is ready.
@@ -86,6 +96,11 @@ pub struct BlockEnded {
     pub trouble: Option<RunFailure>,
     /// Lines of the console worth keeping though no run failed over them (kernel warnings).
     pub notes: Vec<String>,
+    /// What follows from how the boot ended.
+    pub verdict: BootVerdict,
+    /// The runs whose records count although the boot is not complete: those blamed, not tried, or given up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settled: Vec<String>,
 }
 
 /// One run that came to its end.

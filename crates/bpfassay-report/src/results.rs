@@ -33,7 +33,7 @@ pub use self::{
     gates::{Demand, GateResult},
     sampling::{Sampled, SamplingEnd, Widest},
 };
-use crate::{Figure, Provenance, RunFailure, RunRecord};
+use crate::{BootVerdict, Figure, Provenance, RunFailure, RunRecord};
 
 /// File name of results in a results directory.
 pub const FILE_NAME: &str = "results.json";
@@ -94,6 +94,14 @@ pub struct Boot {
     pub trouble: Option<RunFailure>,
     /// Console lines worth keeping.
     pub notes: Vec<String>,
+    /// For a confirming boot the run that it was about: whether the guest comes to grief under that run alone. Nothing of such a boot is a
+    /// figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirming: Option<String>,
+    /// What follows from how it ended: whether its records count, and if not, who is to blame. `None` where nobody was there to
+    /// write it, and in results of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<BootVerdict>,
 }
 
 /// One run.

@@ -16,7 +16,10 @@ use std::{
     process::Command,
 };
 
-use bpfassay_report::{Contents, Entry, Journal, JournalError, Outcome, journal::FILE_NAME, journal::TORN_FILE_NAME};
+use bpfassay_report::{
+    Again, BlockEnded, BlockStarted, BootVerdict, Contents, Entry, FailureKind, Journal, JournalError, Outcome,
+    RunFailure, derive, journal::FILE_NAME, journal::TORN_FILE_NAME,
+};
 use common::{contents, outcome, panic_of_guest, study};
 use proptest::prelude::*;
 
@@ -102,10 +105,10 @@ fn any_other_damage_is_an_error_that_names_the_line() {
         assert!(Journal::resume(folder.path()).is_err());
         assert_eq!(fs::read(&path).unwrap(), before);
     }
-    fs::write(&path, "{\"journal\":1,").unwrap();
+    fs::write(&path, "{\"journal\":2,").unwrap();
     assert!(matches!(Contents::read(folder.path()), Err(JournalError::Corrupt { line: 1, .. })));
-    fs::write(&path, good.replacen("{\"journal\":1", "{\"journal\":2", 1)).unwrap();
-    assert!(matches!(Contents::read(folder.path()), Err(JournalError::Version { found: 2, .. })));
+    fs::write(&path, good.replacen("{\"journal\":2", "{\"journal\":1", 1)).unwrap();
+    assert!(matches!(Contents::read(folder.path()), Err(JournalError::Version { found: 1, .. })));
 }
 
 #[test]
@@ -165,22 +168,105 @@ fn a_full_disk_says_so_and_leaves_a_whole_journal() {
     assert_eq!(Contents::read(folder.path()).unwrap().entries.len(), written);
 }
 
+/// The names of the runs that are to be done.
+fn open(contents: &Contents, again: Again) -> Vec<String> {
+    contents.to_do(again).iter().flat_map(|todo| todo.open().map(|run| run.order.id.clone())).collect()
+}
+
 #[test]
 fn what_is_done_is_not_done_again() {
-    let mut contents = contents(&study(None, 2, 1), outcome);
-    assert!(contents.to_do(false).is_empty());
-    // The panicked runs of riscv64, if they are to be done again.
-    let again: Vec<String> =
-        contents.to_do(true).iter().flat_map(|block| block.runs.iter().map(|run| run.order.id.clone())).collect();
-    assert_eq!(again.len(), 2);
-    assert!(again.iter().all(|id| id.starts_with("riscv64_6.12") && id.ends_with("_fexit")));
-    // A later record counts.
-    let (block, run) = contents.header.plan.runs().find(|(_, run)| run.order.id == again[0]).unwrap();
-    let done = common::record(block, run, Outcome::Measured(Box::new(common::figures(run.order.probe, 1.0, 1.0))));
-    contents.entries.push(Entry::Run(Box::new(done)));
-    assert_eq!(contents.to_do(true).iter().map(|block| block.runs.len()).sum::<usize>(), 1);
-    assert_eq!(contents.boots("riscv64_6.12_w_nfs4.2_1"), 1);
-    assert_eq!(contents.boots("never"), 0);
+    let contents = contents(&study(None, 2, 1), outcome);
+    assert!(contents.to_do(Again::Nothing).is_empty());
+    // No run failed by the host.
+    assert!(contents.to_do(Again::Host).is_empty());
+    // The block with the panicked runs of riscv64 whole, if they are to be done again, as if nothing were known of it.
+    let again = contents.to_do(Again::Failed);
+    assert_eq!(again.iter().map(|todo| todo.block.id.as_str()).collect::<Vec<_>>(), ["riscv64_6.12_w_nfs4.2_1"]);
+    assert!(again.iter().all(|todo| todo.open().count() == todo.block.runs.len()));
+    assert!(again.iter().all(|todo| (todo.past.boots, todo.past.attempt) == (1, 2) && todo.past.history.is_empty()));
+}
+
+/// The journal of the first block of a study, as a boot left it that ended with `verdict` before its last run; and its runs.
+fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (Contents, Vec<String>) {
+    let mut contents = contents(&study(None, 1, 1), outcome);
+    contents.header.plan.blocks.truncate(1);
+    let runs: Vec<String> = contents.header.plan.blocks[0].runs.iter().map(|run| run.order.id.clone()).collect();
+    contents.entries.truncate(2 + runs.len() - 1);
+    if let Some(verdict) = verdict {
+        contents.entries.push(Entry::BlockEnded(BlockEnded {
+            block: contents.header.plan.blocks[0].id.clone(),
+            boot: 1,
+            at_unix_ms: 0,
+            trouble: Some(panic_of_guest()),
+            notes: Vec::new(),
+            verdict,
+            settled: settled.iter().map(|&at| runs[at].clone()).collect(),
+        }));
+    }
+    (contents, runs)
+}
+
+fn booted(contents: &mut Contents, boot: u32, runs: &[String], confirming: Option<&String>) {
+    contents.entries.push(Entry::BlockStarted(BlockStarted {
+        block: contents.header.plan.blocks[0].id.clone(),
+        boot,
+        attempt: 1,
+        at_unix_ms: 0,
+        qemu: Vec::new(),
+        log: None,
+        runs: runs.to_vec(),
+        confirming: confirming.cloned(),
+    }));
+}
+
+#[test]
+fn a_block_that_was_broken_off_is_done_whole_and_shown_until_then() {
+    for verdict in [None, Some(BootVerdict::Interrupted), Some(BootVerdict::Host)] {
+        let (mut contents, runs) = broken_off(verdict, &[]);
+        assert_eq!(open(&contents, Again::Nothing), runs, "whole, not only the last run");
+        let shown = derive(&contents);
+        assert_eq!(shown.runs.len(), runs.len() - 1);
+        assert!(shown.notes.iter().any(|note| note.starts_with("3 runs are of boots that")), "{:?}", shown.notes);
+        // Booted again, the earlier figures count no more, whatever comes of it.
+        booted(&mut contents, 2, &runs, None);
+        let shown = derive(&contents);
+        assert!(shown.runs.is_empty());
+        assert!(shown.notes.iter().any(|note| note.contains("3 records of earlier boots do not count")));
+        assert_eq!(contents.to_do(Again::Host)[0].past.boots, 2);
+    }
+}
+
+#[test]
+fn a_run_that_is_to_blame_stays_failed_and_the_others_are_done_again() {
+    let (mut contents, runs) = broken_off(Some(BootVerdict::Blamed { run: String::new() }), &[1]);
+    assert_eq!(open(&contents, Again::Nothing), [runs[0].clone(), runs[2].clone(), runs[3].clone()]);
+    assert_eq!(contents.to_do(Again::Nothing)[0].past.history.len(), 1);
+    // A confirming boot supersedes nothing.
+    let before = contents.records().len();
+    booted(&mut contents, 2, &runs[..2], Some(&runs[1]));
+    assert_eq!(contents.records().len(), before);
+    assert_eq!(contents.to_do(Again::Nothing)[0].past.history[1].confirming.as_ref(), Some(&runs[1]));
+}
+
+#[test]
+fn what_failed_by_the_host_is_never_final() {
+    let (mut contents, runs) = broken_off(Some(BootVerdict::Host), &[0, 1, 2]);
+    let host = RunFailure {
+        kind: FailureKind::Host,
+        phase: None,
+        telling: vec!["no QEMU".to_owned()],
+        log: None,
+        after: None,
+    };
+    for entry in &mut contents.entries {
+        if let Entry::Run(record) = entry
+            && record.run != runs[1]
+        {
+            record.outcome = Outcome::Failed(host.clone());
+        }
+    }
+    assert_eq!(open(&contents, Again::Nothing), [runs[3].clone()], "settled, as far as this execution goes");
+    assert_eq!(open(&contents, Again::Host), [runs[0].clone(), runs[2].clone(), runs[3].clone()]);
 }
 
 proptest! {
@@ -191,14 +277,19 @@ proptest! {
     fn done_and_to_do_are_the_plan(done in prop::collection::vec(any::<bool>(), 24), failed in prop::collection::vec(any::<bool>(), 24), again: bool) {
         let mut contents = contents(&study(None, 2, 1), outcome);
         let plan = contents.header.plan.clone();
+        // Judged without a boot, so settled at once.
         contents.entries = plan.runs().zip(&done).zip(&failed).filter(|((_, done), _)| **done).map(|(((block, run), _), failed)| {
             let outcome = if *failed { Outcome::Failed(panic_of_guest()) } else { Outcome::Refused(common::not_supported()) };
             Entry::Run(Box::new(common::record(block, run, outcome)))
         }).collect();
-        let to_do: Vec<String> = contents.to_do(again).iter().flat_map(|block| block.runs.iter().map(|run| run.order.id.clone())).collect();
-        let wanted: Vec<String> = plan.runs().zip(&done).zip(&failed)
-            .filter(|((_, done), failed)| !**done || (again && **failed))
-            .map(|(((_, run), _), _)| run.order.id.clone())
+        let again = if again { Again::Failed } else { Again::Host };
+        let to_do = open(&contents, again);
+        // A block with a run that failed is done whole.
+        let is_failed = |block: &str| plan.runs().zip(&done).zip(&failed)
+            .any(|(((of, _), done), failed)| of.id == block && *done && *failed);
+        let wanted: Vec<String> = plan.runs().zip(&done)
+            .filter(|((block, _), done)| !**done || (again == Again::Failed && is_failed(&block.id)))
+            .map(|((_, run), _)| run.order.id.clone())
             .collect();
         prop_assert_eq!(&to_do, &wanted);
         prop_assert_eq!(to_do.iter().collect::<BTreeSet<_>>().len(), to_do.len());

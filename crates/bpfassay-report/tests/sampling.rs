@@ -10,7 +10,7 @@ mod common;
 
 use bpfassay_protocol::{Arch, probe::Probe};
 use bpfassay_report::{
-    Contents, Entry, Outcome, derive,
+    Again, BootVerdict, Contents, Entry, FailureKind, Outcome, RunFailure, derive,
     render::{Style, text},
     results::{Sampled, SamplingEnd},
     to_do,
@@ -42,7 +42,7 @@ fn carry_out(study: &Study, spread: f64) -> (Contents, Vec<usize>) {
     let mut so_far = Contents { entries: Vec::new(), ..whole.clone() };
     let mut stages = Vec::new();
     loop {
-        let blocks = to_do(&so_far);
+        let blocks = to_do(&so_far, Again::Nothing);
         if blocks.is_empty() {
             return (so_far, stages);
         }
@@ -55,7 +55,7 @@ fn carry_out(study: &Study, spread: f64) -> (Contents, Vec<usize>) {
                 Entry::BlockEnded(ended) => &ended.block,
                 Entry::Resumed { .. } => return false,
             };
-            blocks.iter().any(|next| next.id == *block)
+            blocks.iter().any(|next| next.block.id == *block)
         };
         so_far.entries.extend(whole.entries.iter().filter(|entry| is_of(entry)).cloned());
         stages.push(blocks.len());
@@ -121,9 +121,45 @@ fn an_interruption_between_two_looks_leaves_the_rest_of_the_stage() {
         .position(|entry| matches!(entry, Entry::BlockStarted(started) if started.block == second))
         .unwrap();
     let interrupted = Contents { entries: whole.entries.get(..before).unwrap().to_vec(), ..whole.clone() };
-    let left: Vec<u32> = to_do(&interrupted).iter().map(|block| block.replicate).collect();
+    let left: Vec<u32> = to_do(&interrupted, Again::Host).iter().map(|todo| todo.block.replicate).collect();
     assert_eq!(left, [2, 3]);
     assert_eq!(only(&interrupted).end, None);
+}
+
+/// What is provisional, or failed by the host, must not end sampling: measured, it might have gone on.
+#[test]
+fn only_records_that_count_for_good_end_sampling() {
+    let whole = contents(&sequential("1%"), outcome(0.0001));
+    let third = whole.header.plan.blocks.get(2).unwrap().id.clone();
+    let is_after = |entry: &Entry| matches!(entry, Entry::BlockEnded(ended) if ended.block == third);
+    let end = whole.entries.iter().position(is_after).unwrap();
+    let mut provisional = Contents { entries: whole.entries.get(..end).unwrap().to_vec(), ..whole.clone() };
+    let replicates = |contents: &Contents, again| -> Vec<u32> {
+        to_do(contents, again).iter().map(|todo| todo.block.replicate).collect()
+    };
+    assert_eq!(replicates(&provisional, Again::Nothing), [3]);
+    let mut ended = whole.entries.get(end).unwrap().clone();
+    if let Entry::BlockEnded(ended) = &mut ended {
+        ended.verdict = BootVerdict::Host;
+        ended.settled = whole.header.plan.blocks.get(2).unwrap().runs.iter().map(|run| run.order.id.clone()).collect();
+    }
+    for entry in provisional.entries.iter_mut() {
+        if let Entry::Run(record) = entry
+            && record.block == third
+        {
+            record.outcome = Outcome::Failed(RunFailure {
+                kind: FailureKind::Host,
+                phase: None,
+                telling: Vec::new(),
+                log: None,
+                after: None,
+            });
+        }
+    }
+    provisional.entries.push(ended);
+    // The group waits for its third boot: nothing is to be done before it is resumed.
+    assert_eq!(replicates(&provisional, Again::Nothing), [0_u32; 0]);
+    assert_eq!(replicates(&provisional, Again::Host), [3]);
 }
 
 #[test]

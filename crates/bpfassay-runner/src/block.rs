@@ -1,26 +1,34 @@
-//! One block: booting its guest, hearing of its runs, and booting again for what is left when a guest dies under a run.
+//! One block: its boots, one after the other, until nothing of it is left to do.
 
 use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError},
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
-use bpfassay_protocol::message::{GuestMessage, HostMessage, Phase, RunOutcome};
-use bpfassay_report::{
-    BlockEnded, BlockStarted, Entry, FailureKind, GuestReady, Journal, JournalError, Outcome, RunFailure, RunRecord,
-};
-use bpfassay_study::{Block, PlannedRun, Study};
-use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, Severity, Trouble};
+use bpfassay_protocol::message::{GuestMessage, HostMessage};
+use bpfassay_report::{Entry, Journal, JournalError, ToDo};
+use bpfassay_study::Study;
+use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, Severity, Trouble, VmError};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Observer, Progress, Rig, RigError, Summary, failure, rig::deadlines};
+use crate::{
+    Observer, Progress, Rig, RigError,
+    attempt::Attempt,
+    blame::{BootEnd, HostTrouble},
+    boot::{Boot, Tally},
+    failure,
+    rig::{deadlines, whole_boot_seconds},
+};
 
 /// Directory of console logs in a results directory.
 pub const LOGS: &str = "logs";
 
 /// Most notes kept of one boot.
 const MAX_NOTES: usize = 50;
+
+/// From a line that tells of trouble to the end of the guest: the rest of the report comes in that time.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What every block is carried out with.
 pub(crate) struct Context<'a> {
@@ -52,291 +60,182 @@ impl Context<'_> {
     }
 }
 
-/// Carries out `block`, of which `boots` boots were made before, with guests of `rig`.
+/// Carries out `todo` with guests of `rig`, and says how that went.
 pub(crate) async fn carry_out(
     context: &Context<'_>,
     rig: &Rig,
-    block: &Block,
-    boots: u32,
-) -> Result<Summary, BlockError> {
-    let mut boot = Boot::new(context, block, boots);
-    while !boot.left.is_empty() && !context.cancel.is_cancelled() {
-        boot.boot += 1;
-        boot.once(rig).await?;
+    todo: &ToDo,
+    tally: &mut Tally,
+) -> Result<Attempt, BlockError> {
+    let mut attempt = Attempt::new(todo);
+    while let Some((plan, pause)) = attempt.next() {
+        if !pause.is_zero() {
+            context.tell(&Progress::Waiting(&todo.block, pause));
+        }
+        tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => break,
+            () = tokio::time::sleep(pause) => {}
+        }
+        let mut boot = Boot::new(context, &todo.block, plan, tally);
+        let (end, notes) = once(&mut boot, rig).await?;
+        let conclusion = attempt.ended(&boot.plan, &boot.seen, &end, boot.now());
+        boot.concluded(conclusion, notes)?;
     }
-    Ok(boot.tally)
+    Ok(attempt)
 }
 
-/// A block that is being carried out: what its agent says, and what that means for its runs.
-pub(crate) struct Boot<'a> {
-    pub(crate) context: &'a Context<'a>,
-    pub(crate) block: &'a Block,
-    pub(crate) boot: u32,
-    pub(crate) left: Vec<PlannedRun>,
-    pub(crate) tally: Summary,
+/// One boot: how it ended, and lines of its console worth keeping.
+async fn once(boot: &mut Boot<'_>, rig: &Rig) -> Result<(BootEnd, Vec<String>), BlockError> {
+    let (context, block) = (boot.context, boot.block);
+    let study = context.study;
+    let log = boot.log.clone();
+    let machine = rig.machine(study, block)?;
+    let (qemu, _) = rig.qemu(block.target.arch)?;
+    let command = std::iter::once(qemu.program.as_os_str())
+        .chain(machine.arguments().iter().map(std::ffi::OsString::as_os_str))
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    boot.started(command)?;
+    let failed = |error: &dyn std::error::Error, class| Ok((host_trouble(error, class), Vec::new()));
+
+    let job = match rig.job(study, block, &boot.plan.runs) {
+        // One kernel that cannot serve the file system is no reason to stop the others.
+        Err(error @ RigError::Modules { .. }) => return failed(&error, HostTrouble::Lacking),
+        job => job?,
+    };
+    let initramfs = match rig.initramfs(&block.target, &job) {
+        Err(error @ RigError::Initramfs { .. }) => return failed(&error, HostTrouble::Initramfs),
+        initramfs => initramfs?,
+    };
+    let mut options = BootOptions::new(context.directory.join(&log));
+    options.deadlines = deadlines(study);
+    options.deadlines.whole_boot = Some(whole_boot_seconds(study, boot.plan.runs.len() as u64));
+    options.initramfs = Some(Arc::new(initramfs));
+    boot.since = Instant::now();
+    let mut guest = match Guest::boot(qemu, &machine, options).await {
+        Ok(guest) => guest,
+        Err(error) => return failed(&error, class_of(&error)),
+    };
+    let Watched { cut_short, died_ms, notes } = watch(boot, &mut guest).await?;
+    // One that was cut short is ended here; of one that ended by itself this gives the end again.
+    guest.request_stop(Duration::ZERO);
+    let ending = guest.end().await;
+    Ok((end_of(boot, cut_short, died_ms, &ending), notes))
 }
 
-/// What is known of the run in flight.
-pub(crate) struct InFlight {
-    id: String,
-    since: Instant,
-    since_unix_ms: u64,
-    spoilt_by: Option<Trouble>,
+/// Why a guest is watched no longer although it has not ended.
+enum CutShort {
+    /// Everything is to stop.
+    Cancelled,
+    /// The agent said what it must not.
+    Protest(String),
+    /// The kernel reported trouble that spoils runs.
+    Spoilt(Trouble),
 }
 
-impl InFlight {
-    fn new(id: String) -> Self {
-        Self { id, since: Instant::now(), since_unix_ms: unix_ms(), spoilt_by: None }
+/// What came of watching a guest.
+struct Watched {
+    cut_short: Option<CutShort>,
+    /// When the first sign of trouble came, in milliseconds since the boot began.
+    died_ms: u64,
+    notes: Vec<String>,
+}
+
+/// Takes in what the guest does until it ends, or must be ended.
+async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockError> {
+    let cancel = boot.context.cancel;
+    let mut notes = guest.unconfined().to_vec();
+    let mut note = |trouble: &Trouble| {
+        if notes.len() < MAX_NOTES {
+            notes.push(trouble.to_string());
+        }
+    };
+    let mut died_ms = None;
+    let cut_short = loop {
+        let event = tokio::select! {
+            event = guest.next_event() => event,
+            () = cancel.cancelled() => break Some(CutShort::Cancelled),
+        };
+        match event {
+            Event::Message(message) => {
+                if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
+                    // The guest cannot see whether its last words arrived: it waits to be told. One that has gone already
+                    // needs no telling, and one that takes no input (the instruction clock) waits in vain, in its own time,
+                    // which passes at once.
+                    let _ = guest.send(&HostMessage::PowerOff);
+                }
+                if matches!(message, GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
+                    died_ms.get_or_insert(boot.now().boot_ms);
+                }
+                if let Some(protest) = boot.hear(message)? {
+                    break Some(CutShort::Protest(protest));
+                }
+            }
+            Event::Trouble(trouble) => match trouble.kind.severity() {
+                Severity::Note => note(&trouble),
+                // Before the first run there is nothing to spoil, after the last nothing is left to.
+                Severity::SpoilsRun if boot.is_spoilt_by_trouble() => {
+                    died_ms.get_or_insert(boot.now().boot_ms);
+                    // What a run measured under it cannot be trusted, nor the guest that any other would be measured in. The
+                    // details follow the line.
+                    let _ = tokio::time::timeout(LAST_WORDS, guest.end()).await;
+                    break Some(CutShort::Spoilt(trouble));
+                }
+                Severity::SpoilsRun => note(&trouble),
+                // These end the guest, and its ending tells of them.
+                Severity::Fatal => {
+                    died_ms.get_or_insert(boot.now().boot_ms);
+                }
+            },
+            Event::Ended(_) => break None,
+        }
+    };
+    Ok(Watched { cut_short, died_ms: died_ms.unwrap_or(boot.now().boot_ms), notes })
+}
+
+/// How the boot ended, out of how the guest did.
+fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ending: &Ending) -> BootEnd {
+    let log = boot.log.clone();
+    let is_cancelled = boot.context.cancel.is_cancelled();
+    if boot.is_done() {
+        if !ending.reason.is_done() && !is_cancelled {
+            boot.after_done = Some(failure::of_ending(ending, &log));
+        }
+        return BootEnd::Done;
+    }
+    let failure = failure::of_ending(ending, &log);
+    match (cut_short, &ending.reason) {
+        (Some(CutShort::Protest(message)), _) => {
+            BootEnd::Broken { failure: failure::of_protest(message, Some(ending.phase), &log), at_ms }
+        }
+        (Some(CutShort::Spoilt(trouble)), EndReason::KernelDied { .. }) => {
+            tracing::debug!("the kernel died after {trouble}");
+            BootEnd::Broken { failure, at_ms }
+        }
+        (Some(CutShort::Spoilt(trouble)), _) => {
+            // With the details that came after it was reported.
+            let is_same = |full: &&Trouble| full.line == trouble.line && full.time_us == trouble.time_us;
+            let full = ending.troubles.iter().find(is_same).unwrap_or(&trouble);
+            BootEnd::Broken { failure: failure::of_trouble(full, ending.phase, &log), at_ms }
+        }
+        // A signal to all processes of a terminal reaches QEMU, too.
+        (_, EndReason::Stopped | EndReason::QemuExited { .. }) if is_cancelled => BootEnd::Interrupted,
+        (_, reason) if failure::is_of_host(reason) => BootEnd::Host { failure, class: HostTrouble::Exit },
+        (_, EndReason::Unsound { run, .. }) => BootEnd::Unsound { run: run.clone(), failure, at_ms },
+        _ => BootEnd::Broken { failure, at_ms },
     }
 }
 
-impl<'a> Boot<'a> {
-    pub(crate) fn new(context: &'a Context<'a>, block: &'a Block, boots: u32) -> Self {
-        Self { context, block, boot: boots, left: block.runs.clone(), tally: Summary::default() }
-    }
+/// The host could not even start the guest.
+fn host_trouble(error: &dyn std::error::Error, class: HostTrouble) -> BootEnd {
+    BootEnd::Host { failure: failure::of_host(chain(error)), class }
+}
 
-    /// What files of this boot are called.
-    pub(crate) fn name(&self) -> String {
-        format!("{}_boot{}", self.block.id, self.boot)
-    }
-
-    /// One boot. Afterwards at least one run less is left, unless everything was cancelled.
-    async fn once(&mut self, rig: &Rig) -> Result<(), BlockError> {
-        let Context { study, cancel, .. } = *self.context;
-        let name = self.name();
-        let log = format!("{LOGS}/{name}.log");
-        let job = match rig.job(study, self.block, &self.left) {
-            // One kernel that cannot serve the file system is no reason to stop the others.
-            Err(error @ RigError::Modules { .. }) => return self.never_booted(&chain(&error)),
-            job => job?,
-        };
-        let machine = rig.machine(study, self.block)?;
-        let (qemu, _) = rig.qemu(self.block.target.arch)?;
-        let command = std::iter::once(qemu.program.as_os_str())
-            .chain(machine.arguments().iter().map(std::ffi::OsString::as_os_str))
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
-        self.started(command, &log)?;
-
-        let initramfs = match rig.initramfs(&self.block.target, &job) {
-            Ok(initramfs) => initramfs,
-            Err(error @ RigError::Initramfs { .. }) => return self.never_booted(&chain(&error)),
-            Err(error) => return Err(error.into()),
-        };
-        let mut options = BootOptions::new(self.context.directory.join(&log));
-        options.deadlines = deadlines(study);
-        options.initramfs = Some(Arc::new(initramfs));
-        let since = Instant::now();
-        let mut guest = match Guest::boot(qemu, &machine, options).await {
-            Ok(guest) => guest,
-            Err(error) => return self.never_booted(&chain(&error)),
-        };
-
-        let mut in_flight: Option<InFlight> = None;
-        let mut notes = guest.unconfined().to_vec();
-        let (ending, protest) = loop {
-            let event = tokio::select! {
-                event = guest.next_event() => event,
-                () = cancel.cancelled() => break (guest.kill().await, None),
-            };
-            match event {
-                Event::Message(message) => {
-                    if matches!(
-                        message,
-                        GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }
-                    ) {
-                        // The guest cannot see whether its last words arrived: it waits to be told. One that has gone
-                        // already needs no telling, and one that takes no input (the instruction clock) waits in vain, in
-                        // its own time, which passes at once.
-                        let _ = guest.send(&HostMessage::PowerOff);
-                    }
-                    if let Some(protest) = self.hear(message, since, &log, &mut in_flight)? {
-                        break (guest.kill().await, Some(protest));
-                    }
-                }
-                Event::Trouble(trouble) => match trouble.kind.severity() {
-                    Severity::Note => {
-                        if notes.len() < MAX_NOTES {
-                            notes.push(trouble.to_string());
-                        }
-                    }
-                    // Fatal ones end the guest, and its ending tells of them.
-                    Severity::SpoilsRun | Severity::Fatal => {
-                        if let Some(run) = &mut in_flight {
-                            run.spoilt_by.get_or_insert(trouble);
-                        }
-                    }
-                },
-                Event::Ended(ending) => break (*ending, None),
-            }
-        };
-        self.ended(&ending, protest, &log, in_flight, notes)
-    }
-
-    /// The block begins with `command`; what its guest prints goes to `log`.
-    pub(crate) fn started(&self, command: Vec<String>, log: &str) -> Result<(), BlockError> {
-        let started = BlockStarted {
-            block: self.block.id.clone(),
-            boot: self.boot,
-            at_unix_ms: unix_ms(),
-            qemu: command,
-            log: Some(log.to_owned()),
-        };
-        self.context.append(&Entry::BlockStarted(started.clone()))?;
-        self.context.tell(&Progress::Booting(self.block, &started));
-        Ok(())
-    }
-
-    /// Takes in a message; `Some` is why the guest cannot be trusted any more.
-    pub(crate) fn hear(
-        &mut self,
-        message: GuestMessage,
-        since: Instant,
-        log: &str,
-        in_flight: &mut Option<InFlight>,
-    ) -> Result<Option<String>, BlockError> {
-        match message {
-            GuestMessage::Ready(facts) => {
-                let ready = GuestReady {
-                    block: self.block.id.clone(),
-                    boot: self.boot,
-                    ready_after_ms: millis(since),
-                    facts: *facts,
-                };
-                self.context.append(&Entry::GuestReady(Box::new(ready.clone())))?;
-                self.context.tell(&Progress::Ready(self.block, &ready));
-            }
-            GuestMessage::Phase { phase: Phase::Boot | Phase::SetUp | Phase::Shell, .. }
-            | GuestMessage::Hello { .. } => {}
-            GuestMessage::Phase { run: None, .. } => {}
-            GuestMessage::Phase { run: Some(run), phase } => {
-                if !self.left.iter().any(|planned| planned.order.id == run) {
-                    return Ok(Some(format!("the guest speaks of a run that it was not to do: {}", shortened(&run))));
-                }
-                self.context.tell(&Progress::Phase(self.block, &run, phase));
-                if in_flight.as_ref().is_none_or(|current| current.id != run) {
-                    *in_flight = Some(InFlight::new(run));
-                }
-            }
-            GuestMessage::RunEnded { run, outcome } => {
-                let Some(index) = self.left.iter().position(|planned| planned.order.id == run) else {
-                    return Ok(Some(format!("the guest ended a run that it was not to do: {}", shortened(&run))));
-                };
-                let planned = self.left.remove(index);
-                let current =
-                    in_flight.take().filter(|current| current.id == run).unwrap_or_else(|| InFlight::new(run));
-                let mut outcome = Outcome::from(self.readable(*outcome));
-                match (&mut outcome, &current.spoilt_by) {
-                    (Outcome::Measured(_), Some(trouble)) => {
-                        outcome = Outcome::Failed(failure::of_trouble(trouble, log))
-                    }
-                    (Outcome::Failed(failure), _) => failure.log = Some(log.to_owned()),
-                    _ => {}
-                }
-                self.record(&planned, &current, outcome)?;
-            }
-            GuestMessage::Log { text } => {
-                tracing::info!(block = self.block.id, "{}", shortened(&text));
-                self.context.tell(&Progress::Log(self.block, &text));
-            }
-            // The supervisor of the guest ends it after these.
-            GuestMessage::Failed { .. } | GuestMessage::Unsound { .. } | GuestMessage::Done => {}
-        }
-        Ok(None)
-    }
-
-    /// The guest is gone: whose fault was it, and what of the runs that are left?
-    fn ended(
-        &mut self,
-        ending: &Ending,
-        protest: Option<String>,
-        log: &str,
-        in_flight: Option<InFlight>,
-        notes: Vec<String>,
-    ) -> Result<(), BlockError> {
-        let cancelled = self.context.cancel.is_cancelled() && matches!(ending.reason, EndReason::Stopped);
-        let trouble = match protest {
-            Some(message) => Some(RunFailure {
-                kind: FailureKind::Garbage,
-                phase: Some(ending.phase),
-                telling: vec![message],
-                log: Some(log.to_owned()),
-            }),
-            None if cancelled || (ending.reason.is_done() && self.left.is_empty()) => None,
-            None => Some(failure::of_ending(ending, log)),
-        };
-        self.concluded(trouble, in_flight, notes)
-    }
-
-    /// The agent is gone, `trouble` being what went wrong with it, if something did: the run in flight failed.
-    pub(crate) fn concluded(
-        &mut self,
-        trouble: Option<RunFailure>,
-        in_flight: Option<InFlight>,
-        notes: Vec<String>,
-    ) -> Result<(), BlockError> {
-        let ended = BlockEnded {
-            block: self.block.id.clone(),
-            boot: self.boot,
-            at_unix_ms: unix_ms(),
-            trouble: trouble.clone(),
-            notes,
-        };
-        self.context.append(&Entry::BlockEnded(ended.clone()))?;
-        self.context.tell(&Progress::Ended(self.block, &ended));
-        let Some(trouble) = trouble else { return Ok(()) };
-
-        let position =
-            in_flight.as_ref().and_then(|current| self.left.iter().position(|planned| planned.order.id == current.id));
-        match (position, in_flight) {
-            // It died under a run: that run failed, the others get another guest.
-            (Some(index), Some(current)) => {
-                let planned = self.left.remove(index);
-                self.record(&planned, &current, Outcome::Failed(trouble))
-            }
-            // It died before or between runs: another boot would end the same way.
-            _ => self.give_up(&trouble),
-        }
-    }
-
-    /// The host could not even start the guest.
-    pub(crate) fn never_booted(&mut self, message: &str) -> Result<(), BlockError> {
-        let trouble = RunFailure { kind: FailureKind::Host, phase: None, telling: vec![message.to_owned()], log: None };
-        self.concluded(Some(trouble), None, Vec::new())
-    }
-
-    /// The outcome of a run; a failure where a workload that is any program did not tell of its work what it should.
-    fn readable(&self, outcome: RunOutcome) -> RunOutcome {
-        let RunOutcome::Measured(figures) = &outcome else { return outcome };
-        let command = self.context.study.command(&self.block.case);
-        match command.and_then(|command| command.unreadable(&figures.summary)) {
-            Some(message) => RunOutcome::Failed { message },
-            None => outcome,
-        }
-    }
-
-    fn give_up(&mut self, trouble: &RunFailure) -> Result<(), BlockError> {
-        for planned in std::mem::take(&mut self.left) {
-            let never = InFlight::new(planned.order.id.clone());
-            self.record(&planned, &never, Outcome::Failed(trouble.clone()))?;
-        }
-        Ok(())
-    }
-
-    fn record(&mut self, planned: &PlannedRun, current: &InFlight, outcome: Outcome) -> Result<(), BlockError> {
-        match outcome {
-            Outcome::Measured(_) => self.tally.measured += 1,
-            Outcome::Refused(_) => self.tally.refused += 1,
-            Outcome::Failed(_) => self.tally.failed += 1,
-        }
-        let record =
-            RunRecord::new(self.block, planned, self.boot, current.since_unix_ms, millis(current.since), outcome);
-        let entry = Entry::Run(Box::new(record));
-        self.context.append(&entry)?;
-        if let Entry::Run(record) = &entry {
-            self.context.tell(&Progress::RunEnded(record));
-        }
-        Ok(())
+const fn class_of(error: &VmError) -> HostTrouble {
+    match error {
+        VmError::Input { .. } => HostTrouble::Initramfs,
+        _ => HostTrouble::Start,
     }
 }
 
@@ -350,14 +249,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(200).collect()
-}
-
-pub(crate) fn millis(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Milliseconds since 1970-01-01 UTC; 0 on a host whose clock stands before that.

@@ -1,5 +1,6 @@
 //! Which named failure the ending of a guest, or a trouble on its console, is.
 
+use bpfassay_protocol::message::Phase;
 use bpfassay_report::{FailureKind, RunFailure};
 use bpfassay_vm::{EndReason, Ending, Trouble, TroubleKind};
 
@@ -13,6 +14,7 @@ pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
         EndReason::KernelDied { trouble } => of_trouble_kind(trouble.kind),
         EndReason::AgentFailed { .. } => FailureKind::Agent,
         EndReason::Unsound { .. } => FailureKind::Unsound,
+        reason if is_of_host(reason) => FailureKind::Host,
         EndReason::Done
         | EndReason::Stopped
         | EndReason::PoweredOffEarly
@@ -37,15 +39,40 @@ pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     }
     telling.dedup();
     telling.truncate(MAX_TELLING);
-    RunFailure { kind, phase: Some(ending.phase), telling, log: Some(log.to_owned()) }
+    RunFailure { kind, phase: Some(ending.phase), telling, log: Some(log.to_owned()), after: None }
 }
 
-/// The failure of a run that was measured while the kernel reported `trouble`.
+/// Whether a guest that ended for `reason` was failed by the host: its QEMU ended by itself or by a signal, or stopped the guest for
+/// want of something; or nobody watched the guest any more.
 #[must_use]
-pub fn of_trouble(trouble: &Trouble, log: &str) -> RunFailure {
+pub fn is_of_host(reason: &EndReason) -> bool {
+    match reason {
+        EndReason::QemuExited { .. } | EndReason::Stopped => true,
+        // A guest that tells of its panic is stopped, too.
+        EndReason::QemuStopped { state } => state != "guest-panicked",
+        _ => false,
+    }
+}
+
+/// The failure of the host to start a guest at all.
+#[must_use]
+pub fn of_host(message: String) -> RunFailure {
+    RunFailure { kind: FailureKind::Host, phase: None, telling: vec![message], log: None, after: None }
+}
+
+/// The failure of a guest that sent what it must not.
+#[must_use]
+pub fn of_protest(message: String, phase: Option<Phase>, log: &str) -> RunFailure {
+    RunFailure { kind: FailureKind::Garbage, phase, telling: vec![message], log: Some(log.to_owned()), after: None }
+}
+
+/// The failure that `trouble` is, reported by a kernel in `phase` that goes on.
+#[must_use]
+pub fn of_trouble(trouble: &Trouble, phase: Phase, log: &str) -> RunFailure {
     let mut telling: Vec<String> = lines(trouble).collect();
     telling.truncate(MAX_TELLING);
-    RunFailure { kind: of_trouble_kind(trouble.kind), phase: None, telling, log: Some(log.to_owned()) }
+    let kind = of_trouble_kind(trouble.kind);
+    RunFailure { kind, phase: Some(phase), telling, log: Some(log.to_owned()), after: None }
 }
 
 fn lines(trouble: &Trouble) -> impl Iterator<Item = String> + '_ {
@@ -68,8 +95,6 @@ const fn of_trouble_kind(kind: TroubleKind) -> FailureKind {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_protocol::message::Phase;
-
     use super::*;
 
     fn trouble(kind: TroubleKind, line: &str) -> Trouble {
@@ -106,6 +131,16 @@ mod tests {
         let silent = of_ending(&ending(EndReason::Hung { seconds: 9 }, Vec::new()), "l");
         assert_eq!(silent.kind, FailureKind::Deadline);
         assert_eq!(silent.telling.last().map(String::as_str), Some("last words"));
+    }
+
+    #[test]
+    fn a_qemu_that_ends_is_the_hosts_affair_and_a_guest_that_ends_is_its_own() {
+        let kind = |reason| of_ending(&ending(reason, Vec::new()), "l").kind;
+        assert_eq!(kind(EndReason::QemuExited { status: "signal: 9 (SIGKILL)".to_owned() }), FailureKind::Host);
+        assert_eq!(kind(EndReason::QemuStopped { state: "io-error".to_owned() }), FailureKind::Host);
+        assert_eq!(kind(EndReason::QemuStopped { state: "guest-panicked".to_owned() }), FailureKind::EarlyExit);
+        assert_eq!(kind(EndReason::PoweredOffEarly), FailureKind::EarlyExit);
+        assert_eq!(kind(EndReason::Reset), FailureKind::EarlyExit);
     }
 
     #[test]

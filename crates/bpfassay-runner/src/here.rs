@@ -15,7 +15,7 @@ use bpfassay_protocol::{
     job::{Job, Task},
     message::{GuestMessage, Phase},
 };
-use bpfassay_report::{FailureKind, Journal, RunFailure};
+use bpfassay_report::{BootVerdict, FailureKind, Journal, RunFailure};
 use bpfassay_study::{Block, Study};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
@@ -27,9 +27,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Observer, RunnerError, Summary,
-    block::{Boot, Context, InFlight, LOGS, chain},
-    pool,
+    attempt::{Conclusion, Judged},
+    block::{Context, chain},
+    boot::{Boot, Tally},
+    failure, pool,
     rig::{self, deadlines},
+    seen::BootPlan,
 };
 
 /// How long an agent may take to end after its last message.
@@ -55,7 +58,7 @@ pub struct HereOrder<'a> {
     pub blocks: Vec<Block>,
     /// What does them.
     pub agent: &'a Agent,
-    /// The results directory; what the agent prints to standard error goes to [`LOGS`] in it.
+    /// The results directory; what the agent prints to standard error goes to [`crate::block::LOGS`] in it.
     pub directory: &'a Path,
 }
 
@@ -79,10 +82,10 @@ pub async fn carry_out_here(
         if cancel.is_cancelled() {
             break;
         }
-        let mut boot = Boot::new(&context, block, 0);
-        boot.boot = 1;
-        boot.here(agent, runtime.path()).await?;
-        summary.add(&boot.tally);
+        let mut tally = Tally::default();
+        let plan = BootPlan { boot: 1, attempt: 1, runs: block.runs.clone(), confirming: None };
+        Boot::new(&context, block, plan, &mut tally).here(agent, runtime.path()).await?;
+        summary.add(&tally.summary());
     }
     summary.cancelled = cancel.is_cancelled();
     Ok(summary)
@@ -112,25 +115,25 @@ enum End {
 impl Boot<'_> {
     /// Does the block by one agent.
     async fn here(&mut self, agent: &Agent, runtime: &Path) -> Result<(), crate::block::BlockError> {
-        let name = self.name();
-        let log = format!("{LOGS}/{name}.log");
-        let path = runtime.join(format!("{name}.json"));
+        let path = runtime.join(format!("{}.json", self.name()));
         let arguments = arguments(agent, &path);
         let command = std::iter::once(&agent.program).map(|path| path.display().to_string());
-        self.started(command.chain(arguments.iter().cloned()).collect(), &log)?;
+        self.started(command.chain(arguments.iter().cloned()).collect())?;
         let job = job(self.context.study, self.block);
         let started = serde_json::to_vec(&job)
             .map_err(io::Error::from)
             .and_then(|text| std::fs::write(&path, text))
-            .and_then(|()| start(agent, &arguments, &self.context.directory.join(&log)));
+            .and_then(|()| start(agent, &arguments, &self.context.directory.join(&self.log)));
         let mut child = match started {
             Ok(child) => child,
-            Err(error) => return self.never_booted(&format!("could not start {}: {error}", agent.program.display())),
+            Err(error) => {
+                let message = format!("could not start {}: {error}", agent.program.display());
+                return self.over_here(Some(failure::of_host(message)));
+            }
         };
 
-        let mut heard = Heard { phase: Phase::Boot, done: false, failed: None };
-        let mut in_flight = None;
-        let end = self.listen(&mut child, &log, &mut heard, &mut in_flight).await?;
+        let mut heard = Heard { phase: Phase::Boot, failed: None };
+        let end = self.listen(&mut child, &mut heard).await?;
         if !matches!(end, End::Closed) {
             kill(&child);
         }
@@ -142,7 +145,7 @@ impl Boot<'_> {
             (End::Cancelled, _) => None,
             (End::Trouble(kind, message), _) => Some((kind, message)),
             (End::Closed, Some(message)) => Some((FailureKind::Agent, message)),
-            (End::Closed, None) if heard.done && self.left.is_empty() => None,
+            (End::Closed, None) if self.is_done() => None,
             (End::Closed, None) => {
                 let how = match status {
                     Ok(Ok(status)) => status.to_string(),
@@ -152,27 +155,53 @@ impl Boot<'_> {
                 Some((FailureKind::EarlyExit, format!("the agent ended before everything was done: {how}")))
             }
         };
+        let log = Some(self.log.clone());
         let trouble = trouble.map(|(kind, message)| RunFailure {
             kind,
             phase: Some(heard.phase),
             telling: vec![message],
-            log: Some(log),
+            log,
+            after: None,
         });
-        self.concluded(trouble, in_flight, Vec::new())
+        self.over_here(trouble)
+    }
+
+    /// The agent is gone. This system cannot be booted anew: what was measured before stands, the run in flight failed, and so did
+    /// those that the agent owes.
+    fn over_here(&mut self, trouble: Option<RunFailure>) -> Result<(), crate::block::BlockError> {
+        let now = self.now();
+        let ended = self.seen.ended();
+        let in_flight = self.seen.in_flight();
+        let mut judged = Vec::new();
+        if let Some(failure) = &trouble {
+            for (at, run) in self.plan.runs.iter().enumerate().skip(ended) {
+                let seen = self.seen.runs.get(at);
+                judged.push(Judged {
+                    run: run.clone(),
+                    boot: self.plan.boot,
+                    started_unix_ms: seen.map_or(now.unix_ms, |seen| seen.started_unix_ms),
+                    duration_ms: seen.map_or(0, |seen| seen.duration_ms(now.boot_ms)),
+                    failure: failure.clone(),
+                });
+            }
+        }
+        let verdict = match (&trouble, in_flight.and_then(|at| self.plan.runs.get(at))) {
+            (None, _) if self.is_done() => BootVerdict::Complete,
+            (None, _) => BootVerdict::Interrupted,
+            (Some(failure), _) if failure.kind == FailureKind::Host => BootVerdict::Host,
+            (Some(_), Some(run)) => BootVerdict::Blamed { run: run.order.id.clone() },
+            (Some(_), None) => BootVerdict::Nobody,
+        };
+        let kept = self.plan.ids().into_iter().take(ended).collect();
+        self.concluded_with(Conclusion { verdict, trouble, judged }, Vec::new(), kept)
     }
 
     /// Takes in what the agent says until it says no more, or must be stopped.
-    async fn listen(
-        &mut self,
-        child: &mut Child,
-        log: &str,
-        heard: &mut Heard,
-        in_flight: &mut Option<InFlight>,
-    ) -> Result<End, crate::block::BlockError> {
+    async fn listen(&mut self, child: &mut Child, heard: &mut Heard) -> Result<End, crate::block::BlockError> {
         let Some(mut stdout) = child.stdout.take() else {
             return Ok(End::Trouble(FailureKind::Host, "the agent was started without a pipe".to_owned()));
         };
-        let since = std::time::Instant::now();
+        self.since = std::time::Instant::now();
         let limits = deadlines(self.context.study);
         let limit = |phase: Phase| limits.of(phase).map_or_else(far, |limit| Instant::now() + limit);
         let mut deadline = limit(heard.phase);
@@ -214,11 +243,10 @@ impl Boot<'_> {
                         heard.phase = *phase;
                         deadline = limit(*phase);
                     }
-                    GuestMessage::Done => heard.done = true,
                     GuestMessage::Failed { message } => heard.failed = Some(message.clone()),
                     _ => {}
                 }
-                if let Some(protest) = self.hear(message, since, log, in_flight)? {
+                if let Some(protest) = self.hear(message)? {
                     return Ok(End::Trouble(FailureKind::Garbage, protest));
                 }
             }
@@ -230,8 +258,6 @@ impl Boot<'_> {
 struct Heard {
     /// The phase announced last.
     phase: Phase,
-    /// That everything is done.
-    done: bool,
     /// What it failed at.
     failed: Option<String>,
 }
@@ -416,13 +442,32 @@ mod tests {
     fn an_agent_that_says_what_it_must_not_is_killed() {
         let plan = plan();
         let since = std::time::Instant::now();
-        for (frames, telling) in
-            [(ended("another"), "not to do: another"), (b"Segmentation fault".to_vec(), "does not speak this protocol")]
-        {
+        let [first, second] = [&plan.blocks[0].runs[0].order.id, &plan.blocks[0].runs[1].order.id];
+        let done = frame::encode(&GuestMessage::Done).unwrap();
+        let phase = |run: &str| GuestMessage::Phase { phase: Phase::Workload, run: Some(run.to_owned()) };
+        let phase = |run: &str| frame::encode(&phase(run)).unwrap();
+        for (frames, runs, telling) in [
+            (ended("another"), 2, format!("the guest ends another, while {first} is due")),
+            (ended(second), 2, format!("the guest ends {second}, while {first} is due")),
+            // Forged, or late: the first run has ended.
+            ([ended(first), ended(first)].concat(), 1, format!("the guest ends {first}, while {second} is due")),
+            (
+                [ended(first), phase(first)].concat(),
+                1,
+                format!("the guest begins the phase workload of {first}, while {second} is due"),
+            ),
+            (
+                [phase(first), ended(second)].concat(),
+                2,
+                format!("protocol error: the guest ends {second}, while {first} is due"),
+            ),
+            (done, 2, format!("says that everything is done, while {first} is due")),
+            (b"Segmentation fault".to_vec(), 2, "does not speak this protocol".to_owned()),
+        ] {
             let (_, contents, _) = carried_out(&plan, &frames, "sleep 100");
             let all = failures(&contents);
-            assert_eq!((all.len(), all[0].kind), (2, FailureKind::Garbage), "{all:?}");
-            assert!(all[0].telling[0].contains(telling), "{all:?}");
+            assert_eq!((all.len(), all[0].kind), (runs, FailureKind::Garbage), "{all:?}");
+            assert!(all[0].telling[0].contains(&telling), "{telling}: {all:?}");
         }
         assert!(since.elapsed() < Duration::from_secs(50), "nothing was killed");
     }

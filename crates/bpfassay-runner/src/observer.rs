@@ -1,5 +1,7 @@
 //! What carrying out a plan tells whoever watches.
 
+use std::time::Duration;
+
 use bpfassay_protocol::message::Phase;
 use bpfassay_report::{BlockEnded, BlockStarted, GuestReady, RunRecord};
 use bpfassay_study::Block;
@@ -7,6 +9,8 @@ use bpfassay_study::Block;
 /// Something that happened.
 #[derive(Debug)]
 pub enum Progress<'a> {
+    /// A block is about to be booted again that the host failed, after this time.
+    Waiting(&'a Block, Duration),
     /// A guest is being booted for a block.
     Booting(&'a Block, &'a BlockStarted),
     /// It is ready.
@@ -19,6 +23,8 @@ pub enum Progress<'a> {
     Ended(&'a Block, &'a BlockEnded),
     /// A line that the guest asked to be kept.
     Log(&'a Block, &'a str),
+    /// No further block is begun, for this reason.
+    Paused(&'a str),
 }
 
 /// Is told of progress, from several tasks at once. Must be quick: guests wait for it.

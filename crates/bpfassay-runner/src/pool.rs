@@ -7,14 +7,16 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use bpfassay_report::Journal;
+use bpfassay_report::{Journal, Outcome, RunFailure, RunRecord, ToDo};
 use bpfassay_study::{Block, Study};
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Observer, Rig,
-    block::{self, BlockError, Context, LOGS},
+    Observer, Progress, Rig,
+    alike::Alike,
+    block::{self, BlockError, Context, LOGS, unix_ms},
+    boot::{Tally, record_run},
 };
 
 /// Why a plan could not be carried out to its end. What was measured before is in the journal.
@@ -35,7 +37,7 @@ pub enum RunnerError {
 }
 
 /// What carrying out a plan came to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Runs measured.
     pub measured: usize,
@@ -45,6 +47,8 @@ pub struct Summary {
     pub failed: usize,
     /// Whether it was cancelled before its end.
     pub cancelled: bool,
+    /// Why no further block was begun before the end, if so: the host fails them all.
+    pub paused: Option<String>,
 }
 
 impl Summary {
@@ -61,8 +65,10 @@ impl Summary {
 pub struct Order<'a> {
     /// The study that the blocks come from.
     pub study: &'a Study,
-    /// The blocks to do, each with the number of boots that it had before.
-    pub blocks: Vec<(Block, u32)>,
+    /// The blocks to do, each with what is known of it.
+    pub blocks: Vec<ToDo>,
+    /// Blocks that were given up before, because no guest of theirs was ever ready, and how.
+    pub never_ready: Vec<(Block, RunFailure)>,
     /// What boots them.
     pub rig: &'a Rig,
     /// Guests side by side.
@@ -88,8 +94,7 @@ pub(crate) fn directories(directory: &Path) -> Result<tempfile::TempDir, RunnerE
 
 /// Carries out `order` and writes everything that comes of it to `journal`.
 ///
-/// When `cancel` is cancelled, all guests are stopped; the runs in flight stay unrecorded, so that they are done again
-/// on resuming.
+/// When `cancel` is cancelled, all guests are stopped; the blocks in flight are not complete then, and are done again on resuming.
 ///
 /// # Errors
 /// [`RunnerError`]; guests and runs that fail are no errors but records.
@@ -99,27 +104,39 @@ pub async fn carry_out(
     observer: &dyn Observer,
     cancel: &CancellationToken,
 ) -> Result<Summary, RunnerError> {
-    let Order { study, blocks, rig, slots, directory } = order;
+    let Order { study, blocks, never_ready, rig, slots, directory } = order;
     make_logs(directory)?;
     let journal = Mutex::new(journal);
     let context = Context { study, directory, journal: &journal, observer, cancel };
     let waiting = Mutex::new(VecDeque::from(blocks));
+    let mut known = Alike::default();
+    for (block, failure) in &never_ready {
+        known.never_ready(block, failure);
+    }
+    let alike = Mutex::new(known);
+    let alike = || alike.lock().unwrap_or_else(PoisonError::into_inner);
 
     let worker = async || {
         let mut summary = Summary::default();
         loop {
-            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some((block, boots)) = next else { break };
-            if cancel.is_cancelled() {
+            if cancel.is_cancelled() || alike().pause().is_some() {
                 break;
             }
-            match block::carry_out(&context, rig, &block, boots).await {
-                Ok(tally) => summary.add(&tally),
-                Err(error) => {
-                    // The other workers stop their guests and come home.
-                    cancel.cancel();
-                    return Err(error);
-                }
+            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(todo) = next else { break };
+            let mut tally = Tally::default();
+            let not_tried = alike().not_tried(&todo.block);
+            let done = match not_tried {
+                Some(failure) => not_begun(&context, &todo, &failure, &mut tally),
+                None => block::carry_out(&context, rig, &todo, &mut tally)
+                    .await
+                    .map(|attempt| alike().done(&todo.block, &attempt)),
+            };
+            summary.add(&tally.summary());
+            if let Err(error) = done {
+                // The other workers stop their guests and come home.
+                cancel.cancel();
+                return Err(error);
             }
         }
         Ok(summary)
@@ -130,5 +147,20 @@ pub async fn carry_out(
     for outcome in outcomes {
         total.add(&outcome?);
     }
+    let left = waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
+    total.paused = alike().pause().filter(|_| left > 0).map(|why| format!("{why}; {left} blocks are left"));
+    if let Some(why) = &total.paused {
+        observer.progress(&Progress::Paused(why));
+    }
     Ok(total)
+}
+
+/// The runs of a block that no guest is booted for fail with `failure`.
+fn not_begun(context: &Context<'_>, todo: &ToDo, failure: &RunFailure, tally: &mut Tally) -> Result<(), BlockError> {
+    for run in todo.open() {
+        let outcome = Outcome::Failed(failure.clone());
+        let record = RunRecord::new(&todo.block, run, todo.past.boots, unix_ms(), 0, outcome);
+        record_run(context, tally, record)?;
+    }
+    Ok(())
 }

@@ -178,6 +178,20 @@ pub fn deadlines(study: &Study) -> Deadlines {
     }
 }
 
+/// The longest that a boot with `runs` runs may take altogether, in whole seconds of the host: what its phases may take one by one,
+/// so that it cuts none of them short, and no guest holds the host for ever. See [`Deadlines::whole_boot`].
+#[must_use]
+pub fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
+    let limits = deadlines(study);
+    let seconds = |limit: Option<u64>| limit.unwrap_or_default();
+    // Tidying up is allowed its time before and after the agent's word that the run ended.
+    let tear_down = seconds(limits.tear_down).saturating_mul(2);
+    let run = seconds(limits.attach).saturating_add(seconds(limits.workload)).saturating_add(tear_down);
+    let around =
+        [limits.boot, limits.set_up, limits.power_off].map(seconds).iter().fold(0_u64, |a, &b| a.saturating_add(b));
+    run.saturating_mul(runs).saturating_add(around)
+}
+
 /// Replicates are seeds.
 fn seed(study: &Study, block: &Block) -> u64 {
     study.design.seed.wrapping_add(u64::from(block.replicate))
@@ -220,6 +234,24 @@ mod tests {
         let (baseline, traced): (Vec<_>, Vec<_>) = all.partition(|(_, order)| order.probe.is_baseline());
         assert!(baseline.iter().all(|(_, order)| order.tracer_arguments.is_empty()));
         traced.into_iter().map(|(block, order)| (block.replicate, order.tracer_arguments.join(" "))).collect()
+    }
+
+    #[test]
+    fn a_boot_may_take_what_its_phases_may_take() {
+        let mut study = bpfassay_study::load("quick").unwrap();
+        study.clock = bpfassay_study::Clock::Wall;
+        study.deadlines.boot_ms = 10_000;
+        study.deadlines.set_up_ms = 20_000;
+        study.deadlines.attach_ms = 1_000;
+        study.deadlines.workload_ms = 1_500;
+        study.deadlines.tear_down_ms = 4_000;
+        let power_off = Deadlines::default().power_off.unwrap();
+        assert_eq!(whole_boot_seconds(&study, 0), 30 + power_off);
+        assert_eq!(whole_boot_seconds(&study, 3), 30 + power_off + 3 * (1 + 2 + 2 * 4));
+        let wall = whole_boot_seconds(&study, 3);
+        study.clock = bpfassay_study::Clock::Instructions;
+        assert_eq!(whole_boot_seconds(&study, 3), u64::from(COUNTING) * wall);
+        assert_eq!(whole_boot_seconds(&study, u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::{num::NonZeroU32, path::Path};
 
-use bpfassay_report::{Journal, Provenance};
+use bpfassay_report::{Journal, Provenance, RunFailure, ToDo};
 use bpfassay_runner::{Order, Rig, Summary, slots};
 use bpfassay_study::{Block, Plan};
 use tokio_util::sync::CancellationToken;
@@ -51,18 +51,19 @@ impl Bench {
         self.rig.qemu.keys().all(|&arch| !self.rig.is_emulated(arch))
     }
 
-    /// Carries out `blocks` of `plan`, each with the number of boots that it had before, and tells how it goes on. Logs
-    /// go to `directory`, the journal's.
+    /// Carries out `blocks` of `plan` and tells how it goes on. `never_ready`: blocks that were given up before because no guest of
+    /// theirs was ever ready. Logs go to `directory`, the journal's.
     pub(crate) async fn carry_out(
         &self,
         plan: &Plan,
-        blocks: Vec<(Block, u32)>,
+        blocks: Vec<ToDo>,
+        never_ready: Vec<(Block, RunFailure)>,
         journal: Journal,
         directory: &Path,
         telling: Telling<'_>,
     ) -> Result<Summary, Failure> {
         let watcher = Watcher::new(plan, &blocks, self.slots, directory, telling);
-        let order = Order { study: &plan.study, blocks, rig: &self.rig, slots: self.slots, directory };
+        let order = Order { study: &plan.study, blocks, never_ready, rig: &self.rig, slots: self.slots, directory };
         let outcome = bpfassay_runner::carry_out(order, journal, &watcher, &self.cancel).await;
         watcher.finish();
         outcome.map_err(Failure::infrastructure)

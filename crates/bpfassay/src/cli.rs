@@ -193,6 +193,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "clock", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
 
+    /// With --resume: what is done again besides what was never brought to its end
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume")]
+    pub(crate) again: AgainChoice,
+
     /// How guests are executed
     #[arg(long, value_enum, default_value_t)]
     pub(crate) accelerator: AcceleratorChoice,
@@ -201,6 +205,16 @@ pub(crate) struct Run {
     /// output (`bpfassay schema events`)
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) message_format: MessageFormat,
+}
+
+/// What `run --resume` does again of what ended badly.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AgainChoice {
+    /// Runs that failed by host trouble: no QEMU, a full disk, a guest that was killed
+    #[default]
+    Host,
+    /// Blocks with runs that failed, whyever, whole and as if nothing were known of them
+    Failed,
 }
 
 /// Arguments of `plan`.
@@ -430,6 +444,10 @@ mod tests {
 
     #[test]
     fn resume_goes_by_itself() {
+        for again in ["host", "failed"] {
+            assert!(Cli::try_parse_from(["bpfassay", "run", "--resume", "d", "--again", again]).is_ok());
+            assert!(Cli::try_parse_from(["bpfassay", "run", "--again", again]).is_err(), "there is nothing to repeat");
+        }
         assert!(Cli::try_parse_from(["bpfassay", "run", "--resume", "d", "--arch", "x86_64"]).is_err());
     }
 }

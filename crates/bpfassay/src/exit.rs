@@ -13,7 +13,8 @@ pub(crate) const SUCCESS: u8 = 0;
 pub(crate) const INTERNAL: u8 = 1;
 /// The command line, a study file or another input is wrong.
 pub(crate) const USAGE: u8 = 2;
-/// The host, the network, the cache or a guest image could not be made ready; nothing is known about the tool.
+/// The host, the network, the cache or a guest image could not be made ready; nothing is known about the tool. Also where runs
+/// failed by host trouble and nothing else went wrong: `run --resume` does them again.
 pub(crate) const INFRASTRUCTURE: u8 = 3;
 /// At least one run ended otherwise than expected; the results are complete but for these.
 pub(crate) const UNEXPECTED: u8 = 4;
@@ -32,7 +33,8 @@ Exit codes:
     0  everything was done and every run ended as expected
     1  a fault of bpfassay itself
     2  the command line, a study file or another input is wrong
-    3  the host, the network, the cache or a guest image could not be made ready
+    3  the host, the network, the cache or a guest image could not be made ready, or the host failed while measuring
+       (`run --resume DIR` does what it failed again)
     4  at least one run ended otherwise than expected (and no gate found a regression)
     5  a gate found a regression
     6  no gate found a regression, but at least one is inconclusive, which is no pass
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_host_that_has_nothing_left_is_no_wrong_input() {
-        let failing = |errno: rustix::io::Errno| bpfassay_testbed::Error::Io {
+        let failing = |errno: Errno| bpfassay_testbed::Error::Io {
             action: "read",
             path: "x".into(),
             source: io::Error::from(errno),

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bpfassay_report::{
-    Event, Outcome, RunRecord,
+    Event, Outcome, RunRecord, ToDo,
     derive::of_run,
     event::{EVENTS_VERSION, Ending, RunEnded, Started},
 };
@@ -66,7 +66,8 @@ pub(crate) struct Watcher<'a> {
 }
 
 struct State {
-    done: u64,
+    /// Runs that have ended, by name: one that is done again does not count twice.
+    done: BTreeSet<String>,
     /// Runs that are left to do of each cell.
     cells: BTreeMap<String, u64>,
     left: Left,
@@ -100,15 +101,15 @@ impl<'a> Watcher<'a> {
     /// results will be in `directory`.
     pub(crate) fn new(
         plan: &'a Plan,
-        blocks: &[(Block, u32)],
+        blocks: &[ToDo],
         jobs: NonZeroU32,
         directory: &Path,
         telling: Telling<'_>,
     ) -> Self {
         let Telling { study, overlays, format, here } = telling;
-        let of = blocks.iter().map(|(block, _)| block.runs.len() as u64).sum();
+        let of = blocks.iter().map(|todo| todo.open().count() as u64).sum();
         let mut cells = BTreeMap::new();
-        for run in blocks.iter().flat_map(|(block, _)| &block.runs) {
+        for run in blocks.iter().flat_map(ToDo::open) {
             *cells.entry(run.cell.clone()).or_default() += 1;
         }
         let expects = |cell: &&bpfassay_study::Cell| {
@@ -122,7 +123,7 @@ impl<'a> Watcher<'a> {
             overlays: overlays.to_owned(),
             refusals: plan.cells.iter().filter(expects).map(|cell| cell.id.as_str()).collect(),
             of,
-            state: Mutex::new(State { done: 0, cells, left: Left::new(blocks.iter().map(|(block, _)| block), jobs) }),
+            state: Mutex::new(State { done: BTreeSet::new(), cells, left: Left::new(blocks, jobs) }),
             sink: match format {
                 MessageFormat::Human => Box::new(shown::Shown::new(of)),
                 MessageFormat::Json => Box::new(Json),
@@ -165,13 +166,14 @@ impl<'a> Watcher<'a> {
             Outcome::Measured(_) | Outcome::Refused(_) => None,
         };
         let (done, cells_done, cells_of, seconds_left) = self.change(|state| {
-            state.done += 1;
-            if let Some(left) = state.cells.get_mut(&record.cell) {
+            if state.done.insert(record.run.clone())
+                && let Some(left) = state.cells.get_mut(&record.cell)
+            {
                 *left = left.saturating_sub(1);
             }
             let cells_done = state.cells.values().filter(|left| **left == 0).count() as u64;
             state.left.ended(&record.block, &record.cell, seconds);
-            (state.done, cells_done, state.cells.len() as u64, state.left.seconds())
+            (state.done.len() as u64, cells_done, state.cells.len() as u64, state.left.seconds())
         });
         RunEnded {
             run: record.run.clone(),
@@ -190,6 +192,18 @@ impl<'a> Watcher<'a> {
             cells_of,
             seconds_left,
         }
+    }
+
+    /// A boot begins that does `runs` of `block`: those that had ended are to do again.
+    fn begun_again(&self, block: &Block, runs: &[String]) {
+        self.change(|state| {
+            for run in block.runs.iter().filter(|run| runs.contains(&run.order.id)) {
+                if state.done.remove(&run.order.id) {
+                    *state.cells.entry(run.cell.clone()).or_default() += 1;
+                    state.left.again(&block.id, &run.cell);
+                }
+            }
+        });
     }
 
     /// The command that does just the cell of `record` again.
@@ -222,8 +236,17 @@ fn seconds(milliseconds: u64) -> f64 {
 impl Observer for Watcher<'_> {
     fn progress(&self, progress: &Progress<'_>) {
         let event = match progress {
+            Progress::Waiting(block, pause) => Event::Waiting { block: block.id.clone(), seconds: pause.as_secs_f64() },
             Progress::Booting(block, started) => {
-                Event::Booting { block: block.id.clone(), target: block.target.clone(), boot: started.boot }
+                if started.confirming.is_none() {
+                    self.begun_again(block, &started.runs);
+                }
+                Event::Booting {
+                    block: block.id.clone(),
+                    target: block.target.clone(),
+                    boot: started.boot,
+                    confirming: started.confirming.clone(),
+                }
             }
             Progress::Ready(block, ready) => {
                 let seconds = seconds(ready.ready_after_ms);
@@ -234,9 +257,12 @@ impl Observer for Watcher<'_> {
                 Event::Phase { block: block.id.clone(), run: (*run).to_owned(), phase: *phase }
             }
             Progress::RunEnded(record) => Event::RunEnded(Box::new(self.run_ended(record))),
-            Progress::Ended(block, ended) => {
-                Event::GuestEnded { block: block.id.clone(), trouble: ended.trouble.clone() }
-            }
+            Progress::Ended(block, ended) => Event::GuestEnded {
+                block: block.id.clone(),
+                trouble: ended.trouble.clone(),
+                verdict: Some(ended.verdict.clone()),
+            },
+            Progress::Paused(why) => Event::Paused { message: (*why).to_owned() },
             Progress::Log(block, text) => Event::Log { block: block.id.clone(), text: (*text).to_owned() },
         };
         self.sink.take(&event);
@@ -287,7 +313,7 @@ mod tests {
     #[test]
     fn a_failed_run_names_its_log_and_what_does_it_again() {
         let plan = plan();
-        let blocks: Vec<_> = plan.blocks.iter().map(|block| (block.clone(), 0)).collect();
+        let blocks: Vec<_> = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
         let overlays = ["--kernel", "./bzImage", "--tool", "mine.toml"].map(str::to_owned);
         let telling =
             Telling { study: Some("small.toml"), overlays: &overlays, format: MessageFormat::Human, here: None };
@@ -300,6 +326,7 @@ mod tests {
             phase: None,
             telling: vec!["Kernel panic - not syncing".to_owned()],
             log: Some("logs/one.log".to_owned()),
+            after: None,
         };
         let record = RunRecord::new(block, &block.runs[0], 1, 0, 1500, Outcome::Failed(failure));
         let ended = watcher.run_ended(&record);
@@ -340,5 +367,26 @@ mod tests {
         for command in [repeat, shell] {
             assert!(crate::cli::Cli::try_parse_from(command.split(' ')).is_ok(), "{command}");
         }
+    }
+
+    /// What is booted again ends again, and is counted once.
+    #[test]
+    fn runs_that_are_done_again_are_counted_once() {
+        let plan = plan();
+        let blocks: Vec<_> = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
+        let telling = Telling { study: None, overlays: &[], format: MessageFormat::Human, here: None };
+        let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), telling);
+        let block = &plan.blocks[0];
+        let host = RunFailure { kind: FailureKind::Host, phase: None, telling: Vec::new(), log: None, after: None };
+        let record = |run: usize| RunRecord::new(block, &block.runs[run], 1, 0, 1500, Outcome::Failed(host.clone()));
+        let counts = |ended: RunEnded| (ended.done, ended.of, ended.cells_done, ended.seconds_left);
+        assert_eq!(counts(watcher.run_ended(&record(0))), (1, 4, 1, Some(4.5)));
+        // Judged once more, after it had ended.
+        assert_eq!(counts(watcher.run_ended(&record(0))), (1, 4, 1, Some(4.5)));
+        let ids: Vec<String> = block.runs.iter().map(|run| run.order.id.clone()).collect();
+        watcher.begun_again(block, &ids);
+        assert_eq!(counts(watcher.run_ended(&record(1))), (1, 4, 1, Some(4.5)));
+        assert_eq!(counts(watcher.run_ended(&record(0))), (2, 4, 2, Some(3.0)));
+        watcher.finish();
     }
 }

@@ -11,7 +11,7 @@ use bpfassay_study::{Block, Cell, Design, Plan, plan::file_system_id};
 
 use super::{LEVEL, cells};
 use crate::{
-    Contents,
+    Again, Contents, ToDo,
     results::{Access, RunResult, Sampled, SamplingEnd, Widest},
 };
 
@@ -188,14 +188,20 @@ fn is_beyond(block: &Block, group: &Sampled) -> bool {
         && block.replicate > group.boots
 }
 
-/// What is to be done next: everything that has no record, where boots are fixed; with sequential sampling the boots up to
-/// the next look of each group that goes on. Nothing is left when this is empty.
+/// What is to be done next: everything that has no record that counts, where boots are fixed; with sequential sampling the boots
+/// up to the next look of each group that goes on. `again`: what is done again besides. Nothing is left when this is empty.
 #[must_use]
-pub fn to_do(contents: &Contents) -> Vec<Block> {
-    let mut blocks = contents.to_do(false);
-    if design(&contents.header.plan).is_some() {
-        let sampled = super::derive(contents).sampling;
-        blocks.retain(|block| sampled.iter().all(|group| !is_beyond(block, group)));
+pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
+    let mut blocks = contents.to_do(again);
+    let plan = &contents.header.plan;
+    if design(plan).is_some() {
+        // What is provisional, or failed by the host, decides nothing: it will be measured, and then the decision is the one that
+        // an undisturbed run takes.
+        let standing = contents.standing();
+        let mut runs = super::derive(contents).runs;
+        runs.retain(|run| standing.is_final(&run.record.run));
+        let sampled = derive(plan, &runs);
+        blocks.retain(|todo| sampled.iter().all(|group| !is_beyond(&todo.block, group)));
     }
     blocks
 }

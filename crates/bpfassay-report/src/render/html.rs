@@ -156,10 +156,7 @@ fn table_class(table: &Table, text: &str) -> Option<&'static str> {
 fn failures(results: &Results) -> Vec<Failure> {
     let failure = |what: String, failure: &RunFailure| Failure {
         what,
-        why: match failure.phase {
-            Some(phase) => format!("{} during {phase}", failure.kind.words()),
-            None => failure.kind.words().to_owned(),
-        },
+        why: failure.headline(),
         telling: failure.telling.clone(),
         log: failure.log.clone(),
     };

@@ -5,9 +5,9 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::compare;
 use crate::{
-    Results,
+    FailureKind, Results,
     compare::{AccessComparison, CellComparison, Comparison, Fate},
-    results::{Attach, CellResult, GateResult},
+    results::{Attach, CellFailure, CellResult, GateResult},
     words,
 };
 
@@ -113,9 +113,27 @@ fn failed(kind: NonSuccessKind, what: &str, message: String) -> TestCaseStatus {
     status
 }
 
+/// The failure that tells most of a cell: one of its own before one that it only suffers from.
+fn telling(cell: &CellResult) -> Option<&CellFailure> {
+    let is_own = |failed: &&CellFailure| failed_type(failed) == "failed";
+    cell.failures.iter().find(is_own).or_else(|| cell.failures.first())
+}
+
+/// What a failure is for whoever decides whether to repeat it.
+const fn failed_type(failed: &CellFailure) -> &'static str {
+    match failed.failure.kind {
+        FailureKind::Host => "host",
+        FailureKind::NotTried => "not tried",
+        _ => "failed",
+    }
+}
+
 fn cell(cell: &CellResult) -> TestCase {
     let status = match (&cell.attach, cell.failures.first()) {
-        (_, Some(first)) => failed(NonSuccessKind::Error, "failed", format!("{}: {}", first.run, first.failure)),
+        (_, Some(first)) => {
+            let first = telling(cell).unwrap_or(first);
+            failed(NonSuccessKind::Error, failed_type(first), format!("{}: {}", first.run, first.failure))
+        }
         (Attach::Refused { refusal, expected: true, .. }, None) => {
             skipped(&format!("refused, as expected: {}", words::refusal(refusal)))
         }

@@ -250,7 +250,11 @@ pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
         by_kind.entry(failure.kind).or_default().push(remarks.mark(format!("{run}: {failure}")));
     }
     for (kind, marks) in by_kind {
-        let failed = format!("FAILED: {} {}", kind.words(), marks.join(" "));
+        let failed = match kind {
+            // Neither is anything that the tool did in these runs.
+            FailureKind::Host | FailureKind::NotTried => format!("not measured: {} {}", kind.words(), marks.join(" ")),
+            _ => format!("FAILED: {} {}", kind.words(), marks.join(" ")),
+        };
         text = if text.is_empty() { failed } else { format!("{text}; {failed}") };
     }
     let done = cell.runs.measured.saturating_add(cell.runs.refused).saturating_add(cell.runs.failed);

@@ -23,8 +23,8 @@ use bpfassay_protocol::{
     tracer::{Attached, CounterRow, Device, Ended, Losses, Program, Refusal, Sample, Step},
 };
 use bpfassay_report::{
-    BlockEnded, BlockStarted, Contents, Entry, FailureKind, GuestReady, Header, JOURNAL_VERSION, Outcome, Provenance,
-    RunFailure, RunRecord,
+    BlockEnded, BlockStarted, BootVerdict, Contents, Entry, FailureKind, GuestReady, Header, JOURNAL_VERSION, Outcome,
+    Provenance, RunFailure, RunRecord,
     provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},
 };
 use bpfassay_study::{Available, Block, Narrowing, Plan, PlannedRun, Study, Target, expand};
@@ -268,6 +268,7 @@ pub(crate) fn panic_of_guest() -> RunFailure {
         phase: Some(Phase::Workload),
         telling: vec!["Kernel panic - not syncing: Fatal exception in interrupt".to_owned()],
         log: Some("logs/riscv64_6.12_w_nfs4.2_1_boot1.log".to_owned()),
+        after: None,
     }
 }
 
@@ -317,7 +318,10 @@ pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> O
             boot: 1,
             at_unix_ms: 1_790_000_000_500,
             qemu: vec![format!("qemu-system-{}", block.target.arch), "-nodefaults".to_owned()],
+            attempt: 1,
             log: Some(format!("logs/{name}_boot1.log")),
+            runs: block.runs.iter().map(|run| run.order.id.clone()).collect(),
+            confirming: None,
         }));
         entries.push(Entry::GuestReady(Box::new(GuestReady {
             block: name.clone(),
@@ -334,6 +338,8 @@ pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> O
             at_unix_ms: 1_790_000_020_000,
             trouble: None,
             notes: Vec::new(),
+            verdict: BootVerdict::Complete,
+            settled: Vec::new(),
         }));
     }
     Contents { header: header(plan), entries, torn: None }

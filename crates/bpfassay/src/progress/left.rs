@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, num::NonZeroU32};
 
+use bpfassay_report::ToDo;
 use bpfassay_study::{Block, Target};
 
 /// A mean of seconds.
@@ -46,15 +47,15 @@ pub(super) struct Left {
 
 impl Left {
     /// All of `blocks`, `jobs` of them side by side.
-    pub(super) fn new<'a>(blocks: impl IntoIterator<Item = &'a Block>, jobs: NonZeroU32) -> Self {
-        let waiting = |block: &Block| Waiting {
-            target: block.target.clone(),
+    pub(super) fn new(blocks: &[ToDo], jobs: NonZeroU32) -> Self {
+        let waiting = |todo: &ToDo| Waiting {
+            target: todo.block.target.clone(),
             is_booted: false,
-            cells: block.runs.iter().map(|run| run.cell.clone()).collect(),
+            cells: todo.open().map(|run| run.cell.clone()).collect(),
         };
         Self {
             jobs,
-            blocks: blocks.into_iter().map(|block| (block.id.clone(), waiting(block))).collect(),
+            blocks: blocks.iter().map(|todo| (todo.block.id.clone(), waiting(todo))).collect(),
             by_cell: BTreeMap::new(),
             by_target: BTreeMap::new(),
             runs: Mean::default(),
@@ -85,6 +86,14 @@ impl Left {
         }
     }
 
+    /// A run of `cell` in the block named `block` that had ended is to be done again, in another guest.
+    pub(super) fn again(&mut self, block: &str, cell: &str) {
+        if let Some(waiting) = self.blocks.get_mut(block) {
+            waiting.cells.push(cell.to_owned());
+            waiting.is_booted = false;
+        }
+    }
+
     /// Seconds that the rest will take. A run is taken to last as long as those of its cell did, or else those on its target,
     /// or else all; a boot likewise. Nothing before anything was measured.
     pub(super) fn seconds(&self) -> Option<f64> {
@@ -111,6 +120,10 @@ mod tests {
     use super::*;
     use crate::progress::tests::plan;
 
+    fn todo(plan: &bpfassay_study::Plan) -> Vec<ToDo> {
+        plan.blocks.iter().cloned().map(ToDo::fresh).collect()
+    }
+
     fn jobs(number: u32) -> NonZeroU32 {
         NonZeroU32::new(number).unwrap()
     }
@@ -118,7 +131,7 @@ mod tests {
     #[test]
     fn nothing_is_known_before_the_first_run() {
         let plan = plan();
-        let mut left = Left::new(&plan.blocks, jobs(1));
+        let mut left = Left::new(&todo(&plan), jobs(1));
         left.booted(&plan.blocks[0], 3.0);
         assert_eq!(left.seconds(), None);
     }
@@ -128,7 +141,7 @@ mod tests {
         // Two targets with two runs each: the baseline and fexit.
         let plan = plan();
         let (first, second) = (&plan.blocks[0], &plan.blocks[1]);
-        let mut left = Left::new(&plan.blocks, jobs(1));
+        let mut left = Left::new(&todo(&plan), jobs(1));
         left.booted(first, 3.0);
         left.ended(&first.id, &first.runs[0].cell, 2.0);
         // One run of the same target, a boot and two runs of the other: all as long as what is known.
@@ -148,7 +161,7 @@ mod tests {
         let plan = plan();
         let block = &plan.blocks[0];
         let seconds = |number| {
-            let mut left = Left::new(&plan.blocks, jobs(number));
+            let mut left = Left::new(&todo(&plan), jobs(number));
             left.booted(block, 1.0);
             left.ended(&block.id, &block.runs[0].cell, 2.0);
             left.seconds()

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bpfassay_report::{
-    Event,
+    BootVerdict, Event, RunFailure,
     event::{Ending, RunEnded},
     results::ByteFigure,
 };
@@ -84,11 +84,11 @@ impl Sink for Shown {
     fn take(&self, event: &Event) {
         match event {
             Event::Started(_) | Event::Concluded(_) => {}
-            Event::Booting { block, target, boot } => {
+            Event::Booting { block, target, boot, confirming } => {
                 let guest = Guest { target: target.to_string(), doing: "booting".to_owned() };
                 self.guests(|guests| drop(guests.insert(block.clone(), guest)));
                 if *boot > 1 {
-                    self.line(&format!("{block}: boot {boot}"));
+                    self.line(&booted_again(block, *boot, confirming.as_deref()));
                 }
             }
             Event::Ready { block, seconds, kernel_release } => {
@@ -100,7 +100,16 @@ impl Sink for Shown {
                 self.doing(block, format!("{what}, {phase}"));
             }
             Event::RunEnded(ended) => self.run_ended(ended),
-            Event::GuestEnded { block, .. } => self.guests(|guests| drop(guests.remove(block))),
+            Event::GuestEnded { block, trouble, verdict } => {
+                self.guests(|guests| drop(guests.remove(block)));
+                if let Some(line) = ended_badly(block, trouble.as_ref(), verdict.as_ref()) {
+                    self.line(&line);
+                }
+            }
+            Event::Waiting { block, seconds } => {
+                self.line(&format!("{block}: host trouble: booted again after {seconds} s"));
+            }
+            Event::Paused { message } => self.line(message),
             Event::Log { block, text } => self.line(&format!("{block}: {text}")),
         }
     }
@@ -108,6 +117,21 @@ impl Sink for Shown {
     fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Why a block is booted once more.
+fn booted_again(block: &str, boot: u32, confirming: Option<&str>) -> String {
+    match confirming {
+        Some(run) => format!("{block}: boot {boot}: the warm-up and {run} alone, to find out whether it is to blame"),
+        None => format!("{block}: boot {boot}: all that is left of the block, again from its warm-up"),
+    }
+}
+
+/// What went wrong with a guest, and whose fault it was.
+fn ended_badly(block: &str, trouble: Option<&RunFailure>, verdict: Option<&BootVerdict>) -> Option<String> {
+    let verdict = verdict.filter(|verdict| !matches!(verdict, BootVerdict::Complete | BootVerdict::Interrupted))?;
+    let trouble = trouble.map(|trouble| RunFailure { log: None, ..trouble.clone() }.to_string()).unwrap_or_default();
+    Some(format!("{block}: {trouble}: {verdict}"))
 }
 
 /// The lines that tell of a run.
@@ -189,6 +213,25 @@ mod tests {
     fn times_are_told_as_precisely_as_they_are_known() {
         let told = [0.4, 59.0, 89.0, 91.0, 3600.0 * 3.0 + 320.0].map(duration);
         assert_eq!(told, ["0 s", "59 s", "1 min", "2 min", "3 h 5 min"]);
+    }
+
+    #[test]
+    fn what_is_repeated_is_shown_with_the_reason() {
+        let failure = RunFailure {
+            kind: bpfassay_report::FailureKind::Host,
+            phase: None,
+            telling: vec!["no QEMU".to_owned()],
+            log: Some("l".to_owned()),
+            after: None,
+        };
+        let ended = |verdict: &BootVerdict| ended_badly("b", Some(&failure), Some(verdict));
+        let expected = "b: host trouble: no QEMU: host trouble, no run is to blame";
+        assert_eq!(ended(&BootVerdict::Host).as_deref(), Some(expected));
+        let blamed = BootVerdict::Blamed { run: "r".to_owned() };
+        assert_eq!(ended(&blamed).as_deref(), Some("b: host trouble: no QEMU: r is to blame"));
+        assert_eq!(ended(&BootVerdict::Complete), None);
+        let confirming = "b: boot 2: the warm-up and r alone, to find out whether it is to blame";
+        assert_eq!(booted_again("b", 2, Some("r")), confirming);
     }
 
     #[test]

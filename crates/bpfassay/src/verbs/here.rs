@@ -56,17 +56,17 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
         format: arguments.message_format,
         here: Some(&agent.mount),
     };
-    let cancelled = run::until_narrow(&plan, &directory, journal, blocks, async |blocks, journal| {
+    let summary = run::until_narrow(&plan, &directory, journal, blocks, async |blocks, journal| {
         let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, &directory, telling);
-        let blocks = blocks.into_iter().map(|(block, _)| block).collect();
+        let blocks = blocks.into_iter().map(|todo| todo.block).collect();
         let order = HereOrder { study: &plan.study, blocks, agent: &agent, directory: &directory };
         let outcome = bpfassay_runner::carry_out_here(order, journal, &watcher, &cancel).await;
         watcher.finish();
         outcome.map_err(Failure::infrastructure)
     })
     .await?;
-    let interrupted = "; what was measured is kept";
-    run::told(&directory, cancelled.then_some(interrupted), arguments.message_format)
+    let end = run::End { summary, how_to_go_on: "; what was measured is kept".to_owned() };
+    run::told(&directory, &end, arguments.message_format)
 }
 
 /// The study with this machine as its only target.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
-    Contents, Entry, Event, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Provenance, Results,
-    event::Concluded, render, results,
+    Again, Contents, Entry, Event, FailureKind, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Provenance,
+    Results, RunFailure, ToDo, event::Concluded, render, results, to_do,
 };
 use bpfassay_runner::{Summary, block::unix_ms};
 use bpfassay_stats::Verdict;
@@ -15,7 +15,7 @@ use crate::{
     bench::Bench,
     chosen::{Chosen, is_image},
     cli::{self, MessageFormat},
-    exit::{Failure, INCONCLUSIVE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
+    exit::{Failure, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
     progress::{self, Telling, bundled},
     setup::{self, Store},
 };
@@ -55,24 +55,53 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     }
     let provenance = bench.provenance.clone();
 
+    let mut never_ready = Vec::new();
     let (directory, journal, blocks) = match resumed {
         Some((mut journal, contents)) => {
             let directory = arguments.resume.clone().unwrap_or_default();
-            let entry = Entry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) };
-            journal.append(&entry)?;
-            (directory, journal, left(&contents))
+            let blocks = to_do(&contents, again(arguments.again));
+            never_ready = given_up(&contents, &blocks);
+            if !blocks.is_empty() {
+                let entry = Entry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) };
+                journal.append(&entry)?;
+            }
+            (directory, journal, blocks)
         }
         None => begin(&plan, arguments.output.as_deref(), provenance)?,
     };
     let study = if arguments.resume.is_some() { bundled(&plan) } else { Some(arguments.selection.study.as_str()) };
     let overlays = overlays(&arguments, global);
     let telling = Telling { study, overlays: &overlays, format: arguments.message_format, here: None };
-    let cancelled = until_narrow(&plan, &directory, journal, blocks, async |blocks, journal| {
-        bench.carry_out(&plan, blocks, journal, &directory, telling).await
+    let summary = until_narrow(&plan, &directory, journal, blocks, async |blocks, journal| {
+        bench.carry_out(&plan, blocks, never_ready.clone(), journal, &directory, telling).await
     })
     .await?;
-    let resume = format!("; go on with: bpfassay run --resume {}", directory.display());
-    told(&directory, cancelled.then_some(&resume), arguments.message_format)
+    let how_to_go_on = format!("; go on with: bpfassay run --resume {}", directory.display());
+    told(&directory, &End { summary, how_to_go_on }, arguments.message_format)
+}
+
+/// What is done again of what ended badly.
+const fn again(asked: cli::AgainChoice) -> Again {
+    match asked {
+        cli::AgainChoice::Host => Again::Host,
+        cli::AgainChoice::Failed => Again::Failed,
+    }
+}
+
+/// The blocks that were given up because no guest of theirs was ever ready, but for those that are to be done again.
+fn given_up(contents: &Contents, blocks: &[ToDo]) -> Vec<(Block, RunFailure)> {
+    let standing = contents.standing();
+    let is_left = |block: &&Block| blocks.iter().all(|todo| todo.block.id != block.id);
+    let all = contents.header.plan.blocks.iter().filter(is_left);
+    all.filter_map(|block| Some((block.clone(), standing.past(block).never_ready()?.clone()))).collect()
+}
+
+/// How carrying out ended.
+pub(super) struct End {
+    /// What it came to.
+    pub(super) summary: Summary,
+    /// What to say of how to go on, where something is left to do.
+    pub(super) how_to_go_on: String,
 }
 
 /// What was begun in `directory`, if it was begun with guests: what a machine itself was measured to do, no guest goes on with.
@@ -90,9 +119,8 @@ fn with_guests(directory: &Path) -> Result<(Journal, Contents), Failure> {
     Ok((journal, contents))
 }
 
-/// What there is to go on with: the results directory, its journal, and the blocks that are left to do, each with the number of
-/// boots that it had before.
-pub(super) type Begun = (PathBuf, Journal, Vec<(Block, u32)>);
+/// What there is to go on with: the results directory, its journal, and the blocks that are left to do.
+pub(super) type Begun = (PathBuf, Journal, Vec<ToDo>);
 
 /// Begins `plan` in the results directory `output`, or one with a name of its own.
 pub(super) fn begin(plan: &Plan, output: Option<&Path>, provenance: Provenance) -> Result<Begun, Failure> {
@@ -100,37 +128,38 @@ pub(super) fn begin(plan: &Plan, output: Option<&Path>, provenance: Provenance) 
     let directory = output.map_or_else(|| default_directory(plan, started_unix_ms), Path::to_owned);
     let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
     let journal = Journal::create(&directory, &header)?;
-    let blocks = left(&Contents::read(&directory)?);
+    let blocks = to_do(&Contents::read(&directory)?, Again::Nothing);
     Ok((directory, journal, blocks))
 }
 
 /// Has `carry_out` do `blocks`, and then whatever sequential sampling asks for: what was measured tells whether there is more to
-/// do. Where boots are fixed there is not. Whether it was cancelled.
+/// do. Where boots are fixed there is not.
 pub(super) async fn until_narrow(
     plan: &Plan,
     directory: &Path,
     mut journal: Journal,
-    mut blocks: Vec<(Block, u32)>,
-    carry_out: impl AsyncFn(Vec<(Block, u32)>, Journal) -> Result<Summary, Failure>,
-) -> Result<bool, Failure> {
+    mut blocks: Vec<ToDo>,
+    carry_out: impl AsyncFn(Vec<ToDo>, Journal) -> Result<Summary, Failure>,
+) -> Result<Summary, Failure> {
     loop {
         let summary = carry_out(blocks, journal).await?;
-        if summary.cancelled || plan.until().is_none() {
-            return Ok(summary.cancelled);
+        if summary.cancelled || summary.paused.is_some() || plan.until().is_none() {
+            return Ok(summary);
         }
         let contents;
         (journal, contents) = Journal::resume(directory)?;
-        blocks = left(&contents);
+        blocks = to_do(&contents, Again::Nothing);
         if blocks.is_empty() {
-            return Ok(false);
+            return Ok(summary);
         }
     }
 }
 
-/// Derives the results in `directory` and tells them. `interrupted`: what to say of how to go on, where it was interrupted.
-pub(super) fn told(directory: &Path, interrupted: Option<&str>, format: MessageFormat) -> Outcome {
+/// Derives the results in `directory` and tells them, with what is left to do.
+pub(super) fn told(directory: &Path, end: &End, format: MessageFormat) -> Outcome {
+    let End { summary: Summary { cancelled, paused, .. }, how_to_go_on } = end;
     let (results, fingerprint) = conclude(directory)?;
-    let code = if interrupted.is_some() { INTERRUPTED } else { verdict(&results) };
+    let code = if *cancelled { INTERRUPTED } else { verdict(&results, paused.is_some()) };
     let path = directory.join(results::FILE_NAME);
     match format {
         MessageFormat::Human => {
@@ -140,8 +169,13 @@ pub(super) fn told(directory: &Path, interrupted: Option<&str>, format: MessageF
                 text.push_str(&format!("fingerprint of the raw figures: {fingerprint}\n"));
             }
             text.push_str(&format!("results: {}\n", path.display()));
-            if let Some(how_to_go_on) = interrupted {
+            let failed_by_host = results.runs.iter().filter(|run| is_of_host(&run.record.outcome)).count();
+            if *cancelled {
                 text.push_str(&format!("interrupted{how_to_go_on}\n"));
+            } else if let Some(why) = paused {
+                text.push_str(&format!("{why}{how_to_go_on}\n"));
+            } else if failed_by_host > 0 {
+                text.push_str(&format!("host trouble: {failed_by_host} runs were not measured{how_to_go_on}\n"));
             }
             super::print(&text)?;
         }
@@ -179,15 +213,6 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     words
 }
 
-/// What is to be done next, with the number of boots that each block had before.
-fn left(contents: &Contents) -> Vec<(Block, u32)> {
-    let with_boots = |block: Block| {
-        let boots = contents.boots(&block.id);
-        (block, boots)
-    };
-    bpfassay_report::to_do(contents).into_iter().map(with_boots).collect()
-}
-
 /// Derives the results from the journal and writes `results.json`. The fingerprint goes with them where raw figures are the
 /// same everywhere.
 fn conclude(directory: &Path) -> Result<(Results, Option<String>), Failure> {
@@ -200,13 +225,16 @@ fn conclude(directory: &Path) -> Result<(Results, Option<String>), Failure> {
     Ok((results, fingerprint))
 }
 
-/// What the results come to: what is known to be broken first, then what went wrong, then what is not known.
-fn verdict(results: &Results) -> u8 {
+/// What the results come to: what is known to be broken first, then what went wrong, then what is not known. `paused`: whether
+/// blocks were left because the host failed.
+fn verdict(results: &Results, paused: bool) -> u8 {
     let any = |verdict: Verdict| results.gates.iter().any(|gate| gate.verdict == verdict);
     if any(Verdict::Regression) {
         REGRESSION
     } else if !as_expected(results) {
         UNEXPECTED
+    } else if paused || results.runs.iter().any(|run| is_of_host(&run.record.outcome)) {
+        INFRASTRUCTURE
     } else if any(Verdict::Inconclusive) {
         INCONCLUSIVE
     } else {
@@ -214,9 +242,16 @@ fn verdict(results: &Results) -> u8 {
     }
 }
 
-/// Whether every planned run was measured, or was refused as the study expects, and every feature came out as expected.
+/// Whether the host failed the run, which says nothing of what is under test.
+fn is_of_host(outcome: &RunOutcome) -> bool {
+    matches!(outcome, RunOutcome::Failed(failure) if failure.kind == FailureKind::Host)
+}
+
+/// Whether every planned run was measured, failed by the host, or was refused as the study expects, and every feature came out as
+/// expected.
 fn as_expected(results: &Results) -> bool {
-    results.runs.iter().all(|run| !matches!(run.record.outcome, RunOutcome::Failed(_)))
+    let failed = |outcome: &RunOutcome| matches!(outcome, RunOutcome::Failed(_)) && !is_of_host(outcome);
+    results.runs.iter().all(|run| !failed(&run.record.outcome))
         && results.cells.iter().all(|cell| !cell.attach.is_surprise())
         && results.capabilities.iter().all(|matrix| matrix.surprises().next().is_none())
 }

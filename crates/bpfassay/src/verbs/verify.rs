@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bpfassay_report::{
-    Contents, Entry, Header, JOURNAL_VERSION, Journal,
+    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, ToDo,
     fingerprint::{Difference, difference},
 };
 use bpfassay_runner::block::unix_ms;
@@ -40,14 +40,19 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let directory = again.path().join("results");
     let header = Header { journal: JOURNAL_VERSION, started_unix_ms: unix_ms(), plan: plan.clone(), provenance };
     let journal = Journal::create(&directory, &header)?;
-    let todo = plan.blocks.iter().cloned().map(|block| (block, 0)).collect();
+    let todo = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
     let telling = Telling { study: bundled(&plan), overlays: &[], format: cli::MessageFormat::Human, here: None };
-    if bench.carry_out(&plan, todo, journal, &directory, telling).await?.cancelled {
+    let summary = bench.carry_out(&plan, todo, Vec::new(), journal, &directory, telling).await?;
+    if summary.cancelled {
         super::print("interrupted; nothing is said of the figures\n")?;
         return Ok(INTERRUPTED);
     }
 
     let repeated = Contents::read(&directory)?;
+    if let Some(block) = repeated.to_do(Again::Host).first() {
+        let message = format!("host trouble in block {}: nothing is said of the figures", block.block.id);
+        return Err(failure(INFRASTRUCTURE, "see the messages above; then verify again", &message));
+    }
     let (first, second) = (contents.records(), repeated.records());
     let differences: Vec<Difference> = plan
         .blocks
@@ -89,7 +94,7 @@ fn told(differences: &[Difference], of: &str, kept: &Path) -> String {
     text
 }
 
-/// The blocks to carry out again: those that were measured whole in one boot, of which `sample` are taken evenly over the
+/// The blocks to carry out again: those that came to their end, of which `sample` are taken evenly over the
 /// plan.
 fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Failure> {
     let plan = &contents.header.plan;
@@ -111,19 +116,14 @@ fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Failur
             "this run was taken up again with another testbed or on another host: which figures came of which is not recorded",
         ));
     }
-    let records = contents.records();
-    let whole: Vec<&Block> = plan
-        .blocks
-        .iter()
-        .filter(|block| {
-            contents.boots(&block.id) == 1 && block.runs.iter().all(|run| records.contains_key(run.order.id.as_str()))
-        })
-        .collect();
+    let standing = contents.standing();
+    let is_whole = |block: &&Block| block.runs.iter().all(|run| standing.is_final(&run.order.id));
+    let whole: Vec<&Block> = plan.blocks.iter().filter(is_whole).collect();
     if whole.is_empty() {
         return Err(failure(
             USAGE,
             "go on with it first: bpfassay run --resume DIR",
-            "no boot of this run was measured whole: there is nothing to verify",
+            "no block of this run came to its end: there is nothing to verify",
         ));
     }
     let wanted = sample.map_or(whole.len(), |sample| usize::try_from(sample).unwrap_or(usize::MAX)).min(whole.len());

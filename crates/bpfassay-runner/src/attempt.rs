@@ -1,0 +1,352 @@
+//! How a block goes on: which boot comes next, and what is recorded of one that ended. Pure, and decided by what stands in the
+//! journal alone, so that a run that is resumed decides as one that was never interrupted.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use bpfassay_report::{AfterRun, BootVerdict, FailureKind, Involved, Outcome, Past, RunFailure, RunRecord, ToDo};
+use bpfassay_study::{Block, PlannedRun};
+
+use crate::{
+    blame::{BootEnd, HostTrouble, judge},
+    seen::{BootPlan, Now, Seen},
+};
+
+/// How long to wait before a boot is repeated that the host failed; after the last of them, and one boot more, the block is left to
+/// be resumed.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+
+/// Boots without a tool that may come to grief in different ways before the block is given up; in the same way, two.
+const MOST_UNBLAMED: usize = 3;
+
+/// How many boots of a block a probe configuration or tool may end before its other runs in the block are not tried.
+const MOST_BLAMED: usize = 2;
+
+/// A run that failed by judgement of the host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// The run.
+    pub run: PlannedRun,
+    /// The boot that it ran in, or would have run in.
+    pub boot: u32,
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_unix_ms: u64,
+    /// How long it took; 0 if it never began.
+    pub duration_ms: u64,
+    /// Why.
+    pub failure: RunFailure,
+}
+
+impl Judged {
+    /// Its record.
+    #[must_use]
+    pub fn record(&self, block: &Block) -> RunRecord {
+        let outcome = Outcome::Failed(self.failure.clone());
+        RunRecord::new(block, &self.run, self.boot, self.started_unix_ms, self.duration_ms, outcome)
+    }
+}
+
+/// What is to be recorded of a boot that ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conclusion {
+    /// What follows from it.
+    pub verdict: BootVerdict,
+    /// What went wrong, if something did.
+    pub trouble: Option<RunFailure>,
+    /// Runs that fail by it.
+    pub judged: Vec<Judged>,
+}
+
+impl Conclusion {
+    /// The runs whose records count by judgement.
+    #[must_use]
+    pub fn settled(&self) -> Vec<String> {
+        self.judged.iter().map(|judged| judged.run.order.id.clone()).collect()
+    }
+}
+
+/// A boot with two suspects.
+#[derive(Debug, Clone)]
+struct Pending {
+    boot: u32,
+    suspect: Involved,
+    otherwise: Involved,
+    after_ms: u64,
+    trouble: RunFailure,
+}
+
+/// An attempt at a block.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    runs: Vec<PlannedRun>,
+    number: u32,
+    boots: u32,
+    settled: BTreeSet<String>,
+    blamed: Vec<String>,
+    pending: Option<Pending>,
+    /// How boots without a tool ended, and which they were.
+    unblamed: Vec<(FailureKind, u32)>,
+    /// Boots in a row that the host failed.
+    failed_by_host: usize,
+    host: Option<HostTrouble>,
+    was_ready: bool,
+    never_ready: Option<RunFailure>,
+}
+
+impl Attempt {
+    /// Goes on with a block from what is known of it.
+    #[must_use]
+    pub fn new(todo: &ToDo) -> Self {
+        let Past { boots, attempt, history, settled } = &todo.past;
+        let mut this = Self {
+            runs: todo.block.runs.clone(),
+            number: *attempt,
+            boots: *boots,
+            settled: settled.clone(),
+            blamed: Vec::new(),
+            pending: None,
+            unblamed: Vec::new(),
+            failed_by_host: 0,
+            host: None,
+            was_ready: history.iter().any(|boot| boot.ready),
+            never_ready: None,
+        };
+        for boot in history {
+            if let Some(ended) = &boot.ended {
+                this.note(boot.boot, &ended.verdict, ended.trouble.as_ref());
+            }
+        }
+        this
+    }
+
+    /// Takes a verdict to the notes, as it happens or as the journal has it.
+    fn note(&mut self, boot: u32, verdict: &BootVerdict, trouble: Option<&RunFailure>) {
+        match verdict {
+            BootVerdict::Blamed { run } => {
+                self.blamed.push(run.clone());
+                self.pending = None;
+            }
+            BootVerdict::Suspected { suspect, otherwise, after_ms } => {
+                self.pending = trouble.map(|trouble| Pending {
+                    boot,
+                    suspect: suspect.clone(),
+                    otherwise: otherwise.clone(),
+                    after_ms: *after_ms,
+                    trouble: trouble.clone(),
+                });
+            }
+            BootVerdict::Nobody => self.unblamed.extend(trouble.map(|trouble| (trouble.kind, boot))),
+            BootVerdict::Complete | BootVerdict::Interrupted | BootVerdict::Host => {}
+        }
+    }
+
+    /// The runs that have no record that counts, in order.
+    fn open(&self) -> Vec<PlannedRun> {
+        self.runs.iter().filter(|run| !self.settled.contains(&run.order.id)).cloned().collect()
+    }
+
+    /// The boot to make next, and how long to wait before it; `None`: nothing is left to do.
+    #[must_use]
+    pub fn next(&self) -> Option<(BootPlan, Duration)> {
+        let open = self.open();
+        if open.is_empty() {
+            return None;
+        }
+        let pause = self.failed_by_host.checked_sub(1).and_then(|at| PAUSES.get(at)).copied().unwrap_or_default();
+        let confirming = self.pending.as_ref().map(|pending| pending.suspect.run.clone());
+        let runs = match &confirming {
+            // Its warm-up is as it was in the boot that was broken.
+            Some(suspect) => open.into_iter().filter(|run| run.warm_up || run.order.id == *suspect).collect(),
+            None => open,
+        };
+        let boot = self.boots.saturating_add(1);
+        Some((BootPlan { boot, attempt: self.number, runs, confirming }, pause))
+    }
+
+    /// That `plan` is begun, so that its number is used up.
+    pub fn begun(&mut self, plan: &BootPlan) {
+        self.boots = self.boots.max(plan.boot);
+    }
+
+    /// `plan` came to its `end`: what is to be recorded.
+    pub fn ended(&mut self, plan: &BootPlan, seen: &Seen, end: &BootEnd, now: Now) -> Conclusion {
+        self.begun(plan);
+        self.was_ready |= seen.ready;
+        let mut verdict = judge(plan, seen, end);
+        let trouble = match end {
+            BootEnd::Done | BootEnd::Interrupted => None,
+            BootEnd::Host { failure, .. } | BootEnd::Unsound { failure, .. } | BootEnd::Broken { failure, .. } => {
+                Some(failure.clone())
+            }
+        };
+        self.failed_by_host = if verdict == BootVerdict::Host { self.failed_by_host.saturating_add(1) } else { 0 };
+        let mut judged = Vec::new();
+        match (&verdict, &trouble, end) {
+            (BootVerdict::Complete, ..) => match self.pending.take() {
+                Some(pending) if plan.confirming.is_some() => {
+                    let run = pending.otherwise.run.clone();
+                    judged.extend(self.cleared(pending, plan));
+                    verdict = BootVerdict::Blamed { run };
+                }
+                _ => self.settled.extend(plan.ids()),
+            },
+            (BootVerdict::Host, Some(trouble), BootEnd::Host { class, .. }) => {
+                let is_last = self.failed_by_host > PAUSES.len() || *class == HostTrouble::Lacking;
+                if is_last {
+                    self.host = Some(*class);
+                    judged = self.given_up(plan, now, trouble);
+                }
+            }
+            (BootVerdict::Blamed { run }, Some(trouble), _) => {
+                judged.extend(self.found_guilty(run, plan, seen, end, trouble));
+            }
+            (BootVerdict::Nobody, Some(trouble), _) => {
+                let alike = self.unblamed.iter().find(|(kind, _)| *kind == trouble.kind);
+                let first = trouble.telling.first().cloned().unwrap_or_default();
+                let words = match alike {
+                    Some((_, boot)) => Some(format!("{first}; no tool had run, and boot {boot} ended in the same way")),
+                    None if self.unblamed.len() + 1 >= MOST_UNBLAMED => {
+                        Some(format!("{first}; no tool had run, and {} boots before ended badly", self.unblamed.len()))
+                    }
+                    None => None,
+                };
+                if let Some(words) = words {
+                    let failure = with_first_line(trouble, words);
+                    if !self.was_ready {
+                        self.never_ready = Some(failure.clone());
+                    }
+                    judged = self.given_up(plan, now, &failure);
+                }
+            }
+            _ => {}
+        }
+        self.note(plan.boot, &verdict, trouble.as_ref());
+        self.settled.extend(judged.iter().map(|judged| judged.run.order.id.clone()));
+        if let BootVerdict::Blamed { run } = &verdict {
+            let others = self.not_tried(run, plan, now);
+            self.settled.extend(others.iter().map(|judged| judged.run.order.id.clone()));
+            judged.extend(others);
+        }
+        Conclusion { verdict, trouble, judged }
+    }
+
+    /// Whether the block was left because the host failed it, and how.
+    #[must_use]
+    pub fn left_by_host(&self) -> Option<HostTrouble> {
+        self.host
+    }
+
+    /// Why the block was given up, if no guest of it was ever ready.
+    #[must_use]
+    pub fn never_ready(&self) -> Option<&RunFailure> {
+        self.never_ready.as_ref()
+    }
+
+    /// Whether a guest of it was ready.
+    #[must_use]
+    pub fn was_ready(&self) -> bool {
+        self.was_ready
+    }
+
+    fn planned(&self, id: &str) -> Option<PlannedRun> {
+        self.runs.iter().find(|run| run.order.id == id).cloned()
+    }
+
+    /// The suspect did no harm alone: the tool run before it is to blame.
+    fn cleared(&self, pending: Pending, confirmed: &BootPlan) -> Option<Judged> {
+        let Pending { boot, suspect, otherwise, after_ms, trouble } = pending;
+        let after = AfterRun { ms: after_ms, during: Some(suspect.run.clone()) };
+        let first = trouble.telling.first().cloned().unwrap_or_default();
+        let words = format!("{first}, {after}; {} alone did no harm in boot {}", suspect.run, confirmed.boot);
+        Some(Judged {
+            run: self.planned(&otherwise.run)?,
+            boot,
+            started_unix_ms: otherwise.started_unix_ms,
+            duration_ms: otherwise.duration_ms,
+            failure: RunFailure { after: Some(after), ..with_first_line(&trouble, words) },
+        })
+    }
+
+    /// `run` of the boot that ended is to blame, in flight or after its end.
+    fn found_guilty(
+        &self,
+        run: &str,
+        plan: &BootPlan,
+        seen: &Seen,
+        end: &BootEnd,
+        trouble: &RunFailure,
+    ) -> Option<Judged> {
+        let first = trouble.telling.first().cloned().unwrap_or_default();
+        if let (Some(pending), Some(confirmed)) = (&self.pending, &plan.confirming)
+            && confirmed == run
+        {
+            let before = pending.trouble.telling.first().cloned().unwrap_or_default();
+            let words = format!("{before}; boot {} of this run alone ended badly, too: {first}", plan.boot);
+            return Some(Judged {
+                run: self.planned(run)?,
+                boot: pending.boot,
+                started_unix_ms: pending.suspect.started_unix_ms,
+                duration_ms: pending.suspect.duration_ms,
+                failure: with_first_line(&pending.trouble, words),
+            });
+        }
+        let at = plan.runs.iter().position(|planned| planned.order.id == run)?;
+        let when = seen.runs.get(at)?;
+        let at_ms = match end {
+            BootEnd::Unsound { at_ms, .. } | BootEnd::Broken { at_ms, .. } => *at_ms,
+            BootEnd::Done | BootEnd::Interrupted | BootEnd::Host { .. } => when.began_ms,
+        };
+        let failure = match when.ended_ms {
+            None => trouble.clone(),
+            Some(ended_ms) => {
+                let during = seen.in_flight().and_then(|at| plan.runs.get(at)).map(|run| run.order.id.clone());
+                let after = AfterRun { ms: at_ms.saturating_sub(ended_ms), during };
+                let words = format!("{first}, {after}");
+                RunFailure { after: Some(after), ..with_first_line(trouble, words) }
+            }
+        };
+        Some(Judged {
+            run: plan.runs.get(at)?.clone(),
+            boot: plan.boot,
+            started_unix_ms: when.started_unix_ms,
+            duration_ms: when.duration_ms(at_ms),
+            failure,
+        })
+    }
+
+    /// The other runs of what is under test in `run`, once it has ended two boots.
+    fn not_tried(&self, run: &str, plan: &BootPlan, now: Now) -> Vec<Judged> {
+        let Some(cell) = self.planned(run).map(|run| run.cell) else { return Vec::new() };
+        let guilty: Vec<&str> = self
+            .blamed
+            .iter()
+            .map(String::as_str)
+            .filter(|id| self.runs.iter().any(|run| run.order.id == *id && run.cell == cell))
+            .collect();
+        if guilty.len() < MOST_BLAMED {
+            return Vec::new();
+        }
+        let words = format!("{} ended a boot of this block each", guilty.join(" and "));
+        let failure =
+            RunFailure { kind: FailureKind::NotTried, phase: None, telling: vec![words], log: None, after: None };
+        let others = self.open().into_iter().filter(|run| run.cell == cell);
+        others.map(|run| never_began(run, plan.boot, now, &failure)).collect()
+    }
+
+    /// Every run that is left fails with `failure`.
+    fn given_up(&self, plan: &BootPlan, now: Now, failure: &RunFailure) -> Vec<Judged> {
+        self.open().into_iter().map(|run| never_began(run, plan.boot, now, failure)).collect()
+    }
+}
+
+fn never_began(run: PlannedRun, boot: u32, now: Now, failure: &RunFailure) -> Judged {
+    Judged { run, boot, started_unix_ms: now.unix_ms, duration_ms: 0, failure: failure.clone() }
+}
+
+/// `failure` with another first line.
+fn with_first_line(failure: &RunFailure, line: String) -> RunFailure {
+    let rest = failure.telling.iter().skip(1).cloned();
+    RunFailure { telling: std::iter::once(line).chain(rest).collect(), ..failure.clone() }
+}
+
+#[cfg(test)]
+mod tests;

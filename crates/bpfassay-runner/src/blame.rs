@@ -1,0 +1,98 @@
+//! Who is to blame for a boot that came to grief. Pure.
+
+use bpfassay_report::{BootVerdict, Involved, RunFailure};
+
+use crate::seen::{BootPlan, Seen, is_tool_run};
+
+/// How a boot ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BootEnd {
+    /// The agent said that everything is done, and every run had ended.
+    Done,
+    /// It was stopped from outside.
+    Interrupted,
+    /// The host failed it.
+    Host {
+        /// How.
+        failure: RunFailure,
+        /// What kind of host trouble: blocks that fail alike have the same.
+        class: HostTrouble,
+    },
+    /// The agent found the guest changed after a run that had ended.
+    Unsound {
+        /// The run.
+        run: String,
+        /// The words.
+        failure: RunFailure,
+        /// When, in milliseconds since the boot began.
+        at_ms: u64,
+    },
+    /// The guest died, hung, or cannot be trusted any more.
+    Broken {
+        /// How.
+        failure: RunFailure,
+        /// When, in milliseconds since the boot began.
+        at_ms: u64,
+    },
+}
+
+/// Kinds of host trouble, as far as it matters whether several blocks fail alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostTrouble {
+    /// What the guest boots from could not be written.
+    Initramfs,
+    /// QEMU could not be started, or gave no sign of life.
+    Start,
+    /// QEMU ended by itself or was killed.
+    Exit,
+    /// The guest lacks something that no repetition would bring, such as a kernel module: not repeated.
+    Lacking,
+}
+
+/// Whether the trouble came under a run of the boot or after one, and which that is to blame, by these rules:
+///
+/// - A tool run in flight is to blame if no other tool run went before it in this boot; else it or the last one before, which a
+///   confirming boot decides.
+/// - While a baseline run or nothing is in flight, the last tool run that ended before is to blame.
+/// - Before the first tool run nobody is.
+/// - A confirming boot blames the run that it is about, once that has begun.
+#[must_use]
+pub fn judge(plan: &BootPlan, seen: &Seen, end: &BootEnd) -> BootVerdict {
+    let id = |at: usize| plan.runs.get(at).map(|run| run.order.id.clone()).unwrap_or_default();
+    let at_ms = match end {
+        BootEnd::Done => return BootVerdict::Complete,
+        BootEnd::Interrupted => return BootVerdict::Interrupted,
+        BootEnd::Host { .. } => return BootVerdict::Host,
+        // Only what may have changed the guest is believed to have; the rest goes by what was seen.
+        BootEnd::Unsound { run, .. } if plan.confirming.is_none() && seen.has_ended_tool(plan, run) => {
+            return BootVerdict::Blamed { run: run.clone() };
+        }
+        BootEnd::Unsound { at_ms, .. } | BootEnd::Broken { at_ms, .. } => *at_ms,
+    };
+    if let Some(confirmed) = &plan.confirming
+        && plan.runs.iter().take(seen.runs.len()).any(|run| run.order.id == *confirmed)
+    {
+        return BootVerdict::Blamed { run: confirmed.clone() };
+    }
+    let in_flight = seen.in_flight().filter(|&at| plan.runs.get(at).is_some_and(is_tool_run));
+    let involved = |at: usize| {
+        let seen = seen.runs.get(at);
+        Involved {
+            run: id(at),
+            started_unix_ms: seen.map_or(0, |seen| seen.started_unix_ms),
+            duration_ms: seen.map_or(0, |seen| seen.duration_ms(at_ms)),
+        }
+    };
+    match (in_flight, seen.last_tool(plan)) {
+        (Some(suspect), Some(before)) if plan.confirming.is_none() => {
+            let ended = seen.runs.get(before).and_then(|seen| seen.ended_ms).unwrap_or(at_ms);
+            BootVerdict::Suspected {
+                suspect: involved(suspect),
+                otherwise: involved(before),
+                after_ms: at_ms.saturating_sub(ended),
+            }
+        }
+        (Some(guilty), _) | (None, Some(guilty)) => BootVerdict::Blamed { run: id(guilty) },
+        (None, None) => BootVerdict::Nobody,
+    }
+}

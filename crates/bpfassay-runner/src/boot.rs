@@ -1,0 +1,246 @@
+//! One boot while it lasts: what its agent says, and what of that is recorded.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use bpfassay_protocol::message::{GuestMessage, Phase, RunOutcome};
+use bpfassay_report::{BlockEnded, BlockStarted, BootVerdict, Entry, GuestReady, Outcome, RunFailure, RunRecord};
+use bpfassay_study::Block;
+
+use crate::{
+    Progress, Summary,
+    attempt::Conclusion,
+    block::{BlockError, Context, LOGS, unix_ms},
+    seen::{BootPlan, Now, Seen, shortened},
+};
+
+/// What the runs that were carried out came to: the last record of each counts.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    runs: BTreeMap<String, Came>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Came {
+    Measured,
+    Refused,
+    Failed,
+}
+
+impl Tally {
+    fn take(&mut self, record: &RunRecord) {
+        let came = match record.outcome {
+            Outcome::Measured(_) => Came::Measured,
+            Outcome::Refused(_) => Came::Refused,
+            Outcome::Failed(_) => Came::Failed,
+        };
+        self.runs.insert(record.run.clone(), came);
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        for came in self.runs.values() {
+            match came {
+                Came::Measured => summary.measured += 1,
+                Came::Refused => summary.refused += 1,
+                Came::Failed => summary.failed += 1,
+            }
+        }
+        summary
+    }
+}
+
+/// A boot that is being made.
+pub(crate) struct Boot<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) block: &'a Block,
+    pub(crate) plan: BootPlan,
+    /// The console log, relative to the results directory.
+    pub(crate) log: String,
+    pub(crate) seen: Seen,
+    pub(crate) since: Instant,
+    /// Trouble that came when everything was done, and changes nothing.
+    pub(crate) after_done: Option<RunFailure>,
+    tally: &'a mut Tally,
+}
+
+impl<'a> Boot<'a> {
+    pub(crate) fn new(context: &'a Context<'a>, block: &'a Block, plan: BootPlan, tally: &'a mut Tally) -> Self {
+        let mut this = Self {
+            context,
+            block,
+            plan,
+            log: String::new(),
+            seen: Seen::default(),
+            since: Instant::now(),
+            after_done: None,
+            tally,
+        };
+        this.log = format!("{LOGS}/{}.log", this.name());
+        this
+    }
+
+    /// What files of this boot are called.
+    pub(crate) fn name(&self) -> String {
+        format!("{}_boot{}", self.block.id, self.plan.boot)
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now { unix_ms: unix_ms(), boot_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    /// Whether all runs have ended and the agent said so.
+    pub(crate) fn is_done(&self) -> bool {
+        self.seen.done && self.seen.is_whole(&self.plan)
+    }
+
+    /// Whether trouble that the kernel reports now spoils something: a run, or what a tool left behind.
+    pub(crate) fn is_spoilt_by_trouble(&self) -> bool {
+        !self.is_done() && (self.seen.in_flight().is_some() || self.seen.last_tool(&self.plan).is_some())
+    }
+
+    /// The boot begins with `command`.
+    pub(crate) fn started(&self, command: Vec<String>) -> Result<(), BlockError> {
+        let started = BlockStarted {
+            block: self.block.id.clone(),
+            boot: self.plan.boot,
+            attempt: self.plan.attempt,
+            at_unix_ms: unix_ms(),
+            qemu: command,
+            log: Some(self.log.clone()),
+            runs: self.plan.ids(),
+            confirming: self.plan.confirming.clone(),
+        };
+        self.context.append(&Entry::BlockStarted(started.clone()))?;
+        self.context.tell(&Progress::Booting(self.block, &started));
+        Ok(())
+    }
+
+    /// Takes in a message; `Some` is why the guest cannot be trusted any more.
+    pub(crate) fn hear(&mut self, message: GuestMessage) -> Result<Option<String>, BlockError> {
+        let now = self.now();
+        match message {
+            GuestMessage::Ready(facts) => {
+                self.seen.ready = true;
+                let ready = GuestReady {
+                    block: self.block.id.clone(),
+                    boot: self.plan.boot,
+                    ready_after_ms: now.boot_ms,
+                    facts: *facts,
+                };
+                self.context.append(&Entry::GuestReady(Box::new(ready.clone())))?;
+                self.context.tell(&Progress::Ready(self.block, &ready));
+            }
+            GuestMessage::Phase { phase: Phase::Boot | Phase::SetUp | Phase::Shell, .. }
+            | GuestMessage::Phase { run: None, .. }
+            | GuestMessage::Hello { .. } => {}
+            GuestMessage::Phase { run: Some(run), phase } => {
+                if let Err(wrong) = self.seen.speaks_of(&self.plan, &run, now) {
+                    return Ok(Some(format!("protocol error: the guest begins the phase {phase} of {wrong}")));
+                }
+                self.context.tell(&Progress::Phase(self.block, &run, phase));
+            }
+            GuestMessage::RunEnded { run, outcome } => match self.seen.ends(&self.plan, &run, now) {
+                Ok(at) => self.ended(at, *outcome)?,
+                Err(wrong) => return Ok(Some(format!("protocol error: the guest ends {wrong}"))),
+            },
+            GuestMessage::Log { text } => {
+                tracing::info!(block = self.block.id, "{}", shortened(&text));
+                self.context.tell(&Progress::Log(self.block, &text));
+            }
+            GuestMessage::Done => match self.plan.runs.get(self.seen.ended()) {
+                None => self.seen.done = true,
+                Some(due) => {
+                    let due = &due.order.id;
+                    return Ok(Some(format!(
+                        "protocol error: the guest says that everything is done, while {due} is due"
+                    )));
+                }
+            },
+            GuestMessage::Unsound { run, .. } => {
+                if !self.seen.has_ended_tool(&self.plan, &run) {
+                    let run = shortened(&run);
+                    return Ok(Some(format!(
+                        "protocol error: the guest says that {run} changed it, which is no tool run that has ended"
+                    )));
+                }
+            }
+            // The supervisor of the guest ends it after this.
+            GuestMessage::Failed { .. } => {}
+        }
+        Ok(None)
+    }
+
+    /// The run at `at` came to its end by the agent's word.
+    fn ended(&mut self, at: usize, outcome: RunOutcome) -> Result<(), BlockError> {
+        let (Some(planned), Some(seen)) = (self.plan.runs.get(at), self.seen.runs.get(at)) else { return Ok(()) };
+        if self.plan.confirming.is_some() {
+            return Ok(());
+        }
+        let mut outcome = Outcome::from(self.readable(outcome));
+        if let Outcome::Failed(failure) = &mut outcome {
+            failure.log = Some(self.log.clone());
+        }
+        let (started, duration) = (seen.started_unix_ms, seen.duration_ms(seen.began_ms));
+        self.record(RunRecord::new(self.block, planned, self.plan.boot, started, duration, outcome))
+    }
+
+    /// The boot is over: what follows from it is recorded, the verdict last.
+    pub(crate) fn concluded(&mut self, conclusion: Conclusion, notes: Vec<String>) -> Result<(), BlockError> {
+        self.concluded_with(conclusion, notes, Vec::new())
+    }
+
+    /// The same; the records of `kept` count, too, although the boot is not complete.
+    pub(crate) fn concluded_with(
+        &mut self,
+        conclusion: Conclusion,
+        notes: Vec<String>,
+        kept: Vec<String>,
+    ) -> Result<(), BlockError> {
+        for judged in &conclusion.judged {
+            self.record(judged.record(self.block))?;
+        }
+        let mut settled = kept;
+        if conclusion.verdict != BootVerdict::Complete {
+            settled.extend(conclusion.settled());
+        } else {
+            settled.clear();
+        }
+        let ended = BlockEnded {
+            block: self.block.id.clone(),
+            boot: self.plan.boot,
+            at_unix_ms: unix_ms(),
+            trouble: conclusion.trouble.or_else(|| self.after_done.take()),
+            notes,
+            verdict: conclusion.verdict,
+            settled,
+        };
+        self.context.append(&Entry::BlockEnded(ended.clone()))?;
+        self.context.tell(&Progress::Ended(self.block, &ended));
+        Ok(())
+    }
+
+    /// The outcome of a run; a failure where a workload that is any program did not tell of its work what it should.
+    fn readable(&self, outcome: RunOutcome) -> RunOutcome {
+        let RunOutcome::Measured(figures) = &outcome else { return outcome };
+        let command = self.context.study.command(&self.block.case);
+        match command.and_then(|command| command.unreadable(&figures.summary)) {
+            Some(message) => RunOutcome::Failed { message },
+            None => outcome,
+        }
+    }
+
+    fn record(&mut self, record: RunRecord) -> Result<(), BlockError> {
+        record_run(self.context, self.tally, record)
+    }
+}
+
+/// Puts `record` into the journal.
+pub(crate) fn record_run(context: &Context<'_>, tally: &mut Tally, record: RunRecord) -> Result<(), BlockError> {
+    tally.take(&record);
+    let entry = Entry::Run(Box::new(record));
+    context.append(&entry)?;
+    if let Entry::Run(record) = &entry {
+        context.tell(&Progress::RunEnded(record));
+    }
+    Ok(())
+}
