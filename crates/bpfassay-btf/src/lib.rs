@@ -5,6 +5,8 @@
 //!
 //! One pass notes where each type lies, so that a kernel's five megabytes cost little; only what is asked for is decoded.
 
+#![forbid(unsafe_code)]
+
 mod layout;
 pub mod prototype;
 

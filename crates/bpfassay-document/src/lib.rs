@@ -2,6 +2,8 @@
 //!
 //! Here: what study files and tool files have in common. Not here: what any key means.
 
+#![forbid(unsafe_code)]
+
 use std::{fmt::Display, ops::RangeInclusive, path::Path, str::FromStr};
 
 use toml::{

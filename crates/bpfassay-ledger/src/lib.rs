@@ -6,6 +6,7 @@
 //! with `bpfassay_protocol::Operation::ALL`.
 //!
 //! Not here: where the programs are hooked, and how anything is read or summed up.
+#![forbid(unsafe_code)]
 #![no_std]
 
 pub mod functions;

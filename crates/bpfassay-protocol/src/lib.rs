@@ -7,6 +7,8 @@
 //! Everything a guest or a tool sends is untrusted: frames are bounded ([`frame::MAX_PAYLOAD`]) and decoding never
 //! allocates more than was announced within that bound.
 
+#![forbid(unsafe_code)]
+
 pub mod arch;
 pub mod control;
 pub mod feature;

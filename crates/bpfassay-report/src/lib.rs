@@ -5,6 +5,8 @@
 //! (what is journalled), [`mod@fingerprint`] (whether two runs have the same raw figures), [`derive`] (from records to results), [`results`] (the schema), [`mod@compare`] (two results), [`trend`] (a series of them), [`event`] (what is told meanwhile), [`render`] (tables; pure).
 //! Not here: estimators (bpfassay-stats), running anything (bpfassay-runner), what a study is (bpfassay-study).
 
+#![forbid(unsafe_code)]
+
 pub mod compare;
 pub mod derive;
 pub mod event;

@@ -8,6 +8,8 @@
 //! Not here: how QEMU is driven (bpfassay-vm), what is in a guest (bpfassay-testbed), what figures mean
 //! (bpfassay-report), and everything that is shown to people: an [`Observer`] is told.
 
+#![forbid(unsafe_code)]
+
 pub mod alike;
 pub mod attempt;
 pub mod blame;

@@ -10,6 +10,8 @@
 //! one observation, no spread, no degrees of freedom ([`Bounds`]).
 //! Not here: what a figure means or where it comes from (bpfassay-report), any input or output.
 
+#![forbid(unsafe_code)]
+
 pub mod bootstrap;
 pub mod change_points;
 pub mod cost;

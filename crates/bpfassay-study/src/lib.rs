@@ -5,6 +5,8 @@
 //! FORMAT.md beside the sources describes the files.
 //! Not here: kernels (bpfassay-testbed), guests (bpfassay-vm), what IOR's options mean (bpfassay-workload), results.
 
+#![forbid(unsafe_code)]
+
 pub mod bundled;
 pub mod command;
 pub mod error;

@@ -8,6 +8,7 @@ mod host;
 mod package;
 mod release;
 mod root;
+mod sandbox;
 
 use std::{
     collections::BTreeSet,

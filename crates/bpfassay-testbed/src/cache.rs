@@ -34,7 +34,7 @@ use std::{
 
 use etcetera::BaseStrategy;
 
-use self::session::Session;
+pub(crate) use self::session::{Session, sweep};
 pub use self::{
     digest::{Digest, Hasher, NotADigest},
     lock::Lock,
@@ -112,7 +112,8 @@ impl Cache {
         let cache = Self { root, directory, session: Mutex::default(), _in_use: in_use, access };
         if access == Access::Whole {
             let _alone = cache.lock(SESSIONS)?;
-            session::sweep(&cache.root, cache.directory.as_fd())?;
+            let (tmp, path) = cache.tmp()?;
+            sweep(tmp.as_fd(), &path, session::PREFIX, true)?;
         }
         Ok(cache)
     }
@@ -125,7 +126,14 @@ impl Cache {
         }
         self.require_access("what is to be made")?;
         let _alone = self.lock(SESSIONS)?;
-        Ok(Arc::clone(session.insert(Arc::new(Session::begin(&self.root, self.directory.as_fd())?))))
+        let (tmp, path) = self.tmp()?;
+        Ok(Arc::clone(session.insert(Arc::new(Session::begin(tmp, &path, session::PREFIX)?))))
+    }
+
+    fn tmp(&self) -> Result<(OwnedFd, PathBuf)> {
+        let path = self.root.join("tmp");
+        let tmp = removal::open_directory(self.directory.as_fd(), "tmp");
+        Ok((tmp.map_err(|error| Error::io("open", &path)(error.into()))?, path))
     }
 
     /// The directory.
@@ -247,7 +255,7 @@ impl Cache {
     }
 
     /// Removes a file or a directory of the cache with everything in it; absent is fine.
-    fn remove(&self, path: &Path) -> Result<()> {
+    pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         removal::remove_below(self.directory.as_fd(), below).map_err(Error::io("remove", path))
     }

@@ -5,6 +5,8 @@
 //! Nix or another builder made); all of them end in a [`manifest::Manifest`].
 //! Not here: booting (bpfassay-vm), what is measured (bpfassay-study), what runs inside the guest (bpfassay-guest).
 
+#![forbid(unsafe_code)]
+
 pub mod apt;
 pub mod busybox;
 pub mod cache;

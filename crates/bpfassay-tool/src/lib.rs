@@ -8,6 +8,8 @@
 //!
 //! Tool files, objects and whatever a tool prints are untrusted: sizes and counts are bounded and nothing panics.
 
+#![forbid(unsafe_code)]
+
 pub mod bundled;
 pub mod capture;
 mod error;

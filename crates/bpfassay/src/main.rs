@@ -4,6 +4,8 @@
 //! ([`chosen`], [`setup`], [`bench`], [`host`], [`progress`]). Errors become reports here and nowhere else.
 //! Not here: anything that another program could want to do without a command line; that lies in the libraries.
 
+#![forbid(unsafe_code)]
+
 mod bench;
 mod chosen;
 mod cli;

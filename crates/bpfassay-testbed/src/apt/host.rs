@@ -20,6 +20,8 @@ pub(super) struct Host {
     pub(super) keyring: Option<String>,
     /// `Acquire::…` settings (proxies, time-outs, whether expired release files are accepted), as lines of configuration.
     pub(super) settings: Vec<String>,
+    /// As whom apt uses the network where root runs it (`APT::Sandbox::User`).
+    pub(super) user: String,
 }
 
 impl Host {
@@ -39,6 +41,7 @@ impl Host {
             archive,
             keyring: KEYRINGS.iter().find(|path| Path::new(path).exists()).map(|&path| path.to_owned()),
             settings: settings(&dump),
+            user: sandbox_user(&dump),
         })
     }
 }
@@ -84,6 +87,12 @@ fn settings(dump: &str) -> Vec<String> {
         .collect()
 }
 
+/// The user in `apt-config dump`; where it names none, the one that apt takes by default.
+fn sandbox_user(dump: &str) -> String {
+    let named = |line: &str| line.strip_prefix("APT::Sandbox::User \"")?.strip_suffix("\";").map(str::to_owned);
+    dump.lines().find_map(named).unwrap_or_else(|| "_apt".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +111,13 @@ mod tests {
     fn the_archive_is_found_before_the_first_update() {
         let targets = "mirror+file:/etc/apt/mirrors/debian.list/|trixie-updates|main|$(ORIGIN)";
         assert_eq!(find_archive(targets).as_deref(), Some("mirror+file:/etc/apt/mirrors/debian.list/"));
+    }
+
+    #[test]
+    fn the_user_who_downloads_is_the_hosts() {
+        assert_eq!(sandbox_user("APT::Sandbox \"\";\nAPT::Sandbox::User \"_apt\";\n"), "_apt");
+        assert_eq!(sandbox_user("APT::Sandbox::User \"root\";\n"), "root");
+        assert_eq!(sandbox_user("APT \"\";\n"), "_apt");
     }
 
     #[test]

@@ -12,12 +12,16 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Apt, AptError, Indexed, Package, ReleaseFile, cannot_start, debian_name, host::Host, parse_index, parse_print_uris,
-    program, release::Age, tail,
+    Apt, AptError, Indexed, Package, ReleaseFile, cannot_start, debian_name,
+    host::Host,
+    parse_index, parse_print_uris, program,
+    release::Age,
+    sandbox::{Sandbox, warn_of_root},
+    tail,
 };
 use crate::{
     Error, Result,
-    cache::{Digest, Object},
+    cache::{Digest, Object, free_space},
     error::human,
 };
 
@@ -139,10 +143,18 @@ impl Apt<'_> {
         self.cache().require_space(&what, needed)?;
         write_configuration(directory, suite, architectures, host)?;
         tracing::info!("fetching {what} ({})", architectures.join(", "));
+        let lists = directory.join("state/lists");
+        let sandbox = Sandbox::make(&host.user, &what, needed)?;
+        if let Some(sandbox) = &sandbox {
+            sandbox.put_lists(&lists)?;
+        }
         let mut attempt = 1;
         loop {
             let mut command = apt_command(directory, "apt-get");
             command.args(["update", "-q", "-o", "APT::Update::Error-Mode=any"]);
+            if let Some(sandbox) = &sandbox {
+                sandbox.confine_update(&mut command);
+            }
             if self.options().accept_stale {
                 command.args(["-o", "Acquire::Check-Valid-Until=false"]);
             }
@@ -151,11 +163,13 @@ impl Apt<'_> {
                 command.args(["-o", "Acquire::CompressionTypes::Order::=gz"]);
             }
             let output = command.output().map_err(|source| cannot_start("apt-get", source))?;
+            warn_of_root(&output.stderr);
             if output.status.success() {
                 break;
             }
             let stderr = String::from_utf8_lossy(&output.stderr);
-            if let Some(error) = self.disk_full(&what, needed, &stderr) {
+            let place = sandbox.as_ref().map(Sandbox::lists);
+            if let Some(error) = self.disk_full(&what, needed, place.as_deref(), &stderr) {
                 return Err(error);
             }
             let error = AptError::from_output(suite, &stderr, attempt);
@@ -166,6 +180,11 @@ impl Apt<'_> {
             tracing::debug!("{error}");
             pause(attempt);
             attempt += 1;
+        }
+        if let Some(sandbox) = &sandbox {
+            // Half of the old ones and half of the new ones count as none.
+            self.cache().remove(&directory.join(STATE))?;
+            sandbox.take_lists(self.cache(), &lists)?;
         }
         let release = read_release(directory, suite)?;
         let expired = release.expired_since(now());
@@ -214,17 +233,23 @@ impl Apt<'_> {
         self.cache().require_access(&what)?;
         self.cache().require_space(&what, size)?;
         tracing::info!("downloading {what} ({})", human(size));
+        let sandbox = Sandbox::make(&self.host()?.user, &what, size)?;
         let scratch = self.cache().scratch()?;
+        let place = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files);
         let mut attempt = 1;
         loop {
             let mut command = root.command("apt-get");
-            command.current_dir(scratch.path()).args(["download", "-q"]).args(&names);
-            let output = command.output().map_err(|source| cannot_start("apt-get", source))?;
+            command.current_dir(&place).args(["download", "-q"]);
+            if let Some(sandbox) = &sandbox {
+                sandbox.confine_download(&mut command);
+            }
+            let output = command.args(&names).output().map_err(|source| cannot_start("apt-get", source))?;
+            warn_of_root(&output.stderr);
             if output.status.success() {
                 break;
             }
             let stderr = String::from_utf8_lossy(&output.stderr);
-            if let Some(error) = self.disk_full(&what, size, &stderr) {
+            if let Some(error) = self.disk_full(&what, size, Some(&place), &stderr) {
                 return Err(error);
             }
             let error = AptError::from_output(&root.suite, &stderr, attempt);
@@ -237,19 +262,25 @@ impl Apt<'_> {
             attempt += 1;
         }
         for package in packages {
-            let path = scratch.path().join(package.file_name());
-            self.cache().adopt(&package.specification(), &path, Some(package.sha256))?;
+            let (what, path) = (package.specification(), place.join(package.file_name()));
+            // Its owner could still write to a file of the sandbox: what is stored is a copy, hashed while it is made.
+            match &sandbox {
+                Some(_) => self.cache().add_file(&what, &path, Some(package.sha256))?,
+                None => self.cache().adopt(&what, &path, Some(package.sha256))?,
+            };
         }
         Ok(())
     }
 
-    fn disk_full(&self, what: &str, needed: u64, stderr: &str) -> Option<Error> {
+    /// `place` is where apt wrote to; `None`: the cache.
+    fn disk_full(&self, what: &str, needed: u64, place: Option<&Path>, stderr: &str) -> Option<Error> {
+        let place = place.unwrap_or(self.cache().root());
         let full = ["No space left on device", "Disk quota exceeded", "don't have enough free space"];
         full.iter().any(|words| stderr.contains(words)).then(|| Error::DiskFull {
             what: what.to_owned(),
-            path: self.cache().root().to_owned(),
+            path: place.to_owned(),
             needed,
-            free: self.cache().free_space().unwrap_or(0),
+            free: free_space(place).unwrap_or(0),
         })
     }
 }
@@ -415,7 +446,7 @@ fn configuration(directory: &Path, architectures: &[&str], host: &Host) -> Resul
     lines.extend([
         format!("APT::Architecture \"{}\";", architectures.first().unwrap_or(&"amd64")),
         format!("APT::Architectures {{ {} }};", list.join(" ")),
-        // As root, apt would download as another user, to whom a cache below /root is closed.
+        // To another user, a cache below /root is closed. What root downloads, it downloads elsewhere, as another user.
         "APT::Sandbox::User \"root\";".to_owned(),
         "Acquire::Languages \"none\";".to_owned(),
         // Indexes stay compressed and are not kept a second and third time in apt's own form: 20 MB and not 140.
@@ -448,6 +479,8 @@ impl IndexState {
 }
 
 #[cfg(test)]
+mod served;
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -456,6 +489,7 @@ mod tests {
             archive: "http://m.example/debian/".into(),
             keyring: Some("/usr/share/keyrings/k.gpg".into()),
             settings: vec!["Acquire::http::Proxy \"http://p.example\";".into()],
+            user: "_apt".into(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
     io::{self, Write},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::ffi::OsStrExt,
+        unix::{ffi::OsStrExt, fs::PermissionsExt},
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -23,13 +23,15 @@ use super::removal::{open_directory, remove_at};
 use crate::{Error, Result};
 
 /// How the names of our directories in `tmp` begin.
-const PREFIX: &str = "bpfassay-";
+pub(super) const PREFIX: &str = "bpfassay-";
+/// Before the name of one that has no owner yet.
+const BEGUN: &str = ".";
 /// The file in each whose lock its owner holds.
 const OWNER: &str = "owner";
 
 /// The directory in `tmp` of one open cache; removed when the last that uses it is dropped.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(crate) struct Session {
     tmp: OwnedFd,
     path: PathBuf,
     /// Its lock says that somebody lives.
@@ -37,18 +39,24 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Begins one in the cache at `root`. Nobody may sweep meanwhile: between being made and being locked, a directory has no
-    /// owner yet.
-    pub(super) fn begin(root: &Path, cache: BorrowedFd<'_>) -> Result<Self> {
-        let path = root.join("tmp");
-        let tmp = open_directory(cache, "tmp").map_err(|error| Error::io("open", &path)(error.into()))?;
-        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&path);
-        let directory = made.map_err(Error::io("create a directory in", &path))?;
-        let owner = own(tmp.as_fd(), directory.path()).map_err(Error::io("own", directory.path()))?;
-        Ok(Self { tmp, path: directory.keep(), _owner: owner })
+    /// Begins one in `tmp`, a directory at `path`, under a name that begins with `prefix`. It has that name once it has an owner.
+    pub(crate) fn begin(tmp: OwnedFd, path: &Path, prefix: &str) -> Result<Self> {
+        let made = tempfile::Builder::new().prefix(&format!("{BEGUN}{prefix}")).tempdir_in(path);
+        let begun = made.map_err(Error::io("create a directory in", path))?;
+        let failed = || Error::io("create", begun.path());
+        let owner = own(tmp.as_fd(), begun.path()).map_err(failed())?;
+        let name = name_of(begun.path()).map_err(failed())?;
+        let name = name.to_string_lossy();
+        let name = name.strip_prefix(BEGUN).unwrap_or(&name);
+        rustix::fs::renameat(&tmp, name_of(begun.path()).map_err(failed())?, &tmp, name)
+            .map_err(|error| failed()(error.into()))?;
+        let place = path.join(name);
+        // There is nothing left to remove by its first name.
+        let _ = begun.keep();
+        Ok(Self { tmp, path: place, _owner: owner })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -77,30 +85,25 @@ fn own(tmp: BorrowedFd<'_>, path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Removes what carries our name in `tmp` and has no owner any more, while nobody begins a session. Entries of others stay,
-/// whatever they are.
-pub(super) fn sweep(root: &Path, cache: BorrowedFd<'_>) -> Result<()> {
-    let path = root.join("tmp");
-    let tmp = open_directory(cache, "tmp").map_err(|error| Error::io("open", &path)(error.into()))?;
-    let tmp = tmp.as_fd();
-    let failed = |error: Errno| Error::io("read", &path)(error.into());
+/// Removes what carries our name in `tmp`, the directory at `path`, and has no owner any more. Entries of others stay, whatever
+/// they are. Those that are not yet owned go only where nobody begins one meanwhile: where we are `alone`.
+pub(crate) fn sweep(tmp: BorrowedFd<'_>, path: &Path, prefix: &str, alone: bool) -> Result<()> {
+    let failed = |error: Errno| Error::io("read", path)(error.into());
     for entry in Dir::read_from(tmp).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
-        if !name.to_bytes().starts_with(PREFIX.as_bytes()) {
+        let begun = name.to_bytes().strip_prefix(BEGUN.as_bytes()).filter(|_| alone);
+        if !begun.unwrap_or(name.to_bytes()).starts_with(prefix.as_bytes()) {
             continue;
         }
         // What cannot be looked at or removed is in nobody's way.
-        match abandoned(tmp, name) {
-            Ok(None) => {}
-            Ok(Some(_held)) => {
-                if let Err(error) = remove_at(tmp, name) {
-                    tracing::debug!("cannot remove {}: {error}", path.join(name.to_string_lossy().as_ref()).display());
-                }
-            }
-            Err(error) => {
-                tracing::debug!("cannot read {}: {error}", path.join(name.to_string_lossy().as_ref()).display())
-            }
+        let removed = match abandoned(tmp, name) {
+            Ok(None) => Ok(()),
+            Ok(Some(_held)) => remove_at(tmp, name),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            tracing::debug!("cannot remove {}: {error}", path.join(name.to_string_lossy().as_ref()).display());
         }
     }
     Ok(())
@@ -117,7 +120,7 @@ fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedF
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let owner = match rustix::fs::openat(&directory, OWNER, flags, Mode::empty()) {
         Ok(owner) => owner,
-        // Its maker died between two steps.
+        // Whoever made or removed it died between two steps.
         Err(Errno::NOENT) => return Ok(Some(directory)),
         Err(error) => return Err(error),
     };
@@ -138,7 +141,8 @@ pub struct Scratch {
 
 impl Scratch {
     pub(super) fn elsewhere() -> Result<Self> {
-        let made = tempfile::Builder::new().prefix(PREFIX).tempdir();
+        let closed = fs::Permissions::from_mode(0o700);
+        let made = tempfile::Builder::new().prefix(PREFIX).permissions(closed).tempdir();
         let directory = made.map_err(Error::io("create a directory in", std::env::temp_dir()))?;
         Ok(Self { directory, _session: None })
     }

@@ -152,7 +152,7 @@ fn only_what_is_ours_and_has_no_owner_is_removed_from_tmp() {
     let scratch = cache.scratch().unwrap();
     fs::write(scratch.path().join("half"), "").unwrap();
     // What processes left that were killed: with their file, and before they had made it.
-    for gone in ["bpfassay-gone", "bpfassay-begun"] {
+    for gone in ["bpfassay-gone", "bpfassay-half-removed", ".bpfassay-begun"] {
         fs::create_dir_all(tmp.join(gone).join("scratch-x/deep")).unwrap();
     }
     fs::write(tmp.join("bpfassay-gone/owner"), "1\n").unwrap();
@@ -164,7 +164,8 @@ fn only_what_is_ours_and_has_no_owner_is_removed_from_tmp() {
 
     let other = Cache::open(cache.root()).unwrap();
     assert!(scratch.path().join("half").exists(), "its owner lives");
-    assert!(!tmp.join("bpfassay-gone").exists() && !tmp.join("bpfassay-begun").exists());
+    assert!(!tmp.join("bpfassay-gone").exists() && !tmp.join(".bpfassay-begun").exists());
+    assert!(!tmp.join("bpfassay-half-removed").exists());
     assert!(tmp.join("mine").exists() && tmp.join("bpfassay-file").exists());
     assert!(tmp.join("bpfassay-link").symlink_metadata().is_ok());
     assert!(elsewhere.path().join("tmp/work/precious").exists());
