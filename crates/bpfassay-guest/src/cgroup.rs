@@ -34,12 +34,8 @@ impl Cgroup {
     /// Makes a cgroup named `name`, a word without slashes, in the one whose directory is `parent`.
     pub(crate) fn make(parent: &str, name: &str) -> Result<Self> {
         let path = format!("{parent}/{name}");
-        make_anew(&path).map_err(Error::file("make cgroup", &path))?;
-        // The number of the directory is the id (kernfs, 5.5 and later).
-        let id = fs::metadata(&path).map_err(Error::file("look at", &path))?.ino();
-        let events = format!("{path}/cgroup.events");
-        let events = File::open(&events).map_err(Error::file("open", &events))?;
-        Ok(Self { path, id, events })
+        make(&path)?;
+        Self::open(path)
     }
 
     /// What `bpf_get_current_cgroup_id` gives for processes in it.
@@ -114,6 +110,15 @@ impl Cgroup {
         Ok(())
     }
 
+    /// One that is there.
+    fn open(path: String) -> Result<Self> {
+        // The number of the directory is the id (kernfs, 5.5 and later).
+        let id = fs::metadata(&path).map_err(Error::file("look at", &path))?.ino();
+        let events = format!("{path}/cgroup.events");
+        let events = File::open(&events).map_err(Error::file("open", &events))?;
+        Ok(Self { path, id, events })
+    }
+
     fn kill_each(&self) -> Result<()> {
         for pid in self.processes()? {
             match kill_process(pid, Signal::KILL) {
@@ -128,6 +133,43 @@ impl Cgroup {
     pub(crate) fn remove(self) -> Result<()> {
         fs::remove_dir(&self.path).map_err(Error::file("remove cgroup", &self.path))
     }
+}
+
+/// Makes the cgroup whose directory is `path`; its id.
+pub(crate) fn make(path: &str) -> Result<u64> {
+    make_anew(path).map_err(Error::file("make cgroup", path))?;
+    Ok(fs::metadata(path).map_err(Error::file("look at", path))?.ino())
+}
+
+/// Kills everything in the cgroup at `path` and those below it, the lowest first.
+pub(crate) fn kill_tree(path: &str) -> Result<()> {
+    below(path)?.into_iter().try_for_each(|path| Cgroup::open(path)?.kill())
+}
+
+/// Removes the cgroup at `path` and those below it, with all that lives in them.
+pub(crate) fn clear(path: &str) -> Result<()> {
+    below(path)?.into_iter().try_for_each(|path| {
+        let mut cgroup = Cgroup::open(path)?;
+        cgroup.kill()?;
+        cgroup.remove()
+    })
+}
+
+/// The directories of the cgroup at `path` and those below it, the lowest first.
+fn below(path: &str) -> Result<Vec<String>> {
+    let mut found = vec![path.to_owned()];
+    let mut next = 0;
+    while let Some(directory) = found.get(next).cloned() {
+        for entry in fs::read_dir(&directory).map_err(Error::file("list", &directory))? {
+            let entry = entry.map_err(Error::file("list", &directory))?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                found.push(entry.path().display().to_string());
+            }
+        }
+        next += 1;
+    }
+    found.reverse();
+    Ok(found)
 }
 
 /// Makes the directory `path`; an empty one that is there already, left behind by an agent that was killed, goes first.

@@ -53,11 +53,16 @@ pub(crate) struct RunDirectory {
 }
 
 impl Ground {
-    /// Makes one on a running system, in the root directory of `mount`.
+    /// Draws the name of one on a running system.
+    pub(crate) fn draw_name() -> Result<CString> {
+        tree::random_name(PREFIX).map_err(Error::system("draw a random name"))
+    }
+
+    /// Makes one on a running system, with this name in the root directory of `mount`.
     ///
     /// # Errors
     /// Where the directory cannot be made, or is not what was made when it is looked at.
-    pub(crate) fn here(mount: &MountFacts) -> Result<Self> {
+    pub(crate) fn here(mount: &MountFacts, name: CString) -> Result<Self> {
         let parent = tree::open(&mount.path).map_err(Error::file("open", &mount.path))?;
         let device = parent.metadata().map_err(Error::file("look at", &mount.path))?.dev();
         if device != rustix::fs::makedev(mount.device.major, mount.device.minor) {
@@ -66,7 +71,6 @@ impl Ground {
                 mount.path
             )));
         }
-        let name = tree::random_name(PREFIX).map_err(Error::system("draw a random name"))?;
         let path = format!("{}/{}", mount.path.trim_end_matches('/'), name.to_string_lossy());
         tree::make_at(&parent, &name, 0o700).map_err(Error::file("make directory", &path))?;
         let directory = tree::open_at(&parent, &name).map_err(Error::file("open", &path))?;
@@ -75,6 +79,14 @@ impl Ground {
             return Err(Error::Order(format!("{path}, which was just made, {problem}: nothing is measured there")));
         }
         Ok(Self::Here(Kept { mount: mount.path.clone(), parent, name, directory }))
+    }
+
+    /// Its inode, where it is one of our own.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        match self {
+            Self::Guest { .. } => None,
+            Self::Here(kept) => kept.directory.metadata().ok().map(|facts| facts.ino()),
+        }
     }
 
     /// Where it is, for messages.
@@ -154,8 +166,8 @@ impl Ground {
     ///
     /// # Errors
     /// Where it cannot be emptied or removed, or where another entry has its name by now, which is left alone.
-    pub(crate) fn leave(self) -> Result<()> {
-        let Self::Here(kept) = &self else { return Ok(()) };
+    pub(crate) fn leave(&self) -> Result<()> {
+        let Self::Here(kept) = self else { return Ok(()) };
         self.empty()?;
         self.check()?;
         tree::remove_at(&kept.parent, &kept.name).map_err(Error::file("remove", self.place()))
@@ -242,7 +254,7 @@ mod tests {
     #[test]
     fn it_is_made_anew_used_through_its_descriptor_and_removed() {
         let mount = tempfile::tempdir().unwrap();
-        let ground = Ground::here(&mounted(mount.path())).unwrap();
+        let ground = Ground::here(&mounted(mount.path()), Ground::draw_name().unwrap()).unwrap();
         assert!(only_entry(mount.path()).display().to_string().contains("/.bpfassay-here-"));
         let run = ground.make_run("run-1").unwrap();
         fs::write(format!("{}/data", run.path), "x").unwrap();
@@ -262,7 +274,7 @@ mod tests {
         fs::create_dir_all(victim.join("run-1")).unwrap();
         fs::create_dir(&mount).unwrap();
         fs::write(victim.join("run-1/precious"), "x").unwrap();
-        let ground = Ground::here(&mounted(&mount)).unwrap();
+        let ground = Ground::here(&mounted(&mount), Ground::draw_name().unwrap()).unwrap();
         ground.check().unwrap();
         let made = only_entry(&mount);
         fs::rename(&made, mount.join("aside")).unwrap();
@@ -282,7 +294,12 @@ mod tests {
         let mount = tempfile::tempdir().unwrap();
         let mut facts = mounted(mount.path());
         facts.device.minor += 1;
-        assert!(Ground::here(&facts).unwrap_err().to_string().contains("not the root of the file system"));
+        assert!(
+            Ground::here(&facts, Ground::draw_name().unwrap())
+                .unwrap_err()
+                .to_string()
+                .contains("not the root of the file system")
+        );
     }
 
     #[test]

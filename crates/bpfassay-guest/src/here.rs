@@ -8,7 +8,7 @@ use std::{fs::File, io, os::fd::AsFd, process::ExitCode, time::Duration};
 
 use bpfassay_protocol::{
     job::{FileSystem, Job, RunOrder, Task},
-    message::{GuestMessage, MountFacts, Phase},
+    message::{GuestFacts, GuestMessage, MountFacts, Phase},
 };
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     read_job, run,
     site::Site,
     steps::Steps,
+    stop,
 };
 
 const USAGE: &str =
@@ -81,6 +82,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
 
 fn measure(arguments: &Arguments, link: &Link) -> Result<()> {
     power::block_signals()?;
+    power::block_signals_to_end()?;
     link.phase(Phase::SetUp, None)?;
     let mut steps = Steps::default();
     let job = read_job(&arguments.job)?;
@@ -95,16 +97,49 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<()> {
         }
         FileSystem::Tmpfs { .. } => None,
     };
-    let site = Site::here(&mount, arguments.external_ior.as_deref())?;
     let mut children = Children::watch()?;
-    steps.ended("ready")?;
-    let carried_out = facts::collect(mount, localio, steps.take()).and_then(|facts| {
-        link.send(&GuestMessage::Ready(Box::new(facts)))?;
-        runs.iter().try_for_each(|order| {
-            run::carry_out(order, &site, Duration::from_millis(job.settle_ms), link, &mut children)
-        })
-    });
-    carried_out.and(site.leave())
+    let (site, problems) = Site::here(&mount, arguments.external_ior.as_deref())?;
+    let carried_out = carry_out(
+        &job,
+        runs,
+        &site,
+        problems,
+        link,
+        || {
+            steps.ended("ready")?;
+            facts::collect(mount, localio, steps.take())
+        },
+        &mut children,
+    );
+    if !stop::over() {
+        // The thread that watches for reasons to stop has lost its patience, and ends this process.
+        loop {
+            std::thread::park();
+        }
+    }
+    let left = site.leave();
+    carried_out.and(left)
+}
+
+fn carry_out(
+    job: &Job,
+    runs: &[RunOrder],
+    site: &Site,
+    problems: Vec<String>,
+    link: &Link,
+    facts: impl FnOnce() -> Result<GuestFacts>,
+    children: &mut Children,
+) -> Result<()> {
+    site.watch()?;
+    for problem in problems {
+        link.log(problem)?;
+    }
+    link.send(&GuestMessage::Ready(Box::new(facts()?)))?;
+    for order in runs {
+        stop::check()?;
+        run::carry_out(order, site, Duration::from_millis(job.settle_ms), link, children)?;
+    }
+    Ok(())
 }
 
 /// The runs of a job that can be done on a running system.

@@ -67,12 +67,25 @@ pub(crate) fn report_panics() {
 /// Blocks the signals that the agent takes through file descriptors. Call before the first thread starts; programs that
 /// the agent starts get them unblocked by the standard library.
 pub(crate) fn block_signals() -> Result<()> {
+    block(&[libc::SIGCHLD, libc::SIGIO])
+}
+
+/// Signals by which an agent on a running system is asked to end.
+pub(crate) const TO_END: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
+/// Blocks these too, likewise.
+pub(crate) fn block_signals_to_end() -> Result<()> {
+    block(&TO_END)
+}
+
+fn block(signals: &[libc::c_int]) -> Result<()> {
     // SAFETY: the set is initialised by sigemptyset before use.
     let status = unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGCHLD);
-        libc::sigaddset(&raw mut set, libc::SIGIO);
+        for &signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut())
     };
     if status == 0 { Ok(()) } else { Err(Error::system("block signals")(io::Error::from_raw_os_error(status))) }

@@ -28,7 +28,7 @@ use crate::{
     proc::{idle, mountinfo, mountstats},
     site::Site,
     steps::monotonic_ns,
-    system, tool,
+    stop, system, tool,
     tracer::{self, Started, Tracer},
     workload::{self, Output, Places, Running},
 };
@@ -58,6 +58,8 @@ pub(crate) fn carry_out(
         // What was measured stands; the next run makes sure of its own fresh state.
         notes.push(with_causes(&error));
     }
+    // Of a run that was killed to stop early nothing is known.
+    stop::check()?;
     let (frame, left_out) = match figures::report(&order.id, outcome, bpfassay_protocol::frame::MAX_PAYLOAD) {
         Ok(report) => report,
         Err(error) => {
@@ -83,26 +85,26 @@ fn attempt(
     site.ground.check()?;
     make_fresh(places)?;
     let places = &*places;
+    let asks_for_features = matches!(order.workload, Workload::Capabilities) && order.probe.is_baseline();
+    // Each phase is announced once, whatever is attached in it: the order is part of the protocol ([`GuestMessage`]).
+    if !order.probe.is_baseline() || asks_for_features || order.tool.is_some() {
+        link.phase(Phase::Attach, Some(&order.id))?;
+    }
     let started = if order.probe.is_baseline() {
         None
     } else {
-        link.phase(Phase::Attach, Some(&order.id))?;
         match Tracer::start(order, site, places.output("tracer")?, children)? {
             Started::Attached(tracer) => Some(*tracer),
             Started::Refused(refusal) => return Ok(RunOutcome::Refused(refusal)),
         }
     };
-    let features = match &order.workload {
-        Workload::Capabilities if order.probe.is_baseline() => {
-            link.phase(Phase::Attach, Some(&order.id))?;
-            tracer::features(site, places.output("features")?, children)?
-        }
-        _ => Vec::new(),
+    let features = match asks_for_features {
+        true => tracer::features(site, places.output("features")?, children)?,
+        false => Vec::new(),
     };
     let tool = match &order.tool {
         None => None,
         Some(tool) => {
-            link.phase(Phase::Attach, Some(&order.id))?;
             let name = format!("{}-tool", workload::plain(&order.id));
             let tool = match tool::Running::start(tool, (&site.cgroups, &name), order.bpf_stats, children) {
                 Ok(tool::Started::Ready(running)) => Ok(*running),
@@ -122,11 +124,12 @@ fn attempt(
     let mut run = Run { site, settle, link, children, tracer: started, tool, phases: Phases::default() };
     let measured = run.measure(order, places);
     let Run { mut tracer, tool, phases, children, .. } = run;
-    link.phase(Phase::TearDown, Some(&order.id))?;
+    let announced = link.phase(Phase::TearDown, Some(&order.id));
     // The tracer is ended whatever became of the workload, and both before the first error is reported; the tool first, whose
     // last words have a witness then.
     let stopped = tool.map(|tool| tool.stop(children, || witness(&mut tracer))).transpose();
     let remains = tracer.map(|tracer| tracer.stop(children)).transpose();
+    announced?;
     let measured = measured?;
     let (tool, tool_statistics) = stopped?.unzip();
     let phases = phases.finish().map_err(misspoke)?;

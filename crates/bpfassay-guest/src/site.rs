@@ -1,7 +1,9 @@
 //! Where things lie on the machine that measures: the guest that this agent is the init of, or a running system.
 
 use std::{
-    env, fs,
+    env,
+    ffi::CString,
+    fs,
     fs::File,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -14,10 +16,12 @@ use rustix::{
 };
 
 use crate::{
+    cgroup,
     error::{Error, Result},
     ground::{self, Ground},
+    made::{Made, Record},
     nfs::remove_tree,
-    system,
+    stop, system,
 };
 
 /// Where cgroup2 is mounted.
@@ -46,6 +50,8 @@ pub(crate) struct Site {
     pub ior: String,
     /// The real IOR, where there is one.
     pub external_ior: String,
+    /// What was made on a running system is written down here.
+    record: Option<Record>,
     /// Held for as long as runs may be carried out.
     _lock: Option<File>,
 }
@@ -62,16 +68,18 @@ impl Site {
             tracer: layout::TRACER.to_owned(),
             ior: layout::IOR.to_owned(),
             external_ior: layout::EXTERNAL_IOR.to_owned(),
+            record: None,
             _lock: None,
         }
     }
 
-    /// A running system: programs as `PATH` finds them, cgroups below this process's own, and a directory in the file
-    /// system `mount`. [`Site::leave`] removes what was made.
+    /// A running system: programs as `PATH` finds them, a cgroup below this process's own, and a directory in the file
+    /// system `mount`. [`Site::leave`] removes what was made; what an agent left that was killed is removed first, and what
+    /// could not be removed of that is told in words.
     ///
     /// # Errors
     /// Where another agent measures on this system, a program is missing, or a directory cannot be made.
-    pub(crate) fn here(mount: &MountFacts, external_ior: Option<&str>) -> Result<Self> {
+    pub(crate) fn here(mount: &MountFacts, external_ior: Option<&str>) -> Result<(Self, Vec<String>)> {
         let lock = ground::private(WORK_HERE)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -83,6 +91,8 @@ impl Site {
             }
             Err(error) => return Err(Error::file("lock", WORK_HERE)(error)),
         }
+        let record = Record::new(WORK_HERE);
+        let problems = record.clear();
         let search = env::var("PATH").unwrap_or_default();
         let find = |name: &str| {
             on_path(&search, name).ok_or_else(|| {
@@ -96,26 +106,68 @@ impl Site {
             Error::unexpected("/proc/self/cgroup", "a line `0::/…`, as where cgroup v2 is mounted", &own)
         })?;
         let (tracer, ior) = (find("bpfassay-tracer")?, find("bpfassay-ior")?);
-        Ok(Self {
+        let name = Ground::draw_name()?;
+        let cgroups = format!("{CGROUPS}{}/bpfassay-here-{}", own.trim_end_matches('/'), std::process::id());
+        let made = Made {
             mount: mount.path.clone(),
-            ground: Ground::here(mount)?,
+            ground: name.to_string_lossy().into_owned(),
+            ground_inode: None,
+            cgroup: cgroups.clone(),
+            cgroup_inode: None,
+        };
+        // What follows must be left by `leave`, or here.
+        let ground = match make(made, mount, name, &record) {
+            Ok(ground) => ground,
+            Err(error) => {
+                record.clear();
+                return Err(error);
+            }
+        };
+        let site = Self {
+            mount: mount.path.clone(),
+            ground,
             work: format!("{WORK_HERE}/runs"),
             symbols: format!("{WORK_HERE}/symbols"),
-            cgroups: format!("{CGROUPS}{}", own.trim_end_matches('/')),
+            cgroups,
             tracer,
             ior,
             external_ior: external_ior.unwrap_or(layout::EXTERNAL_IOR).to_owned(),
+            record: Some(record),
             _lock: Some(lock),
-        })
+        };
+        Ok((site, problems))
+    }
+
+    /// Watches for reasons to stop early ([`crate::stop`]).
+    pub(crate) fn watch(&self) -> Result<()> {
+        self.record.clone().map_or(Ok(()), |record| stop::watch(self.cgroups.clone(), record))
     }
 
     /// Removes what [`Site::here`] made.
     pub(crate) fn leave(self) -> Result<()> {
-        let left = self.ground.leave();
-        remove_tree(&self.work)?;
-        remove_tree(&self.symbols)?;
-        left
+        // As much as can be, whatever fails.
+        let left = [
+            cgroup::clear(&self.cgroups),
+            self.ground.leave(),
+            remove_tree(&self.work),
+            remove_tree(&self.symbols),
+            self.record
+                .as_ref()
+                .map_or(Ok(()), |record| record.remove().map_err(Error::file("remove a file in", WORK_HERE))),
+        ];
+        left.into_iter().collect()
     }
+}
+
+/// Makes the directory of runs and the cgroup as `made` names them, and writes them down before and after.
+fn make(mut made: Made, mount: &MountFacts, name: CString, record: &Record) -> Result<Ground> {
+    let write = |made: &Made| record.write(made).map_err(Error::file("write down what is made in", WORK_HERE));
+    write(&made)?;
+    let ground = Ground::here(mount, name)?;
+    made.ground_inode = ground.inode();
+    made.cgroup_inode = Some(cgroup::make(&made.cgroup)?);
+    write(&made)?;
+    Ok(ground)
 }
 
 /// The first executable file `name` in the directories of `search`, which are separated by colons.

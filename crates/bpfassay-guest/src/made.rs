@@ -1,0 +1,175 @@
+//! What an agent makes on a running system, written down where only its user can write: the next one removes what an agent
+//! left that was killed.
+
+use std::{
+    ffi::CString,
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{cgroup, error::with_causes, tree};
+
+/// Everything that outlives an agent which is killed. A part without an inode was about to be made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Made {
+    /// Where the file system under test is mounted.
+    pub mount: String,
+    /// Name of the directory of runs in it.
+    pub ground: String,
+    /// Its inode.
+    pub ground_inode: Option<u64>,
+    /// Directory of the cgroup in which those of workloads are made.
+    pub cgroup: String,
+    /// Its inode.
+    pub cgroup_inode: Option<u64>,
+}
+
+/// The file that it is written to.
+#[derive(Debug, Clone)]
+pub(crate) struct Record(PathBuf);
+
+impl Record {
+    /// In `directory`, which is closed to others and locked.
+    pub(crate) fn new(directory: &str) -> Self {
+        Self(Path::new(directory).join("made.json"))
+    }
+
+    /// Writes it whole.
+    pub(crate) fn write(&self, made: &Made) -> io::Result<()> {
+        let new = self.0.with_extension("new");
+        fs::write(&new, serde_json::to_vec(made)?)?;
+        fs::rename(&new, &self.0)
+    }
+
+    /// Removes it.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match fs::remove_file(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what an agent left that has written this, and this. What could not be removed, in words.
+    pub(crate) fn clear(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut done = |what: String, result: Result<(), String>| {
+            if let Err(error) = result {
+                problems.push(format!("could not remove {what}, which an agent left that was killed: {error}"));
+            }
+        };
+        let read = fs::read(&self.0).map(|text| serde_json::from_slice::<Made>(&text));
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return problems,
+            Err(error) => done(format!("what {} names", self.0.display()), Err(error.to_string())),
+            Ok(Err(error)) => done(format!("what {} names", self.0.display()), Err(error.to_string())),
+            Ok(Ok(made)) => {
+                // The cgroup first: what lives in it may write into the directory.
+                done(made.cgroup.clone(), clear_cgroup(&made));
+                let ground = format!("{}/{}", made.mount, made.ground);
+                done(ground, clear_ground(&made).map_err(|error| error.to_string()));
+            }
+        }
+        if let Err(error) = self.remove() {
+            problems.push(format!("could not remove {}: {error}", self.0.display()));
+        }
+        problems
+    }
+}
+
+fn clear_cgroup(made: &Made) -> Result<(), String> {
+    match fs::symlink_metadata(&made.cgroup) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.to_string()),
+        Ok(facts) if made.cgroup_inode.is_none_or(|inode| inode == facts.ino()) => {
+            cgroup::clear(&made.cgroup).map_err(|error| with_causes(&error))
+        }
+        // Somebody else's by now.
+        Ok(_) => Ok(()),
+    }
+}
+
+fn clear_ground(made: &Made) -> io::Result<()> {
+    let name = CString::new(made.ground.as_str())?;
+    if made.ground.is_empty() || made.ground.contains('/') {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "that is no name of a directory"));
+    }
+    let (parent, directory) = match tree::open(&made.mount).and_then(|parent| {
+        let directory = tree::open_at(&parent, &name)?;
+        Ok((parent, directory))
+    }) {
+        // Unmounted since, or removed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let facts = directory.metadata()?;
+    match made.ground_inode {
+        Some(inode) if inode == facts.ino() && facts.uid() == rustix::process::geteuid().as_raw() => {
+            tree::empty(&directory)?;
+        }
+        // It is another directory by now, and nobody's business here.
+        Some(_) => return Ok(()),
+        // Nothing had been done in it.
+        None => {}
+    }
+    tree::remove_at(&parent, &name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record in a new directory, of a ground with a file in it.
+    fn recorded() -> (tempfile::TempDir, Record, Made) {
+        let directory = tempfile::tempdir().unwrap();
+        let mount = directory.path().join("mount");
+        fs::create_dir_all(mount.join("ground/run")).unwrap();
+        fs::write(mount.join("ground/run/file"), "x").unwrap();
+        let made = Made {
+            mount: mount.display().to_string(),
+            ground: "ground".to_owned(),
+            ground_inode: Some(fs::metadata(mount.join("ground")).unwrap().ino()),
+            cgroup: directory.path().join("none").display().to_string(),
+            cgroup_inode: Some(1),
+        };
+        let record = Record::new(&directory.path().display().to_string());
+        (directory, record, made)
+    }
+
+    #[test]
+    fn what_was_left_goes_with_its_record() {
+        let (directory, record, made) = recorded();
+        record.write(&made).unwrap();
+        assert!(record.clear().is_empty());
+        assert!(!directory.path().join("mount/ground").exists());
+        assert!(!directory.path().join("made.json").exists());
+        assert!(record.clear().is_empty());
+    }
+
+    #[test]
+    fn a_directory_that_took_the_name_is_left_alone() {
+        let (directory, record, made) = recorded();
+        record.write(&Made { ground_inode: made.ground_inode.map(|inode| inode + 1), ..made.clone() }).unwrap();
+        assert!(record.clear().is_empty());
+        assert!(directory.path().join("mount/ground/run/file").exists());
+        // Of one that was about to be made it is only certain that nothing was in it.
+        record.write(&Made { ground_inode: None, ..made.clone() }).unwrap();
+        assert_eq!(record.clear().len(), 1);
+        assert!(directory.path().join("mount/ground/run/file").exists());
+        record.write(&Made { ground: "../mount/ground".to_owned(), ..made }).unwrap();
+        assert_eq!(record.clear().len(), 1);
+        assert!(directory.path().join("mount/ground/run/file").exists());
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_reported_once() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("made.json"), "{}").unwrap();
+        let record = Record::new(&directory.path().display().to_string());
+        assert_eq!(record.clear().len(), 1);
+        assert!(record.clear().is_empty());
+    }
+}

@@ -1,0 +1,104 @@
+//! Stopping early on a running system: by a signal, or because nobody listens any more. What runs is killed with its cgroups, and
+//! what was made is removed.
+
+use std::{
+    io,
+    os::fd::{AsFd, FromRawFd, OwnedFd},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags};
+
+use crate::{
+    cgroup,
+    error::{Error, Result},
+    link::wait_readable,
+    made::Record,
+    power,
+};
+
+/// How long the agent may take to come to its end by itself, once nothing of what it measures lives.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How often what it still starts meanwhile is killed.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Why this agent is to stop.
+static REASON: OnceLock<String> = OnceLock::new();
+
+/// Set once everything was removed, or could not be.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+/// An error where this agent is to stop.
+pub(crate) fn check() -> Result<()> {
+    match REASON.get() {
+        None => Ok(()),
+        Some(reason) => Err(Error::Order(format!("stopped: {reason}"))),
+    }
+}
+
+/// Watches for reasons to stop, for as long as this process lives. `cgroups` is the directory of the cgroup that everything measured
+/// lives in, `record` says what was made. The signals must be blocked in every thread ([`power::block_signals_to_end`]).
+pub(crate) fn watch(cgroups: String, record: Record) -> Result<()> {
+    let output = io::stdout().as_fd().try_clone_to_owned().map_err(Error::system("duplicate standard output"))?;
+    let signals = signals()?;
+    let watch = move || {
+        let reason = match await_reason(&output, &signals) {
+            Ok(reason) => reason,
+            Err(error) => error.to_string(),
+        };
+        REASON.get_or_init(|| reason);
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline && !OVER.load(Ordering::SeqCst) {
+            // One that is gone already was removed by the agent's own end.
+            let _ = cgroup::kill_tree(&cgroups);
+            thread::sleep(PERIOD);
+        }
+        if OVER.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        for problem in record.clear() {
+            power::say(&problem);
+        }
+        power::say("stopped before the last run had come to its end");
+        std::process::exit(1);
+    };
+    thread::Builder::new().name("stop".to_owned()).spawn(watch).map_err(Error::system("start a thread"))?;
+    Ok(())
+}
+
+/// The agent has removed what it made. Whether it may end: else the watching thread is about to end it.
+pub(crate) fn over() -> bool {
+    !OVER.swap(true, Ordering::SeqCst)
+}
+
+/// Waits for a signal, or until nobody can read any more what is written to `output`.
+fn await_reason(output: &OwnedFd, signals: &OwnedFd) -> Result<String> {
+    // Of a file nothing is ever reported: it is not asked whether it can be written to.
+    let mut waiting = [PollFd::new(signals, PollFlags::IN), PollFd::new(output, PollFlags::empty())];
+    wait_readable(&mut waiting, None)?;
+    let [signal, _] = &waiting;
+    Ok(if signal.revents().is_empty() { "nobody listens any more" } else { "by a signal" }.to_owned())
+}
+
+/// `SIGTERM`, `SIGINT` and `SIGHUP` as a readable file.
+fn signals() -> Result<OwnedFd> {
+    // SAFETY: the set is initialised by sigemptyset; a descriptor of zero or above is new and ours.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in power::TO_END {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC);
+        if fd < 0 {
+            return Err(Error::system("watch signals")(io::Error::last_os_error()));
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
