@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io,
+    io::{self, Seek as _, Write as _},
     path::{Path, PathBuf},
     process::Stdio,
     sync::Mutex,
@@ -17,7 +17,8 @@ use bpfassay_protocol::{
 };
 use bpfassay_report::{BootVerdict, FailureKind, Journal, RunFailure};
 use bpfassay_study::{Block, Study};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::{
     io::AsyncReadExt,
     process::{Child, Command},
@@ -35,8 +36,12 @@ use crate::{
     seen::BootPlan,
 };
 
-/// How long an agent may take to end after its last message.
+/// How long an agent may take to end after its last message, and to remove what it made when it is to stop: longer than it takes
+/// until it loses its own patience.
 const ENDING: Duration = Duration::from_secs(30);
+
+/// Where the agent reads its job from: a file without a name, of which nothing is left whatever becomes of anybody.
+const JOB: &str = "/dev/stdin";
 
 /// The agent as a program of this system.
 #[derive(Debug)]
@@ -74,7 +79,7 @@ pub async fn carry_out_here(
     cancel: &CancellationToken,
 ) -> Result<Summary, RunnerError> {
     let HereOrder { study, blocks, agent, directory } = order;
-    let runtime = pool::directories(directory)?;
+    pool::make_logs(directory)?;
     let journal = Mutex::new(journal);
     let context = Context { study, directory, journal: &journal, observer, cancel };
     let mut summary = Summary::default();
@@ -84,8 +89,15 @@ pub async fn carry_out_here(
         }
         let mut tally = Tally::default();
         let plan = BootPlan { boot: 1, attempt: 1, runs: block.runs.clone(), confirming: None };
-        Boot::new(&context, block, plan, &mut tally).here(agent, runtime.path()).await?;
+        let mut boot = Boot::new(&context, block, plan, &mut tally);
+        let is_sound = boot.here(agent).await?;
+        let name = boot.name();
         summary.add(&tally.summary());
+        if !is_sound {
+            // Another guest would be as before; this machine is what it is.
+            tracing::error!("no further block is begun: restore what the log of {name} names, and begin again");
+            break;
+        }
     }
     summary.cancelled = cancel.is_cancelled();
     Ok(summary)
@@ -113,34 +125,37 @@ enum End {
 }
 
 impl Boot<'_> {
-    /// Does the block by one agent.
-    async fn here(&mut self, agent: &Agent, runtime: &Path) -> Result<(), crate::block::BlockError> {
-        let path = runtime.join(format!("{}.json", self.name()));
-        let arguments = arguments(agent, &path);
+    /// Does the block by one agent. Whether this system is fit for another one.
+    async fn here(&mut self, agent: &Agent) -> Result<bool, crate::block::BlockError> {
+        let arguments = arguments(agent);
         let command = std::iter::once(&agent.program).map(|path| path.display().to_string());
         self.started(command.chain(arguments.iter().cloned()).collect())?;
         let job = job(self.context.study, self.block);
-        let started = serde_json::to_vec(&job)
-            .map_err(io::Error::from)
-            .and_then(|text| std::fs::write(&path, text))
-            .and_then(|()| start(agent, &arguments, &self.context.directory.join(&self.log)));
+        let log = self.context.directory.join(&self.log);
+        let started = unnamed(&job).and_then(|job| start(agent, &arguments, job, &log));
         let mut child = match started {
             Ok(child) => child,
             Err(error) => {
                 let message = format!("could not start {}: {error}", agent.program.display());
-                return self.over_here(Some(failure::of_host(message)));
+                self.over_here(Some(failure::of_host(message)), None)?;
+                return Ok(true);
             }
         };
 
-        let mut heard = Heard { phase: Phase::Boot, failed: None };
-        let end = self.listen(&mut child, &mut heard).await?;
-        if !matches!(end, End::Closed) {
-            kill(&child);
+        let mut heard = Heard { phase: Phase::Boot, failed: None, unsound: None };
+        let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let end = self.listen(&mut child, &mut heard).await;
+        if !matches!(end, Ok(End::Closed)) {
+            ask_to_stop(group);
         }
         let status = tokio::time::timeout(ENDING, child.wait()).await;
-        if status.is_err() {
-            kill(&child);
+        kill(group);
+        // Only of a run that has a tool and has ended: `hear` protests against any other.
+        if let (Ok(End::Closed), Some((run, differences))) = (&end, heard.unsound.take()) {
+            self.unsound(&run, differences)?;
+            return Ok(false);
         }
+        let end = end?;
         let trouble = match (end, heard.failed) {
             (End::Cancelled, _) => None,
             (End::Trouble(kind, message), _) => Some((kind, message)),
@@ -163,29 +178,36 @@ impl Boot<'_> {
             log,
             after: None,
         });
-        self.over_here(trouble)
+        self.over_here(trouble, None)?;
+        Ok(true)
     }
 
-    /// The agent is gone. This system cannot be booted anew: what was measured before stands, the run in flight failed, and so did
-    /// those that the agent owes.
-    fn over_here(&mut self, trouble: Option<RunFailure>) -> Result<(), crate::block::BlockError> {
+    /// The agent is gone. This system cannot be booted anew: what was measured before stands, but for the run at `spoilt`, after which
+    /// the system was another; the run in flight failed, and so did those that the agent owes.
+    fn over_here(
+        &mut self,
+        trouble: Option<RunFailure>,
+        spoilt: Option<(usize, RunFailure)>,
+    ) -> Result<(), crate::block::BlockError> {
         let now = self.now();
         let ended = self.seen.ended();
         let in_flight = self.seen.in_flight();
+        let owed = trouble.iter().flat_map(|failure| (ended..self.plan.runs.len()).map(move |at| (at, failure)));
+        let to_judge: Vec<_> = spoilt.iter().map(|(at, failure)| (*at, failure)).chain(owed).collect();
         let mut judged = Vec::new();
-        if let Some(failure) = &trouble {
-            for (at, run) in self.plan.runs.iter().enumerate().skip(ended) {
-                let seen = self.seen.runs.get(at);
-                judged.push(Judged {
-                    run: run.clone(),
-                    boot: self.plan.boot,
-                    started_unix_ms: seen.map_or(now.unix_ms, |seen| seen.started_unix_ms),
-                    duration_ms: seen.map_or(0, |seen| seen.duration_ms(now.boot_ms)),
-                    failure: failure.clone(),
-                });
-            }
+        for (at, failure) in to_judge {
+            let Some(run) = self.plan.runs.get(at) else { continue };
+            let seen = self.seen.runs.get(at);
+            judged.push(Judged {
+                run: run.clone(),
+                boot: self.plan.boot,
+                started_unix_ms: seen.map_or(now.unix_ms, |seen| seen.started_unix_ms),
+                duration_ms: seen.map_or(0, |seen| seen.duration_ms(now.boot_ms)),
+                failure: failure.clone(),
+            });
         }
-        let verdict = match (&trouble, in_flight.and_then(|at| self.plan.runs.get(at))) {
+        let guilty = spoilt.as_ref().map(|(at, _)| *at).or(in_flight);
+        let verdict = match (&trouble, guilty.and_then(|at| self.plan.runs.get(at))) {
             (None, _) if self.is_done() => BootVerdict::Complete,
             (None, _) => BootVerdict::Interrupted,
             (Some(failure), _) if failure.kind == FailureKind::Host => BootVerdict::Host,
@@ -194,6 +216,19 @@ impl Boot<'_> {
         };
         let kept = self.plan.ids().into_iter().take(ended).collect();
         self.concluded_with(Conclusion { verdict, trouble, judged }, Vec::new(), kept)
+    }
+
+    /// After the last run that ended, which is `run`, this system is not as it was before: that run is to blame, and those that are
+    /// left cannot be measured.
+    fn unsound(&mut self, run: &str, differences: Vec<String>) -> Result<(), crate::block::BlockError> {
+        let kind = FailureKind::Unsound;
+        let log = Some(self.log.clone());
+        let first = format!("not run: after {run} this machine was not as it was before");
+        let telling = std::iter::once(first).chain(differences.iter().cloned()).collect();
+        let trouble = RunFailure { kind, phase: None, telling, log: log.clone(), after: None };
+        let last = self.seen.last_tool(&self.plan);
+        let spoilt = last.map(|at| (at, RunFailure { kind, phase: None, telling: differences, log, after: None }));
+        self.over_here(Some(trouble), spoilt)
     }
 
     /// Takes in what the agent says until it says no more, or must be stopped.
@@ -243,6 +278,9 @@ impl Boot<'_> {
                         heard.phase = *phase;
                         deadline = limit(*phase);
                     }
+                    GuestMessage::Unsound { run, differences } => {
+                        heard.unsound = Some((run.clone(), differences.clone()));
+                    }
                     GuestMessage::Failed { message } => heard.failed = Some(message.clone()),
                     _ => {}
                 }
@@ -260,10 +298,12 @@ struct Heard {
     phase: Phase,
     /// What it failed at.
     failed: Option<String>,
+    /// The run after which this system was not as before, and how.
+    unsound: Option<(String, Vec<String>)>,
 }
 
-fn arguments(agent: &Agent, job: &Path) -> Vec<String> {
-    let mut words = vec!["here".to_owned(), "--job".to_owned(), job.display().to_string()];
+fn arguments(agent: &Agent) -> Vec<String> {
+    let mut words = vec!["here".to_owned(), "--job".to_owned(), JOB.to_owned()];
     words.extend(["--mount".to_owned(), agent.mount.display().to_string()]);
     if let Some(ior) = &agent.external_ior {
         words.extend(["--external-ior".to_owned(), ior.display().to_string()]);
@@ -271,24 +311,40 @@ fn arguments(agent: &Agent, job: &Path) -> Vec<String> {
     words
 }
 
-/// Starts the agent as the leader of a process group, which all that it starts belongs to.
-fn start(agent: &Agent, arguments: &[String], log: &Path) -> io::Result<Child> {
+/// The job in a file without a name.
+fn unnamed(job: &Job) -> io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(&serde_json::to_vec(job)?)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Starts the agent as the leader of a process group, which all that it starts belongs to. It ends by itself when its output is
+/// closed, and removes what it made; so it is not killed when the command comes to an early end.
+fn start(agent: &Agent, arguments: &[String], job: File, log: &Path) -> io::Result<Child> {
     Command::new(&agent.program)
         .args(arguments)
-        .stdin(Stdio::null())
+        .stdin(job)
         .stdout(Stdio::piped())
         .stderr(File::create(log)?)
         .process_group(0)
-        .kill_on_drop(true)
         .spawn()
 }
 
-/// Kills the agent and all that it started.
-fn kill(child: &Child) {
-    // One that has been waited for has no number any more, and leaves nothing to kill.
-    let Some(group) = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw) else { return };
-    if let Err(error) = kill_process_group(group, Signal::KILL) {
-        tracing::warn!("could not kill the agent and what it started: {error}");
+/// Asks the agent to remove what it made and to end.
+fn ask_to_stop(agent: Option<Pid>) {
+    match agent.map(|agent| kill_process(agent, Signal::TERM)) {
+        None | Some(Ok(()) | Err(Errno::SRCH)) => {}
+        Some(Err(error)) => tracing::warn!("could not ask the agent to stop: {error}"),
+    }
+}
+
+/// Kills the agent and all that it started, whatever of it is left.
+fn kill(group: Option<Pid>) {
+    // Mostly nothing is. The number of a group stays taken for as long as there is something in it.
+    match group.map(|group| kill_process_group(group, Signal::KILL)) {
+        None | Some(Ok(()) | Err(Errno::SRCH)) => {}
+        Some(Err(error)) => tracing::warn!("could not kill what the agent started: {error}"),
     }
 }
 
@@ -342,6 +398,16 @@ mod tests {
     /// What the journal holds after the plan was carried out by an agent that writes `frames` and then does `end`, a line of
     /// shell; and the directory that it lies in.
     fn carried_out(plan: &Plan, frames: &[u8], end: &str) -> (Summary, Contents, tempfile::TempDir) {
+        carried_out_until(plan, frames, end, &CancellationToken::new())
+    }
+
+    /// The same with somebody who may cancel.
+    fn carried_out_until(
+        plan: &Plan,
+        frames: &[u8],
+        end: &str,
+        cancel: &CancellationToken,
+    ) -> (Summary, Contents, tempfile::TempDir) {
         let directory = tempfile::tempdir().unwrap();
         let results = directory.path().join("results");
         let nothing = || Artefact { name: String::new(), version: String::new(), sha256: None };
@@ -372,7 +438,7 @@ mod tests {
         let agent = Agent { program, mount: "/mnt/nfs".into(), external_ior: Some("/opt/ior".into()) };
         let order = HereOrder { study: &plan.study, blocks: plan.blocks.clone(), agent: &agent, directory: &results };
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let summary = runtime.block_on(carry_out_here(order, journal, &Nobody, &CancellationToken::new())).unwrap();
+        let summary = runtime.block_on(carry_out_here(order, journal, &Nobody, cancel)).unwrap();
         (summary, Contents::read(&results).unwrap(), directory)
     }
 
@@ -413,7 +479,7 @@ mod tests {
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
         let told = read("told");
         assert!(
-            told.starts_with("here --job ") && told.ends_with(" --mount /mnt/nfs --external-ior /opt/ior\n"),
+            told.starts_with("here --job /dev/stdin ") && told.ends_with(" --mount /mnt/nfs --external-ior /opt/ior\n"),
             "{told}"
         );
         let job: Job = serde_json::from_str(&read("job")).unwrap();
@@ -436,6 +502,52 @@ mod tests {
         let (_, contents, _) = carried_out(&plan, &frame::encode(&failed).unwrap(), "exit 1");
         let all = failures(&contents);
         assert_eq!((all.len(), all[0].kind, all[0].telling[0].as_str()), (2, FailureKind::Agent, "no mount"));
+    }
+
+    #[test]
+    fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_begun() {
+        let mut plan = plan();
+        // The tool first, since no baseline run is believed to change anything.
+        plan.blocks[0].runs.sort_by_key(|run| run.order.probe.is_baseline());
+        let [first, second] = [&plan.blocks[0].runs[0].order.id, &plan.blocks[0].runs[1].order.id];
+        let unsound = |run: &String| {
+            let differences = vec!["/mnt/nfs is not mounted any more".to_owned()];
+            frame::encode(&GuestMessage::Unsound { run: run.clone(), differences }).unwrap()
+        };
+        let (summary, contents, _) = carried_out(&plan, &[ended(first), unsound(first)].concat(), "exit 1");
+        assert_eq!(summary, Summary { failed: 2, ..Summary::default() });
+        let [blamed, left] = failures(&contents).try_into().unwrap();
+        assert_eq!(
+            (blamed.kind, blamed.telling[0].as_str()),
+            (FailureKind::Unsound, "/mnt/nfs is not mounted any more")
+        );
+        assert!(left.telling[0].starts_with(&format!("not run: after {first} ")), "{left:?}");
+        // The last record of a run is the one that counts.
+        let last = contents.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Run(record) if record.run == *first => Some(record.outcome.clone()),
+            _ => None,
+        });
+        assert!(matches!(last, Some(Outcome::Failed(_))), "{last:?}");
+
+        let (_, contents, _) = carried_out(&plan, &[ended(first), unsound(second)].concat(), "exit 1");
+        assert_eq!(failures(&contents)[0].kind, FailureKind::Garbage);
+    }
+
+    /// Ctrl-C: the agent is asked to end, and waited for, so that it removes what it made.
+    #[test]
+    fn an_agent_that_is_to_stop_is_asked_first() {
+        let plan = plan();
+        let cancel = CancellationToken::new();
+        let stop = cancel.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(1));
+            stop.cancel();
+        });
+        let end =
+            "trap 'sleep 0.5; echo removed >\"$(dirname \"$0\")/removed\"; exit 1' TERM\nwhile :; do sleep 0.1; done";
+        let (summary, _, directory) = carried_out_until(&plan, &[], end, &cancel);
+        assert!(summary.cancelled);
+        assert_eq!(fs::read_to_string(directory.path().join("removed")).unwrap(), "removed\n");
     }
 
     #[test]

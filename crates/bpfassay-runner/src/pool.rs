@@ -78,18 +78,9 @@ pub struct Order<'a> {
 }
 
 /// Makes the directory of logs in `directory`.
-fn make_logs(directory: &Path) -> Result<(), RunnerError> {
+pub(crate) fn make_logs(directory: &Path) -> Result<(), RunnerError> {
     let logs = directory.join(LOGS);
     std::fs::create_dir_all(&logs).map_err(|source| RunnerError::Directory { what: logs.display().to_string(), source })
-}
-
-/// Makes the directory of logs in `directory`, and a temporary one.
-pub(crate) fn directories(directory: &Path) -> Result<tempfile::TempDir, RunnerError> {
-    make_logs(directory)?;
-    tempfile::Builder::new()
-        .prefix("bpfassay-")
-        .tempdir()
-        .map_err(|source| RunnerError::Directory { what: "a temporary directory".to_owned(), source })
 }
 
 /// Carries out `order` and writes everything that comes of it to `journal`.
