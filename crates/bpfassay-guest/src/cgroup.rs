@@ -156,7 +156,7 @@ pub(crate) fn clear(path: &str) -> Result<()> {
 }
 
 /// The directories of the cgroup at `path` and those below it, the lowest first.
-fn below(path: &str) -> Result<Vec<String>> {
+pub(crate) fn below(path: &str) -> Result<Vec<String>> {
     let mut found = vec![path.to_owned()];
     let mut next = 0;
     while let Some(directory) = found.get(next).cloned() {

@@ -5,11 +5,13 @@
 use std::{
     ffi::{CStr, CString},
     fs::File,
-    io,
+    io::{self, Read as _, Seek as _, Write as _},
     os::{fd::AsRawFd, unix::fs::MetadataExt},
 };
 
 use bpfassay_protocol::message::MountFacts;
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 
 use crate::{
     error::{Error, Result},
@@ -18,6 +20,9 @@ use crate::{
 
 /// How the name of the directory on a running system begins.
 const PREFIX: &str = ".bpfassay-here-";
+
+/// Name of a file that shows whether files work.
+const TRIAL: &CStr = c".bpfassay-trial";
 
 /// Permissions of a run's own directory: workloads may change their user.
 const RUN_MODE: u32 = 0o755;
@@ -145,6 +150,23 @@ impl Ground {
         remove().map_err(Error::file("remove", format!("{}/{name}", self.place())))
     }
 
+    /// Writes, reads and removes a file in it.
+    ///
+    /// # Errors
+    /// What does not work.
+    pub(crate) fn try_file(&self) -> io::Result<()> {
+        const TEXT: &[u8] = b"bpfassay";
+        let ground = self.open()?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&ground, TRIAL, flags, Mode::from_raw_mode(0o600))?);
+        let mut found = Vec::new();
+        let outcome = file.write_all(TEXT).and_then(|()| file.rewind()).and_then(|()| file.read_to_end(&mut found));
+        drop(file);
+        unlinkat(&ground, TRIAL, AtFlags::empty())?;
+        outcome?;
+        if found == TEXT { Ok(()) } else { Err(io::Error::other("other data was read than was written")) }
+    }
+
     /// Whether it is where it was made.
     ///
     /// # Errors
@@ -213,8 +235,7 @@ pub(crate) fn private(path: &str) -> Result<File> {
         )));
     }
     // One of an earlier version could be read, and so locked, by everybody.
-    rustix::fs::fchmod(&directory, rustix::fs::Mode::from_raw_mode(0o700))
-        .map_err(Error::file("close to others", path))?;
+    rustix::fs::fchmod(&directory, Mode::from_raw_mode(0o700)).map_err(Error::file("close to others", path))?;
     Ok(directory)
 }
 

@@ -49,10 +49,11 @@ pub(crate) fn main(words: impl Iterator<Item = String>) -> ExitCode {
     let done = link.and_then(|out| Link::into_file(File::from(out))).and_then(|link| {
         let done = measure(&arguments, &link);
         let last = match &done {
-            Ok(()) => GuestMessage::Done,
+            Ok(None) => GuestMessage::Done,
+            Ok(Some(last)) => last.clone(),
             Err(error) => GuestMessage::Failed { message: with_causes(error) },
         };
-        link.farewell(&last).and(done)
+        link.farewell(&last).and(done.map(drop))
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -80,7 +81,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     (!arguments.job.is_empty() && !arguments.mount.is_empty()).then_some(arguments)
 }
 
-fn measure(arguments: &Arguments, link: &Link) -> Result<()> {
+/// Measures; the last message where it is not that everything is done.
+fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
     power::block_signals()?;
     power::block_signals_to_end()?;
     link.phase(Phase::SetUp, None)?;
@@ -118,7 +120,7 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<()> {
         }
     }
     let left = site.leave();
-    carried_out.and(left)
+    carried_out.and_then(|last| left.map(|()| last))
 }
 
 fn carry_out(
@@ -129,17 +131,13 @@ fn carry_out(
     link: &Link,
     facts: impl FnOnce() -> Result<GuestFacts>,
     children: &mut Children,
-) -> Result<()> {
+) -> Result<Option<GuestMessage>> {
     site.watch()?;
     for problem in problems {
         link.log(problem)?;
     }
     link.send(&GuestMessage::Ready(Box::new(facts()?)))?;
-    for order in runs {
-        stop::check()?;
-        run::carry_out(order, site, Duration::from_millis(job.settle_ms), link, children)?;
-    }
-    Ok(())
+    run::carry_out_all(runs, site, Duration::from_millis(job.settle_ms), link, children)
 }
 
 /// The runs of a job that can be done on a running system.

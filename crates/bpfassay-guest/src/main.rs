@@ -26,6 +26,7 @@ mod proc;
 mod run;
 mod shell;
 mod site;
+mod soundness;
 mod steps;
 mod stop;
 mod system;
@@ -105,8 +106,10 @@ fn live() -> Result<()> {
     match &job.task {
         Task::Runs { runs } => {
             let site = Site::guest(mount);
-            for order in runs {
-                run::carry_out(order, &site, Duration::from_millis(job.settle_ms), link, &mut children)?;
+            if let Some(last) =
+                run::carry_out_all(runs, &site, Duration::from_millis(job.settle_ms), link, &mut children)?
+            {
+                return link.farewell(&last);
             }
         }
         Task::Shell => shell::run(&facts, link, &mut children)?,

@@ -11,7 +11,7 @@ use std::{
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
     job::{IorEngine, MAX_OUTPUT, RunOrder, Workload},
-    message::{Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome},
+    message::{GuestMessage, Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome},
     tracer::Sample,
 };
 use rustix::event::{PollFd, PollFlags};
@@ -27,6 +27,7 @@ use crate::{
     phases::Phases,
     proc::{idle, mountinfo, mountstats},
     site::Site,
+    soundness::Snapshot,
     steps::monotonic_ns,
     stop, system, tool,
     tracer::{self, Started, Tracer},
@@ -36,18 +37,39 @@ use crate::{
 /// How long a killed process may take to be gone.
 const KILLING: Duration = Duration::from_secs(30);
 
+/// Carries out `orders` one after the other, and reports what came of each. After each with a tool the system must be as before the
+/// first, else no other begins: the message that says so is given back. `settle`: see [`bpfassay_protocol::job::Job::settle_ms`].
+///
+/// # Errors
+/// As [`carry_out`].
+pub(crate) fn carry_out_all(
+    orders: &[RunOrder],
+    site: &Site,
+    settle: Duration,
+    link: &Link,
+    children: &mut Children,
+) -> Result<Option<GuestMessage>> {
+    // Where no tool runs, nothing is to blame.
+    let has_tool = |order: &RunOrder| order.tool.is_some() || !order.probe.is_baseline();
+    let snapshot = orders.iter().any(has_tool).then(|| Snapshot::take(site));
+    for order in orders {
+        stop::check()?;
+        carry_out(order, site, settle, link, children)?;
+        let Some(snapshot) = snapshot.as_ref().filter(|_| has_tool(order)) else { continue };
+        let differences = snapshot.differences(site, children)?;
+        if !differences.is_empty() {
+            return Ok(Some(GuestMessage::Unsound { run: order.id.clone(), differences }));
+        }
+    }
+    Ok(None)
+}
+
 /// Carries out `order` at `site` and reports what came of it. `settle`: see
 /// [`bpfassay_protocol::job::Job::settle_ms`].
 ///
 /// # Errors
 /// Only where the host cannot be told; everything else is an outcome of the run.
-pub(crate) fn carry_out(
-    order: &RunOrder,
-    site: &Site,
-    settle: Duration,
-    link: &Link,
-    children: &mut Children,
-) -> Result<()> {
+fn carry_out(order: &RunOrder, site: &Site, settle: Duration, link: &Link, children: &mut Children) -> Result<()> {
     let mut notes = Vec::new();
     let mut places = Places::new(site, &order.id);
     let outcome = attempt(order, settle, &mut places, link, children, &mut notes)

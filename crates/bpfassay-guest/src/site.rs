@@ -138,6 +138,11 @@ impl Site {
         Ok((site, problems))
     }
 
+    /// Whether everything here is there for measuring alone.
+    pub(crate) const fn is_guest(&self) -> bool {
+        matches!(self.ground, Ground::Guest { .. })
+    }
+
     /// Watches for reasons to stop early ([`crate::stop`]).
     pub(crate) fn watch(&self) -> Result<()> {
         self.record.clone().map_or(Ok(()), |record| stop::watch(self.cgroups.clone(), record))

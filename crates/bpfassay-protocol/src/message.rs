@@ -15,7 +15,20 @@ use crate::{
     tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample},
 };
 
-/// What a guest tells the host.
+/// What a guest tells the host. The messages come in this order, and a host may end a guest that sends them in another:
+///
+/// 1. [`Self::Hello`], once.
+/// 2. [`Self::Phase`] with [`Phase::SetUp`], once, without a run.
+/// 3. [`Self::Ready`], once.
+/// 4. For each run, in the order of the job: [`Self::Phase`] with [`Phase::Attach`], [`Phase::Workload`] and [`Phase::TearDown`], each at
+///    most once, in this order, and with the run's id; then [`Self::RunEnded`] with the same id, once. Any of the phases may be missing:
+///    a baseline attaches nothing, what is refused has no workload, and a run may fail before its first phase. What follows
+///    `TearDown` within a run is `RunEnded` alone. For a shell there is [`Phase::Shell`] in place of runs, once, without a run.
+/// 5. [`Self::Done`], when every run has ended; or [`Self::Unsound`] between two runs or after the last, with the id of the run that
+///    ended last, which had a probe configuration other than the baseline, or a tool.
+///
+/// [`Self::Log`] may come at any time after `Hello`, and [`Self::Failed`] too, also in place of all that should follow. Nothing follows
+/// `Done`, `Unsound` and `Failed`. [`Phase::Boot`] is never announced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum GuestMessage {

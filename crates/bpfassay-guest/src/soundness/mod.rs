@@ -1,0 +1,87 @@
+//! Whether the system is, after a tool, as it was before the first run: what is not cannot be measured on any more, and the tool
+//! that ran last is to blame.
+
+mod clocks;
+mod compare;
+mod objects;
+mod processes;
+mod sources;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use self::{
+    compare::{Facts, bounded, compare},
+    sources::{SOURCES, Source, Stage},
+};
+use crate::{children::Children, error::Result, site::Site};
+
+/// How long what ends late may take: the kernel frees programs and removes probes after its grace periods.
+const SETTLING: Duration = Duration::from_secs(10);
+
+/// How often to look meanwhile.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// What the system was like.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// Each source that applies here, with what it showed.
+    before: Vec<(&'static Source, Facts)>,
+}
+
+impl Snapshot {
+    /// What it is like now, before the first run.
+    pub(crate) fn take(site: &Site) -> Self {
+        let applies = |source: &&Source| site.is_guest() || source.on_running_systems;
+        Self { before: SOURCES.iter().filter(applies).map(|source| (source, (source.read)(site))).collect() }
+    }
+
+    /// What differs by now, a sentence each, in the order of the sources; nothing where the next run finds everything as the first
+    /// did. What ends late is waited for.
+    ///
+    /// # Errors
+    /// Where processes that ended cannot be taken.
+    pub(crate) fn differences(&self, site: &Site, children: &mut Children) -> Result<Vec<String>> {
+        let deadline = Instant::now() + SETTLING;
+        loop {
+            children.reap()?;
+            let differences = self.now(site);
+            if differences.is_empty() || Instant::now() >= deadline {
+                return Ok(bounded(differences));
+            }
+            thread::sleep(PERIOD);
+        }
+    }
+
+    fn now(&self, site: &Site) -> Vec<String> {
+        let mut differences = Vec::new();
+        for stage in [Stage::Kernel, Stage::FileSystem] {
+            for (source, before) in self.before.iter().filter(|(source, _)| source.stage == stage) {
+                compare(source.what, source.tolerance, before, &(source.read)(site), &mut differences);
+            }
+            // With its server or its network gone, the file system under test would keep whoever asks it waiting for ever.
+            if !differences.is_empty() {
+                break;
+            }
+        }
+        differences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sources_are_unique_and_all_stages_have_some() {
+        let mut names: Vec<&str> = SOURCES.iter().map(|source| source.what).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), SOURCES.len());
+        for stage in [Stage::Kernel, Stage::FileSystem] {
+            assert!(SOURCES.iter().any(|source| source.stage == stage && source.on_running_systems));
+        }
+    }
+}

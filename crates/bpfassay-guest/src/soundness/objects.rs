@@ -1,0 +1,77 @@
+//! What tools make in the kernel: BPF objects and probes.
+
+use std::{collections::BTreeMap, fs};
+
+use super::compare::Facts;
+use crate::{
+    bpf::{self, Kind},
+    error::with_causes,
+};
+
+/// Files of tracefs that list, one a line, what was made or switched on there, with what a line is.
+const LISTS: [(&str, &str); 4] = [
+    ("dynamic_events", "event"),
+    ("kprobe_events", "event"),
+    ("uprobe_events", "event"),
+    ("set_event", "enabled event"),
+];
+
+/// Files of tracefs with one value.
+const VALUES: [&str; 4] = ["current_tracer", "tracing_on", "set_event_pid", "set_ftrace_pid"];
+
+/// Programs, maps and links, by their numbers.
+pub(super) fn bpf() -> Facts {
+    let mut facts = BTreeMap::new();
+    for (kind, what) in [(Kind::Program, "program"), (Kind::Map, "map")] {
+        let objects = bpf::ids(kind).and_then(|ids| bpf::objects(kind, ids)).map_err(|error| with_causes(&error))?;
+        facts.extend(objects.into_iter().map(|object| (format!("{what} {}", object.id), object.name)));
+    }
+    let links = bpf::links().map_err(|error| with_causes(&error))?.unwrap_or_default();
+    facts.extend(links.into_iter().map(|id| (format!("link {id}"), String::new())));
+    Ok(facts)
+}
+
+/// Probe events, events that are switched on, tracers and instances.
+pub(super) fn tracefs() -> Facts {
+    const TRACEFS: &str = "/sys/kernel/tracing";
+    let mut facts = BTreeMap::new();
+    // Which files there are depends on the kernel.
+    let read = |name: &str| fs::read_to_string(format!("{TRACEFS}/{name}")).ok();
+    for (name, what) in LISTS {
+        let text = read(name).unwrap_or_default();
+        facts.extend(text.lines().map(|line| (format!("{what} {}", line.trim_end()), String::new())));
+    }
+    for name in VALUES {
+        facts.extend(read(name).map(|value| (name.to_owned(), value.trim_end().to_owned())));
+    }
+    let instances = fs::read_dir(format!("{TRACEFS}/instances")).map_err(|error| error.to_string())?;
+    for instance in instances {
+        let instance = instance.map_err(|error| error.to_string())?;
+        facts.insert(format!("instance {}", instance.file_name().to_string_lossy()), String::new());
+    }
+    Ok(facts)
+}
+
+/// Functions that hold a kprobe, by `/sys/kernel/debug/kprobes/list`.
+pub(super) fn kprobes() -> Facts {
+    let text = fs::read_to_string("/sys/kernel/debug/kprobes/list").map_err(|error| error.to_string())?;
+    Ok(text.lines().filter_map(probe).map(|probe| (probe, String::new())).collect())
+}
+
+/// Kind and place in a line such as `ffffffff8122e4b0  k  vfs_read+0x0    [FTRACE]`; what is in brackets comes and goes.
+fn probe(line: &str) -> Option<String> {
+    let mut words = line.split_ascii_whitespace().skip(1);
+    Some(format!("{} {}", words.next()?, words.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_is_its_kind_and_place() {
+        assert_eq!(probe("ffffffff8122e4b0  k  vfs_read+0x0    [FTRACE]").as_deref(), Some("k vfs_read+0x0"));
+        assert_eq!(probe("ffffffff8122e4b0  r  vfs_read+0x0  [DISABLED]").as_deref(), Some("r vfs_read+0x0"));
+        assert_eq!(probe(""), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Processes of programs: in a guest there is none between runs but the agent.
+
+use std::{collections::BTreeMap, fs};
+
+use super::compare::Facts;
+
+/// `PF_KTHREAD` (include/linux/sched.h).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// What is read of `/proc/PID/stat`.
+struct Stat<'a> {
+    name: &'a str,
+    flags: u64,
+    nice: &'a str,
+    priority: &'a str,
+    policy: &'a str,
+}
+
+/// All that are no kernel threads, by number, with their names.
+pub(super) fn user() -> Facts {
+    let mut processes = BTreeMap::new();
+    for entry in fs::read_dir("/proc").map_err(|error| error.to_string())? {
+        let entry = entry.map_err(|error| error.to_string())?;
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) else { continue };
+        // One that ended meanwhile is none.
+        let Ok(text) = fs::read(entry.path().join("stat")) else { continue };
+        let text = String::from_utf8_lossy(&text);
+        let Some(stat) = parse(&text) else { return Err(format!("/proc/{pid}/stat is not readable")) };
+        if stat.flags & KERNEL_THREAD == 0 {
+            processes.insert(format!("process {pid}"), stat.name.to_owned());
+        }
+    }
+    Ok(processes)
+}
+
+/// What programs inherit from this process: how it is scheduled, where, and in which cgroup.
+pub(super) fn inherited() -> Facts {
+    let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+    let stat = read("/proc/self/stat")?;
+    let stat = parse(&stat).ok_or_else(|| "/proc/self/stat is not readable".to_owned())?;
+    let mut facts = BTreeMap::from([
+        ("nice value".to_owned(), stat.nice.to_owned()),
+        ("real-time priority".to_owned(), stat.priority.to_owned()),
+        ("scheduling policy".to_owned(), stat.policy.to_owned()),
+        ("cgroup".to_owned(), read("/proc/self/cgroup")?.trim_end().replace('\n', " ")),
+        ("oom_score_adj".to_owned(), read("/proc/self/oom_score_adj")?.trim_end().to_owned()),
+    ]);
+    let status = read("/proc/self/status")?;
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    facts.insert("CPUs".to_owned(), allowed.unwrap_or_default().trim().to_owned());
+    Ok(facts)
+}
+
+/// Of a line of `/proc/PID/stat` (proc(5)). A name may hold anything, parentheses too.
+fn parse(text: &str) -> Option<Stat<'_>> {
+    let (begin, end) = (text.find('(')?, text.rfind(')')?);
+    // The third field, the state, is the first of these.
+    let fields: Vec<&str> = text.get(end + 1..)?.split_ascii_whitespace().collect();
+    Some(Stat {
+        name: text.get(begin + 1..end)?,
+        flags: fields.get(6)?.parse().ok()?,
+        nice: fields.get(16)?,
+        priority: fields.get(37)?,
+        policy: fields.get(38)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KTHREADD: &str = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 5 0 0 20 0 1 0 11 0 0 18446744073709551615 0 0 0 0 0 0 0 \
+                            2147483647 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+
+    #[test]
+    fn kernel_threads_are_told_from_programs() {
+        let stat = parse(KTHREADD).unwrap();
+        assert_eq!((stat.name, stat.flags & KERNEL_THREAD), ("kthreadd", KERNEL_THREAD));
+        let program = KTHREADD.replace("(kthreadd)", "(a) S 0 (b)").replace("2129984", "4194304");
+        let stat = parse(&program).unwrap();
+        assert_eq!((stat.name, stat.flags & KERNEL_THREAD, stat.nice, stat.policy), ("a) S 0 (b", 0, "0", "0"));
+    }
+
+    #[test]
+    fn this_process_is_one() {
+        let pid = format!("process {}", std::process::id());
+        assert!(user().unwrap().contains_key(&pid));
+        assert!(inherited().unwrap().contains_key("nice value"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text: String) {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What is looked at after a tool, a line each.
+
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use super::{
+    clocks,
+    compare::{Facts, Tolerance},
+    objects, processes,
+};
+use crate::{error::with_causes, site::Site};
+
+/// When a source is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// First: what the kernel answers by itself.
+    Kernel,
+    /// Then, if all that is as it was: what the file system under test answers.
+    FileSystem,
+}
+
+/// Something that must be after a tool as it was before the first run.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// What sentences about it begin with.
+    pub what: &'static str,
+    /// When it is looked at.
+    pub stage: Stage,
+    /// Whether nobody but us changes it on a running system either.
+    pub on_running_systems: bool,
+    /// How far it may differ.
+    pub tolerance: Tolerance,
+    /// What it shows now.
+    pub read: fn(&Site) -> Facts,
+}
+
+const MIB: u64 = 1 << 20;
+
+/// The sources. What a guest's kernel does by itself, and what tools and workloads leave by right (caches, temporary files of an
+/// interpreter), is within the tolerances.
+pub(crate) const SOURCES: &[Source] = &[
+    source("the file system under test", Stage::Kernel, true, Tolerance::None, under_test),
+    source("mounts", Stage::Kernel, false, Tolerance::None, mounts),
+    source("cgroups", Stage::Kernel, true, Tolerance::None, cgroups),
+    source("processes", Stage::Kernel, false, Tolerance::None, |_| processes::user()),
+    source("the agent", Stage::Kernel, false, Tolerance::None, |_| processes::inherited()),
+    source("BPF objects", Stage::Kernel, false, Tolerance::None, |_| objects::bpf()),
+    source("tracing", Stage::Kernel, false, Tolerance::None, |_| objects::tracefs()),
+    source("kprobes", Stage::Kernel, false, Tolerance::None, |_| objects::kprobes()),
+    source("modules", Stage::Kernel, false, Tolerance::None, |_| modules()),
+    source("the clock", Stage::Kernel, false, Tolerance::Within(20_000_000), |_| clocks::offset()),
+    source("the clock's speed", Stage::Kernel, false, Tolerance::None, |_| clocks::speed()),
+    source("settings", Stage::Kernel, false, Tolerance::None, |_| settings()),
+    source("network interfaces", Stage::Kernel, false, Tolerance::None, |_| interfaces()),
+    source("the NFS server", Stage::Kernel, false, Tolerance::None, |_| server()),
+    source("free space in MiB", Stage::Kernel, false, Tolerance::AtMostLower(48), |_| {
+        space(&["/", "/tmp", "/dev/shm"])
+    }),
+    source("free space of /run in MiB", Stage::Kernel, false, Tolerance::AtMostLower(32), |_| space(&["/run"])),
+    source("memory in MiB", Stage::Kernel, false, Tolerance::AtMostLower(192), |_| memory()),
+    source("free space under test in MiB", Stage::FileSystem, false, Tolerance::AtMostLower(4), |site| {
+        space(&[&site.mount])
+    }),
+    source("a file under test", Stage::FileSystem, true, Tolerance::None, trial),
+];
+
+const fn source(
+    what: &'static str,
+    stage: Stage,
+    on_running_systems: bool,
+    tolerance: Tolerance,
+    read: fn(&Site) -> Facts,
+) -> Source {
+    Source { what, stage, on_running_systems, tolerance, read }
+}
+
+fn text(path: impl AsRef<Path>) -> Result<String, String> {
+    fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.as_ref().display()))
+}
+
+/// The mount that programs see at its path.
+fn under_test(site: &Site) -> Facts {
+    let mount = crate::proc::mountinfo::read(&site.mount).map_err(|error| with_causes(&error))?;
+    Ok(BTreeMap::from([
+        (
+            "mount".to_owned(),
+            format!("{} {} of device {}:{}", mount.id, mount.file_system, mount.device.major, mount.device.minor),
+        ),
+        ("options".to_owned(), mount.options),
+    ]))
+}
+
+/// All mounts, by number and place.
+fn mounts(_: &Site) -> Facts {
+    Ok(text("/proc/self/mountinfo")?.lines().filter_map(mount).collect())
+}
+
+/// Number and place of a mount, and the rest of its line. Not tracefs below debugfs, which the kernel mounts for whoever looks there.
+fn mount(line: &str) -> Option<(String, String)> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let (id, place, rest) = (fields.first()?, fields.get(4)?, fields.get(5..)?);
+    (*place != "/sys/kernel/debug/tracing").then(|| (format!("mount {id} at {place}"), rest.join(" ")))
+}
+
+/// The cgroups below the one in which those of workloads are made, and its controllers.
+fn cgroups(site: &Site) -> Facts {
+    let mut facts = BTreeMap::new();
+    let controllers = text(Path::new(&site.cgroups).join("cgroup.subtree_control"))?;
+    // The agent itself has processes of tools counted.
+    let controllers: Vec<&str> = controllers.split_ascii_whitespace().filter(|name| *name != "pids").collect();
+    facts.insert("controllers".to_owned(), controllers.join(" "));
+    for path in crate::cgroup::below(&site.cgroups).map_err(|error| with_causes(&error))? {
+        if path != site.cgroups {
+            facts.insert(path, String::new());
+        }
+    }
+    Ok(facts)
+}
+
+/// Names and sizes of modules.
+fn modules() -> Facts {
+    let names = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+    };
+    Ok(text("/proc/modules")?.lines().filter_map(names).collect())
+}
+
+/// Settings that change what things cost or how they are found out: none of them changes by itself. Those that a kernel does not have
+/// are left out.
+const SETTINGS: &[&str] = &[
+    "/proc/sys/kernel/bpf_stats_enabled",
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sys/kernel/ftrace_enabled",
+    "/proc/sys/kernel/hostname",
+    "/proc/sys/kernel/modprobe",
+    "/proc/sys/kernel/panic_on_oops",
+    "/proc/sys/kernel/perf_event_paranoid",
+    "/proc/sys/kernel/pid_max",
+    "/proc/sys/kernel/printk",
+    "/proc/sys/kernel/randomize_va_space",
+    "/proc/sys/kernel/threads-max",
+    "/proc/sys/kernel/unprivileged_bpf_disabled",
+    "/proc/sys/debug/kprobes-optimization",
+    "/proc/sys/fs/file-max",
+    "/proc/sys/net/core/bpf_jit_enable",
+    "/proc/sys/net/core/bpf_jit_harden",
+    "/proc/sys/vm/dirty_background_bytes",
+    "/proc/sys/vm/dirty_background_ratio",
+    "/proc/sys/vm/dirty_bytes",
+    "/proc/sys/vm/dirty_expire_centisecs",
+    "/proc/sys/vm/dirty_ratio",
+    "/proc/sys/vm/dirty_writeback_centisecs",
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/sys/vm/swappiness",
+    "/proc/sys/vm/vfs_cache_pressure",
+    "/sys/devices/system/cpu/online",
+    "/sys/kernel/debug/kprobes/enabled",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+];
+
+fn settings() -> Facts {
+    let read = |path: &&str| Some(((*path).to_owned(), text(path).ok()?.trim_end().to_owned()));
+    Ok(SETTINGS.iter().filter_map(read).collect())
+}
+
+/// Network interfaces, whether they are up, and the size of their packets.
+fn interfaces() -> Facts {
+    let mut facts = BTreeMap::new();
+    for entry in fs::read_dir("/sys/class/net").map_err(|error| error.to_string())? {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        let value = |name: &str| text(path.join(name)).map(|text| text.trim_end().to_owned()).unwrap_or_default();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        facts.insert(name, format!("flags {}, MTU {}", value("flags"), value("mtu")));
+    }
+    Ok(facts)
+}
+
+/// Threads of the NFS server, which end by signals.
+fn server() -> Facts {
+    Ok(BTreeMap::from([("threads".to_owned(), text("/proc/fs/nfsd/threads")?.trim_end().to_owned())]))
+}
+
+/// Free space and free inodes of file systems that have a size.
+fn space(paths: &[&str]) -> Facts {
+    let mut facts = BTreeMap::new();
+    for path in paths {
+        let free = rustix::fs::statvfs(*path).map_err(|error| format!("{path}: {}", io::Error::from(error)))?;
+        if free.f_blocks > 0 {
+            let mib = u128::from(free.f_bfree) * u128::from(free.f_frsize) / u128::from(MIB);
+            facts.insert((*path).to_owned(), mib.to_string());
+        }
+    }
+    Ok(facts)
+}
+
+/// What the kernel could give to programs.
+fn memory() -> Facts {
+    let text = text("/proc/meminfo")?;
+    let available =
+        text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse().ok());
+    let available: u64 = available.ok_or_else(|| "/proc/meminfo has no line MemAvailable".to_owned())?;
+    Ok(BTreeMap::from([("available".to_owned(), (available / 1024).to_string())]))
+}
+
+/// Whether a file can be written, read and removed where runs do that.
+fn trial(site: &Site) -> Facts {
+    let outcome = site.ground.try_file().map_or_else(|error| error.to_string(), |()| "works".to_owned());
+    Ok(BTreeMap::from([("writing, reading and removing it".to_owned(), outcome)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_known_by_number_and_place() {
+        let line = "37 36 0:44 / /mnt/nfs ro,relatime shared:2 - nfs4 127.0.0.1:/ ro,vers=4.2";
+        let (name, rest) = mount(line).unwrap();
+        assert_eq!(
+            (name.as_str(), rest.as_str()),
+            ("mount 37 at /mnt/nfs", "ro,relatime shared:2 - nfs4 127.0.0.1:/ ro,vers=4.2")
+        );
+        assert_eq!(mount("38 36 0:12 / /sys/kernel/debug/tracing rw - tracefs tracefs rw"), None);
+        assert_eq!(mount("38"), None);
+    }
+
+    #[test]
+    fn what_this_machine_shows_twice_is_the_same() {
+        for read in [settings, interfaces, modules, clocks::speed] {
+            assert_eq!(read(), read());
+        }
+        let offset = |facts: Facts| -> i128 { facts.unwrap().values().next().unwrap().parse().unwrap() };
+        assert!(offset(clocks::offset()).abs_diff(offset(clocks::offset())) < 20_000_000);
+    }
+}
