@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -197,12 +198,29 @@ pub fn pack(manifest: &Manifest, directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
     // Whatever lies there already would become part of the testbed unseen.
     fs::create_dir(&files).map_err(Error::io("create", &files))?;
+    let outcome = pack_files(manifest, directory);
+    if outcome.is_err() {
+        // Half of a testbed is none, and keeps a full disk full.
+        if let Err(error) = fs::remove_dir_all(&files) {
+            tracing::debug!("cannot remove {}: {error}", files.display());
+        }
+    }
+    outcome
+}
+
+fn pack_files(manifest: &Manifest, directory: &Path) -> Result<()> {
     let mut packed = manifest.clone();
     for file in packed.targets.iter_mut().flat_map(Target::files_mut) {
         let name = Path::new(FILES).join(file.sha256.to_string());
         let to = directory.join(&name);
         if !to.exists() {
-            fs::copy(&file.path, &to).map_err(Error::io("copy", &file.path))?;
+            let source = bpfassay_input::open(&file.path).map_err(Error::io("copy", &file.path))?;
+            let copy = || {
+                let (mode, mut copy) = (source.metadata()?.permissions(), fs::File::create_new(&to)?);
+                io::copy(&mut source.take(file.size.saturating_add(1)), &mut copy)?;
+                copy.set_permissions(mode)
+            };
+            copy().map_err(Error::io("copy", &file.path))?;
             let found = Digest::of_file(&to)?;
             if found != file.sha256 {
                 let what = file.path.display().to_string();
@@ -213,7 +231,12 @@ pub fn pack(manifest: &Manifest, directory: &Path) -> Result<()> {
         file.path = name;
     }
     let path = directory.join(MANIFEST);
-    fs::write(&path, packed.to_json()?).map_err(Error::io("write", &path))
+    let text = packed.to_json()?;
+    let mut file = fs::File::create_new(&path).map_err(Error::io("create", &path))?;
+    file.write_all(text.as_bytes()).map_err(|error| {
+        let _ = fs::remove_file(&path);
+        Error::io("write", &path)(error)
+    })
 }
 
 #[cfg(test)]

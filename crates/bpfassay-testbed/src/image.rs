@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
+    fs::{self, File},
     io::{self, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
@@ -265,13 +265,20 @@ impl GuestImage {
     }
 
     /// Writes the initramfs of a boot that does `job` to `path`, in place of what is there, and says how many bytes it
-    /// has. Every segment is checked against its digest on the way.
+    /// has. Every segment is checked against its digest on the way. Where it fails, nothing is left at `path`: half of an
+    /// initramfs would keep a full disk full.
     ///
     /// # Errors
     /// [`Error::Segment`] for a segment that is not what the manifest says, [`Error::DiskFull`], [`Error::Io`].
     pub fn write_initramfs(&self, job: &Job, path: &Path) -> Result<u64> {
         let file = File::create(path).map_err(|source| write_error(path, self.initramfs_bytes(), source))?;
-        self.write_initramfs_to(job, file, path)
+        let written = self.write_initramfs_to(job, file, path);
+        if written.is_err()
+            && let Err(kept) = fs::remove_file(path)
+        {
+            tracing::debug!("cannot remove {}: {kept}", path.display());
+        }
+        written
     }
 
     /// Writes the initramfs of a boot that does `job` to `file`, and says how many bytes it has. `shown` is what errors call the

@@ -68,7 +68,15 @@ fn a_testbed_is_not_packed_over_another() {
     pack(&manifest, &packed).unwrap();
     assert!(matches!(pack(&manifest, &packed), Err(Error::Io { action: "create", .. })));
     manifest.targets[0].kernel.image.sha256 = Digest::of(b"other");
-    assert!(matches!(pack(&manifest, &work.path().join("other")), Err(Error::Mismatch { .. })));
+    let other = work.path().join("other");
+    assert!(matches!(pack(&manifest, &other), Err(Error::Mismatch { .. })));
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 0, "half of a testbed is none");
+    // Somebody's own manifest is neither written over nor removed.
+    manifest.targets[0].kernel.image.sha256 = Digest::of_file(&manifest.targets[0].kernel.image.path).unwrap();
+    fs::write(other.join(MANIFEST), "mine").unwrap();
+    assert!(matches!(pack(&manifest, &other), Err(Error::Io { action: "create", .. })));
+    assert_eq!(fs::read_to_string(other.join(MANIFEST)).unwrap(), "mine");
+    assert!(!other.join(FILES).exists());
 }
 
 #[test]

@@ -225,3 +225,27 @@ fn signatures_go_only_where_the_kernel_is_known_to_do_without() {
     kernel.config = config("CONFIG_MODULE_SIG_FORCE=y\n");
     assert_eq!(signatures(&kernel), Signatures::Kept);
 }
+
+#[test]
+fn half_of_an_initramfs_is_removed_at_once() {
+    let bed = Bed::new();
+    let kernel = bed.kernel(&MODULES, BUILTIN);
+    let mut target = bed.target(&kernel);
+    let Some(small) = crate::test_support::Small::mount() else { return };
+    // Larger than the file system, without a pattern that a file system could store in less.
+    let large = bed.cache.add_bytes("large", &vec![7; 8 << 20]).unwrap();
+    target.initramfs[0].archive = (&large).into();
+    let image = GuestImage::from_manifest(&target).unwrap();
+    let path = small.path().join("initramfs");
+    let error = image.write_initramfs(&job(Vec::new()), &path).unwrap_err();
+    assert!(matches!(error, Error::DiskFull { needed, .. } if needed > 8 << 20), "{error}");
+    assert!(!path.exists());
+    fs::write(small.path().join("other"), vec![7; 3 << 20]).unwrap();
+
+    // A segment that is not what it should be, likewise.
+    target.initramfs[0].archive.sha256 = Digest::of(b"other");
+    let image = GuestImage::from_manifest(&target).unwrap();
+    let path = bed.directory.path().join("initramfs");
+    assert!(matches!(image.write_initramfs(&job(Vec::new()), &path), Err(Error::Segment { .. })));
+    assert!(!path.exists());
+}
