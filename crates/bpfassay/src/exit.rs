@@ -160,6 +160,8 @@ fn tell(report: &miette::Report) {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
@@ -169,7 +171,6 @@ mod tests {
             path: "x".into(),
             source: io::Error::from(errno),
         };
-        use rustix::io::Errno;
         for (errno, code, words) in [
             (Errno::MFILE, INFRASTRUCTURE, "ulimit -n"),
             (Errno::NFILE, INFRASTRUCTURE, "no more files"),
