@@ -2,7 +2,7 @@
 //! (`results.json` and its JSON schema), and the tables that show them.
 //!
 //! Here: [`journal`] (the only part with input and output, besides [`results::read`] and [`results::write`]), [`record`] and [`outcome`]
-//! (what is journalled), [`mod@fingerprint`] (whether two runs have the same raw figures), [`derive`] (from records to results), [`results`] (the schema), [`mod@compare`] (two results), [`trend`] (a series of them), [`event`] (what is told meanwhile), [`render`] (tables; pure).
+//! (what is journalled), [`mod@fingerprint`] (whether two runs have the same raw figures), [`derive`] (from records to results), [`results`] (the schema), [`mod@compare`] (two results), [`trend`] (a series of them), [`event`] (what is told meanwhile), [`plain`] (text of others, fit to be shown), [`render`] (tables; pure).
 //! Not here: estimators (bpfassay-stats), running anything (bpfassay-runner), what a study is (bpfassay-study).
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod fingerprint;
 mod ior;
 pub mod journal;
 pub mod outcome;
+pub mod plain;
 pub mod provenance;
 pub mod record;
 pub mod render;

@@ -77,12 +77,6 @@ fn signed(value: i64) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:+}") }
 }
 
-/// `text` without control characters but for line feeds: kernels, guests and libraries wrote some of it, and XML and HTML have
-/// none.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
-}
-
 /// `3 recursion misses, 1 missed probe hits`; nothing where nothing is known to be lost.
 pub(crate) fn losses(losses: &Losses) -> Option<String> {
     let lost: Vec<String> = [

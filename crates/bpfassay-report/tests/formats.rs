@@ -24,17 +24,18 @@ use bpfassay_protocol::probe::Probe;
 use bpfassay_report::{
     Contents, Outcome, Results,
     compare::{Question, compare},
-    derive,
+    derive, plain,
     render::{comparison_junit, comparison_markdown, junit, markdown, openmetrics},
 };
 use bpfassay_study::Clock;
-use common::{contents, made_up, not_supported, outcome, paths, quick, study};
+use common::{contents, hostile, made_up, not_supported, outcome, paths, quick, study};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 fn all() -> Vec<(&'static str, Results)> {
     vec![
         ("made-up", derive(&contents(&study(None, 3, 1), outcome))),
         ("hostile", hostile()),
+        ("hostile in every field", hostile_everywhere()),
         ("unfinished", derive(&Contents { entries: Vec::new(), ..contents(&study(None, 3, 1), outcome) })),
         ("kernels", made_up::series(Clock::Instructions)),
         ("paths", paths::results()),
@@ -54,6 +55,13 @@ fn hostile() -> Results {
     }));
     results.notes.push(HOSTILE.to_owned());
     results
+}
+
+/// Whose every text is somebody else's.
+fn hostile_everywhere() -> Results {
+    let (_, results) = hostile::subjects().remove(0);
+    let places = hostile::places(&results);
+    hostile::with(&results, &places, |text| format!("{text}{}", hostile::SEQUENCES.concat()))
 }
 
 const HOSTILE: &str = "a | b `c` <script>*d*</script> [e](f) ]]> \u{1b}[31m \"g\" 'h' & \\ ~~i~~ # j\n- k";
@@ -143,10 +151,10 @@ fn openmetrics_are_what_prometheus_reads() {
                 let is_it = |(metric, labels, _): &&(String, BTreeMap<String, String>, f64)| {
                     metric == "bpfassay_overhead_ratio"
                         && labels["arch"] == cell.target.arch.to_string()
-                        && labels["kernel"] == cell.target.kernel
-                        && labels["under_test"] == cell.under_test()
-                        && labels["workload"] == cell.case
-                        && labels["file_system"] == cell.file_system
+                        && labels["kernel"] == plain::text(&cell.target.kernel)
+                        && labels["under_test"] == plain::text(&cell.under_test())
+                        && labels["workload"] == plain::text(&cell.case)
+                        && labels["file_system"] == plain::text(&cell.file_system)
                         && labels["access"] == access.access.name()
                 };
                 let found = samples.iter().find(is_it).map(|(_, _, value)| *value);
@@ -216,7 +224,7 @@ fn what_looks_like_markup_is_told_as_it_is() {
             all.push_str(&text);
         }
     }
-    // Control characters are spaces; everything else is there, and is text.
-    let told = HOSTILE.replace(['\u{1b}', '\n'], " ");
+    // A control character is shown by its number, a line feed is a space; everything else is there, and is text.
+    let told = HOSTILE.replace('\u{1b}', "\\x1b").replace('\n', " ");
     assert!(all.contains(&told), "{told:?} is not in {all}");
 }

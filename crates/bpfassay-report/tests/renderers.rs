@@ -94,6 +94,17 @@ fn what_a_guest_wrote_is_not_markup() {
 }
 
 #[test]
+fn the_command_that_does_it_again_is_one_command_whatever_the_study_is_called() {
+    let mut results = results();
+    "quick; reboot 'now'".clone_into(&mut results.plan.study.name);
+    results.plan.narrowing.kernels = vec!["$(reboot)".to_owned()];
+    let page = html(&results).unwrap();
+    // As HTML has quotation marks.
+    let command = r"bpfassay run 'quick; reboot '\''now'\''' --kernel '$(reboot)'".replace('\'', "&#39;");
+    assert!(page.contains(&command), "{command}");
+}
+
+#[test]
 fn the_reports_in_the_repository_are_those_of_their_results() {
     for study in ["quick", "kernel-series"] {
         let page = html(&quick::results_of(study)).unwrap();

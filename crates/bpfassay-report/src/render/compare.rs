@@ -4,7 +4,7 @@ use bpfassay_stats::{Estimate, gate::Change};
 use bpfassay_study::Clock;
 
 use super::{
-    Style, markdown,
+    Style, finished, markdown,
     rows::{Remarks, Table},
     text,
 };
@@ -16,13 +16,13 @@ use crate::{
 /// `comparison` as text; `whole`: with what did not change.
 #[must_use]
 pub fn comparison_text(comparison: &Comparison, style: Style, whole: bool) -> String {
-    text::one(&table(comparison, whole), style)
+    finished(text::one(&table(comparison, whole), style))
 }
 
 /// `comparison` as Markdown; `whole`: with what did not change.
 #[must_use]
 pub fn comparison_markdown(comparison: &Comparison, whole: bool) -> String {
-    markdown::one(&table(comparison, whole))
+    finished(markdown::one(&table(comparison, whole)))
 }
 
 pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
@@ -76,13 +76,13 @@ pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
     // What got worse first; otherwise the order of the cells.
     rows.sort_by_key(|(is_regression, _)| !is_regression);
     Table {
-        title: format!(
+        title: vec![format!(
             "{} against {}, clock {}: {}",
             comparison.studies[1],
             comparison.studies[0],
             comparison.clock,
             Counts::of(comparison)
-        ),
+        )],
         columns: ["change", "target", "probe", "access", "new / base", "instructions/call", "byte error"]
             .map(str::to_owned)
             .into(),

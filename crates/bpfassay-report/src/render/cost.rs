@@ -75,7 +75,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             .push("n counts rounds within one boot: the interval does not cover the spread between boots.".to_owned());
     }
     Some(Table {
-        title: format!("cost of each probe configuration, study {}, clock instructions", results.plan.study.name),
+        title: vec![format!("cost of each probe configuration, study {}, clock instructions", results.plan.study.name)],
         columns: columns.into_iter().map(str::to_owned).collect(),
         rows,
         warnings: Vec::new(),
@@ -120,7 +120,7 @@ pub(super) fn run_times(results: &Results) -> Option<Table> {
         }
     }
     (!rows.is_empty()).then(|| Table {
-        title: format!("run time of programs by the kernel's own statistics, clock {}", results.plan.study.clock),
+        title: vec![format!("run time of programs by the kernel's own statistics, clock {}", results.plan.study.clock)],
         columns: columns.into_iter().map(str::to_owned).collect(),
         rows,
         warnings: Vec::new(),

@@ -57,7 +57,7 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
             }
         }
         for (targets, mut table) in shown {
-            table.title = format!("{case}, {size} bytes by each path, {file_system}: {}", list(&targets));
+            table.title = vec![format!("{case}, {size} bytes by each path, {file_system}: {}", list(&targets))];
             tables.push(table);
         }
     }
@@ -105,7 +105,7 @@ fn table(results: &Results, cells: &[&CellResult]) -> Table {
             rows.push(row);
         }
     }
-    Table { title: String::new(), columns, rows, warnings: Vec::new(), remarks: remarks.0, legend: Vec::new() }
+    Table { title: Vec::new(), columns, rows, warnings: Vec::new(), remarks: remarks.0, legend: Vec::new() }
 }
 
 fn of_cell<'a>(results: &'a Results, cell: &CellResult) -> BTreeMap<(IoPath, Operation), Vec<&'a PathCoverage>> {

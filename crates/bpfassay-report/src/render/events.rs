@@ -81,7 +81,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         }
     }
     (!rows.is_empty()).then(|| Table {
-        title: "what program sets saw of the workload".to_owned(),
+        title: vec!["what program sets saw of the workload".to_owned()],
         columns: ["target", "workload", "file system", "set", "event", "runs", "calls", "workload's own", "error", "ns per call"]
             .map(str::to_owned)
             .into(),

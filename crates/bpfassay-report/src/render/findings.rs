@@ -44,7 +44,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         return None;
     }
     Some(Table {
-        title: "pitfalls that the tracer found".to_owned(),
+        title: vec!["pitfalls that the tracer found".to_owned()],
         columns: ["target", "probe", "pitfall", "concerns", "runs", "what was seen"].map(str::to_owned).into(),
         rows,
         warnings: Vec::new(),

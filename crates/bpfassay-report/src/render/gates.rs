@@ -16,7 +16,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let rows = of(Verdict::Regression).chain(of(Verdict::Inconclusive)).map(|gate| row(results, gate)).collect();
     let certainty = results.plan.study.design.certainty;
     Some(Table {
-        title: format!("verdicts on the gates of {}: {}", results.plan.study.name, counts.join(", ")),
+        title: vec![format!("verdicts on the gates of {}: {}", results.plan.study.name, counts.join(", "))],
         columns: ["verdict", "target", "probe", "access", "demanded", "found"].map(str::to_owned).into(),
         rows,
         warnings: match results.gates.is_empty() {

@@ -21,7 +21,7 @@ use self::{
     matrix::{Matrix, matrix},
 };
 use super::{
-    capabilities, coverage,
+    capabilities, coverage, finished as escaped, plain,
     rows::{self, Table},
 };
 use crate::{Outcome, Results, fingerprint, outcome::RunFailure, results::Attach, words};
@@ -104,7 +104,7 @@ fn placed(tables: Vec<Table>) -> Vec<(Option<&'static str>, Table)> {
 fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {
     // Its only errors are those of writing and of a template that names what there is not, which does not compile.
     let page = page.render().map_err(|_| std::fmt::Error)?;
-    Ok(words::printable(&page))
+    Ok(escaped(page))
 }
 
 fn counts(results: &Results) -> Vec<Count> {
@@ -139,7 +139,7 @@ fn counts(results: &Results) -> Vec<Count> {
 
 /// What tells a table from the others: titles of the first ones begin with the study.
 fn last_line(table: &Table) -> &str {
-    table.title.lines().last().unwrap_or_default()
+    table.title.last().map_or("", String::as_str)
 }
 
 /// How a cell of a table is shown, where it is a verdict or says what was seen of an I/O path.
@@ -201,5 +201,14 @@ fn repeat(results: &Results) -> String {
     if let Some(until) = narrowing.until {
         option("--until", until.to_string());
     }
-    words.join(" ")
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// `word` as one word of a shell's command line: whoever reads the page may type it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", plain::line(word).replace('\'', r"'\''"))
 }

@@ -3,7 +3,7 @@
 use bpfassay_stats::{Verdict, gate::Change};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::compare;
+use super::{compare, finished, plain};
 use crate::{
     FailureKind, Results,
     compare::{AccessComparison, CellComparison, Comparison, Fate},
@@ -19,22 +19,20 @@ use crate::{
 /// [`quick_junit::SerializeError`]
 pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
     let study = &results.plan.study.name;
-    let mut report = Report::new(format!("bpfassay {study}"));
-    let mut cells = TestSuite::new(format!("{study} cells"));
+    let mut report = Report::new(name(&format!("bpfassay {study}")));
+    let mut cells = TestSuite::new(name(&format!("{study} cells")));
     cells.add_test_cases(results.cells.iter().map(cell));
     report.add_test_suite(cells);
     if !results.gates.is_empty() {
-        let mut gates = TestSuite::new(format!("{study} gates"));
+        let mut gates = TestSuite::new(name(&format!("{study} gates")));
         gates.add_test_cases(results.gates.iter().map(gate));
         report.add_test_suite(gates);
     }
     if let Some(matrix) = &results.capabilities {
-        let mut surprises = TestSuite::new(format!("{study} expectations"));
+        let mut surprises = TestSuite::new(name(&format!("{study} expectations")));
         for (what, target, verdict) in matrix.surprises() {
             let status = failed(NonSuccessKind::Failure, "surprise", format!("{verdict:?}"));
-            let mut case = TestCase::new(format!("{what} on {target}"), status);
-            case.set_classname(target.to_string());
-            surprises.add_test_case(case);
+            surprises.add_test_case(case(&format!("{what} on {target}"), &target.to_string(), status));
         }
         report.add_test_suite(surprises);
     }
@@ -49,17 +47,28 @@ pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
 /// [`quick_junit::SerializeError`]
 pub fn comparison_junit(comparison: &Comparison) -> Result<String, quick_junit::SerializeError> {
     let [base, new] = &comparison.studies;
-    let mut report = Report::new(format!("bpfassay {new} against {base}"));
-    let mut suite = TestSuite::new(format!("{new} against {base}"));
+    let mut report = Report::new(name(&format!("bpfassay {new} against {base}")));
+    let mut suite = TestSuite::new(name(&format!("{new} against {base}")));
     suite.add_test_cases(comparison.cells.iter().flat_map(compared));
     report.add_test_suite(suite);
     written(&report)
 }
 
+/// What things are called: on one line, and with every hazard shown, which the library would leave out.
+fn name(text: &str) -> String {
+    plain::line(text).into_owned()
+}
+
+fn case(what: &str, class: &str, status: TestCaseStatus) -> TestCase {
+    let mut case = TestCase::new(name(what), status);
+    case.set_classname(name(class));
+    case
+}
+
 /// In the form of the schema by which Jenkins validates (junit-10.xsd of its xUnit plugin): there the number of skipped cases
 /// is told of each suite, not of all.
 fn written(report: &Report) -> Result<String, quick_junit::SerializeError> {
-    let text = report.to_string()?;
+    let text = finished(report.to_string()?);
     let Some((before, rest)) = text.split_once("<testsuites ") else { return Ok(text) };
     let Some((attributes, suites)) = rest.split_once('>') else { return Ok(text) };
     let skipped =
@@ -70,20 +79,18 @@ fn written(report: &Report) -> Result<String, quick_junit::SerializeError> {
 
 fn skipped(message: &str) -> TestCaseStatus {
     let mut status = TestCaseStatus::skipped();
-    status.set_message(words::printable(message));
+    status.set_message(plain::text(message));
     status
 }
 
 fn compared(cell: &CellComparison) -> Vec<TestCase> {
-    let case = |access: String, status: TestCaseStatus| {
+    let of = |access: String, status: TestCaseStatus| {
         let name = format!("{}, {}, {}, {}{access}", cell.target(), cell.case, cell.file_system, cell.under_test);
-        let mut case = TestCase::new(name, status);
-        case.set_classname(format!("{}.{}", cell.target(), cell.under_test));
-        case
+        case(&name, &format!("{}.{}", cell.target(), cell.under_test), status)
     };
     let status = match &cell.fate {
         Fate::Compared => {
-            let access = |access: &AccessComparison| case(format!(", {}", access.access), changed(access));
+            let access = |access: &AccessComparison| of(format!(", {}", access.access), changed(access));
             return cell.accesses.iter().map(access).collect();
         }
         Fate::Broken { reason } => failed(NonSuccessKind::Failure, "broken", reason.clone()),
@@ -92,7 +99,7 @@ fn compared(cell: &CellComparison) -> Vec<TestCase> {
         Fate::Mended { reason } => skipped(&format!("mended; in the base: {reason}")),
         Fate::Neither { reason } => skipped(&format!("measured in neither: {reason}")),
     };
-    vec![case(String::new(), status)]
+    vec![of(String::new(), status)]
 }
 
 fn changed(access: &AccessComparison) -> TestCaseStatus {
@@ -109,7 +116,7 @@ fn changed(access: &AccessComparison) -> TestCaseStatus {
 
 fn failed(kind: NonSuccessKind, what: &str, message: String) -> TestCaseStatus {
     let mut status = TestCaseStatus::non_success(kind);
-    status.set_type(what).set_message(words::printable(&message));
+    status.set_type(what).set_message(plain::text(&message));
     status
 }
 
@@ -157,9 +164,7 @@ fn cell(cell: &CellResult) -> TestCase {
         }
         (Attach::Baseline | Attach::Attached { .. }, None) => TestCaseStatus::success(),
     };
-    let mut case = TestCase::new(cell.cell.clone(), status);
-    case.set_classname(format!("{}.{}", cell.target, cell.under_test()));
-    case
+    case(&cell.cell, &format!("{}.{}", cell.target, cell.under_test()), status)
 }
 
 fn gate(gate: &GateResult) -> TestCase {
@@ -169,7 +174,5 @@ fn gate(gate: &GateResult) -> TestCase {
         Verdict::Inconclusive => failed(NonSuccessKind::Error, "inconclusive", gate.found.clone()),
     };
     let access = gate.access.map(|access| format!(", {access}")).unwrap_or_default();
-    let mut case = TestCase::new(format!("{}{access}: {}", gate.cell, gate.demand), status);
-    case.set_classname(format!("gate {}", gate.gate + 1));
-    case
+    case(&format!("{}{access}: {}", gate.cell, gate.demand), &format!("gate {}", gate.gate + 1), status)
 }

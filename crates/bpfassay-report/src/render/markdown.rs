@@ -1,7 +1,7 @@
 //! The table as Markdown (GitHub's tables).
 
 use super::{
-    capabilities,
+    capabilities, finished, plain,
     rows::{self, Table},
 };
 use crate::Results;
@@ -11,12 +11,12 @@ use crate::Results;
 pub fn markdown(results: &Results) -> String {
     let told = |tables: Vec<Table>| tables.into_iter().map(|content| one(&content));
     let texts = told(rows::leading(results)).chain(capabilities::markdown(results));
-    texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n")
+    finished(texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n"))
 }
 
 /// One table with what stands above and below it.
 pub(super) fn one(content: &Table) -> String {
-    let mut text = format!("{}\n\n", escape(&content.title));
+    let mut text = format!("{}\n\n", paragraph(&content.title.join(" ")));
     let mut line = |cells: Vec<String>| text.push_str(&format!("| {} |\n", cells.join(" | ")));
     // A head without rows would say nothing that the title does not.
     if !content.rows.is_empty() {
@@ -39,15 +39,47 @@ pub(super) fn one(content: &Table) -> String {
     text
 }
 
-/// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote.
+/// [`escape`] for what begins a line, where further characters are markup.
+pub(super) fn paragraph(text: &str) -> String {
+    let mut escaped = escape(text.trim_start());
+    let digits = escaped.bytes().take_while(u8::is_ascii_digit).count();
+    match escaped.as_bytes().get(digits) {
+        Some(b'-' | b'+' | b'=') if digits == 0 => escaped.insert(0, '\\'),
+        Some(b'.' | b')') if digits > 0 => escaped.insert(digits, '\\'),
+        _ => {}
+    }
+    escaped
+}
+
+/// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote, and nobody is called by it.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
+    let text = plain::line(text);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
         match c {
-            '\\' | '|' | '`' | '*' | '_' | '~' | '[' | ']' | '<' | '>' | '#' | '&' => escaped.extend(['\\', c]),
-            c if c.is_control() => escaped.push(' '),
+            '\\' | '|' | '`' | '*' | '_' | '~' | '[' | ']' | '<' | '>' | '#' | '&' | '$' => escaped.extend(['\\', c]),
+            // On GitHub, `@name` sends that person a message. A space of no width ends the name before it begins.
+            '@' if rest.peek().is_some_and(|next| next.is_ascii_alphanumeric()) => escaped.push_str("@&#8203;"),
             c => escaped.push(c),
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_begins_a_line_is_no_list_or_heading() {
+        let all = ["- a", "+ a", "1. a", "12) a", "===", "  - a", "# a", "> a", "a - b", "1 a"];
+        let escaped = ["\\- a", "\\+ a", "1\\. a", "12\\) a", "\\===", "\\- a", "\\# a", "\\> a", "a - b", "1 a"];
+        assert_eq!(all.map(paragraph), escaped.map(str::to_owned));
+    }
+
+    #[test]
+    fn nobody_is_called() {
+        assert_eq!(escape("@somebody, a@b, @ c"), "@&#8203;somebody, a@&#8203;b, @ c");
+    }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use bpfassay_stats::Verdict;
 
-use super::gates;
+use super::{finished, gates, plain};
 use crate::{
     Results,
     results::{CellAccess, CellResult},
@@ -91,7 +91,7 @@ pub fn openmetrics(results: &Results) -> String {
     });
     family(&mut text, "bpfassay_gates", "", "Gates of the study by verdict.", verdicts.into());
     text.push_str("# EOF\n");
-    text
+    finished(text)
 }
 
 fn labels(cell: &CellResult) -> Vec<(&'static str, String)> {
@@ -121,5 +121,5 @@ fn family(text: &mut String, name: &str, unit: &str, help: &str, samples: Sample
 
 /// A label's value: backslash, quotation mark and line feed are escaped.
 fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    plain::text(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -52,7 +52,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         false => format!("{case} {access}"),
     });
     (!rows.is_empty()).then(|| Table {
-        title: "overhead by number of program sets".to_owned(),
+        title: vec!["overhead by number of program sets".to_owned()],
         columns: ["target", "sets", "which"].map(str::to_owned).into_iter().chain(head).collect(),
         rows,
         warnings: Vec::new(),

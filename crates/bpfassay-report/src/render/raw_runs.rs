@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::{finished, plain};
 use crate::{Figure, Outcome, Results};
 
 /// The head.
@@ -26,7 +27,8 @@ const HEAD: [&str; 18] = [
     "merit_unit",
 ];
 
-/// `results` as CSV (RFC 4180). A figure that was not measured is an empty field.
+/// `results` as CSV (RFC 4180). A figure that was not measured is an empty field; text that a table program would calculate has an
+/// apostrophe before it.
 ///
 /// # Errors
 /// [`csv::Error`], which writing into memory does not end in.
@@ -43,13 +45,13 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
             Outcome::Failed(_) => "failed",
         };
         let common = [
-            record.run.clone(),
-            record.cell.clone(),
+            words(&record.run),
+            words(&record.cell),
             record.target.arch.to_string(),
-            record.target.kernel.clone(),
-            cell.case.clone(),
-            cell.file_system.clone(),
-            cell.under_test(),
+            words(&record.target.kernel),
+            words(&cell.case),
+            words(&cell.file_system),
+            words(&cell.under_test()),
             record.replicate.to_string(),
             record.round.to_string(),
             record.control.to_string(),
@@ -66,7 +68,7 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
                     work.map(|work| work.elapsed_ns.to_string()).unwrap_or_default(),
                     work.map(|work| work.calls.to_string()).unwrap_or_default(),
                     access.merit.as_ref().map(|merit| field(&merit.figure)).unwrap_or_default(),
-                    access.merit.as_ref().map(|merit| merit.unit.to_string()).unwrap_or_default(),
+                    access.merit.as_ref().map(|merit| words(&merit.unit.to_string())).unwrap_or_default(),
                 ]
             })
             .collect();
@@ -78,7 +80,14 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
         }
     }
     let bytes = writer.into_inner().map_err(|error| error.into_error())?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(finished(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Text in a cell. One that begins like a formula is none with an apostrophe before it.
+fn words(text: &str) -> String {
+    let text = plain::line(text);
+    let is_formula = text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']);
+    if is_formula { format!("'{text}") } else { text.into_owned() }
 }
 
 fn field(figure: &Figure<f64>) -> String {

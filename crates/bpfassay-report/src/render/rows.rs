@@ -20,8 +20,8 @@ const MAX_DOUBTS: usize = 20;
 
 /// A table with what stands above and below it.
 pub(super) struct Table {
-    /// What this is a table of.
-    pub(super) title: String,
+    /// What this is a table of, in lines: in the last one, where there are several.
+    pub(super) title: Vec<String>,
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
     /// Lines that must be read with the table.
@@ -66,7 +66,7 @@ pub(super) fn workloads(results: &Results) -> Vec<Table> {
         // The matrix of capabilities stands for itself.
         None if has_others_only => Vec::new(),
         Some(first) if has_others_only => {
-            first.title = format!("{}\n{}", title(results), first.title);
+            first.title.insert(0, title(results));
             if let Some(last) = others.last_mut() {
                 last.warnings = warnings(results);
             }
@@ -118,7 +118,7 @@ fn table(results: &Results) -> Table {
         }
     }
     Table {
-        title: title(results),
+        title: vec![title(results)],
         columns: columns.into_iter().map(str::to_owned).collect(),
         rows,
         warnings: warnings(results),

@@ -3,7 +3,8 @@
 use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width, presets};
 
 use super::{
-    capabilities,
+    capabilities, finished,
+    plain::line,
     rows::{self, Table},
 };
 use crate::Results;
@@ -25,13 +26,15 @@ const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 pub fn text(results: &Results, style: Style) -> String {
     let told = |tables: Vec<Table>| tables.into_iter().map(|content| one(&content, style));
     let texts = told(rows::leading(results)).chain(capabilities::text(results, style));
-    texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n")
+    finished(texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n"))
 }
 
 /// One table with what stands above and below it.
 pub(super) fn one(content: &Table, style: Style) -> String {
-    let rows: Vec<Vec<String>> = content.rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
-    let words = longest_words(content.columns.iter().map(String::as_str), &rows);
+    let rows: Vec<Vec<String>> =
+        content.rows.iter().map(|row| row.iter().map(|cell| line(cell).into_owned()).collect()).collect();
+    let columns: Vec<_> = content.columns.iter().map(|column| line(column)).collect();
+    let words = longest_words(columns.iter().map(AsRef::as_ref), &rows);
     let fit = style.width.and_then(|width| fit(width, &words));
     let width = fit.and(style.width);
     let mut table = comfy_table::Table::new();
@@ -46,7 +49,7 @@ pub(super) fn one(content: &Table, style: Style) -> String {
             table.load_style(PLAIN).set_content_arrangement(ContentArrangement::Disabled);
         }
     }
-    table.set_header(&content.columns);
+    table.set_header(&columns);
     table.add_rows(rows);
     if let Some(padding) = fit {
         for (column, &word) in table.column_iter_mut().zip(&words) {
@@ -54,22 +57,26 @@ pub(super) fn one(content: &Table, style: Style) -> String {
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word + 2 * padding)));
         }
     }
-    let mut text = format!("{}\n", content.title);
+    let mut text = String::new();
+    for title in &content.title {
+        text.push_str(&line(title));
+        text.push('\n');
+    }
     // A head without rows would say nothing that the title does not.
     if !content.rows.is_empty() {
-        for line in table.lines() {
-            text.push_str(line.trim_end());
+        for row in table.lines() {
+            text.push_str(row.trim_end());
             text.push('\n');
         }
     }
     for warning in &content.warnings {
-        push_wrapped(&mut text, &format!("! {}", plain(warning)), width);
+        push_wrapped(&mut text, &format!("! {}", line(warning)), width);
     }
     for (index, remark) in content.remarks.iter().enumerate() {
-        push_wrapped(&mut text, &format!("[{}] {}", index + 1, plain(remark)), width);
+        push_wrapped(&mut text, &format!("[{}] {}", index + 1, line(remark)), width);
     }
-    for line in &content.legend {
-        push_wrapped(&mut text, &format!("  {line}"), width);
+    for legend in &content.legend {
+        push_wrapped(&mut text, &format!("  {}", line(legend)), width);
     }
     text
 }
@@ -113,12 +120,6 @@ pub(super) fn push_wrapped(text: &mut String, line: &str, width: Option<u16>) {
         column += length;
     }
     text.push('\n');
-}
-
-/// `text` on one line and without control characters: kernels, guests and libraries wrote some of it, and a terminal obeys
-/// escape sequences.
-pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

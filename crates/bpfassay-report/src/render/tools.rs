@@ -61,7 +61,7 @@ fn figures(results: &Results) -> Option<Table> {
         return None;
     }
     Some(Table {
-        title: "what tools reported, and what really happened".to_owned(),
+        title: vec!["what tools reported, and what really happened".to_owned()],
         columns: ["target", "tool", "figure", "meaning", "reported", "really", "difference"].map(str::to_owned).into(),
         rows,
         warnings: Vec::new(),
@@ -128,7 +128,7 @@ fn findings(results: &Results) -> Option<Table> {
         return None;
     }
     Some(Table {
-        title: "what was found of tools".to_owned(),
+        title: vec!["what was found of tools".to_owned()],
         columns: ["target", "tool", "finding", "what was seen"].map(str::to_owned).into(),
         rows,
         warnings: Vec::new(),

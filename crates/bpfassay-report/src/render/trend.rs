@@ -3,7 +3,7 @@
 use bpfassay_stats::change_points::ChangePoint;
 
 use super::{
-    Style, markdown,
+    Style, finished, markdown,
     rows::{Remarks, Table},
     text, words,
 };
@@ -12,13 +12,13 @@ use crate::trend::{Quantity, Series, Trend};
 /// `trend` as text.
 #[must_use]
 pub fn trend_text(trend: &Trend, style: Style) -> String {
-    tables(trend).iter().map(|table| text::one(table, style)).collect::<Vec<_>>().join("\n")
+    finished(tables(trend).iter().map(|table| text::one(table, style)).collect::<Vec<_>>().join("\n"))
 }
 
 /// `trend` as Markdown.
 #[must_use]
 pub fn trend_markdown(trend: &Trend) -> String {
-    tables(trend).iter().map(markdown::one).collect::<Vec<_>>().join("\n")
+    finished(tables(trend).iter().map(markdown::one).collect::<Vec<_>>().join("\n"))
 }
 
 fn tables(trend: &Trend) -> Vec<Table> {
@@ -56,7 +56,7 @@ fn table(trend: &Trend, title: String, series: &[&Series]) -> Table {
     if series.iter().any(|series| series.quantity == Quantity::InstructionsPerCall) {
         legend.push("instructions, not cycles: cache misses and traps are not priced.".to_owned());
     }
-    Table { title, columns, rows, warnings: Vec::new(), remarks: remarks.0, legend }
+    Table { title: vec![title], columns, rows, warnings: Vec::new(), remarks: remarks.0, legend }
 }
 
 fn cell(series: &Series, index: usize, remarks: &mut Remarks) -> String {

@@ -7,6 +7,7 @@
 )]
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod hostile;
 pub(crate) mod made_up;
 pub(crate) mod matrix;
 pub(crate) mod paths;

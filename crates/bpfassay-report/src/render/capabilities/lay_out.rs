@@ -8,9 +8,10 @@ use super::{Block, FEATURES, Page, Row, page};
 use crate::{
     Results,
     render::{
-        markdown::escape,
+        markdown::{escape, paragraph},
+        plain::line,
         rows::{Remarks, Table},
-        text::{Style, plain, push_wrapped},
+        text::{Style, push_wrapped},
     },
 };
 
@@ -29,27 +30,27 @@ pub(in crate::render) fn text(results: &Results, style: Style) -> Option<String>
     let wrap = u16::try_from(width).ok();
     let columns = Columns::new(&page, width);
     let mut text = String::new();
-    push_wrapped(&mut text, &page.title, wrap);
+    push_wrapped(&mut text, &line(&page.title), wrap);
     for surprise in page.warnings.iter().chain(&page.surprises) {
-        push_wrapped(&mut text, &format!("! {}", plain(surprise)), wrap);
+        push_wrapped(&mut text, &format!("! {}", line(surprise)), wrap);
     }
     for part in columns.parts() {
         columns.heading(&mut text, part.clone());
         for block in &page.blocks {
-            text.push_str(&format!("{}\n", block.title));
+            text.push_str(&format!("{}\n", line(&block.title)));
             for row in &block.rows {
                 columns.row(&mut text, &row.label, &row.cells, part.clone());
-                for line in row.below() {
-                    push_wrapped(&mut text, &format!("      {}", plain(line)), wrap);
+                for below in row.below() {
+                    push_wrapped(&mut text, &format!("      {}", line(below)), wrap);
                 }
             }
         }
     }
     for (title, names) in &page.folded {
-        push_wrapped(&mut text, &format!("{title}: {}", plain(&names.join(", "))), wrap);
+        push_wrapped(&mut text, &format!("{title}: {}", line(&names.join(", "))), wrap);
     }
-    for line in &page.legend {
-        push_wrapped(&mut text, &format!("  {line}"), wrap);
+    for legend in &page.legend {
+        push_wrapped(&mut text, &format!("  {legend}"), wrap);
     }
     Some(text)
 }
@@ -66,7 +67,7 @@ struct Columns<'a> {
 impl<'a> Columns<'a> {
     fn new(page: &'a Page, width: usize) -> Self {
         let rows = || page.blocks.iter().flat_map(|block| &block.rows);
-        let length = |text: &String| text.chars().count();
+        let length = |text: &String| line(text).chars().count();
         let cell: Vec<usize> = page
             .targets
             .iter()
@@ -96,7 +97,7 @@ impl<'a> Columns<'a> {
             upper.push_str(&format!(" {:<width$}", self.targets[group.start].arch.name(), width = width - 1));
             lower.push(' ');
             for index in group {
-                lower.push_str(&format!("{:<width$}", self.targets[index].kernel, width = self.cell[index]));
+                lower.push_str(&format!("{:<width$}", line(&self.targets[index].kernel), width = self.cell[index]));
             }
         }
         for line in [upper, lower] {
@@ -105,8 +106,8 @@ impl<'a> Columns<'a> {
     }
 
     fn row(&self, text: &mut String, label: &str, cells: &[String], part: Range<usize>) {
-        let label = format!("  {}", plain(label));
-        let mut line = match label.chars().count() < self.label {
+        let label = format!("  {}", line(label));
+        let mut shown = match label.chars().count() < self.label {
             true => format!("{label:<width$}", width = self.label),
             false => {
                 // Too long a name gets a line of its own.
@@ -117,10 +118,10 @@ impl<'a> Columns<'a> {
         let starts: Vec<usize> =
             archs(&self.targets[part.clone()]).iter().map(|group| group.start + part.start).collect();
         for index in part {
-            line.push_str(if starts.contains(&index) { " " } else { "" });
-            line.push_str(&format!("{:<width$}", plain(&cells[index]), width = self.cell[index]));
+            shown.push_str(if starts.contains(&index) { " " } else { "" });
+            shown.push_str(&format!("{:<width$}", line(&cells[index]), width = self.cell[index]));
         }
-        text.push_str(&format!("{}\n", line.trim_end()));
+        text.push_str(&format!("{}\n", shown.trim_end()));
     }
 }
 
@@ -140,7 +141,7 @@ fn archs(targets: &[Target]) -> Vec<Range<usize>> {
 pub(in crate::render) fn markdown(results: &Results) -> Option<String> {
     let matrix = results.capabilities.as_ref()?;
     let page = page(results, matrix);
-    let mut text = format!("{}\n\n", escape(&page.title));
+    let mut text = format!("{}\n\n", paragraph(&page.title));
     for surprise in page.warnings.iter().chain(&page.surprises) {
         text.push_str(&format!("**{}**\n\n", escape(surprise)));
     }
@@ -184,7 +185,7 @@ pub(in crate::render) fn tables(results: &Results) -> Vec<Table> {
         let mut remarks = Remarks::default();
         let rows = block.rows.iter().map(|each| row(each, &mut remarks)).collect();
         Table {
-            title: block.title.clone(),
+            title: vec![block.title.clone()],
             columns: head(block),
             rows,
             warnings: Vec::new(),
@@ -194,14 +195,17 @@ pub(in crate::render) fn tables(results: &Results) -> Vec<Table> {
     };
     let mut tables: Vec<Table> = page.blocks.iter().map(table).collect();
     if let Some(first) = tables.first_mut() {
-        first.title = format!("{}\n{}", page.title, first.title);
+        first.title.insert(0, page.title.clone());
         first.warnings = page.warnings.iter().chain(&page.surprises).cloned().collect();
     }
     if let Some(first) = tables.first_mut() {
         first.legend.extend(page.legend.iter().map(|line| (*line).to_owned()));
     }
     // Where all is alike everywhere, that table is not there.
-    let index = tables.iter().position(|table| table.title == FEATURES).or(tables.len().checked_sub(1));
+    let index = tables
+        .iter()
+        .position(|table| table.title.last().is_some_and(|title| title == FEATURES))
+        .or(tables.len().checked_sub(1));
     if let Some(table) = index.and_then(|index| tables.get_mut(index)) {
         table.legend.extend(page.folded.iter().map(|(title, names)| format!("{title}: {}", names.join(", "))));
     }

@@ -6,7 +6,7 @@ use super::{
     STYLE,
     figures::{Plot, sections},
 };
-use crate::{Results, words};
+use crate::{Results, render::finished};
 
 /// Above the plot, for its title; below it, for its key.
 const TITLE: u32 = 32;
@@ -34,7 +34,7 @@ pub fn figure_svg(results: &Results, wanted: &str) -> Result<String, NoFigure> {
     let found =
         if exact.is_empty() { plots.iter().filter(|plot| plot.title.contains(wanted)).collect() } else { exact };
     match found.as_slice() {
-        [plot] => Ok(words::printable(&alone(plot))),
+        [plot] => Ok(finished(alone(plot))),
         _ => Err(NoFigure {
             wanted: wanted.to_owned(),
             found: found.len(),

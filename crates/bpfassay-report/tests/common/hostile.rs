@@ -1,0 +1,165 @@
+//! Results whose strings are all somebody else's: in every field that takes any text stands what a terminal, a page or a table
+//! program obeys.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_report::{Contents, Entry, Outcome, Results, derive};
+use bpfassay_study::{Clock, LeftOut};
+use bpfassay_tool::finding::{Judgement, Kind, Verdict};
+use serde_json::{Value, json};
+
+use super::{contents, made_up, matrix, not_supported, outcome, panic_of_guest, paths, study};
+
+/// What terminals obey, what changes the order of text or is not seen, and what is markup or a formula somewhere.
+pub(crate) const SEQUENCES: [&str; 34] = [
+    "\u{1b}]0;title\u{7}",
+    "\u{1b}[2J",
+    "\u{1b}]8;;http://evil.example/\u{1b}\\link\u{1b}]8;;\u{1b}\\",
+    "\u{1b}]52;c;ZXZpbA==\u{7}",
+    "\u{1b}[c",
+    "\u{1b}[31m",
+    "\u{1b}P$qm\u{1b}\\",
+    "\u{9b}31m",
+    "\u{9d}0;title\u{9c}",
+    "\r\u{1b}[K",
+    "\u{8}\u{8}\u{8}",
+    "\u{7f}",
+    "\0",
+    "\t",
+    "\u{b}\u{c}\u{e}\u{f}",
+    "\u{85}",
+    "\u{202e}gnp.exe",
+    "\u{2066}a\u{2069}",
+    "\u{200e}\u{200f}\u{61c}",
+    "\u{200b}\u{feff}",
+    "\u{2028}\u{2029}",
+    "\u{fffe}\u{ffff}",
+    "a\nFORGED line\r\nFORGED line",
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(1)",
+    "\t=1",
+    "\r=1",
+    "| x | `y` **z** [e](f) ~~g~~ # h $i$",
+    "</pre><script>alert(1)</script>",
+    "]]> --> \" ' onmouseover='x' &lt;",
+    "\\",
+    "@somebody",
+];
+
+/// Whether no terminal, page or table may be given `c`: a line feed it may.
+pub(crate) fn is_forbidden(c: char) -> bool {
+    matches!(c, '\0'..='\u{9}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{61c}' | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// Results of every kind, with something in each field.
+pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
+    let mut journal = contents(&study(None, 1, 2), |block, run| match (block.replicate, outcome(block, run)) {
+        // A refusal that nobody expects.
+        (_, Outcome::Refused(_)) => {
+            let verifier = Some("R1 invalid mem access".to_owned());
+            Outcome::Refused(bpfassay_protocol::tracer::Refusal { errno: Some(7), verifier, ..not_supported() })
+        }
+        (_, outcome) => outcome,
+    });
+    add_troubles(&mut journal);
+    let mut made_up_results = derive(&journal);
+    made_up_results.notes.push("a note".to_owned());
+    made_up_results.plan.left_out.push(LeftOut { what: "something".to_owned(), reason: "a reason".to_owned() });
+    add_tool(&mut made_up_results);
+    let features = derive(&contents(&matrix::study(""), matrix::outcome));
+    vec![
+        ("made-up", made_up_results),
+        ("sampled", made_up::sampled()),
+        ("series", made_up::series(Clock::Instructions)),
+        ("paths", paths::results()),
+        ("features", features),
+    ]
+}
+
+fn add_troubles(journal: &mut Contents) {
+    for entry in &mut journal.entries {
+        if let Entry::BlockEnded(ended) = entry {
+            ended.trouble = Some(panic_of_guest());
+            ended.notes.push("a line of the console".to_owned());
+        }
+    }
+}
+
+/// A tool under test, beside what the tracer found and how long its programs ran.
+fn add_tool(results: &mut Results) {
+    let compared = json!({
+        "figure": "bytes read", "unit": "bytes", "operations": ["read"], "whose": "process", "subject": "a process",
+        "reported": 1, "really": 2, "rounding": 0, "moved": 3,
+    });
+    let judgement = |kind, verdict| Judgement { kind, verdict };
+    let found = Verdict::Found { evidence: vec!["what was seen".to_owned()] };
+    let open = Verdict::NotJudged { reason: "nobody looked".to_owned() };
+    let findings =
+        [judgement(Kind::ALL[0], found), judgement(Kind::ALL[1], open), judgement(Kind::ALL[2], Verdict::Clear)];
+    let run_time = json!({ "program": "on_read", "runs": 5, "run_time_ns": 10, "per_run_ns": {"value": 2.0} });
+    for (index, cell) in results.cells.iter_mut().enumerate().filter(|(_, cell)| !cell.is_baseline()) {
+        cell.tool = Some(format!("tool-{index}"));
+        let mut result = json!({ "findings": findings, "figures": [compared] });
+        cell.tool_result = serde_json::from_value(result.clone()).ok().or_else(|| {
+            // Should the form of figures change, findings remain.
+            result["figures"] = json!([]);
+            serde_json::from_value(result).ok()
+        });
+        cell.run_times.extend(serde_json::from_value::<bpfassay_report::results::RunTime>(run_time.clone()));
+    }
+}
+
+/// Where strings stand in results that take any text, with numbers of elements left out.
+pub(crate) fn places(results: &Results) -> BTreeSet<String> {
+    let value = serde_json::to_value(results).unwrap();
+    let mut all = BTreeSet::new();
+    each(&mut value.clone(), &mut String::new(), &mut |place, _| {
+        all.insert(place.to_owned());
+    });
+    all.retain(|wanted| {
+        let mut tried = value.clone();
+        each(&mut tried, &mut String::new(), &mut |place, text| {
+            if place == wanted {
+                text.push('\u{1b}');
+            }
+        });
+        serde_json::from_value::<Results>(tried).is_ok()
+    });
+    all
+}
+
+fn each(value: &mut Value, place: &mut String, visit: &mut impl FnMut(&str, &mut String)) {
+    let length = place.len();
+    match value {
+        Value::String(text) => visit(place, text),
+        Value::Array(values) => {
+            place.push_str("/*");
+            values.iter_mut().for_each(|value| each(value, place, visit));
+        }
+        Value::Object(values) => {
+            for (key, value) in values {
+                place.push('/');
+                place.push_str(key);
+                each(value, place, visit);
+                place.truncate(length);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+    place.truncate(length);
+}
+
+/// `results` with `change` made to every string in `places`; what was equal stays equal.
+pub(crate) fn with(results: &Results, places: &BTreeSet<String>, change: impl Fn(&str) -> String) -> Results {
+    let mut value = serde_json::to_value(results).unwrap();
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    each(&mut value, &mut String::new(), &mut |place, text| {
+        if places.contains(place) {
+            *text = known.entry(text.clone()).or_insert_with(|| change(text)).clone();
+        }
+    });
+    serde_json::from_value(value).unwrap()
+}
