@@ -74,6 +74,14 @@ pub enum ExpandError {
         /// The pattern.
         pattern: String,
     },
+    /// A build whose name cannot be part of the names of files.
+    #[error("a kernel build that {pattern} stands for has no name that can be used: {problem}")]
+    KernelName {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with the name.
+        problem: String,
+    },
     /// A number is out of range.
     #[error("{replicates} replicates: give a number from 1 to {limit}")]
     Replicates {

@@ -62,6 +62,11 @@ impl Study {
             if found.is_empty() {
                 return Err(ExpandError::NoBuild { pattern: target.to_string() }.into());
             }
+            // Whoever made a testbed manifest names its kernels.
+            let wrong = found.iter().find_map(|found| check_kernel_name(&found.kernel).err());
+            if let Some(problem) = wrong.filter(|_| target.is_pattern()) {
+                return Err(ExpandError::KernelName { pattern: target.to_string(), problem }.into());
+            }
             // A build may be named and be one of a series, too.
             found.retain(|target| !targets.contains(target));
             targets.append(&mut found);
@@ -108,6 +113,18 @@ pub(crate) fn check_kernel_name(name: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_stands_for_no_name_that_leads_elsewhere() {
+        let mut study = crate::load("quick").unwrap();
+        study.targets = vec![Target { arch: Arch::X86_64, kernel: "6.12.*".to_owned() }];
+        for name in ["6.12./../../../evil", "6.12.\u{1b}[2J", "6.12.1 2", "6.12.\n"] {
+            let error = study.clone().resolve_patterns(|_| Ok::<_, ExpandError>(vec![name.to_owned()])).unwrap_err();
+            assert!(matches!(error, ExpandError::KernelName { .. }), "{name:?}: {error}");
+        }
+        study.resolve_patterns(|_| Ok::<_, ExpandError>(vec!["6.12.43".to_owned()])).unwrap();
+        assert_eq!(study.targets[0].kernel, "6.12.43");
+    }
 
     #[test]
     fn patterns_stand_for_builds_of_their_series() {
