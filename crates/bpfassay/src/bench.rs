@@ -3,14 +3,14 @@
 
 use std::{num::NonZeroU32, path::Path};
 
-use bpfassay_report::{Journal, Provenance, RunFailure, ToDo};
+use bpfassay_report::{Journal, Provenance, RunFailure, ToDo, plain};
 use bpfassay_runner::{Order, Rig, Summary, slots};
 use bpfassay_study::{Block, Plan};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli,
-    exit::{Failure, INTERNAL, INTERRUPTED},
+    exit::{Failure, INTERNAL, INTERRUPTED, USAGE},
     progress::{Telling, Watcher},
     provenance,
     setup::{self, Store, Testbed, Trial},
@@ -70,6 +70,30 @@ impl Bench {
     }
 }
 
+/// Longest id of a block, in bytes: names of files with more than that around it are refused by file systems.
+const LONGEST_ID: usize = 200;
+
+/// Checks that the ids of the blocks of `plan` name files in the directory where they are put, and nowhere else: a journal is
+/// what somebody else may have written.
+///
+/// # Errors
+/// A usage failure that names the first which does not.
+pub(crate) fn check_ids(plan: &Plan) -> Result<(), Failure> {
+    let is_name = |id: &str| {
+        let is_part = |c: char| c != '/' && !plain::is_hazard(c);
+        (1..=LONGEST_ID).contains(&id.len()) && !id.starts_with('.') && id.chars().all(is_part)
+    };
+    match plan.blocks.iter().find(|block| !is_name(&block.id)) {
+        None => Ok(()),
+        Some(block) => {
+            let help = "take the results directory that bpfassay wrote, as it wrote it";
+            let id = plain::excerpt(&block.id, LONGEST_ID);
+            let report = miette::miette!(help = help, "the plan has a block `{id}`, which cannot name a log");
+            Err(Failure { code: USAGE, report })
+        }
+    }
+}
+
 /// The first Ctrl-C (or SIGTERM, or the end of the terminal) stops all guests and keeps what was measured; the second ends
 /// the program at once, which kills its guests. The journal is whole either way.
 pub(crate) fn stop_on_signals(cancel: &CancellationToken) {
@@ -87,6 +111,27 @@ pub(crate) fn stop_on_signals(cancel: &CancellationToken) {
                 });
             }
             Err(error) => tracing::warn!("cannot listen for signals ({error}): Ctrl-C will end bpfassay at once"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_study::{Available, Narrowing};
+
+    use super::*;
+
+    #[test]
+    fn ids_of_blocks_name_files_where_they_are_put() {
+        let study = bpfassay_study::load("ceems-ior").unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        assert!(check_ids(&plan).is_ok());
+        let long = "x".repeat(LONGEST_ID + 1);
+        for id in ["../../evil", "/etc/cron.d/evil", "a/b", "..", ".hidden", "", "a\nb", "a\u{1b}[2J", "a\0b", &long] {
+            let mut plan = plan.clone();
+            plan.blocks[1].id = id.to_owned();
+            let failure = check_ids(&plan).unwrap_err();
+            assert_eq!(failure.code, USAGE, "{id:?}");
         }
     }
 }

@@ -275,6 +275,9 @@ pub(crate) struct Doctor {
 
 /// Arguments of `shell`.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+The terminal is the guest's: what it prints reaches the terminal as it is, escape sequences included. Everywhere else bpfassay shows \
+control characters of guests and tools by their numbers.")]
 pub(crate) struct Shell {
     /// Architecture of the guest [default: x86_64, or that of the image]
     #[arg(long, value_name = "ARCH")]

@@ -1,11 +1,15 @@
 //! Exit codes: documented API. Scripts may rely on them; a code never changes its meaning.
 
 use std::{
-    io::{self, Write},
+    fmt::{self, Display},
+    io,
     process::ExitCode,
 };
 
 use bpfassay_report::JournalError;
+use rustix::io::Errno;
+
+use crate::output;
 
 /// Everything was done, and every run ended as expected.
 pub(crate) const SUCCESS: u8 = 0;
@@ -53,11 +57,10 @@ pub(crate) struct Failure {
 impl Failure {
     /// `error` with its causes, under `code`; but where it comes from a host that has no descriptors or memory left, as such.
     pub(crate) fn new(code: u8, error: impl std::error::Error + Send + Sync + 'static) -> Self {
-        let exhausted = exhausted(&error);
-        let report = miette::Report::from_err(error);
-        match exhausted {
-            Some(what) => Self { code: INFRASTRUCTURE, report: report.wrap_err(what) },
-            None => Self { code, report },
+        match want_of_host(&error) {
+            // Whatever it was wanted for, and whoever would be to blame for other errors there.
+            Some(help) => Self { code: INFRASTRUCTURE, report: miette::Report::new(Wanting { error, help }) },
+            None => Self { code, report: miette::Report::from_err(error) },
         }
     }
 
@@ -110,24 +113,6 @@ impl From<JournalError> for Failure {
     }
 }
 
-/// What the host has no more of, where that is a cause of `error`, and what to do. No input is wrong then, and no program.
-fn exhausted(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
-    const OPEN_FILES: &str = "this process may open no more files: raise the limit (`ulimit -n`) and run it again";
-    const ALL_FILES: &str = "this host can open no more files (fs.file-max): end other programs and run it again";
-    const MEMORY: &str = "this host has no memory left: end other programs and run it again";
-    let mut cause = Some(error);
-    while let Some(found) = cause {
-        let system = found.downcast_ref::<io::Error>().and_then(rustix::io::Errno::from_io_error);
-        match system.or_else(|| found.downcast_ref::<rustix::io::Errno>().copied()) {
-            Some(rustix::io::Errno::MFILE) => return Some(OPEN_FILES),
-            Some(rustix::io::Errno::NFILE) => return Some(ALL_FILES),
-            Some(rustix::io::Errno::NOMEM) => return Some(MEMORY),
-            _ => cause = found.source(),
-        }
-    }
-    None
-}
-
 /// `error` and its causes on one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -147,15 +132,62 @@ pub(crate) fn finish(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            tell(&failure.report);
+            output::tell(&failure.report);
             ExitCode::from(failure.code)
         }
     }
 }
 
-fn tell(report: &miette::Report) {
-    // Nobody can be told that standard error is gone; the exit code remains.
-    let _ = writeln!(io::stderr(), "{report:?}");
+/// An error that comes of the host's want of something, with what to do about it.
+#[derive(Debug)]
+struct Wanting<E> {
+    error: E,
+    help: &'static str,
+}
+
+impl<E: Display> Display for Wanting<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<E: std::error::Error> std::error::Error for Wanting<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl<E: std::error::Error> miette::Diagnostic for Wanting<E> {
+    fn help<'a>(&'a self) -> Option<Box<dyn Display + 'a>> {
+        Some(Box::new(self.help))
+    }
+}
+
+/// What to do where `error`, or what caused it, is the host's want of something: descriptors, memory, space.
+fn want_of_host(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.find_map(|error| {
+        let (number, kind) = if let Some(error) = error.downcast_ref::<io::Error>() {
+            (error.raw_os_error(), error.kind())
+        } else if let Some(errno) = error.downcast_ref::<Errno>() {
+            (Some(errno.raw_os_error()), errno.kind())
+        } else {
+            // It does not name the error of input and output that it has as its cause.
+            (None, error.downcast_ref::<serde_json::Error>()?.io_error_kind()?)
+        };
+        match (number.map(Errno::from_raw_os_error), kind) {
+            (Some(Errno::MFILE), _) => {
+                Some("this process may have no more files open: raise the limit (ulimit -n), or lower --jobs")
+            }
+            (Some(Errno::NFILE), _) => {
+                Some("this host has too many files open: end something else, or raise fs.file-max")
+            }
+            (_, io::ErrorKind::OutOfMemory) => Some("this host is out of memory: free some, or lower --jobs"),
+            (_, io::ErrorKind::StorageFull) => Some("the file system is full: free some space there"),
+            (_, io::ErrorKind::QuotaExceeded) => Some("the quota is used up: free some space there"),
+            _ => None,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -163,27 +195,6 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-
-    #[test]
-    fn a_host_that_has_nothing_left_is_no_wrong_input() {
-        let failing = |errno: Errno| bpfassay_testbed::Error::Io {
-            action: "read",
-            path: "x".into(),
-            source: io::Error::from(errno),
-        };
-        for (errno, code, words) in [
-            (Errno::MFILE, INFRASTRUCTURE, "ulimit -n"),
-            (Errno::NFILE, INFRASTRUCTURE, "no more files"),
-            (Errno::NOMEM, INFRASTRUCTURE, "no memory left"),
-            (Errno::NOENT, USAGE, "cannot read x"),
-        ] {
-            let failure = Failure::usage(failing(errno));
-            assert_eq!(failure.code, code, "{errno}");
-            assert!(failure.report.to_string().contains(words), "{}", failure.report);
-            assert!(format!("{:?}", failure.report).contains("cannot read x"), "{:?}", failure.report);
-        }
-        assert_eq!(Failure::new(INTERNAL, Errno::MFILE).code, INFRASTRUCTURE);
-    }
 
     #[test]
     fn help_lists_every_code() {
@@ -200,5 +211,35 @@ mod tests {
         ] {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))), "{code}");
         }
+    }
+
+    #[test]
+    fn what_the_host_wants_is_no_fault_of_ours() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot do it")]
+        struct Outer(#[source] io::Error);
+        let code = |errno: Errno| {
+            let error = || io::Error::from_raw_os_error(errno.raw_os_error());
+            let failures =
+                [Failure::new(INTERNAL, error()), Failure::usage(Outer(error())), Failure::new(INTERNAL, errno)];
+            failures.map(|failure| (failure.code, failure.report.help().is_some()))
+        };
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT] {
+            assert_eq!(code(errno), [(INFRASTRUCTURE, true); 3], "{errno}");
+        }
+        for errno in [Errno::NOENT, Errno::ACCESS, Errno::INVAL] {
+            assert_eq!(code(errno), [(INTERNAL, false), (USAGE, false), (INTERNAL, false)], "{errno}");
+        }
+        struct Full;
+        impl io::Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(Errno::NOSPC.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let error = serde_json::to_writer(Full, &1).unwrap_err();
+        assert_eq!(Failure::new(INTERNAL, error).code, INFRASTRUCTURE);
     }
 }

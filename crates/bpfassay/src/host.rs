@@ -5,7 +5,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::exit::{Failure, INFRASTRUCTURE};
+use crate::{
+    exit::{Failure, INFRASTRUCTURE},
+    output,
+};
 
 /// Whether questions are answered with yes: by `--yes`, or by CI systems that set `CI=true`.
 pub(crate) fn answers_yes(flag: bool) -> bool {
@@ -39,7 +42,7 @@ pub(crate) fn install(packages: &[String], yes: bool) -> Result<(), Failure> {
         return Err(by_hand("only root can install them"));
     }
     if !yes {
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        if !std::io::stdin().is_terminal() || !output::stderr().into_inner().is_terminal() {
             return Err(by_hand("there is no terminal to ask on whether to install them"));
         }
         if !ask(&format!("Install from Debian's packages: {}?", packages.join(" ")))? {
@@ -70,7 +73,7 @@ fn ask(question: &str) -> Result<bool, Failure> {
         code: INFRASTRUCTURE,
         report: miette::miette!("could not ask on the terminal: {error}"),
     };
-    let mut terminal = std::io::stderr();
+    let mut terminal = output::stderr();
     write!(terminal, "{question} [Y/n] ").and_then(|()| terminal.flush()).map_err(failed)?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;

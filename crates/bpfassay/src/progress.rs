@@ -15,11 +15,12 @@ use bpfassay_report::{
     Event, Outcome, RunRecord, ToDo,
     derive::of_run,
     event::{EVENTS_VERSION, Ending, RunEnded, Started},
+    plain,
 };
 use bpfassay_runner::{Observer, Progress};
 use bpfassay_study::{Block, Plan};
 
-use crate::cli::MessageFormat;
+use crate::{cli::MessageFormat, exit::Failure, output, verbs};
 use left::Left;
 
 /// Takes events in, from several tasks at once.
@@ -34,18 +35,28 @@ struct Json;
 
 impl Sink for Json {
     fn take(&self, event: &Event) {
-        if let Ok(line) = serde_json::to_string(event) {
-            // A reader that has gone away must not end the measurement.
-            let _ = writeln!(std::io::stdout(), "{line}");
+        // A reader that has gone away must not end the measurement, nor must a full disk; that is reported at the end, when the
+        // last event cannot be written either.
+        if let Some(line) = json(event) {
+            let _ = output::stdout().write_all(line.as_bytes());
         }
     }
 
     fn finish(&self) {}
 }
 
+/// `event` on a line of its own.
+fn json(event: &Event) -> Option<String> {
+    let text = serde_json::to_string(event).ok()?;
+    Some(plain::json(&text).into_owned() + "\n")
+}
+
 /// Tells programs that everything is over.
-pub(crate) fn conclude(event: &Event) {
-    Json.take(event);
+///
+/// # Errors
+/// An infrastructure failure where it cannot be written.
+pub(crate) fn conclude(event: &Event) -> Result<(), Failure> {
+    json(event).map_or(Ok(()), |line| verbs::print(&line))
 }
 
 /// Makes events of what the runner tells.

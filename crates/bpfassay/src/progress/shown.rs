@@ -2,8 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Write},
-    path::Path,
+    io::Write as _,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -11,12 +10,23 @@ use std::{
 use bpfassay_report::{
     BootVerdict, Event, RunFailure,
     event::{Ending, RunEnded},
+    plain::{excerpt, line},
     results::ByteFigure,
 };
 use bpfassay_vm::shell_words;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Sink;
+use crate::output::{self, Bar};
+
+/// Most lines of one boot that its guest asks to be shown.
+const MOST_LOGGED: u32 = 20;
+/// Most characters of one of them.
+const MOST_OF_LINE: usize = 200;
+/// Most characters of why a run has no figures: the log has the rest.
+const MOST_OF_REASON: usize = 400;
+/// Most characters of what is ours but for names, such as commands.
+const MOST: usize = 4000;
 
 /// Writes to standard error.
 pub(super) struct Shown {
@@ -29,6 +39,8 @@ pub(super) struct Shown {
 struct Guest {
     target: String,
     doing: String,
+    /// Lines that it asked to be shown.
+    logged: u32,
 }
 
 const TEMPLATE: &str = "{bar:24} {pos}/{len} runs{prefix}  {elapsed}  {wide_msg}";
@@ -36,7 +48,7 @@ const TEMPLATE: &str = "{bar:24} {pos}/{len} runs{prefix}  {elapsed}  {wide_msg}
 impl Shown {
     /// For `runs` runs.
     pub(super) fn new(runs: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
+        let bar = ProgressBar::with_draw_target(Some(runs), Bar::target());
         // A template of ours that does not parse is shown plainly; a test parses it.
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style);
@@ -45,10 +57,12 @@ impl Shown {
         Self { began: Instant::now(), bar, in_flight: Mutex::default() }
     }
 
+    /// One line, whatever is in `text`.
     fn line(&self, text: &str) {
+        let text = excerpt(text, MOST);
         if self.bar.is_hidden() {
             // A reader that has gone away (`2>&1 | head`) must not end the measurement.
-            let _ = writeln!(io::stderr(), "[{:>4} s] {text}", self.began.elapsed().as_secs());
+            let _ = writeln!(output::stderr(), "[{:>4} s] {text}", self.began.elapsed().as_secs());
         } else {
             self.bar.println(text);
         }
@@ -59,7 +73,7 @@ impl Shown {
         let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut in_flight);
         let all: Vec<String> = in_flight.values().map(|guest| format!("{}: {}", guest.target, guest.doing)).collect();
-        self.bar.set_message(all.join(" · "));
+        self.bar.set_message(excerpt(&all.join(" · "), MOST));
     }
 
     fn doing(&self, block: &str, doing: String) {
@@ -68,6 +82,29 @@ impl Shown {
                 guest.doing = doing;
             }
         });
+    }
+
+    /// A line that the guest of `block` asked to be shown: it may ask for any number of them.
+    fn logged(&self, block: &str, text: &str) {
+        let mut count = 1;
+        self.guests(|guests| {
+            if let Some(guest) = guests.get_mut(block) {
+                guest.logged = guest.logged.saturating_add(1);
+                count = guest.logged;
+            }
+        });
+        if count <= MOST_LOGGED {
+            self.line(&format!("{block}: {}", excerpt(text, MOST_OF_LINE)));
+        }
+    }
+
+    fn guest_ended(&self, block: &str) {
+        let mut guest = None;
+        self.guests(|guests| guest = guests.remove(block));
+        let more = guest.map_or(0, |guest| guest.logged.saturating_sub(MOST_LOGGED));
+        if more > 0 {
+            self.line(&format!("{block}: … {more} more lines of this guest (--message-format json has them all)"));
+        }
     }
 
     fn run_ended(&self, ended: &RunEnded) {
@@ -85,7 +122,7 @@ impl Sink for Shown {
         match event {
             Event::Started(_) | Event::Concluded(_) => {}
             Event::Booting { block, target, boot, confirming } => {
-                let guest = Guest { target: target.to_string(), doing: "booting".to_owned() };
+                let guest = Guest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };
                 self.guests(|guests| drop(guests.insert(block.clone(), guest)));
                 if *boot > 1 {
                     self.line(&booted_again(block, *boot, confirming.as_deref()));
@@ -93,7 +130,8 @@ impl Sink for Shown {
             }
             Event::Ready { block, seconds, kernel_release } => {
                 self.doing(block, "ready".to_owned());
-                self.line(&format!("{block}: ready after {seconds:.1} s (Linux {kernel_release})"));
+                let release = excerpt(kernel_release, MOST_OF_LINE);
+                self.line(&format!("{block}: ready after {seconds:.1} s (Linux {release})"));
             }
             Event::Phase { block, run, phase } => {
                 let what = run.strip_prefix(block.as_str()).unwrap_or(run).trim_start_matches('_');
@@ -101,7 +139,7 @@ impl Sink for Shown {
             }
             Event::RunEnded(ended) => self.run_ended(ended),
             Event::GuestEnded { block, trouble, verdict } => {
-                self.guests(|guests| drop(guests.remove(block)));
+                self.guest_ended(block);
                 if let Some(line) = ended_badly(block, trouble.as_ref(), verdict.as_ref()) {
                     self.line(&line);
                 }
@@ -110,7 +148,7 @@ impl Sink for Shown {
                 self.line(&format!("{block}: host trouble: booted again after {seconds} s"));
             }
             Event::Paused { message } => self.line(message),
-            Event::Log { block, text } => self.line(&format!("{block}: {text}")),
+            Event::Log { block, text } => self.logged(block, text),
         }
     }
 
@@ -137,7 +175,8 @@ fn ended_badly(block: &str, trouble: Option<&RunFailure>, verdict: Option<&BootV
 /// The lines that tell of a run.
 fn told(ended: &RunEnded) -> Vec<String> {
     let RunEnded { run, seconds, .. } = ended;
-    let message = ended.message.as_deref().unwrap_or_default();
+    let run = line(run);
+    let message = excerpt(ended.message.as_deref().unwrap_or_default(), MOST_OF_REASON);
     let mut lines = vec![match ended.outcome {
         Ending::Measured => {
             let against = if ended.is_expected { "" } else { " AGAINST EXPECTATION" };
@@ -150,9 +189,8 @@ fn told(ended: &RunEnded) -> Vec<String> {
         Ending::Failed => format!("{run}: FAILED: {message}"),
     }];
     let word = |words: &Option<Vec<String>>| words.as_ref().map(shell_words);
-    let path = |path: &Path| path.display().to_string();
     for (name, what) in [
-        ("log", ended.log.as_deref().map(path)),
+        ("log", ended.log.as_deref().map(output::path)),
         ("this cell again", word(&ended.repeat)),
         ("a shell in its guest", word(&ended.shell)),
     ] {
@@ -202,6 +240,13 @@ fn duration(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::{io, sync::Arc};
+
+    use bpfassay_protocol::Arch;
+    use bpfassay_report::plain;
+    use bpfassay_study::Target;
+    use indicatif::{ProgressDrawTarget, TermLike};
+
     use super::*;
 
     #[test]
@@ -213,6 +258,111 @@ mod tests {
     fn times_are_told_as_precisely_as_they_are_known() {
         let told = [0.4, 59.0, 89.0, 91.0, 3600.0 * 3.0 + 320.0].map(duration);
         assert_eq!(told, ["0 s", "59 s", "1 min", "2 min", "3 h 5 min"]);
+    }
+
+    fn hostile() -> RunEnded {
+        let text = || "a\u{1b}[2J\n[   1 s] forged: measured\u{202e}".to_owned();
+        RunEnded {
+            run: text(),
+            cell: text(),
+            outcome: Ending::Failed,
+            is_expected: false,
+            seconds: 1.0,
+            message: Some(text().repeat(1000)),
+            bytes: Vec::new(),
+            log: Some(text().into()),
+            repeat: Some(vec!["bpfassay".to_owned(), text()]),
+            shell: None,
+            done: 1,
+            of: 1,
+            cells_done: 1,
+            cells_of: 1,
+            seconds_left: None,
+        }
+    }
+
+    #[test]
+    fn words_of_guests_are_shown_and_not_obeyed() {
+        for ended in [hostile(), RunEnded { outcome: Ending::Refused, ..hostile() }] {
+            let lines = told(&ended);
+            assert_eq!(lines.len(), 3);
+            for text in lines.iter().map(|text| excerpt(text, MOST)) {
+                assert!(!text.contains(plain::is_hazard), "{text:?}");
+                assert!(text.contains(r"\x1b[2J") && text.contains(r"\u{202e}"), "{text:?}");
+                // Escapes are longer than what they stand for.
+                assert!(text.len() < 3000, "{} bytes", text.len());
+            }
+        }
+    }
+
+    /// What is written on a terminal of 100 columns while `work` is done.
+    fn on_a_terminal(work: impl FnOnce(&Shown)) -> String {
+        let terminal = InMemory::default();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let shown = Shown {
+            began: Instant::now(),
+            bar: ProgressBar::with_draw_target(Some(1), target),
+            in_flight: Mutex::default(),
+        };
+        shown.bar.set_style(ProgressStyle::with_template(TEMPLATE).unwrap());
+        work(&shown);
+        shown.bar.tick();
+        terminal.0.lock().unwrap().clone()
+    }
+
+    /// A terminal that keeps what is written and filters nothing.
+    #[derive(Debug, Clone, Default)]
+    struct InMemory(Arc<Mutex<String>>);
+
+    impl TermLike for InMemory {
+        fn width(&self) -> u16 {
+            100
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(&format!("{text}\n"))
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_bar_takes_no_sequences_and_a_guest_so_many_lines() {
+        let block = "x86_64_7.2_w_nfs4.2_1".to_owned();
+        let theirs = "\u{1b}]52;c;ZXZpbA==\u{7}\u{9b}2J\nforged".to_owned();
+        let written = on_a_terminal(|shown| {
+            let target = Target { arch: Arch::X86_64, kernel: theirs.clone() };
+            shown.take(&Event::Booting { block: block.clone(), target, boot: 2, confirming: None });
+            shown.take(&Event::Ready { block: block.clone(), seconds: 1.0, kernel_release: theirs.clone() });
+            for _ in 0..1000 {
+                shown.take(&Event::Log { block: block.clone(), text: theirs.clone() });
+            }
+            shown.take(&Event::RunEnded(Box::new(hostile())));
+            shown.take(&Event::GuestEnded { block: block.clone(), trouble: None, verdict: None });
+        });
+        assert!(!written.contains(|c| plain::is_hazard(c) && c != '\n'), "{written:?}");
+        assert!(written.contains(r"\x1b]52;c;ZXZpbA==\x07\u{9b}2J forged"), "{written}");
+        assert!(written.contains("… 980 more lines of this guest"), "{written}");
+        assert!(!written.contains("\n[   1 s] forged"), "{written}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use bpfassay_report::{
     compare::{Question, compare as compare_results},
+    plain,
     render::{Style, comparison_html, comparison_junit, comparison_markdown, comparison_text},
     results,
 };
@@ -32,7 +33,8 @@ pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
         }
         ComparisonFormat::Junit => comparison_junit(&comparison).map_err(|error| Failure::new(INTERNAL, error))?,
         ComparisonFormat::Json => {
-            serde_json::to_string_pretty(&comparison).map_err(|error| Failure::new(INTERNAL, error))? + "\n"
+            let text = serde_json::to_string_pretty(&comparison).map_err(|error| Failure::new(INTERNAL, error))?;
+            plain::json(&text).into_owned() + "\n"
         }
     };
     match arguments.output.as_deref().filter(|file| file.as_os_str() != "-") {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write};
 
 use bpfassay_protocol::Arch;
+use bpfassay_report::plain;
 use bpfassay_testbed::{
     kernel::{Kernels, Update},
     payload,
@@ -72,9 +73,9 @@ pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outc
             State::Bad => "BAD ",
         };
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{sign} {}", finding.what);
+        let _ = writeln!(text, "{sign} {}", plain::line(&finding.what));
         if let Some(remedy) = &finding.remedy {
-            let _ = writeln!(text, "       remedy: {remedy}");
+            let _ = writeln!(text, "       remedy: {}", plain::line(remedy));
         }
     }
     super::print(&text)?;

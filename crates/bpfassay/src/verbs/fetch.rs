@@ -4,6 +4,7 @@ use crate::{
     chosen::Chosen,
     cli,
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    output,
     setup::{self, Store},
 };
 
@@ -17,7 +18,7 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
         let checked = store.cache.check()?;
         super::print(&format!("checked {} files, {} MiB\n", checked.files, checked.bytes >> 20))?;
         for path in &checked.removed {
-            super::print(&format!("damaged, removed: {}\n", path.display()))?;
+            super::print(&format!("damaged, removed: {}\n", output::path(path)))?;
         }
     }
     let testbed = setup::testbed(&store, &chosen, &overlays, &plan, setup::Shell::With)?;
@@ -30,7 +31,7 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
     }
     super::print("ready; these targets now run offline:\n")?;
     for target in &testbed.manifest.targets {
-        super::print(&format!("  {:<8} {:<8} Linux {}\n", target.arch, target.name, target.kernel.release))?;
+        super::print(&super::testbed::told(target))?;
     }
     Ok(SUCCESS)
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::run;
 use crate::{
-    bench::stop_on_signals,
+    bench::{check_ids, stop_on_signals},
     cli,
     exit::{Failure, INFRASTRUCTURE, Outcome, USAGE},
     progress::{Telling, Watcher},
@@ -35,6 +35,8 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     })?;
     let host = provenance::host();
     let plan = plan(&arguments, host.facts(1).memory_kib / 1024, host.room.cpus)?;
+    // The kernel's release is part of them.
+    check_ids(&plan)?;
     let target = plan
         .study
         .targets

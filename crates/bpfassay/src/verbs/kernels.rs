@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use bpfassay_protocol::Arch;
+use bpfassay_report::plain;
 use bpfassay_testbed::kernel::{Kernels, Listing, Update, compare_versions};
 use serde_json::json;
 
 use crate::{
     cli,
-    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    exit::{Outcome, SUCCESS},
     setup::Store,
 };
 
@@ -23,13 +24,11 @@ pub(crate) fn kernels(arguments: &cli::Kernels, global: &cli::Global) -> Outcome
             listings.extend(kernels.list(arch, update)?);
         }
     }
-    let text = if arguments.json {
-        let values: Vec<_> = listings.iter().map(as_json).collect();
-        serde_json::to_string_pretty(&values).map_err(|error| Failure::new(INTERNAL, error))? + "\n"
+    if arguments.json {
+        super::print_json(serde_json::to_string_pretty(&listings.iter().map(as_json).collect::<Vec<_>>()))?;
     } else {
-        as_text(&listings)
-    };
-    super::print(&text)?;
+        super::print(&as_text(&listings))?;
+    }
     Ok(SUCCESS)
 }
 
@@ -77,7 +76,7 @@ fn as_text(listings: &[Listing]) -> String {
     let mut problems: Vec<_> = listings.iter().filter_map(|listing| listing.problem.as_deref()).collect();
     problems.dedup();
     for problem in problems {
-        let _ = writeln!(text, "! {problem}");
+        let _ = writeln!(text, "! {}", plain::line(problem));
     }
     text.push_str("\nAny name in the column `kernel`, or of a build, goes into a study or after --kernel.\n");
     text

@@ -7,6 +7,7 @@ use clap::CommandFactory as _;
 use crate::{
     cli::Cli,
     exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS},
+    output,
 };
 
 /// One page per verb in `directory`, and that of the command.
@@ -20,7 +21,7 @@ pub(crate) fn pages(directory: &Path) -> Outcome {
         );
         Failure { code: INFRASTRUCTURE, report }
     })?;
-    super::print(&format!("{}\n", directory.display()))?;
+    super::print(&format!("{}\n", output::path(directory)))?;
     Ok(SUCCESS)
 }
 

@@ -20,9 +20,12 @@ use std::{
     path::Path,
 };
 
+use bpfassay_report::plain;
+
 use crate::{
     cli::{Cli, Verb},
     exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome},
+    output,
 };
 
 /// Does what the command line says.
@@ -47,25 +50,33 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
     }
 }
 
+/// Descriptors that tokio needs for itself.
+const FOR_RUNTIME: usize = 16;
+
 fn with_runtime(work: impl Future<Output = Outcome>) -> Outcome {
+    // Where it cannot have them all, it panics.
+    let spare: std::io::Result<Vec<std::fs::File>> =
+        (0..FOR_RUNTIME).map(|_| std::fs::File::open("/dev/null")).collect();
+    drop(spare.map_err(|error| Failure::new(INTERNAL, error))?);
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::new(INTERNAL, error))?;
     runtime.block_on(work)
 }
 
 /// Columns of the terminal that standard output is, if it is one and tells.
 fn terminal_width() -> Option<u16> {
-    if !std::io::stdout().is_terminal() {
+    let stdout = output::stdout().into_inner();
+    if !stdout.is_terminal() {
         return None;
     }
-    rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
+    rustix::termios::tcgetwinsize(stdout).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
 }
 
-/// Writes `text` to standard output; a reader that has gone away is no fault.
+/// Writes `text` to standard output, where what is no text is shown by its number; a reader that has gone away is no fault.
 ///
 /// # Errors
 /// An infrastructure failure where it cannot be written: a full disk, for one.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = output::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // A closed pipe (`| head`) is the reader's way of saying enough.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -77,6 +88,15 @@ fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// The same with a JSON text, in which strings stay what they are.
+///
+/// # Errors
+/// As with [`print`]; what made the text no text.
+fn print_json(text: Result<String, serde_json::Error>) -> Result<(), Failure> {
+    let text = text.map_err(|error| Failure::new(INTERNAL, error))?;
+    print(&(plain::json(&text).into_owned() + "\n"))
 }
 
 /// Writes `text` to `file`, which `--output` named or stands for.

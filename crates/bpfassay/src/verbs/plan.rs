@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use bpfassay_report::plain;
 use bpfassay_study::Plan;
 
 use crate::{
@@ -15,8 +16,7 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
     let chosen = Chosen::read(&arguments.selection)?;
     let plan = setup::expand(&chosen, &arguments.overlays, arguments.selection.clock, global)?;
     if arguments.json {
-        let text = serde_json::to_string_pretty(&plan).map_err(|error| Failure::new(INTERNAL, error))?;
-        super::print(&(text + "\n"))?;
+        super::print_json(serde_json::to_string_pretty(&plan))?;
         return Ok(SUCCESS);
     }
     super::print(&as_text(&plan))?;
@@ -31,8 +31,9 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
             let machine = rig.machine(&plan.study, block).map_err(|error| Failure::new(INTERNAL, error))?;
             let (qemu, choice) = rig.qemu(block.target.arch).map_err(|error| Failure::new(INTERNAL, error))?;
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "\n# {}\n# accelerator {}: {}", block.id, choice.accelerator, choice.reason);
-            let _ = writeln!(text, "{}", machine.shell_command(&qemu.program));
+            let reason = plain::line(&choice.reason);
+            let _ = writeln!(text, "\n# {}\n# accelerator {}: {reason}", plain::line(&block.id), choice.accelerator);
+            let _ = writeln!(text, "{}", plain::line(&machine.shell_command(&qemu.program)));
         }
         text.push_str(
             "\nQEMU inherits its sockets and files from bpfassay, among them the initramfs (/dev/fd/903) and the kernel.\n",
@@ -46,7 +47,7 @@ fn as_text(plan: &Plan) -> String {
     let runs: usize = plan.blocks.iter().map(|block| block.runs.len()).sum();
     let mut text = format!(
         "study {}: {} cells, {} boots, {runs} runs; clock {}{}; digest {}\n",
-        plan.study.name,
+        plain::line(&plan.study.name),
         plan.cells.len(),
         plan.blocks.len(),
         plan.study.clock,
@@ -54,7 +55,7 @@ fn as_text(plan: &Plan) -> String {
         &plan.digest
     );
     for line in plan.study.description.trim().lines() {
-        let _ = writeln!(text, "  {line}");
+        let _ = writeln!(text, "  {}", plain::line(line));
     }
     if let Some(until) = plan.until() {
         let _ = writeln!(
@@ -65,7 +66,7 @@ fn as_text(plan: &Plan) -> String {
     }
     text.push_str("\ncells:\n");
     for cell in &plan.cells {
-        let _ = writeln!(text, "  {}", cell.id);
+        let _ = writeln!(text, "  {}", plain::line(&cell.id));
     }
     text.push_str("\nboots and their runs, in order:\n");
     for block in &plan.blocks {
@@ -81,12 +82,12 @@ fn as_text(plan: &Plan) -> String {
                 format!("{}{what}", run.order.probe)
             })
             .collect();
-        let _ = writeln!(text, "  {}: {}", block.id, order.join(", "));
+        let _ = writeln!(text, "  {}: {}", plain::line(&block.id), order.join(", "));
     }
     if !plan.left_out.is_empty() {
         text.push_str("\nleft out:\n");
         for left in &plan.left_out {
-            let _ = writeln!(text, "  {}: {}", left.what, left.reason);
+            let _ = writeln!(text, "  {}: {}", plain::line(&left.what), plain::line(&left.reason));
         }
     }
     text

@@ -10,6 +10,7 @@ use bpfassay_report::{
 use crate::{
     cli::{self, ReportFormat},
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    output,
 };
 
 /// The file name of the page.
@@ -47,6 +48,6 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
         return Ok(SUCCESS);
     };
     super::write(&file, &written)?;
-    super::print(&format!("{}\n", file.display()))?;
+    super::print(&format!("{}\n", output::path(&file)))?;
     Ok(SUCCESS)
 }

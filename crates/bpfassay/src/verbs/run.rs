@@ -10,12 +10,14 @@ use bpfassay_report::{
 use bpfassay_runner::{Summary, block::unix_ms};
 use bpfassay_stats::Verdict;
 use bpfassay_study::{Block, Clock, Plan};
+use bpfassay_vm::shell_words;
 
 use crate::{
-    bench::Bench,
+    bench::{Bench, check_ids},
     chosen::{Chosen, is_image},
     cli::{self, MessageFormat},
     exit::{Failure, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
+    output,
     progress::{self, Telling, bundled},
     setup::{self, Store},
 };
@@ -76,7 +78,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         bench.carry_out(&plan, blocks, never_ready.clone(), journal, &directory, telling).await
     })
     .await?;
-    let how_to_go_on = format!("; go on with: bpfassay run --resume {}", directory.display());
+    let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_words([&directory]));
     told(&directory, &End { summary, how_to_go_on }, arguments.message_format)
 }
 
@@ -116,6 +118,7 @@ fn with_guests(directory: &Path) -> Result<(Journal, Contents), Failure> {
         );
         return Err(Failure { code: USAGE, report });
     }
+    check_ids(&contents.header.plan)?;
     Ok((journal, contents))
 }
 
@@ -168,7 +171,7 @@ pub(super) fn told(directory: &Path, end: &End, format: MessageFormat) -> Outcom
             if let Some(fingerprint) = fingerprint {
                 text.push_str(&format!("fingerprint of the raw figures: {fingerprint}\n"));
             }
-            text.push_str(&format!("results: {}\n", path.display()));
+            text.push_str(&format!("results: {}\n", output::path(&path)));
             let failed_by_host = results.runs.iter().filter(|run| is_of_host(&run.record.outcome)).count();
             if *cancelled {
                 text.push_str(&format!("interrupted{how_to_go_on}\n"));
@@ -188,7 +191,7 @@ pub(super) fn told(directory: &Path, end: &End, format: MessageFormat) -> Outcom
                 inconclusive: count(Verdict::Inconclusive),
                 fingerprint,
                 exit_code: code,
-            }));
+            }))?;
         }
     }
     Ok(code)

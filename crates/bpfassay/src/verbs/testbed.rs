@@ -2,16 +2,19 @@
 
 use std::path::Path;
 
+use bpfassay_protocol::Arch;
+use bpfassay_report::plain;
 use bpfassay_testbed::{
     Error,
     catalogue::Catalogue,
     compose::{self, Recipe},
-    manifest::{Check, Manifest},
+    manifest::{Check, Manifest, Target},
 };
 
 use crate::{
     cli,
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    output,
     setup::Store,
 };
 
@@ -37,10 +40,10 @@ pub(crate) fn testbed(arguments: &cli::Testbed, global: &cli::Global) -> Outcome
             let catalogue = Catalogue::bundled().map_err(|error| Failure::new(INTERNAL, error))?;
             for target in &recipe.targets {
                 let version = target.version.as_deref().unwrap_or("of unknown version");
-                super::print(&format!("  {:<8} {:<8} Linux {version}\n", target.arch, target.name))?;
+                super::print(&line(target.arch, &target.name, version))?;
             }
             for target in recipe.strangers(&catalogue) {
-                super::print(&format!("not in the catalogue: {} {}\n", target.arch, target.name))?;
+                super::print(&format!("not in the catalogue: {} {}\n", target.arch, plain::line(&target.name)))?;
             }
         }
     }
@@ -57,7 +60,16 @@ fn input(error: Error) -> Failure {
 
 fn print(manifest: &Manifest, path: &Path) -> Result<(), Failure> {
     for target in &manifest.targets {
-        super::print(&format!("  {:<8} {:<8} Linux {}\n", target.arch, target.name, target.kernel.release))?;
+        super::print(&told(target))?;
     }
-    super::print(&format!("manifest: {}\n", path.display()))
+    super::print(&format!("manifest: {}\n", output::path(path)))
+}
+
+/// The line of a target, whose names are those of whoever made the manifest.
+pub(super) fn told(target: &Target) -> String {
+    line(target.arch, &target.name, &target.kernel.release)
+}
+
+fn line(arch: Arch, name: &str, release: &str) -> String {
+    format!("  {arch:<8} {:<8} Linux {}\n", plain::line(name), plain::line(release))
 }

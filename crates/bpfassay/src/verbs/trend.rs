@@ -8,7 +8,7 @@ use bpfassay_report::{
 
 use crate::{
     cli::{self, Format},
-    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    exit::{Failure, Outcome, SUCCESS},
 };
 
 pub(crate) fn trend(arguments: &cli::Trend) -> Outcome {
@@ -18,14 +18,13 @@ pub(crate) fn trend(arguments: &cli::Trend) -> Outcome {
     };
     let results = arguments.directories.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let trend = trend_of(&results).map_err(Failure::usage)?;
-    let text = match arguments.format {
+    match arguments.format {
         Format::Text => {
             let width = super::terminal_width();
-            trend_text(&trend, Style { width })
+            super::print(&trend_text(&trend, Style { width }))?;
         }
-        Format::Markdown => trend_markdown(&trend),
-        Format::Json => serde_json::to_string_pretty(&trend).map_err(|error| Failure::new(INTERNAL, error))? + "\n",
-    };
-    super::print(&text)?;
+        Format::Markdown => super::print(&trend_markdown(&trend))?,
+        Format::Json => super::print_json(serde_json::to_string_pretty(&trend))?,
+    }
     Ok(SUCCESS)
 }

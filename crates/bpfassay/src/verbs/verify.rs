@@ -5,15 +5,17 @@ use std::path::Path;
 use bpfassay_report::{
     Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, ToDo,
     fingerprint::{Difference, difference},
+    plain,
 };
 use bpfassay_runner::block::unix_ms;
 use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{
-    bench::Bench,
+    bench::{Bench, check_ids},
     chosen::Chosen,
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
+    output,
     progress::{Telling, bundled},
     provenance,
     setup::{self, Store, Testbed},
@@ -24,6 +26,7 @@ const SHOWN: usize = 20;
 
 pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
     let contents = Contents::read(&arguments.directory)?;
+    check_ids(&contents.header.plan)?;
     let blocks = choose(&contents, arguments.sample)?;
     let runs: usize = blocks.iter().map(|block| block.runs.len()).sum();
     let plan = Plan { blocks, ..contents.header.plan.clone() };
@@ -85,12 +88,13 @@ fn told(differences: &[Difference], of: &str, kept: &Path) -> String {
     let mut text = format!("not reproduced: {of}: {} runs have other raw figures\n", differences.len());
     for Difference { run, place, first, second } in differences.iter().take(SHOWN) {
         let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
-        text.push_str(&format!("  {run}: at {place}: {} before, {} now\n", show(first), show(second)));
+        let line = format!("{run}: at {place}: {} before, {} now", show(first), show(second));
+        text.push_str(&format!("  {}\n", plain::line(&line)));
     }
     if differences.len() > SHOWN {
         text.push_str(&format!("  and {} more\n", differences.len() - SHOWN));
     }
-    text.push_str(&format!("what was measured now is kept in {}\n", kept.display()));
+    text.push_str(&format!("what was measured now is kept in {}\n", output::path(kept)));
     text
 }
 

@@ -1,0 +1,121 @@
+//! What our crates say of what they do, by `tracing`.
+
+use std::fmt::{self, Debug};
+
+use bpfassay_report::plain;
+use tracing::field::{Field, Visit};
+use tracing_subscriber::{
+    field::RecordFields,
+    fmt::{FormatFields, format::Writer},
+};
+
+use super::{coloured_stderr, colours, stderr};
+
+/// Most characters of a field that are shown.
+const MOST: usize = 4000;
+
+/// Our own crates say what they do (`-v`: more, `-vv`: everything); others only what is wrong. `RUST_LOG` has the last word.
+pub(crate) fn log_to_stderr(verbose: u8) {
+    let default = match verbose {
+        0 => "warn,bpfassay=info,bpfassay_testbed=info,bpfassay_vm=warn,bpfassay_runner=warn",
+        1 => "warn,bpfassay=debug,bpfassay_testbed=debug,bpfassay_vm=debug,bpfassay_runner=debug",
+        _ => "trace",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colours(&stderr().stream))
+        .fmt_fields(Fields)
+        .with_writer(coloured_stderr)
+        // Where nobody reads standard error any more, telling so there would end the thread that tells.
+        .log_internal_errors(false)
+        .with_target(false)
+        .without_time()
+        .init();
+}
+
+/// Every field on one line, with every hazard shown: messages are others' words as often as our own.
+struct Fields;
+
+impl<'writer> FormatFields<'writer> for Fields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut shown = Shown { writer, is_first: true, result: Ok(()) };
+        fields.record(&mut shown);
+        shown.result
+    }
+}
+
+struct Shown<'writer> {
+    writer: Writer<'writer>,
+    is_first: bool,
+    result: fmt::Result,
+}
+
+impl Shown<'_> {
+    fn show(&mut self, field: &Field, value: &str) {
+        let between = if std::mem::take(&mut self.is_first) { "" } else { " " };
+        let value = plain::excerpt(value, MOST);
+        let written = match field.name() {
+            "message" => write!(self.writer, "{between}{value}"),
+            name => write!(self.writer, "{between}{name}={value}"),
+        };
+        self.result = self.result.and(written);
+    }
+}
+
+impl Visit for Shown<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.show(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.show(field, &format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, Write},
+        sync::{Arc, Mutex},
+    };
+
+    use super::*;
+    use crate::output::Screen;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn colours_are_ours_and_nobody_else_s() {
+        let kept = Kept::default();
+        let stream = kept.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(true)
+            .fmt_fields(Fields)
+            .with_writer(move || Screen { stream: stream.clone(), colours: true })
+            .with_target(false)
+            .without_time()
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let theirs = "a\x1b[31mred\x1b]0;title\x07\nforged \u{9b}2J\u{202e}";
+            tracing::warn!(block = theirs, error = %theirs, "{theirs}");
+        });
+        let shown = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert!(shown.contains("\x1b[33m WARN\x1b[0m"), "{shown:?}");
+        assert_eq!(shown.matches('\x1b').count(), 2, "{shown:?}");
+        assert_eq!(shown.matches(r"a\x1b[31mred\x1b]0;title\x07 forged \u{9b}2J\u{202e}").count(), 3, "{shown:?}");
+        assert_eq!(shown.matches('\n').count(), 1, "{shown:?}");
+    }
+}
