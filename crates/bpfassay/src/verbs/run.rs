@@ -262,3 +262,54 @@ fn as_expected(results: &Results) -> bool {
 fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
     Path::new("bpfassay-results").join(format!("{}-{}", plan.study.name, unix_ms / 1000))
 }
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_report::{
+        RunRecord,
+        provenance::{Artefact, HostFacts},
+    };
+    use bpfassay_study::{Available, Narrowing};
+
+    use super::*;
+
+    /// Results of a study whose first run failed by each of `kinds` in turn.
+    fn failed(kinds: &[FailureKind]) -> Results {
+        let mut study = bpfassay_study::load("quick").unwrap();
+        study.design.replicates = u32::try_from(kinds.len().max(1)).unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let record = |(block, &kind): (&Block, &FailureKind)| {
+            let failure = RunFailure { kind, phase: None, telling: Vec::new(), log: None, after: None };
+            let outcome = RunOutcome::Failed(failure);
+            Entry::Run(Box::new(RunRecord::new(block, &block.runs[0], 1, 0, 0, outcome)))
+        };
+        let entries = plan.blocks.iter().zip(kinds).map(record).collect();
+        let host = HostFacts {
+            machine: String::new(),
+            kernel_release: String::new(),
+            cpu_model: String::new(),
+            cpus: 1,
+            memory_kib: 1,
+            jobs: 1,
+        };
+        let provenance = Provenance {
+            bpfassay: Artefact { name: String::new(), version: String::new(), sha256: None },
+            host,
+            qemu: Default::default(),
+            targets: Vec::new(),
+            manifest: serde_json::Value::Null,
+        };
+        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance };
+        bpfassay_report::derive(&Contents { header, entries, torn: None })
+    }
+
+    #[test]
+    fn where_nothing_but_the_host_failed_no_tool_is_blamed_by_the_exit_code() {
+        assert_eq!(verdict(&failed(&[]), false), SUCCESS);
+        assert_eq!(verdict(&failed(&[]), true), INFRASTRUCTURE, "blocks were left");
+        assert_eq!(verdict(&failed(&[FailureKind::Host]), false), INFRASTRUCTURE);
+        for kind in [FailureKind::Panic, FailureKind::NotTried, FailureKind::Unsound] {
+            assert_eq!(verdict(&failed(&[FailureKind::Host, kind]), false), UNEXPECTED);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What goes wrong around guests: tools that do harm after their run, guests that are killed, hosts that fail. Nobody is blamed
+//! wrongly, nothing is lost, and the figures are those of an undisturbed run.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use common::{bpfassay, guests_wanted, results, said, study};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// `bpfassay run`, with the testbed at hand where one is named.
+fn run(directory: &Path) -> Command {
+    let mut command = bpfassay(directory);
+    command.args(["run", "--yes"]);
+    if let Some(manifest) = std::env::var_os("BPFASSAY_TEST_MANIFEST") {
+        command.arg("--manifest").arg(manifest);
+    }
+    command
+}
+
+/// A new run of the study into `out`.
+fn begin(directory: &Path, out: &str) -> Command {
+    let mut command = run(directory);
+    command.arg(study("trust.toml")).args(["--output", out, "--jobs", "1"]);
+    command
+}
+
+/// What the command prints, which must end with `code`.
+fn ends(command: &mut Command, code: i32) -> String {
+    let output = command.output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    said
+}
+
+fn fingerprint(said: &str) -> &str {
+    said.lines().find_map(|line| line.strip_prefix("fingerprint of the raw figures: ")).unwrap()
+}
+
+fn record(run: &Value) -> (&str, &Value) {
+    (run["record"]["run"].as_str().unwrap(), &run["record"]["outcome"])
+}
+
+/// Starts `command` and waits until it shows a line with `what` in it.
+fn until(command: &mut Command, what: &str) -> (Child, std::thread::JoinHandle<String>) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut shown = Vec::new();
+    let found = lines.by_ref().any(|line| {
+        let is_it = line.contains(what);
+        shown.push(line);
+        is_it
+    });
+    assert!(found, "no line with {what}:\n{}", shown.join("\n"));
+    let rest = std::thread::spawn(move || {
+        shown.extend(lines);
+        shown.join("\n")
+    });
+    (child, rest)
+}
+
+fn signal(process: u32, signal: Signal) {
+    kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
+}
+
+/// The QEMU that the process started.
+fn qemu_of(process: u32) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let of_tasks = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
+    let all: String = of_tasks.chain([children]).collect::<Vec<_>>().join(" ");
+    let is_qemu = |process: &&str| {
+        fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.starts_with("qemu-system"))
+    };
+    all.split_whitespace().find(is_qemu).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_panic_after_a_tools_run_is_that_tools_and_nobody_elses() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harmful-tools");
+    let mut command = begin(directory.path(), "out");
+    for tool in ["panics-after-30", "panics-after-600"] {
+        command.arg("--tool").arg(tools.join(format!("{tool}.toml")));
+    }
+    let said = ends(&mut command, 4);
+    let results = results(&directory.path().join("out"));
+    let runs = results["runs"].as_array().unwrap();
+    let mut after = 0;
+    for (run, outcome) in runs.iter().map(record) {
+        if run.contains("_panics-after-") {
+            assert_eq!(outcome["type"], "failed", "{run}: {outcome:#}\n{said}");
+            if outcome["kind"] != "not_tried" {
+                assert!(["panic", "unsound"].contains(&outcome["kind"].as_str().unwrap()), "{run}: {outcome:#}");
+                assert!(outcome["after"]["ms"].is_u64(), "{run}: {outcome:#}");
+                let first = outcome["telling"][0].as_str().unwrap();
+                assert!(first.contains(" ms after this run"), "{first}");
+                after += 1;
+            }
+        } else {
+            assert_eq!(outcome["type"], "measured", "{run}: {outcome:#}\n{said}");
+        }
+    }
+    // The warm-up, and two rounds of baseline, control, two probe configurations and two tools.
+    assert_eq!((runs.len(), after), (13, 4), "{said}");
+    assert!(
+        said.contains("FAILED: kernel panic after the run") || said.contains("FAILED: guest left changed"),
+        "{said}"
+    );
+    // What was measured at last was measured in one boot.
+    let boots = runs.iter().filter(|run| run["record"]["outcome"]["type"] == "measured");
+    let boots: std::collections::BTreeSet<u64> = boots.map(|run| run["record"]["boot"].as_u64().unwrap()).collect();
+    assert_eq!(boots.len(), 1, "{boots:?}");
+}
+
+#[test]
+fn interrupted_in_the_middle_of_a_block_and_resumed_the_figures_are_the_same() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let whole = ends(&mut begin(directory.path(), "whole"), 0);
+    let tried = [(Signal::INT, Some(130), "_r1_"), (Signal::KILL, None, "_r1_"), (Signal::KILL, None, "_w1_")];
+    for (at, (how, code, after)) in tried.into_iter().enumerate() {
+        let out = format!("out{at}");
+        let (mut child, rest) = until(&mut begin(directory.path(), &out), &format!("{after}none: measured in"));
+        signal(child.id(), how);
+        assert_eq!(child.wait().unwrap().code(), code);
+        drop(rest.join());
+        let resume = |code| ends(run(directory.path()).args(["--resume", &out]), code);
+        let said = resume(0);
+        assert_eq!(fingerprint(&said), fingerprint(&whole), "{how:?}: {said}");
+        let journal = directory.path().join(&out).join("journal.jsonl");
+        let before = fs::read(&journal).unwrap();
+        // Nothing is left to do, so nothing is done.
+        assert_eq!(fingerprint(&resume(0)), fingerprint(&whole));
+        assert!(fs::read(&journal).unwrap() == before, "something was added");
+    }
+}
+
+#[test]
+fn a_guest_that_is_killed_from_outside_is_booted_again() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let whole = ends(&mut begin(directory.path(), "whole"), 0);
+    let (child, rest) = until(&mut begin(directory.path(), "out"), "_r1_none: measured in");
+    signal(qemu_of(child.id()), Signal::KILL);
+    let output = child.wait_with_output().unwrap();
+    let shown = rest.join().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{shown}");
+    assert!(shown.contains("host trouble") && shown.contains("no run is to blame"), "{shown}");
+    assert!(shown.contains("boot 2: all that is left of the block, again from its warm-up"), "{shown}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(fingerprint(&said), fingerprint(&whole), "{said}\n{shown}");
+}
+
+/// The directory of a QEMU that tells its version and starts no guest.
+fn failing_qemu(directory: &Path) -> PathBuf {
+    let bin = directory.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let program = bin.join("qemu-system-x86_64");
+    let real = bpfassay_vm::qemu::on_path("qemu-system-x86_64").unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *' -mon '*) echo 'no such machine today' >&2; exit 1;; *) exec {} \"$@\";; esac\n",
+        real.display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    bin
+}
+
+#[test]
+fn a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let whole = ends(&mut begin(directory.path(), "whole"), 0);
+    let bin = failing_qemu(directory.path());
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    // Whether KVM works is found out by booting, too: that is not to be asked of this QEMU.
+    let mut command = begin(directory.path(), "out");
+    let said = ends(command.args(["--accelerator", "tcg"]).env("PATH", path), 3);
+    assert!(said.contains("host trouble: booted again after 1 s") && said.contains("booted again after 5 s"), "{said}");
+    assert!(said.contains("runs were not measured; go on with: bpfassay run --resume out"), "{said}");
+    assert!(said.contains("no such machine today"), "{said}");
+    for (run, outcome) in results(&directory.path().join("out"))["runs"].as_array().unwrap().iter().map(record) {
+        assert_eq!(outcome["kind"], "host", "{run}: {outcome:#}");
+    }
+    let said = ends(run(directory.path()).args(["--resume", "out"]), 0);
+    assert_eq!(fingerprint(&said), fingerprint(&whole), "{said}");
+}
