@@ -52,7 +52,7 @@ impl fmt::Display for BootVerdict {
         match self {
             Self::Complete => write!(f, "all runs came to their end"),
             Self::Interrupted => write!(f, "interrupted"),
-            Self::Host => write!(f, "host trouble, no run is to blame"),
+            Self::Host => write!(f, "no run is to blame"),
             Self::Blamed { run } => write!(f, "{run} is to blame"),
             Self::Suspected { suspect, otherwise, .. } => {
                 write!(f, "{} or, before it, {} is to blame", suspect.run, otherwise.run)

@@ -53,7 +53,7 @@ pub enum HostTrouble {
 ///
 /// - A tool run in flight is to blame if no other tool run went before it in this boot; else it or the last one before, which a
 ///   confirming boot decides.
-/// - While a baseline run or nothing is in flight, the last tool run that ended before is to blame.
+/// - While a baseline run or nothing is in flight, as after the last run, the last tool run that ended before is to blame.
 /// - Before the first tool run nobody is.
 /// - A confirming boot blames the run that it is about, once that has begun.
 #[must_use]

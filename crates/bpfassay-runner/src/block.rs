@@ -198,7 +198,9 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
 fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ending: &Ending) -> BootEnd {
     let log = boot.log.clone();
     let is_cancelled = boot.context.cancel.is_cancelled();
-    if boot.is_done() {
+    let is_dead = matches!(ending.reason, EndReason::KernelDied { .. });
+    // A kernel that dies although everything is done still died of something: of what the last tool left behind, where one ran.
+    if boot.is_done() && !(is_dead && boot.seen.last_tool(&boot.plan).is_some()) {
         if !ending.reason.is_done() && !is_cancelled {
             boot.after_done = Some(failure::of_ending(ending, &log));
         }

@@ -375,7 +375,7 @@ mod tests {
             after: None,
         };
         let ended = |verdict: &BootVerdict| ended_badly("b", Some(&failure), Some(verdict));
-        let expected = "b: host trouble: no QEMU: host trouble, no run is to blame";
+        let expected = "b: host trouble: no QEMU: no run is to blame";
         assert_eq!(ended(&BootVerdict::Host).as_deref(), Some(expected));
         let blamed = BootVerdict::Blamed { run: "r".to_owned() };
         assert_eq!(ended(&blamed).as_deref(), Some("b: host trouble: no QEMU: r is to blame"));
