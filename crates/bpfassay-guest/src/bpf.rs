@@ -161,7 +161,7 @@ pub(crate) fn objects(kind: Kind, ids: impl IntoIterator<Item = u32>) -> Result<
 }
 
 /// The line `memlock:` of a program's or map's `fdinfo`.
-fn memlock(fdinfo: &str) -> Option<u64> {
+pub(crate) fn memlock(fdinfo: &str) -> Option<u64> {
     fdinfo.lines().find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok())
 }
 

@@ -188,7 +188,7 @@ fn write(path: &str) -> Result<()> {
 }
 
 /// The line `populated 0|1` of `cgroup.events`.
-fn populated(events: &str) -> Option<bool> {
+pub(crate) fn populated(events: &str) -> Option<bool> {
     events.lines().find_map(|line| match line.strip_prefix("populated ") {
         Some("0") => Some(false),
         Some("1") => Some(true),
@@ -197,7 +197,7 @@ fn populated(events: &str) -> Option<bool> {
 }
 
 /// The processes in `cgroup.procs`, without those of other namespaces (0).
-fn processes(procs: &str) -> impl Iterator<Item = Pid> {
+pub(crate) fn processes(procs: &str) -> impl Iterator<Item = Pid> {
     procs.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?))
 }
 

@@ -41,7 +41,7 @@ fn optional(path: &str) -> Result<Option<String>> {
 }
 
 /// CPUs in a list such as `0-3,5`.
-fn count_cpus(list: &str) -> Option<u32> {
+pub(crate) fn count_cpus(list: &str) -> Option<u32> {
     list.split(',').try_fold(0u32, |count, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
@@ -49,7 +49,7 @@ fn count_cpus(list: &str) -> Option<u32> {
     })
 }
 
-fn memory_kib(meminfo: &str) -> Option<u64> {
+pub(crate) fn memory_kib(meminfo: &str) -> Option<u64> {
     meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix(" kB")?.parse().ok()
 }
 

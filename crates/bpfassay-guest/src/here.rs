@@ -29,7 +29,7 @@ const USAGE: &str =
 
 /// What the command line says.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Arguments {
+pub(crate) struct Arguments {
     /// The job, as JSON.
     job: String,
     /// Where the file system under test is mounted.
@@ -64,7 +64,7 @@ pub(crate) fn main(words: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
+pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     if words.next()? != "here" {
         return None;
     }

@@ -96,7 +96,7 @@ fn start(terminal: &File, directory: &str) -> Result<rustix::process::Pid> {
 }
 
 /// The console that the kernel prefers: the last one named.
-fn console(active: &str) -> Option<&str> {
+pub(crate) fn console(active: &str) -> Option<&str> {
     active.split_whitespace().next_back().filter(|name| !name.contains('/'))
 }
 

@@ -185,7 +185,7 @@ fn on_path(search: &str, name: &str) -> Option<String> {
 }
 
 /// The cgroup (v2) in `/proc/self/cgroup`.
-fn own_cgroup(text: &str) -> Option<&str> {
+pub(crate) fn own_cgroup(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::")).filter(|path| path.starts_with('/'))
 }
 

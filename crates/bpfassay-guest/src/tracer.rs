@@ -309,7 +309,7 @@ fn next_line(
     }
 }
 
-fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
+pub(crate) fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
     serde_json::from_slice(line).map_err(|error| {
         let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
         format!("wrote a line that is no message ({error}): `{beginning}`")

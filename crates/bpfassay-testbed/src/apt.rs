@@ -4,10 +4,10 @@
 //! archive, the proxies and the keys are the host's; no name of a mirror is written here.
 
 mod failure;
-mod host;
+pub(crate) mod host;
 mod package;
 mod release;
-mod root;
+pub(crate) mod root;
 mod sandbox;
 
 use std::{

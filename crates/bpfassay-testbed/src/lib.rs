@@ -14,6 +14,8 @@ pub mod catalogue;
 pub mod compose;
 pub mod debian;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;

@@ -363,7 +363,7 @@ fn run_logged(mut command: Command, program: &str, package: &'static str, log: &
 }
 
 /// The last lines of an output.
-fn end(text: &[u8]) -> String {
+pub(crate) fn end(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(LINES)..].join("\n")

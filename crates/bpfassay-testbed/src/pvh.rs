@@ -69,7 +69,7 @@ pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
 }
 
 /// The `vmlinux` in `image`, or why it cannot be had or used.
-fn extract(image: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn extract(image: &[u8]) -> Result<Vec<u8>, String> {
     let number = |at: usize| -> Option<usize> {
         let bytes = image.get(at..at.checked_add(4)?)?;
         usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()

@@ -285,7 +285,7 @@ pub fn missing_host_packages(packages: &[&str]) -> Result<Vec<String>> {
     Ok(missing_among(packages, &String::from_utf8_lossy(&output.stdout)))
 }
 
-fn missing_among(packages: &[&str], listing: &str) -> Vec<String> {
+pub(crate) fn missing_among(packages: &[&str], listing: &str) -> Vec<String> {
     let installed: Vec<&str> = listing.lines().filter_map(|line| line.strip_suffix(" installed")).collect();
     packages.iter().filter(|name| !installed.contains(name)).map(|&name| name.to_owned()).collect()
 }

@@ -5,7 +5,7 @@
 //! only people read is left out. Files that lie beside a tool file are taken as they lie there, and so are Nix packages; nothing
 //! outside the directory of the tool file is read.
 
-mod closure;
+pub(crate) mod closure;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -145,7 +145,7 @@ fn wrong_size(length: usize) -> io::Error {
 }
 
 /// One `struct task_account`: the cgroup, what was read and what was written.
-fn account(bytes: &[u8]) -> io::Result<(u64, [Totals; 2])> {
+pub(crate) fn account(bytes: &[u8]) -> io::Result<(u64, [Totals; 2])> {
     let bytes: &[u8; ACCOUNT] = bytes.try_into().map_err(|_| wrong_size(bytes.len()))?;
     let [cgroup, read_calls, read_bytes, write_calls, write_bytes] = std::array::from_fn(|index| {
         let mut word = [0; 8];

@@ -83,7 +83,7 @@ pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
 ///
 /// Lines are `NAME HITS MISSES`; libbpf names its events `libbpf_PID_INDEX_FUNCTION_0xOFFSET`, and kretprobes are named
 /// likewise ([`return_probe`]).
-fn missed_in_profile(text: &str, prefix: &str, pid: u32, function: &str) -> io::Result<Option<u64>> {
+pub(crate) fn missed_in_profile(text: &str, prefix: &str, pid: u32, function: &str) -> io::Result<Option<u64>> {
     let ours = format!("{prefix}_{pid}_");
     // What an event's name cannot have is replaced in it.
     let function = function.replace('.', "_");

@@ -99,7 +99,7 @@ impl Mounts {
 
 /// Mounts by their id. Several may have one path: what is mounted over stays mounted, and files of it can stay open.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Table(HashMap<u64, Mount>);
+pub(crate) struct Table(HashMap<u64, Mount>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
@@ -110,17 +110,17 @@ struct Mount {
 
 impl Table {
     /// Lines that are not understood are left out: their mounts have no path then.
-    fn parse(text: &[u8]) -> Self {
+    pub(crate) fn parse(text: &[u8]) -> Self {
         Self(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
     }
 
     /// Of mounts at one path the one that was mounted last has the largest id, unless ids were given out again.
-    fn at(&self, path: &str) -> Option<(u64, Device)> {
+    pub(crate) fn at(&self, path: &str) -> Option<(u64, Device)> {
         let there = self.0.iter().filter(|(_, mount)| mount.path == path);
         there.map(|(&id, mount)| (id, mount.device)).max()
     }
 
-    fn path(&self, id: u64, device: Device) -> Option<&str> {
+    pub(crate) fn path(&self, id: u64, device: Device) -> Option<&str> {
         // Ids are given out again after an unmount: the device tells most of such cases.
         self.0.get(&id).filter(|mount| mount.device == device).map(|mount| mount.path.as_str())
     }

@@ -13,7 +13,7 @@ pub(crate) fn is_preemptible() -> bool {
     decide(fs::read_to_string(DYNAMIC).ok().as_deref(), &version.version().to_string_lossy())
 }
 
-fn decide(dynamic: Option<&str>, version: &str) -> bool {
+pub(crate) fn decide(dynamic: Option<&str>, version: &str) -> bool {
     let mode = dynamic.and_then(|text| text.split_once('(')?.1.split_once(')')).map(|(mode, _)| mode);
     match mode {
         Some(mode) => matches!(mode, "full" | "lazy"),

@@ -109,7 +109,7 @@ unsafe extern "C" fn take(context: *mut c_void, data: *mut c_void, size: libbpf_
 }
 
 impl Sums {
-    fn add(&mut self, record: &[u8]) {
+    pub(crate) fn add(&mut self, record: &[u8]) {
         let Some(event) = event(record) else {
             self.malformed += 1;
             return;

@@ -128,10 +128,14 @@ pub(crate) fn map_name(set: ProgramSet, map: &str) -> String {
 
 /// Sums over processes and CPUs.
 #[derive(Debug, Default)]
-struct Sums(BTreeMap<(u64, ProgramEvent), (BTreeSet<u32>, Totals, u64)>);
+pub(crate) struct Sums(BTreeMap<(u64, ProgramEvent), (BTreeSet<u32>, Totals, u64)>);
 
 impl Sums {
-    fn add<V: AsRef<[u8]>>(&mut self, key: &[u8], values: impl IntoIterator<Item = V>) -> Result<(), SetError> {
+    pub(crate) fn add<V: AsRef<[u8]>>(
+        &mut self,
+        key: &[u8],
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<(), SetError> {
         sized("key", key, size_of::<Key>())?;
         let number = number(key, offset_of!(Key, event));
         let event = usize::try_from(number).ok().and_then(|number| ProgramEvent::ALL.get(number));
@@ -152,7 +156,7 @@ impl Sums {
         Ok(())
     }
 
-    fn rows(self) -> Vec<EventRow> {
+    pub(crate) fn rows(self) -> Vec<EventRow> {
         let row = |((cgroup, event), (processes, totals, time_ns)): (_, (BTreeSet<u32>, _, _))| EventRow {
             cgroup,
             event,

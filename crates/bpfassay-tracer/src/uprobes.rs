@@ -114,7 +114,7 @@ impl Files {
 
 /// Where the functions begin in a program or library that it has and that are hooked. Of several of one name (a program may
 /// have functions of its own that nobody else sees) those count that others see, and of these the strong ones.
-fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object::Error> {
+pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object::Error> {
     let wanted: BTreeMap<&str, &'static str> =
         C_LIBRARY.iter().chain(MPI_IO).flat_map(|function| function.names).map(|name| (*name, *name)).collect();
     let object = ElfFile64::<Endianness>::parse(elf)?;
@@ -172,7 +172,7 @@ fn c_library(directories: impl Iterator<Item = PathBuf>) -> io::Result<PathBuf> 
 }
 
 /// The dynamic linker that a program names; `None` for a static program, a library, or anything else.
-fn interpreter(elf: &[u8]) -> Option<PathBuf> {
+pub(crate) fn interpreter(elf: &[u8]) -> Option<PathBuf> {
     let file = ElfFile64::<Endianness>::parse(elf).ok()?;
     let endian = file.endian();
     let headers = file.elf_header().program_headers(endian, elf).ok()?;
@@ -191,7 +191,7 @@ fn libraries(linker: &Path, program: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The paths in what a dynamic linker lists, one library a line: `NAME => PATH (ADDRESS)`.
-fn listed(text: &str) -> Vec<PathBuf> {
+pub(crate) fn listed(text: &str) -> Vec<PathBuf> {
     let path = |line: &str| {
         let (_, rest) = line.split_once(" => ")?;
         let path = Path::new(rest.rsplit_once(" (").map_or(rest, |(path, _)| path).trim());

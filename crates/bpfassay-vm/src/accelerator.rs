@@ -84,7 +84,7 @@ impl AcceleratorKey {
 }
 
 /// The lines of /proc/cpuinfo that identify the first processor.
-fn processor(cpuinfo: &str) -> String {
+pub(crate) fn processor(cpuinfo: &str) -> String {
     const KEYS: &[&str] = &[
         "vendor_id",
         "cpu family",

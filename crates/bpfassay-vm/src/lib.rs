@@ -16,6 +16,8 @@ pub mod device;
 mod ending;
 mod error;
 mod flood;
+#[doc(hidden)]
+pub mod fuzz;
 mod guest;
 mod load;
 mod machine;

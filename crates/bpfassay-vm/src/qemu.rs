@@ -138,7 +138,7 @@ impl Qemu {
 }
 
 /// Number and full text of the version in the output of `--version`.
-fn parse_version(output: &str) -> Option<(QemuVersion, String)> {
+pub(crate) fn parse_version(output: &str) -> Option<(QemuVersion, String)> {
     let text = output.lines().next()?.strip_prefix("QEMU emulator version ")?.trim();
     let number = text.split([' ', '-']).next()?.parse().ok()?;
     Some((number, text.to_owned()))

@@ -1,11 +1,11 @@
 //! The kernel's NFS server exporting a tmpfs, and its mount over the loopback interface, without any help from
 //! user-space daemons.
 
-mod channel;
+pub(crate) mod channel;
 pub(crate) mod localio;
-mod rpc;
+pub(crate) mod rpc;
 mod services;
-mod upcall;
+pub(crate) mod upcall;
 
 use std::{
     fs::{self, OpenOptions},
@@ -84,7 +84,7 @@ fn choose_version(version: NfsVersion) -> Result<()> {
 
 /// What `/proc/fs/nfsd/versions` takes, given what it shows (`-2 +3 +4 -4.0 +4.1 +4.2`): every version that the kernel
 /// has switched on or off. Without versions 2 and 3 the server needs no lockd, which would need a port mapper.
-fn versions(shown: &str, version: NfsVersion) -> String {
+pub(crate) fn versions(shown: &str, version: NfsVersion) -> String {
     let wanted: &[&str] = match version {
         NfsVersion::V3 => &["3"],
         NfsVersion::V41 => &["4", "4.1"],

@@ -158,7 +158,7 @@ fn answer_tracking(pipe: &mut File) -> Result<()> {
 }
 
 /// Messages of the client tracker (include/uapi/linux/nfsd/cld.h): version, command, status, number, data.
-mod cld {
+pub(crate) mod cld {
     /// Larger than `struct cld_msg_v2` (1067 bytes).
     pub(super) const MAX_MESSAGE: usize = 4096;
     /// `Cld_GetVersion`: which version of the protocol does user space speak?
@@ -169,7 +169,7 @@ mod cld {
 
     /// Turns a question into its answer: success, and nothing known of any client, so that there is nothing to wait
     /// for after a start. `None` where it is too short to be one.
-    pub(super) fn answer(message: &mut [u8]) -> Option<()> {
+    pub(crate) fn answer(message: &mut [u8]) -> Option<()> {
         let (header, data) = message.split_at_mut_checked(HEADER)?;
         header[2..4].fill(0);
         if header[1] == GET_VERSION {

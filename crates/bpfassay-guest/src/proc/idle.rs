@@ -17,7 +17,7 @@ pub(crate) fn read() -> Result<Option<u64>> {
 }
 
 /// The sum over CPUs, if not 0: where the tick goes on while a CPU is idle, nothing is counted at all. Of `idle_sleeptime` and `iowait_sleeptime` (`print_cpu` in kernel/time/timer_list.c, Linux 6.12).
-fn total(text: &str) -> Option<u64> {
+pub(crate) fn total(text: &str) -> Option<u64> {
     let mut total = None;
     for line in text.lines() {
         let Some((name, value)) = line.trim_start().split_once(':') else { continue };

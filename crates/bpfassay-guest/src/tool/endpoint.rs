@@ -54,7 +54,7 @@ pub(super) fn ask(endpoint: &Endpoint) -> Result<Vec<u8>, String> {
 }
 
 /// The body of a whole answer with status 200.
-fn body(answer: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn body(answer: &[u8]) -> Result<Vec<u8>, String> {
     let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
         return Err("does not answer in HTTP".to_owned());
     };

@@ -3,11 +3,11 @@
 //!
 //! A tool is untrusted: its words are bounded, it may have so many processes and no more, and it ends with its cgroup.
 
-mod endpoint;
-mod processes;
+pub(crate) mod endpoint;
+pub(crate) mod processes;
 mod terminal;
-mod traces;
-mod words;
+pub(crate) mod traces;
+pub(crate) mod words;
 
 use std::{
     collections::BTreeMap,

@@ -21,13 +21,13 @@ pub(super) fn processor_us(cgroup: &Cgroup) -> Result<u64> {
 }
 
 /// `VmRSS` of `/proc/PID/status`, in bytes.
-fn rss(status: &str) -> Option<u64> {
+pub(crate) fn rss(status: &str) -> Option<u64> {
     let kib: u64 =
         status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
     kib.checked_mul(1024)
 }
 
-fn usage(text: &str) -> Option<u64> {
+pub(crate) fn usage(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok())
 }
 

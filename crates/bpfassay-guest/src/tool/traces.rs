@@ -77,7 +77,7 @@ impl Traces {
 }
 
 /// The name of an event in a line such as `p:kprobes/mine vfs_read`.
-fn name_of(line: &str) -> String {
+pub(crate) fn name_of(line: &str) -> String {
     let event = line.split(' ').next().unwrap_or_default();
     event.split_once(':').map_or(event, |(_, name)| name).to_owned()
 }

@@ -33,7 +33,7 @@ const MAX_SIGN: usize = 64 << 10;
 
 /// A line that is waited for.
 #[derive(Debug)]
-pub(super) struct Sign {
+pub(crate) struct Sign {
     pattern: Regex,
     stream: Option<Stream>,
     /// The line that is not at its end yet, of either stream.
@@ -42,7 +42,7 @@ pub(super) struct Sign {
 }
 
 impl Sign {
-    pub(super) fn new(pattern: &str, stream: Option<Stream>) -> std::result::Result<Self, regex_lite::Error> {
+    pub(crate) fn new(pattern: &str, stream: Option<Stream>) -> std::result::Result<Self, regex_lite::Error> {
         Ok(Self { pattern: Regex::new(pattern)?, stream, begun: Default::default(), seen: false })
     }
 
@@ -69,7 +69,7 @@ impl Sign {
 
 /// A tool's words so far.
 #[derive(Debug, Default)]
-pub(super) struct Words {
+pub(crate) struct Words {
     /// Whether pieces are kept at all.
     captured: bool,
     sign: Option<Sign>,
@@ -80,12 +80,12 @@ pub(super) struct Words {
 }
 
 impl Words {
-    pub(super) fn new(captured: bool, sign: Option<Sign>) -> Self {
+    pub(crate) fn new(captured: bool, sign: Option<Sign>) -> Self {
         Self { captured, sign, ..Self::default() }
     }
 
     /// Takes in `text`, which came from `source` at `monotonic_ns`.
-    pub(super) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], witness: Option<Sample>) {
+    pub(crate) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], witness: Option<Sample>) {
         // What is said of its endpoint it did not say itself.
         if matches!(source, Source::Output | Source::Error) {
             self.last.extend_from_slice(text);
@@ -140,7 +140,7 @@ impl Words {
     }
 
     /// All that was kept, and how many bytes were not.
-    pub(super) fn into_pieces(self) -> (Vec<Piece>, u64) {
+    pub(crate) fn into_pieces(self) -> (Vec<Piece>, u64) {
         (self.pieces, self.dropped)
     }
 }

@@ -106,12 +106,12 @@ pub enum AptError {
 
 impl AptError {
     /// Whether the same again may work soon.
-    pub(super) const fn is_passing(&self) -> bool {
+    pub(crate) const fn is_passing(&self) -> bool {
         matches!(self, Self::MidSync { .. } | Self::Unreachable { .. })
     }
 
     /// From what `apt-get` wrote to standard error. `attempts` is how often it has been tried.
-    pub(super) fn from_output(suite: &str, stderr: &str, attempts: u32) -> Self {
+    pub(crate) fn from_output(suite: &str, stderr: &str, attempts: u32) -> Self {
         let suite = suite.to_owned();
         let find = |needles: &[&str]| {
             stderr.lines().find(|line| needles.iter().any(|needle| line.contains(needle))).map(clean)

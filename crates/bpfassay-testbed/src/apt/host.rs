@@ -59,7 +59,7 @@ const KEYRINGS: &[&str] =
     &["/usr/share/keyrings/debian-archive-keyring.pgp", "/usr/share/keyrings/debian-archive-keyring.gpg"];
 
 /// The Debian archive among the host's index targets (lines in [`TARGET_FORMAT`]).
-fn find_archive(targets: &str) -> Option<String> {
+pub(crate) fn find_archive(targets: &str) -> Option<String> {
     targets.lines().find_map(|line| {
         let mut fields = line.split('|');
         let (uri, suite, component, origin) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
@@ -75,7 +75,7 @@ fn find_archive(targets: &str) -> Option<String> {
 }
 
 /// The lines of `apt-config dump` that tell how to reach archives.
-fn settings(dump: &str) -> Vec<String> {
+pub(crate) fn settings(dump: &str) -> Vec<String> {
     const OURS: &[&str] = &["IndexTargets", "Languages", "Changelogs", "GzipIndexes", "CompressionTypes", "cdrom"];
     dump.lines()
         .filter(|line| {

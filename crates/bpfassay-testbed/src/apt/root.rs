@@ -414,7 +414,7 @@ fn follow_move(directory: &Path) -> Result<()> {
 }
 
 /// The text of a configuration with `root` in place of the directory that it was written for; `None` where that is `root`.
-fn moved(text: &str, root: &str) -> Option<String> {
+pub(crate) fn moved(text: &str, root: &str) -> Option<String> {
     let before = text.lines().find_map(|line| line.strip_prefix("Dir::State \"")?.strip_suffix("/state\";"))?;
     if before == root {
         return None;

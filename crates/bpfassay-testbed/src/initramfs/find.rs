@@ -27,7 +27,7 @@ pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, Ar
     })
 }
 
-fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
     let mut at = 0u64;
     loop {

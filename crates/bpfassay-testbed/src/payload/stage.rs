@@ -219,6 +219,7 @@ fn dependencies(manifest: &Table) -> impl Iterator<Item = &str> {
 fn strip_workspace(root: &mut Table, packages: &BTreeSet<String>) {
     if let Some(workspace) = root.get_mut("workspace").and_then(Value::as_table_mut) {
         workspace.remove("default-members");
+        workspace.remove("exclude");
         workspace.remove("lints");
         workspace.remove("metadata");
         let members = packages.iter().map(|package| Value::String(format!("crates/{package}"))).collect();

@@ -88,7 +88,7 @@ impl Closure {
 }
 
 /// What the kernel starts a program by: the interpreter of a script, or the dynamic linker.
-fn started_by(program: &[u8]) -> Option<String> {
+pub(crate) fn started_by(program: &[u8]) -> Option<String> {
     let Some(line) = program.strip_prefix(b"#!") else { return interpreter(program) };
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
     String::from_utf8_lossy(line).split_whitespace().next().map(str::to_owned)

@@ -66,7 +66,7 @@ pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe, copies: u32, options: &Opti
 
 /// Names of the sections with programs of `probe` in the object file `elf`; none if it cannot be read, which loading
 /// will tell.
-pub(super) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
+pub(crate) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
     let Ok(object) = ElfFile64::<Endianness>::parse(elf) else { return Vec::new() };
     let programs = object.symbols().filter(|symbol| symbol.name().is_ok_and(|name| parse(name, probe).is_some()));
     let sections = programs.filter_map(|symbol| object.section_by_index(symbol.section_index()?).ok());
@@ -91,7 +91,7 @@ fn parse(name: &str, probe: Probe) -> Option<Name<'_>> {
 }
 
 /// The function that the program `name` is for, if it is one of `probe`.
-fn function_of(name: &str, probe: Probe) -> Option<&str> {
+pub(crate) fn function_of(name: &str, probe: Probe) -> Option<&str> {
     parse(name, probe).map(|name| name.function)
 }
 

@@ -4,7 +4,7 @@
 //! name: `PROBE_FUNCTION`. The offsets of the kernel's structures are found in the kernel's BTF ([`offsets`]) and go
 //! into the object as a read-only global.
 
-mod attach;
+pub(crate) mod attach;
 mod objects;
 mod offsets;
 mod refusal;

@@ -164,7 +164,7 @@ fn own_code() -> Result<(std::ffi::CString, u64)> {
 }
 
 /// From a line of `/proc/PID/maps`: the file behind `address`, and the offset there.
-fn offset_in_file(line: &str, address: u64) -> Option<(&str, u64)> {
+pub(crate) fn offset_in_file(line: &str, address: u64) -> Option<(&str, u64)> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);

@@ -3,14 +3,14 @@
 //! Here: trials. Each loads, creates or attaches one thing, by system calls of its own, and keeps what the kernel says.
 //! Not here: what is expected of which kernel, and any verdict.
 
-mod attach;
+pub(crate) mod attach;
 mod btf;
 mod constructs;
 mod helpers;
 mod insn;
 mod kfuncs;
 mod lab;
-mod sys;
+pub(crate) mod sys;
 mod system;
 mod token;
 mod types;

@@ -143,7 +143,7 @@ pub(super) fn refusal(error: &io::Error, log: &str) -> Failure {
 
 /// The last line of a verifier's log that says something of the program and not of the verifier's work. Linux 7.3 explains
 /// it at length below (`Verification failed: …`).
-fn telling_line(log: &str) -> Option<&str> {
+pub(crate) fn telling_line(log: &str) -> Option<&str> {
     const STATISTICS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
     let log = log.split("\nVerification failed:").next().unwrap_or(log);
     log.lines()

@@ -40,7 +40,7 @@ impl Log {
     }
 }
 
-fn refusal(failure: Failure, printed: &str) -> Refusal {
+pub(crate) fn refusal(failure: Failure, printed: &str) -> Refusal {
     let (library, verifier) = split(printed);
     let about_a_program = library.iter().find(|line| program_of(line).is_some()).or(library.first());
     Refusal {

@@ -5,7 +5,7 @@
 //! are at most [`MAX_CONNECTIONS`] of them, and further clients wait in the kernel's queue. Each connection gets one
 //! answer.
 
-mod http;
+pub(crate) mod http;
 
 use std::{
     fmt, fs,

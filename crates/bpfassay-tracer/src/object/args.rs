@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 /// What `object --help` prints.
-pub(super) const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 Loads an eBPF object, attaches its programs where their sections say, and gives a map of it over HTTP.
 
 The first line of standard output tells what the programs read that the kernel's functions do not have. It accepts
@@ -28,7 +28,7 @@ Options:
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// Print [`HELP`].
     Help,
     /// Load an object.
@@ -37,18 +37,18 @@ pub(super) enum Request {
 
 /// The options, as given.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Args {
-    pub(super) object: Object,
+pub(crate) struct Args {
+    pub(crate) object: Object,
     /// The programs to load; none: all.
-    pub(super) programs: Vec<String>,
-    pub(super) map: Option<String>,
-    pub(super) pin: Option<PathBuf>,
-    pub(super) port: u16,
+    pub(crate) programs: Vec<String>,
+    pub(crate) map: Option<String>,
+    pub(crate) pin: Option<PathBuf>,
+    pub(crate) port: u16,
 }
 
 /// Where an object is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Object {
+pub(crate) enum Object {
     /// In this file.
     File(PathBuf),
     /// In this program.
@@ -57,7 +57,7 @@ pub(super) enum Object {
 
 /// Arguments that cannot be followed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ArgumentError {
+pub(crate) enum ArgumentError {
     #[error("{0} (`object --help` lists the options)")]
     Syntax(#[from] lexopt::Error),
     #[error("{0} is given twice")]
@@ -68,7 +68,7 @@ pub(super) enum ArgumentError {
 
 impl Request {
     /// Reads a command line, without the program's name and the word of the mode.
-    pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, ArgumentError> {
+    pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, ArgumentError> {
         use lexopt::{
             Arg::{Long, Short, Value},
             ValueExt as _,

@@ -4,7 +4,7 @@
 //!
 //! The object is untrusted: its size is bounded, and what is wrong with it is told.
 
-mod args;
+pub(crate) mod args;
 
 use std::{
     borrow::Cow,
@@ -40,7 +40,7 @@ pub(crate) const WORD: &str = "object";
 
 /// Why it ends other than by being told to, and other than by the kernel's refusal.
 #[derive(Debug, thiserror::Error)]
-enum ObjectError {
+pub(crate) enum ObjectError {
     #[error("cannot read the object {path:?}: check that it exists and may be read")]
     Read { path: PathBuf, source: io::Error },
     #[error("the object {path:?} is larger than {MAX_OBJECT} bytes: is it the right file?")]
@@ -146,7 +146,7 @@ fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
 }
 
 /// The types of a bundled object.
-fn types(elf: &[u8]) -> Result<ObjectLine, ObjectError> {
+pub(crate) fn types(elf: &[u8]) -> Result<ObjectLine, ObjectError> {
     use object::{Object as _, ObjectSection as _};
     let section = |file: object::File<'_>| Some(file.section_by_name(".BTF")?.data().ok()?.to_vec());
     let btf = object::File::parse(elf).ok().and_then(section).ok_or(ObjectError::NoTypes)?;

@@ -43,7 +43,7 @@ pub(crate) fn absent(findings: &[Finding]) -> BTreeSet<&str> {
 
 /// How a kernel function is hooked, as far as it decides what stands in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     /// A kprobe or kretprobe: any address that is not blacklisted.
     Kprobe,
     /// Through ftrace: BPF trampolines and fprobe.
@@ -110,7 +110,7 @@ pub(crate) fn look_for_hooks<'a>(
 }
 
 /// The function that programs in `section` hook, and how, by libbpf's names of sections (which aya's programs have, too).
-fn hook(section: &str) -> Option<(&str, Way)> {
+pub(crate) fn hook(section: &str) -> Option<(&str, Way)> {
     let (kind, function) = section.trim_start_matches('?').split_once('/')?;
     let way = match kind {
         "kprobe" | "kretprobe" => Way::Kprobe,

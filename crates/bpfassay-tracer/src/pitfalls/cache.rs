@@ -51,7 +51,7 @@ fn state() -> Option<String> {
 }
 
 /// The state on the first line, then a function per line: its name, how often it is there, its variants.
-fn write(symbols: &Symbols, state: &str) -> String {
+pub(crate) fn write(symbols: &Symbols, state: &str) -> String {
     let mut text = format!("{state}\n");
     for (name, symbol) in symbols {
         let variants: String = symbol.variants.iter().map(|variant| format!(" {variant}")).collect();
@@ -62,7 +62,7 @@ fn write(symbols: &Symbols, state: &str) -> String {
 }
 
 /// `None` for the file of another boot and for one that is damaged.
-fn parse(text: &str, state: &str) -> Option<Symbols> {
+pub(crate) fn parse(text: &str, state: &str) -> Option<Symbols> {
     let (first, rest) = text.split_once('\n')?;
     if first != state || !(rest.is_empty() || rest.ends_with('\n')) {
         return None;

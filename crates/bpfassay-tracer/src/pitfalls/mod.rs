@@ -9,11 +9,11 @@
 //! inlined or not there at all. What could not be looked at is a finding too ([`Pitfall::NotChecked`]), not a silence.
 
 mod after;
-mod before;
-mod cache;
+pub(crate) mod before;
+pub(crate) mod cache;
 mod expected;
-mod lists;
-mod symbols;
+pub(crate) mod lists;
+pub(crate) mod symbols;
 
 pub(crate) use self::{
     after::{ProgramMisses, after},

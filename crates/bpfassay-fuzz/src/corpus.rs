@@ -1,0 +1,52 @@
+//! Inputs to begin with.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{MAX_INPUT, Target};
+
+/// The root of the workspace.
+#[must_use]
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where the inputs of `target` lie: its own corpus, if it has one, then what else the table names.
+#[must_use]
+pub fn places(target: &Target) -> Vec<PathBuf> {
+    let own = workspace().join("fuzz/corpus").join(target.name);
+    own.is_dir().then_some(own).into_iter().chain(target.more.iter().map(|path| workspace().join(path))).collect()
+}
+
+/// The inputs of `target`, in the order of their paths; each cut at [`MAX_INPUT`] bytes.
+///
+/// # Errors
+/// Where a place or a file in it cannot be read, with its path.
+pub fn read(target: &Target) -> io::Result<Vec<Vec<u8>>> {
+    let mut inputs = Vec::new();
+    for place in places(target) {
+        let mut files = Vec::new();
+        if place.is_dir() {
+            for entry in fs::read_dir(&place).map_err(|error| named(&place, &error))? {
+                files.push(entry.map_err(|error| named(&place, &error))?.path());
+            }
+            files.retain(|path| path.is_file());
+            files.sort();
+        } else {
+            files.push(place);
+        }
+        for path in files {
+            let mut input = fs::read(&path).map_err(|error| named(&path, &error))?;
+            input.truncate(MAX_INPUT);
+            inputs.push(input);
+        }
+    }
+    inputs.extend((target.made)()?);
+    Ok(inputs)
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
+}

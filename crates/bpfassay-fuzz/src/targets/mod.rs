@@ -1,0 +1,100 @@
+//! The table.
+
+mod btf;
+mod protocol;
+mod report;
+mod study;
+mod testbed;
+mod tool;
+mod workload;
+
+use bpfassay_guest::fuzz as guest;
+use bpfassay_testbed::fuzz as private;
+use bpfassay_tracer::fuzz as tracer;
+use bpfassay_vm::fuzz as vm;
+
+use crate::Target;
+
+const OPENMETRICS: [&str; 2] =
+    ["crates/bpfassay-tracer/tests/golden/metrics.openmetrics", "crates/bpfassay-tracer/tests/golden/metrics.text"];
+const OBJECTS: [&str; 2] =
+    ["crates/bpfassay-tool/tests/data/counts.bpf.o", "crates/bpfassay-btf/tests/data/reads.bpf.o"];
+const MOUNTINFO: [&str; 1] = ["crates/bpfassay-guest/tests/golden/mountinfo-6.1"];
+const STUDIES: [&str; 2] = ["crates/bpfassay-study/studies", "vm-tests"];
+
+/// Every entry point for bytes from outside: a new one is a function, a line here, a corpus and a program in `fuzz/src/bin`.
+#[rustfmt::skip]
+pub const TARGETS: &[Target] = &[
+    // What guests, tools and workloads send to the host.
+    Target::bytes("frames", 3000, &[], protocol::frames),
+    Target::bytes("messages", 3000, &[], protocol::messages),
+    Target::bytes("lines", 3000, &[], protocol::lines),
+    Target::text("names", 3000, &MOUNTINFO, protocol::words),
+    Target::bytes("console", 3000, &["crates/bpfassay-vm/tests/console"], vm::console),
+    Target::bytes("tool_json_lines", 3000, &[], tool::json_lines),
+    Target::bytes("tool_table", 3000, &[], tool::table),
+    Target::bytes("tool_bpftrace", 3000, &[], tool::bpftrace),
+    Target::bytes("tool_openmetrics", 3000, &OPENMETRICS, tool::openmetrics),
+    Target::bytes("tool_map_page", 3000, &[], tool::map_page),
+    Target::bytes("tool_map_object", 3000, &OBJECTS, tool::map_object),
+    Target::text("command_output", 3000, &[], study::command_output),
+    Target::bytes("ior_summary", 3000, &["crates/bpfassay-workload/tests/data"], workload::summary),
+    Target::bytes("btf", 3000, &["crates/bpfassay-btf/tests/data/kernel.btf"], btf::btf),
+    Target::bytes("btf_object", 3000, &OBJECTS, btf::object),
+    Target::bytes("btf_kernel", 3000, &["crates/bpfassay-btf/tests/data/kernel.btf"], btf::kernel),
+    // Files of others: studies, tools, journals, results.
+    Target::text("study", 3000, &STUDIES, study::study),
+    Target::text("study_words", 3000, &[], study::words),
+    Target::text("document", 3000, &["kernels"], study::document),
+    Target::text("tool_file", 3000, &["crates/bpfassay-tool/tools", "crates/bpfassay/tests/wrong-tools"], tool::tool_file),
+    Target::text("tool_finding", 3000, &[], tool::finding),
+    Target::text("ior_options", 3000, &[], workload::options),
+    Target::text("ior_script", 3000, &["ior-configs"], workload::script),
+    Target::bytes("journal", 3000, &[], report::journal).with(report::journals),
+    Target::bytes("journal_records", 3000, &[], report::records),
+    Target::bytes("results", 3000, &[], report::results),
+    Target::bytes("events", 3000, &[], report::events),
+    Target::text("kernel_order", 3000, &[], report::kernel_order),
+    // Kernels, packages and testbeds.
+    Target::bytes("kernel_image", 3000, &[], testbed::kernel_image),
+    Target::bytes("bz_image", 3000, &[], private::bz_image),
+    Target::bytes("compressed", 3000, &[], testbed::compressed),
+    Target::bytes("kernel_module", 3000, &[], testbed::module),
+    Target::bytes("initramfs", 3000, &[], private::initramfs),
+    Target::bytes("program", 3000, &OBJECTS, private::program),
+    Target::text("packages", 3000, &["crates/bpfassay-testbed/src/apt/testdata"], testbed::packages),
+    Target::text("release", 3000, &[], testbed::release),
+    Target::text("apt_output", 3000, &[], private::apt_output),
+    Target::text("debian_versions", 3000, &[], testbed::versions),
+    Target::text("catalogue", 3000, &["kernels/debian.toml"], testbed::catalogue),
+    Target::bytes("manifest", 3000, &["crates/bpfassay-testbed/src/manifest/testdata"], testbed::manifest),
+    Target::bytes("recipe", 3000, &[], testbed::recipe),
+    Target::text("testbed_words", 3000, &[], testbed::words),
+    Target::text("qemu_version", 3000, &[], vm::qemu_version),
+    Target::text("cpuinfo", 3000, &[], vm::cpuinfo),
+    // What the agent reads in the guest.
+    Target::text("guest_mountinfo", 3000, &MOUNTINFO, guest::mountinfo),
+    Target::text("guest_mountstats", 3000, &["crates/bpfassay-guest/tests/golden/mountstats-6.1"], guest::mountstats),
+    Target::text("guest_timer_list", 3000, &[], guest::timer_list),
+    Target::text("guest_kernel_texts", 3000, &[], guest::kernel_texts),
+    Target::bytes("guest_rpc_call", 3000, &[], guest::rpc_call),
+    Target::bytes("guest_upcall", 3000, &[], guest::upcall),
+    Target::bytes("guest_uevent", 3000, &[], guest::uevent),
+    Target::bytes("guest_control_channel", 3000, &[], guest::control_channel),
+    Target::bytes("guest_tracer_line", 3000, &["fuzz/corpus/lines"], guest::tracer_line),
+    Target::bytes("guest_tool_words", 3000, &[], guest::tool_words),
+    Target::bytes("guest_http_answer", 3000, &[], guest::http_answer),
+    Target::text("guest_here_arguments", 3000, &[], guest::here_arguments),
+    Target::bytes("guest_run_outcome", 3000, &[], guest::run_outcome),
+    // What the tracer reads.
+    Target::bytes("tracer_mountinfo", 3000, &MOUNTINFO, tracer::mountinfo),
+    Target::bytes("tracer_commands", 3000, &[], tracer::commands),
+    Target::bytes("tracer_kernel_lists", 3000, &[], tracer::kernel_lists),
+    Target::text("tracer_symbol_cache", 3000, &[], tracer::symbol_cache),
+    Target::bytes("tracer_http_request", 3000, &[], tracer::http_request),
+    Target::text("tracer_verifier_log", 3000, &[], tracer::verifier_log),
+    Target::bytes("tracer_arguments", 3000, &[], tracer::arguments),
+    Target::bytes("tracer_maps", 3000, &[], tracer::maps),
+    Target::bytes("tracer_object", 3000, &OBJECTS, tracer::object),
+    Target::text("tracer_names", 3000, &[], tracer::names),
+];

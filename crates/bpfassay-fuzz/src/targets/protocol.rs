@@ -1,0 +1,83 @@
+//! Messages between host, guest, tracer and workload.
+
+use bpfassay_protocol::{
+    Arch, Operation, ProbeConfiguration,
+    control::PhaseEvent,
+    frame::{Decoder, encode},
+    job::Job,
+    mangle,
+    message::{GuestMessage, HostMessage, RunFigures},
+    object::{MapPage, ObjectLine},
+    tracer::TracerLine,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// A stream of frames in whatever pieces: a message that was received is sent as it is received again.
+pub(super) fn frames(bytes: &[u8]) {
+    stream::<GuestMessage>(bytes);
+    stream::<HostMessage>(bytes);
+}
+
+fn stream<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+    let mut decoder = Decoder::default();
+    for piece in bytes.chunks(1009) {
+        decoder.push(piece);
+        loop {
+            match decoder.next::<T>() {
+                Ok(Some(message)) => comes_back(&message),
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+fn comes_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(message: &T) {
+    // What has no frame is too large or holds a number that JSON does not have.
+    let Ok(frame) = encode(message) else { return };
+    let mut decoder = Decoder::default();
+    decoder.push(&frame);
+    let again = decoder.next::<T>();
+    assert!(matches!(&again, Ok(Some(again)) if again == message), "{message:?} became {again:?}");
+}
+
+/// Messages without the frame around them, which few mutations leave whole.
+pub(super) fn messages(bytes: &[u8]) {
+    if let Some(message) = read::<GuestMessage>(bytes) {
+        comes_back(&message);
+    }
+    if let Some(figures) = read::<RunFigures>(bytes) {
+        comes_back(&figures);
+    }
+    if let Some(job) = read::<Job>(bytes) {
+        comes_back(&job);
+    }
+}
+
+/// Lines of JSON: of the tracer, of its loader of bare objects, of a workload, and pages of maps.
+pub(super) fn lines(bytes: &[u8]) {
+    for line in bytes.split(|&byte| byte == b'\n') {
+        let _ = read::<TracerLine>(line).inspect(comes_back);
+        let _ = read::<ObjectLine>(line).inspect(comes_back);
+        let _ = read::<PhaseEvent>(line).inspect(comes_back);
+        let _ = read::<MapPage>(line).inspect(comes_back);
+    }
+}
+
+fn read<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
+    serde_json::from_slice(text).ok()
+}
+
+/// Names of things, and the kernel's escapes.
+pub(super) fn words(text: &str) {
+    for word in text.split(['\n', ',']) {
+        if let Ok(probe) = word.parse::<ProbeConfiguration>() {
+            assert_eq!(probe.to_string().parse::<ProbeConfiguration>().ok(), Some(probe));
+        }
+        if let Ok(arch) = word.parse::<Arch>() {
+            assert_eq!(arch.name(), word);
+        }
+        let _ = word.parse::<Operation>();
+        assert!(mangle::unescape(word).len() <= 3 * word.len());
+    }
+}

@@ -1,0 +1,66 @@
+//! Studies, and what programs print that are workloads of one.
+
+use std::sync::LazyLock;
+
+use bpfassay_document::Document;
+use bpfassay_study::{
+    CommandSpec, Denied, Share, Study, load,
+    plan::{Available, Narrowing, expand},
+    study::WorkloadKind,
+};
+
+const SCRIPT: &str = "IOR START\napi=POSIX\ntransferSize=1m\nblockSize=4m\nRUN\ntransferSize=2m\nRUN\nIOR STOP\n";
+
+/// A study: one that is accepted is written as it is read again, and can be expanded where it is no large one.
+pub(super) fn study(text: &str) {
+    let Ok(study) = Study::parse("s.toml", text, &|_| Ok(Some(SCRIPT.to_owned()))) else { return };
+    let again = serde_json::to_vec(&study).ok().and_then(|text| serde_json::from_slice::<Study>(&text).ok());
+    assert_eq!(again.as_ref(), Some(&study));
+    // As many runs as the bundled studies have: how long the largest take is measured elsewhere.
+    let narrowing = Narrowing { replicates: Some(1), ..Narrowing::default() };
+    if study.targets.len() * study.workloads.len() * study.file_systems.len() <= 32
+        && study.design.rounds <= 8
+        && study.design.warm_up <= 8
+        && let Ok(plan) = expand(&study, &narrowing, &Available::default())
+    {
+        assert!(plan.runs().count() > 0);
+    }
+}
+
+/// A document, in whichever form: the error names a line that is there.
+pub(super) fn document(text: &str) {
+    match Document::parse("d.toml", text) {
+        Ok(document) => drop(document.root().only(&["schema"])),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Words of gates.
+pub(super) fn words(text: &str) {
+    for word in text.split(['\n', ',']) {
+        let _ = word.parse::<Denied>();
+        if let Ok(share) = word.parse::<Share>() {
+            assert_eq!(share.to_string().parse::<Share>().ok(), Some(share));
+        }
+    }
+}
+
+/// What fio, SQLite, sysbench, pgbench and others print, by the places that the bundled studies name.
+pub(super) fn command_output(text: &str) {
+    static COMMANDS: LazyLock<Vec<CommandSpec>> = LazyLock::new(|| {
+        let studies = ["workloads", "pgbench"].into_iter().filter_map(|name| load(name).ok());
+        let workloads = studies.flat_map(|study| study.workloads);
+        workloads
+            .filter_map(|workload| match workload.kind {
+                WorkloadKind::Command(command) => Some(command),
+                _ => None,
+            })
+            .collect()
+    });
+    assert!(COMMANDS.len() >= 4);
+    for command in COMMANDS.iter() {
+        for (_, figure) in command.read(text).figures {
+            assert!(figure.is_ok_and(f64::is_finite) || command.unreadable(text).is_some());
+        }
+    }
+}

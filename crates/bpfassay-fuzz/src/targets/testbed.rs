@@ -1,0 +1,121 @@
+//! Kernels, packages, initramfs and manifests.
+
+use std::path::Path;
+
+use bpfassay_protocol::Arch;
+use bpfassay_testbed::{
+    apt::{ReleaseFile, parse_index, parse_print_uris},
+    cache::Digest,
+    catalogue::{Catalogue, Pattern},
+    compose::Recipe,
+    kernel::{builds, compare_versions},
+    local,
+    manifest::Manifest,
+    modules::{ModInfo, decompress, signature},
+};
+
+/// The header of a kernel image.
+pub(super) fn kernel_image(image: &[u8]) {
+    match local::identify(image) {
+        Ok(kind) => assert!(kind.release.is_none_or(|release| release.len() <= image.len())),
+        Err(words) => assert!(words.len() < 1000),
+    }
+}
+
+/// Streams of xz, zstd and gzip: never more than asked for comes out.
+pub(super) fn compressed(bytes: &[u8]) {
+    const LIMIT: u64 = 1 << 20;
+    if let Ok(output) = decompress::decompress(bytes.to_vec(), LIMIT) {
+        assert!(output.len() as u64 <= LIMIT);
+    }
+}
+
+/// A kernel module: what it says of itself, and its signature.
+pub(super) fn module(module: &[u8]) {
+    for info in [ModInfo::parse(module), ModInfo::parse_section(module)].into_iter().flatten() {
+        let names = info.name.iter().chain(&info.depends).chain(&info.soft_before).chain(&info.soft_after);
+        assert!(names.into_iter().all(|name| (1..=64).contains(&name.len()) && !name.contains(['/', '.'])));
+    }
+    let unsigned = signature::cut(module);
+    assert!(module.starts_with(unsigned) && (module.is_empty() || !unsigned.is_empty()));
+    let _ = signature::enforced(&crate::lossy(module));
+}
+
+/// The index of a package archive, the builds of kernels in it, and apt's list of downloads.
+pub(super) fn packages(text: &str) {
+    if let Ok(index) = parse_index(text, |_| true) {
+        if let Ok(catalogue) = Catalogue::bundled() {
+            for entry in catalogue.entries() {
+                let _ = builds(entry, "amd64", &index);
+            }
+        }
+        for found in &index {
+            assert!(!found.package.file_name().contains('/'), "{:?}", found.package);
+        }
+    }
+    for package in parse_print_uris(text).into_iter().flatten() {
+        assert!(!package.file_name().contains('/'), "{package:?}");
+    }
+}
+
+/// The release file of a suite.
+pub(super) fn release(text: &str) {
+    if let Some(release) = ReleaseFile::parse(text) {
+        let _ = release.expired_since(0).or(release.expired_since(u64::MAX));
+    }
+}
+
+/// The order of Debian versions: total.
+pub(super) fn versions(text: &str) {
+    let versions: Vec<&str> = text.split_whitespace().take(12).collect();
+    for a in &versions {
+        assert!(compare_versions(a, a).is_eq());
+        for b in &versions {
+            assert_eq!(compare_versions(a, b), compare_versions(b, a).reverse());
+        }
+    }
+}
+
+/// A catalogue of kernels.
+pub(super) fn catalogue(text: &str) {
+    let Ok(catalogue) = Catalogue::parse("c.toml", text) else { return };
+    for &arch in Arch::ALL {
+        for name in catalogue.names(arch) {
+            assert!(catalogue.find(arch, name).is_ok(), "{name}");
+        }
+        let _ = catalogue.find(arch, "6.1");
+    }
+}
+
+/// A manifest: one that is accepted is written as it is read again.
+pub(super) fn manifest(text: &[u8]) {
+    let path = Path::new("/testbed/manifest.json");
+    let Ok(manifest) = Manifest::parse(path, text) else { return };
+    let again = manifest.to_json().ok().and_then(|text| Manifest::parse(path, text.as_bytes()).ok());
+    assert_eq!(again.as_ref(), Some(&manifest));
+}
+
+/// A recipe.
+pub(super) fn recipe(text: &[u8]) {
+    let path = Path::new("/testbed/recipe.json");
+    if let Ok(recipe) = Recipe::parse(path, text)
+        && let Ok(catalogue) = Catalogue::bundled()
+    {
+        let _ = recipe.strangers(&catalogue);
+    }
+}
+
+/// Patterns of releases, and digests.
+pub(super) fn words(text: &str) {
+    let mut lines = text.lines();
+    if let Some(Ok(pattern)) = lines.next().map(Pattern::new) {
+        for release in lines.clone() {
+            let _ = pattern.matches(release, "amd64");
+        }
+    }
+    for line in lines {
+        if let Ok(digest) = line.parse::<Digest>() {
+            assert_eq!(digest.to_string().parse().ok(), Some(digest));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Tool files, and what tools print.
+
+use std::sync::LazyLock;
+
+use bpfassay_protocol::Arch;
+use bpfassay_tool::{
+    Capture, Readings, Stream, ToolFile,
+    capture::{Dump, Page, Piece},
+    file::Report,
+    finding::Kind,
+    read,
+};
+
+/// A tool file: one that is accepted is written as it is read again, and gives an order or words.
+pub(super) fn tool_file(text: &str) {
+    let Ok(file) = ToolFile::parse("t.toml", text) else { return };
+    for &arch in Arch::ALL {
+        let _ = file.order(arch);
+    }
+    let again = serde_json::to_vec(&file).ok().and_then(|text| serde_json::from_slice::<ToolFile>(&text).ok());
+    assert_eq!(again.as_ref(), Some(&file));
+}
+
+/// Kinds of findings, as `--deny` and gates name them.
+pub(super) fn finding(text: &str) {
+    match text.parse::<Kind>() {
+        Ok(kind) => assert_eq!(kind.name(), text),
+        Err(words) => assert!(words.len() < 4000),
+    }
+}
+
+/// The report of a tool file whose part `[report]` is `report`.
+fn report(source: &str, report: &str) -> Option<Report> {
+    let text =
+        format!("schema = 1\n[tool]\nname = \"t\"\ndescription = \"t\"\n[source]\n{source}\n[report]\n{report}\n");
+    ToolFile::parse("t.toml", &text).ok()?.report
+}
+
+const PROGRAM: &str = "nix = { attribute = \"a\", program = \"bin/a\" }";
+
+const OBJECT: &str = "object = { path = \"a.bpf.o\" }";
+
+/// Output in pieces, of both streams.
+fn printed(bytes: &[u8]) -> Capture {
+    let streams = [Stream::Stdout, Stream::Stdout, Stream::Stderr];
+    let pieces = bytes.chunks(509).zip(streams.into_iter().cycle()).zip(1u64..);
+    let pieces = pieces.map(|((bytes, stream), at_ns)| Piece { at_ns, stream, bytes: bytes.to_vec() }).collect();
+    Capture { pieces, ..Capture::default() }
+}
+
+fn check(report: Option<&Report>, capture: &Capture, object: Option<&[u8]>) {
+    assert!(report.is_some(), "the report of this target is wrong");
+    let Some(report) = report else { return };
+    let Ok(readings) = read(report, capture, object) else { return };
+    let Readings { samples, .. } = &readings;
+    assert!(samples.iter().all(|sample| sample.figure < report.figures.len()));
+    for (index, figure) in report.figures.iter().enumerate() {
+        for (from, to) in [(0, 2), (1, 100), (5, 5)] {
+            let _ = readings.grown(index, figure, from, to);
+        }
+    }
+}
+
+/// Lines of JSON.
+pub(super) fn json_lines(bytes: &[u8]) {
+    static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| {
+        report(
+            PROGRAM,
+            "json-lines = { stream = 'any', ignore = '^#' }\ncounting = 'cumulative'\nunit = 'calls'\nfigures = [\n\
+             { value = 'calls', operations = 'read', where = { name = 'vfs_read' } },\n\
+             { value = 'a.b', operations = 'write', scale = 1024, label = 'pid', whose = 'process' } ]",
+        )
+    });
+    check(REPORT.as_ref(), &printed(bytes), None);
+}
+
+/// Tables: those of the bundled tools.
+pub(super) fn table(bytes: &[u8]) {
+    static REPORTS: LazyLock<Vec<Option<Report>>> = LazyLock::new(|| {
+        let tools = ["vfsstat", "filetop", "perf-trace"];
+        tools.map(|name| bpfassay_tool::load(name).ok()?.file.report).into()
+    });
+    for report in REPORTS.iter() {
+        check(report.as_ref(), &printed(bytes), None);
+    }
+}
+
+/// The JSON of bpftrace.
+pub(super) fn bpftrace(bytes: &[u8]) {
+    static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| bpfassay_tool::load("vfsstat.bt").ok()?.file.report);
+    check(REPORT.as_ref(), &printed(bytes), None);
+}
+
+/// Pages of Prometheus' formats.
+pub(super) fn openmetrics(bytes: &[u8]) {
+    static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| {
+        report(
+            PROGRAM,
+            "openmetrics = { port = 9000, path = '/metrics' }\ncounting = 'cumulative'\nunit = 'calls'\nfigures = [\n\
+             { value = 'bpfassay_calls_total', operations = 'read', where = { operation = 'read' } },\n\
+             { value = 'x', operations = 'write', label = 'mount', whose = 'mount' } ]",
+        )
+    });
+    let middle = bytes.len() / 2;
+    let pages = [(1, bytes), (2, &bytes[middle..])];
+    let pages = pages.map(|(at_ns, body)| Page { at_ns, body: body.to_vec() }).into();
+    check(REPORT.as_ref(), &Capture { pages, ..Capture::default() }, None);
+}
+
+/// Pages of maps as the tracer gives them, read by the types of an object.
+pub(super) fn map_page(bytes: &[u8]) {
+    let Ok((dump, cut)) = Dump::of_page(1, bytes) else { return };
+    map(dump, cut, include_bytes!("../../../bpfassay-tool/tests/data/counts.bpf.o"));
+}
+
+/// Objects, by whose types the map of another is read.
+pub(super) fn map_object(object: &[u8]) {
+    let entries = (0..8u8).map(|byte| (vec![byte; 4], vec![byte; 16])).collect();
+    map(Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries }, false, object);
+}
+
+fn map(dump: Dump, cut: bool, object: &[u8]) {
+    static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| {
+        report(
+            OBJECT,
+            "map = { map = 'counts' }\nfigures = [\n\
+             { value = 'value', operations = 'read', unit = 'calls' },\n\
+             { value = 'calls', operations = 'write', unit = 'calls' } ]",
+        )
+    });
+    check(REPORT.as_ref(), &Capture { dumps: vec![dump], cut, ..Capture::default() }, Some(object));
+}

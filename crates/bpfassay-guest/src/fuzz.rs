@@ -1,0 +1,156 @@
+//! The agent's readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its
+//! input to one reader and asserts what always holds of the answer; nothing else may use them.
+
+use bpfassay_protocol::{
+    control::{MAX_LINE, PhaseEvent},
+    frame,
+    job::NfsVersion,
+    message::{GuestMessage, Reading, RunOutcome},
+    tool::{MAX_CAPTURED, MAX_PIECES, Source},
+};
+
+use crate::{
+    bpf, cgroup, facts, figures, here,
+    lines::{Lines, Taken},
+    nfs::{self, channel, rpc, upcall},
+    phases::Phases,
+    proc::{idle, mountinfo, mountstats},
+    shell, site,
+    tool::{endpoint, processes, traces, words},
+    tracer, uevent,
+};
+
+/// `/proc/self/mountinfo`: what is found at a path is mounted there.
+pub fn mountinfo(text: &str) {
+    for path in ["/mnt/nfs", "/", "/a b"] {
+        if let Some(mount) = mountinfo::find(text, path) {
+            assert_eq!(mount.path, path);
+        }
+    }
+}
+
+/// `/proc/self/mountstats`.
+pub fn mountstats(text: &str) {
+    let _ = mountstats::find(text, "/mnt/nfs");
+}
+
+/// `/proc/timer_list`: a sum of nothing is not 0.
+pub fn timer_list(text: &str) {
+    assert_ne!(idle::total(text), Some(0));
+}
+
+/// Small files of /proc, /sys and cgroups.
+pub fn kernel_texts(text: &str) {
+    let _ = facts::count_cpus(text);
+    let _ = facts::memory_kib(text);
+    let _ = cgroup::populated(text);
+    assert!(cgroup::processes(text).all(|process| process.as_raw_nonzero().get() > 0));
+    let _ = bpf::memlock(text);
+    let _ = processes::rss(text);
+    let _ = processes::usage(text);
+    let _ = site::own_cgroup(text);
+    let _ = shell::console(text);
+    let names: usize = text.lines().map(|line| traces::name_of(line).len()).sum();
+    assert!(names <= text.len());
+    for version in [NfsVersion::V3, NfsVersion::V41, NfsVersion::V42] {
+        assert_eq!(nfs::versions(text, version).matches('\n').count(), 1);
+    }
+}
+
+/// A call of the port mapper's or of the mount protocol: a reply carries the number of its call and fits into a record.
+pub fn rpc_call(call: &[u8]) {
+    let exported = rpc::Exported { path: "/srv".to_owned(), handle: vec![1, 0, 1, 0, 0, 0, 0, 0, 9] };
+    if let Some((&mark, _)) = call.split_first_chunk() {
+        assert!(rpc::record_length(mark).is_none_or(|length| length <= rpc::MAX_RECORD));
+    }
+    if let Some(reply) = rpc::reply(call, &exported) {
+        assert_eq!(reply.get(..4), call.get(..4));
+        assert!(rpc::record_mark(reply.len()).and_then(rpc::record_length).is_some_and(|length| length < 256));
+    }
+}
+
+/// A question of one of the kernel's caches, and a message of the client tracker. An answer is one line.
+pub fn upcall(question: &[u8]) {
+    for cache in channel::Cache::ALL {
+        if let Some(answer) = cache.answer(question, channel::Export { path: "/srv" }) {
+            assert_eq!((answer.matches('\n').count(), answer.ends_with('\n')), (1, true));
+            assert!(answer.len() <= 4 * question.len() + 100);
+        }
+    }
+    let mut message = question.to_vec();
+    let _ = upcall::cld::answer(&mut message);
+    assert_eq!(message.len(), question.len());
+}
+
+/// An announcement of the kernel's.
+pub fn uevent(message: &[u8]) {
+    let _ = uevent::parse(message);
+}
+
+/// What a workload writes on the control channel, in whatever pieces: lines of bounded length that announce phases.
+pub fn control_channel(bytes: &[u8]) {
+    let (mut lines, mut phases) = (Lines::new(MAX_LINE), Phases::default());
+    for mut piece in bytes.chunks(997) {
+        if !matches!(lines.take(&mut piece), Ok(Taken::Open)) {
+            return;
+        }
+        while let Some(line) = lines.next() {
+            assert!(line.len() <= MAX_LINE && !line.contains(&b'\n'));
+            let Ok(event) = serde_json::from_slice::<PhaseEvent>(&line) else { return };
+            let reading = Reading { monotonic_ns: 1, idle_ns: None, tracer: None, mountstats: None };
+            if phases.take(event, reading).is_err() {
+                return;
+            }
+        }
+    }
+    let _ = phases.finish();
+}
+
+/// A line of the tracer's.
+pub fn tracer_line(line: &[u8]) {
+    if let Err(words) = tracer::parse(line) {
+        assert!(words.len() < 2000, "the error quotes {} bytes", words.len());
+    }
+}
+
+/// What a tool writes: kept up to a bound, and never more than that.
+pub fn tool_words(bytes: &[u8]) {
+    // The first byte says what is waited for, the others are what comes.
+    let Some((&first, text)) = bytes.split_first() else { return };
+    let pattern = ["ready", "^(Tracing|Attaching).*$", "(?i)a+b*[0-9]{1,3}$"][usize::from(first) % 3];
+    let Ok(sign) = words::Sign::new(pattern, None) else { return };
+    let mut words = words::Words::new(true, Some(sign));
+    for (at, piece) in (1u64..).zip(text.chunks(1 + usize::from(first))) {
+        let source = [Source::Output, Source::Error, Source::Endpoint][at as usize % 3];
+        words.take(at, source, piece, None);
+    }
+    let (pieces, _) = words.into_pieces();
+    assert!(pieces.len() <= MAX_PIECES);
+    // What is no UTF-8 is replaced, each byte by three.
+    assert!(pieces.iter().map(|piece| piece.text.len()).sum::<usize>() <= 3 * text.len().min(MAX_CAPTURED));
+}
+
+/// The answer of a tool's HTTP endpoint: a body is the end of it.
+pub fn http_answer(answer: &[u8]) {
+    match endpoint::body(answer) {
+        Ok(body) => assert!(answer.ends_with(&body)),
+        Err(words) => assert!(words.len() < 1000),
+    }
+}
+
+/// Arguments of `bpfassay-guest here`, separated by NUL.
+pub fn here_arguments(text: &str) {
+    let _ = here::parse(text.split('\0').map(str::to_owned));
+}
+
+/// A run's outcome, which a tool and a workload fill: its frame is never larger than asked for, and holds the same run.
+pub fn run_outcome(text: &[u8]) {
+    let Ok(outcome) = serde_json::from_slice::<RunOutcome>(text) else { return };
+    for largest in [1 << 10, 8 << 10, frame::MAX_PAYLOAD] {
+        let Ok((bytes, _)) = figures::report("r1", outcome.clone(), largest) else { continue };
+        assert!(bytes.len() <= largest);
+        let mut decoder = frame::Decoder::default();
+        decoder.push(&bytes);
+        assert!(matches!(decoder.next(), Ok(Some(GuestMessage::RunEnded { run, .. })) if run == "r1"));
+    }
+}

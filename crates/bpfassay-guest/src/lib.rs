@@ -1,0 +1,137 @@
+//! The agent inside the guest: process 1 of its initramfs, from the first mount to power-off; or, as `bpfassay-guest here`,
+//! a program on a running system that measures on a file system which is mounted there ([`here`]).
+//!
+//! Here: bringing the guest up as the job says (modules, loopback NFS), carrying out the job's runs one after the
+//! other, telling the host what happened.
+//! Not here: what the words mean (`bpfassay-protocol`), counting (`bpfassay-tracer`), doing I/O (`bpfassay-workload`),
+//! judging figures (the host).
+
+mod bpf;
+mod capture;
+mod cgroup;
+mod children;
+mod error;
+mod facts;
+mod figures;
+#[doc(hidden)]
+pub mod fuzz;
+mod ground;
+mod here;
+mod lines;
+mod link;
+mod made;
+mod modules;
+mod nfs;
+mod phases;
+mod power;
+mod proc;
+mod run;
+mod shell;
+mod site;
+mod soundness;
+mod steps;
+mod stop;
+mod system;
+mod tool;
+mod tracer;
+mod tree;
+mod uevent;
+mod workload;
+
+use std::{fs, process::ExitCode, time::Duration};
+
+use bpfassay_protocol::{
+    JOB_PATH, PROTOCOL_VERSION,
+    job::{FileSystem, Job, Task},
+    message::{GuestMessage, Phase},
+};
+use children::Children;
+use error::{Error, Result};
+use link::Link;
+use proc::mountinfo;
+use site::Site;
+use steps::Steps;
+use uevent::Listener;
+
+/// Where a file system without NFS is mounted.
+const TMPFS_MOUNT_POINT: &str = "/mnt/tmpfs";
+
+/// The program: process 1 of a guest, or `bpfassay-guest here`.
+#[must_use]
+pub fn main() -> ExitCode {
+    if std::process::id() != 1 {
+        return here::main(std::env::args().skip(1));
+    }
+    power::report_panics();
+    match live() {
+        Ok(()) => power::off(),
+        Err(error) => power::fail(&error),
+    }
+}
+
+/// Everything between the kernel's start of this process and power-off.
+fn live() -> Result<()> {
+    power::block_signals()?;
+    let mut steps = Steps::default();
+    steps.ended("kernel")?;
+    system::mount_first()?;
+    let job = read_job(JOB_PATH)?;
+    let events = Listener::new()?;
+    let mut children = Children::watch()?;
+    for module in &job.modules {
+        modules::insert(module)?;
+        if Link::get().is_none() {
+            Link::try_open()?;
+        }
+    }
+    steps.ended("modules")?;
+    let link = Link::open(&events)?;
+    drop(events);
+    steps.ended("port")?;
+    link.phase(Phase::SetUp, None)?;
+    let missing = system::mount_rest()?;
+    if !missing.is_empty() {
+        link.log(format!("this kernel does not have {}", missing.join(", ")))?;
+    }
+    system::name()?;
+    system::loopback_up()?;
+    steps.ended("system")?;
+    let (mount, localio) = match &job.file_system {
+        FileSystem::Nfs(nfs) => (nfs::MOUNT_POINT, nfs::bring_up(nfs, link, &mut steps)?),
+        FileSystem::Tmpfs { size_mib } => {
+            system::mount_with("tmpfs", TMPFS_MOUNT_POINT, "tmpfs", &format!("size={size_mib}m,mode=0777"))?;
+            steps.ended("tmpfs mount")?;
+            (TMPFS_MOUNT_POINT, None)
+        }
+    };
+    steps.ended("ready")?;
+    let facts = facts::collect(mountinfo::read(mount)?, localio, steps.take())?;
+    link.send(&GuestMessage::Ready(Box::new(facts.clone())))?;
+    match &job.task {
+        Task::Runs { runs } => {
+            let site = Site::guest(mount);
+            if let Some(last) =
+                run::carry_out_all(runs, &site, Duration::from_millis(job.settle_ms), link, &mut children)?
+            {
+                return link.farewell(&last);
+            }
+        }
+        Task::Shell => shell::run(&facts, link, &mut children)?,
+    }
+    link.farewell(&GuestMessage::Done)
+}
+
+fn read_job(path: &str) -> Result<Job> {
+    let text = fs::read(path).map_err(Error::file("read the job from", path))?;
+    let invalid = |source| Error::Job { path: path.to_owned(), source };
+    // The version first: another one may have another form.
+    #[derive(serde::Deserialize)]
+    struct Version {
+        protocol: u32,
+    }
+    let Version { protocol } = serde_json::from_slice(&text).map_err(invalid)?;
+    if protocol != PROTOCOL_VERSION {
+        return Err(Error::JobVersion { theirs: protocol, ours: PROTOCOL_VERSION });
+    }
+    serde_json::from_slice(&text).map_err(invalid)
+}

@@ -1,0 +1,54 @@
+//! Readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its input to one
+//! reader and asserts what always holds of the answer; nothing else may use them.
+
+use std::io::Cursor;
+
+use crate::{
+    apt::{self, AptError},
+    initramfs::{find, tree},
+    payload, pvh, toolchain, tools,
+};
+
+/// An initramfs: what is found is in it.
+pub fn initramfs(archive: &[u8]) {
+    const LIMIT: u64 = 1 << 20;
+    for name in ["init", "/bpfassay/modules.json", "a"] {
+        if let Ok(Some(content)) = find::find_in(Cursor::new(archive), name, LIMIT) {
+            assert!(content.len() <= archive.len());
+            assert!(content.is_empty() || archive.windows(content.len()).any(|window| window == content));
+        }
+    }
+}
+
+/// A bzImage, for the kernel that is packed in it.
+pub fn bz_image(image: &[u8]) {
+    if let Ok(vmlinux) = pvh::extract(image) {
+        assert!(vmlinux.starts_with(b"\x7fELF"));
+    }
+}
+
+/// A program or a script: its architecture, and what starts it.
+pub fn program(bytes: &[u8]) {
+    let _ = tree::machine(bytes);
+    let started_by = tools::closure::started_by(bytes);
+    assert!(started_by.is_none_or(|path| path.len() <= 3 * bytes.len()));
+}
+
+/// What apt and dpkg print: index targets, configuration, errors, and which packages are there.
+pub fn apt_output(text: &str) {
+    if let Some(archive) = apt::host::find_archive(text) {
+        assert!(text.contains(&archive));
+    }
+    for line in apt::host::settings(text) {
+        assert!(line.starts_with("Acquire::") && !line.contains('\n'));
+    }
+    let error = AptError::from_output("forky", text, 3);
+    let _ = (error.to_string(), error.is_passing());
+    if let Some(moved) = apt::root::moved(text, "/elsewhere") {
+        assert_eq!(moved.lines().count(), text.lines().count());
+    }
+    let packages = ["gcc", "libc6-dev"];
+    assert!(toolchain::missing_among(&packages, text).len() <= packages.len());
+    assert!(apt::tail(text.as_bytes()).len() <= text.len());
+    let _ = payload::end(text.as_bytes());
+}

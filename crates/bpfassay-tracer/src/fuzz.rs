@@ -1,0 +1,145 @@
+//! The tracer's readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its
+//! input to one reader and asserts what always holds of the answer; nothing else may use them.
+
+use std::{collections::BTreeSet, ffi::OsString, io, os::unix::ffi::OsStringExt as _};
+
+use bpfassay_protocol::{probe::Probe, tracer::Step};
+
+use crate::{
+    accounts,
+    args::Request,
+    aya,
+    command::{Command, Commands},
+    features, ledger,
+    libbpf::{self, log},
+    listen::{Address, http},
+    misses, mounts,
+    object::{self, args as object_args},
+    pitfalls::{before, cache, lists, symbols},
+    preemption, probes, ring, sets, uprobes,
+};
+
+/// Functions that lists of the kernel are searched for.
+const WANTED: [&str; 4] = ["vfs_read", "vfs_write", "lookup", "nfs_file_read"];
+
+/// `/proc/self/mountinfo`.
+pub fn mountinfo(text: &[u8]) {
+    let table = mounts::Table::parse(text);
+    let at = table.at("/mnt");
+    assert!(at.is_none_or(|(id, device)| table.path(id, device) == Some("/mnt")));
+}
+
+/// Commands on standard input, in whatever pieces: a label is what stands there.
+pub fn commands(bytes: &[u8]) {
+    let mut commands = Commands::default();
+    for piece in bytes.chunks(97) {
+        commands.push(piece);
+        loop {
+            match commands.next() {
+                Ok(Some(Command::Sample(label))) => {
+                    assert!(!label.is_empty() && !label.contains('\n') && label.len() <= 1024);
+                }
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+    let _ = commands.finish();
+}
+
+/// `/proc/kallsyms` and the lists of functions in tracefs and debugfs: nothing is found that was not looked for.
+pub fn kernel_lists(text: &[u8]) {
+    let wanted = BTreeSet::from(WANTED);
+    assert!(symbols::read(text, WANTED).is_ok_and(|found| found.keys().all(|name| wanted.contains(name.as_str()))));
+    assert!(lists::traceable(text, &wanted).is_ok_and(|found| found.is_subset(&wanted)));
+    let text = String::from_utf8_lossy(text);
+    let _ = lists::blacklist(&text);
+    let _ = lists::enabled(&text).values().map(ToString::to_string).count();
+    let _ = lists::kprobes(&text);
+    for function in WANTED {
+        let _ = misses::missed_in_profile(&text, "libbpf", 1, function);
+    }
+    for line in text.lines() {
+        let _ = features::attach::offset_in_file(line, 0x5000);
+    }
+    let _ = preemption::decide(Some(&text), "") | preemption::decide(None, &text);
+}
+
+/// The file of `--symbol-cache`: what is read is written as it is read again.
+pub fn symbol_cache(text: &str) {
+    const STATE: &str = "4fc5d7f0-0000-0000-0000-000000000000 nfs,nfsd";
+    let Some(symbols) = cache::parse(&format!("{STATE}\n{text}"), STATE) else { return };
+    assert_eq!(cache::parse(&cache::write(&symbols, STATE), STATE), Some(symbols));
+}
+
+/// A request to the tracer's endpoint: what makes it whole does not change with what follows its head.
+pub fn http_request(bytes: &[u8]) {
+    let wanted = http::read(bytes, "/metrics");
+    if wanted.is_none() {
+        assert!(bytes.len() < http::MAX_HEAD, "{} bytes are waited behind", bytes.len());
+    }
+    if bytes.len() < http::MAX_HEAD && wanted.is_some() {
+        assert_eq!(http::read(&[bytes, b"body"].concat(), "/metrics"), wanted);
+    }
+}
+
+/// What libbpf and the verifier print: a refusal of bounded length.
+pub fn verifier_log(text: &str) {
+    let failure = libbpf::Failure { step: Step::Load, program: None, error: io::ErrorKind::PermissionDenied.into() };
+    let refusal = log::refusal(failure, text);
+    assert!(refusal.message.len() <= 4096 && refusal.verifier.is_none_or(|line| line.len() <= 4096));
+    assert!(features::sys::telling_line(text).is_none_or(|line| line.len() <= 300));
+}
+
+/// Command lines, words separated by NUL.
+pub fn arguments(bytes: &[u8]) {
+    let words = || bytes.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
+    let _ = Request::parse(words());
+    let _ = object_args::Request::parse(words());
+    if let Ok(text) = str::from_utf8(bytes) {
+        let _ = text.parse::<Address>();
+    }
+}
+
+/// What programs wrote into maps and into the ring buffer.
+pub fn maps(bytes: &[u8]) {
+    let (first, rest) = bytes.split_at(bytes.len().min(24));
+    if let (Ok(key), Ok(value)) = (ledger::key(first), ledger::sum(rest.chunks(24))) {
+        let _ = ledger::row_of(key, value, &[value.calls, 0]);
+    }
+    let _ = ledger::sum([bytes]);
+    let _ = ledger::slots(1, &[bytes.to_vec()]);
+    let _ = ledger::histogram([bytes]);
+    let _ = ledger::total(bytes.chunks(8));
+    let _ = accounts::account(bytes);
+    let mut sums = ring::Sums::default();
+    bytes.chunks(48).for_each(|record| sums.add(record));
+    let (key, values) = bytes.split_at(bytes.len().min(16));
+    let mut sums = sets::Sums::default();
+    if sums.add(key, values.chunks(32)).is_ok() {
+        let _ = sums.rows();
+    }
+}
+
+/// A program, a library or an object: what is hooked in it lies where it says.
+pub fn object(elf: &[u8]) {
+    let _ = uprobes::offsets(elf);
+    let _ = uprobes::interpreter(elf);
+    let _ = object::types(elf);
+    for &probe in [Probe::Kprobe, Probe::Fexit].iter() {
+        let _ = aya::attach::sections_of(elf, probe);
+    }
+}
+
+/// Names of sections and programs, and what a dynamic linker lists.
+pub fn names(text: &str) {
+    let _ = uprobes::listed(text);
+    for line in text.lines() {
+        if let Some((function, _)) = before::hook(line) {
+            assert!(!function.is_empty() && line.contains(function));
+        }
+        let _ = probes::copy_of(line);
+        let _ = probes::attachment(line);
+        let _ = aya::attach::function_of(line, Probe::Fexit);
+    }
+}
