@@ -7,7 +7,7 @@
 let
   inherit (pkgs) lib;
   # What links the tracer's libraries.
-  inputs = lib.optionalAttrs (crate == "bpfassay-tracer") workspace.tracerInputs;
+  inputs = lib.optionalAttrs (crate == "bpfassay-tracer" || crate == "bpfassay-fuzz") workspace.tracerInputs;
 in
 pkgs.rustPlatform.buildRustPackage (
   workspace.common

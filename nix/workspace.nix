@@ -30,6 +30,8 @@ rec {
       (root + "/deny.toml")
       (root + "/rustfmt.toml")
       (root + "/crates")
+      (root + "/fuzz/corpus")
+      (root + "/fuzz/src")
       (root + "/ior-configs")
       (root + "/results")
       (lib.fileset.fileFilter (file: file.hasExt "toml") (root + "/kernels"))

@@ -6,6 +6,8 @@ use super::{Btf, MAX_DEPTH, Type, kind, u32_at};
 const MAX_FIELDS: usize = 512;
 /// Most types that are looked at for one key or value: structures can name each other so that there is no end to it.
 const MAX_STEPS: u32 = 10_000;
+/// Longest name of a field, in bytes: structures within structures add up to names without end.
+const MAX_NAME: usize = 1024;
 /// Most elements of an array that are fields of their own.
 const MAX_ELEMENTS: u32 = 64;
 
@@ -126,7 +128,7 @@ impl Btf<'_> {
     /// Adds what can be read of the type `id`. Types that cannot be read, and what there is beyond [`MAX_FIELDS`], are left out.
     fn flatten(&self, id: u32, name: &str, offset: usize, depth: u32, walk: &mut Walk) -> Option<()> {
         walk.steps += 1;
-        if depth > MAX_DEPTH || walk.steps > MAX_STEPS {
+        if depth > MAX_DEPTH || walk.steps > MAX_STEPS || name.len() > MAX_NAME {
             return None;
         }
         if walk.fields.len() >= MAX_FIELDS {
@@ -155,6 +157,11 @@ impl Btf<'_> {
             }
             kind::STRUCT | kind::UNION => {
                 for index in 0..found.length {
+                    // Bit fields are passed over, but looked at.
+                    walk.steps += 1;
+                    if walk.steps > MAX_STEPS {
+                        return None;
+                    }
                     let at = found.rest + 12 * index;
                     let place = u32_at(self.types, at + 8)?;
                     let (bits, offset_bits) = if found.flag { (place >> 24, place & 0xff_ffff) } else { (0, place) };
@@ -275,6 +282,33 @@ mod tests {
         let variable = b.add("m", kind::VAR, 0, definition, &[1]);
         b.add(".maps", kind::DATASEC, 1, 8, &[variable, 0, 8]);
         assert_eq!(Btf::new(&b.build()).unwrap().map("m"), None);
+    }
+
+    #[test]
+    fn names_that_add_up_and_bit_fields_without_number_come_to_an_end() {
+        // 30 structures within each other under a name of 100,000 letters, 64 times.
+        let mut b = Builder::default();
+        let name = b.name("value");
+        let long = b.name(&"x".repeat(100_000));
+        let number = b.add("u64", kind::INT, 0, 8, &[64]);
+        let mut inner = number;
+        for _ in 0..30 {
+            inner = b.add("", kind::STRUCT, 1, 8, &[long, inner, 0]);
+        }
+        let many = b.add("", kind::ARRAY, 0, 0, &[inner, number, 64]);
+        // As many structures of as many bit fields.
+        let fields = [0, number, 3 << 24 | 1].repeat(60_000);
+        let bits = b.add("", 1 << 7 | kind::STRUCT, 60_000, 8, &fields);
+        let more = b.add("", kind::ARRAY, 0, 0, &[bits, number, 64]);
+        for (map, element) in [("long", many), ("bits", more)] {
+            let pointer = b.add("", kind::PTR, 0, element, &[]);
+            let definition = b.add("", kind::STRUCT, 1, 8, &[name, pointer, 0]);
+            let variable = b.add(map, kind::VAR, 0, definition, &[1]);
+            b.add(".maps", kind::DATASEC, 1, 8, &[variable, 0, 8]);
+        }
+        let bytes = b.build();
+        let btf = Btf::new(&bytes).unwrap();
+        assert_eq!((btf.map("long"), btf.map("bits")), (None, None));
     }
 
     #[test]

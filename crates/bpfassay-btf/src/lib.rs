@@ -21,6 +21,10 @@ pub const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
 /// Deepest chain of modifiers and type definitions that is followed.
 const MAX_DEPTH: u32 = 32;
+/// Longest list of arguments as text, and most text of all prototypes, in bytes. Arguments can share the name of one type, and
+/// functions can share arguments, so that a small BTF could stand for any amount of text.
+const MAX_PROTOTYPE: usize = 64 << 10;
+const MAX_PROTOTYPES: usize = 4 << 20;
 
 /// Kinds of types (include/uapi/linux/btf.h).
 mod kind {
@@ -167,7 +171,7 @@ impl<'a> Btf<'a> {
     /// # Errors
     /// [`BtfError::Bounds`].
     pub fn prototypes(&self, wanted: &std::collections::BTreeSet<&str>) -> Result<Vec<(String, Prototype)>, BtfError> {
-        let mut found = Vec::new();
+        let (mut found, mut length) = (Vec::new(), 0usize);
         for &start in &self.starts {
             let function = self.read(start).ok_or(BtfError::Bounds)?;
             if function.kind != kind::FUNC {
@@ -176,6 +180,10 @@ impl<'a> Btf<'a> {
             let name = self.string(function.name).ok_or(BtfError::Bounds)?;
             if wanted.contains(name) {
                 let prototype = self.prototype(name, function.size_or_type).ok_or(BtfError::Bounds)?;
+                length = length.saturating_add(prototype.text.len());
+                if length > MAX_PROTOTYPES {
+                    return Err(BtfError::Bounds);
+                }
                 found.push((name.to_owned(), prototype));
             }
         }
@@ -186,11 +194,17 @@ impl<'a> Btf<'a> {
         let proto = self.get(id)?.filter(|found| found.kind == kind::FUNC_PROTO)?;
         let mut arguments = Vec::new();
         let mut texts = Vec::new();
+        let mut length = 0;
         for index in 0..proto.length {
             let argument = u32_at(self.types, proto.rest + 8 * index + 4)?;
             // The last argument of a function with a variable number of them is `void`.
             arguments.push(self.shape(argument)?);
-            texts.push(if argument == 0 { "...".to_owned() } else { self.text(argument, 0)? });
+            let text = if argument == 0 { "...".to_owned() } else { self.text(argument, 0)? };
+            length += text.len();
+            if length > MAX_PROTOTYPE {
+                return None;
+            }
+            texts.push(text);
         }
         let returns = self.text(proto.size_or_type, 0)?;
         let space = if returns.ends_with('*') { "" } else { " " };
@@ -399,6 +413,30 @@ pub(crate) mod tests {
         let bytes = b.build();
         assert_eq!(Btf::new(&bytes).unwrap().prototypes(&BTreeSet::from(["f"])), Err(BtfError::Bounds));
         assert_eq!(Btf::new(b"\x7fELF").unwrap_err(), BtfError::Header);
+    }
+
+    #[test]
+    fn a_small_file_does_not_stand_for_any_amount_of_text() {
+        // 60,000 arguments of a type with a name of 100,000 letters would be 6 GB of text.
+        let mut b = Builder::default();
+        let long = b.add(&"x".repeat(100_000), kind::STRUCT, 0, 8, &[]);
+        let arguments = [0, long].repeat(60_000);
+        let proto = b.add("", kind::FUNC_PROTO, 60_000, 0, &arguments);
+        b.add("f", kind::FUNC, 0, proto, &[]);
+        let bytes = b.build();
+        assert_eq!(Btf::new(&bytes).unwrap().prototypes(&BTreeSet::from(["f"])), Err(BtfError::Bounds));
+        // As would 100,000 functions of one prototype.
+        let mut b = Builder::default();
+        let long = b.add(&"x".repeat(60_000), kind::STRUCT, 0, 8, &[]);
+        let proto = b.add("", kind::FUNC_PROTO, 1, 0, &[0, long]);
+        let name = b.name("f");
+        for _ in 0..100_000 {
+            b.add("", kind::FUNC, 0, proto, &[]);
+            let at = b.types.len() - 12;
+            b.types[at..at + 4].copy_from_slice(&name.to_ne_bytes());
+        }
+        let bytes = b.build();
+        assert_eq!(Btf::new(&bytes).unwrap().prototypes(&BTreeSet::from(["f"])), Err(BtfError::Bounds));
     }
 
     proptest! {

@@ -198,7 +198,7 @@ pub(crate) fn populated(events: &str) -> Option<bool> {
 
 /// The processes in `cgroup.procs`, without those of other namespaces (0).
 pub(crate) fn processes(procs: &str) -> impl Iterator<Item = Pid> {
-    procs.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?))
+    procs.lines().filter_map(|line| Pid::from_raw(line.parse().ok().filter(|&process| process > 0)?))
 }
 
 #[cfg(test)]
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn processes_are_numbers_above_zero() {
-        let pids: Vec<i32> = processes("12\n0\n345\n").map(|pid| pid.as_raw_nonzero().get()).collect();
+        let pids: Vec<i32> = processes("12\n0\n-1\n345\n").map(|pid| pid.as_raw_nonzero().get()).collect();
         assert_eq!(pids, [12, 345]);
     }
 

@@ -312,6 +312,8 @@ fn next_line(
 pub(crate) fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
     serde_json::from_slice(line).map_err(|error| {
         let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
+        // It may quote a word of the line, however long.
+        let error: String = error.to_string().chars().take(200).collect();
         format!("wrote a line that is no message ({error}): `{beginning}`")
     })
 }

@@ -251,7 +251,10 @@ fn features(field: &Field<'_, '_>) -> Result<Vec<String>, Invalid> {
     let mut names = Vec::new();
     for element in field.list()? {
         let text = element.text()?;
-        let expanded = expand(text).ok_or_else(|| element.error("braces hold words between commas: `{a,b}`"))?;
+        let expanded = expand(text).ok_or_else(|| {
+            element
+                .error(format!("braces hold words between commas, `{{a,b}}`, and stand for {MAX_NAMES} names at most"))
+        })?;
         for name in &expanded {
             let is_known = name.split_once(' ').is_some_and(|(kind, name)| {
                 kind.parse::<bpfassay_protocol::feature::FeatureKind>().is_ok()
@@ -267,22 +270,36 @@ fn features(field: &Field<'_, '_>) -> Result<Vec<String>, Invalid> {
     Ok(names)
 }
 
-/// The names that a pattern with any number of `{a,b}` stands for; `None` where braces do not pair up.
+/// Most names that one pattern stands for: as many as all features have, several times over.
+const MAX_NAMES: usize = 1000;
+
+/// Longest name of a feature, in bytes.
+const MAX_NAME: usize = 200;
+
+/// The names that a pattern with any number of `{a,b}` stands for; `None` where braces do not pair up, and for more than
+/// [`MAX_NAMES`] of them or longer ones than [`MAX_NAME`].
 fn expand(pattern: &str) -> Option<Vec<String>> {
-    let Some((before, rest)) = pattern.split_once('{') else {
-        return (!pattern.contains('}')).then(|| vec![pattern.to_owned()]);
-    };
-    let (words, after) = rest.split_once('}')?;
-    if before.contains('}') || words.contains('{') {
+    let mut names = vec![String::new()];
+    let mut rest = pattern;
+    while let Some((before, behind)) = rest.split_once('{') {
+        let (words, after) = behind.split_once('}')?;
+        if before.contains('}') || words.contains('{') {
+            return None;
+        }
+        let words: Vec<&str> = words.split(',').map(str::trim).collect();
+        let longest = words.iter().map(|word| word.len()).max().unwrap_or(0).checked_add(before.len())?;
+        if names.len().checked_mul(words.len())? > MAX_NAMES || names.iter().any(|name| name.len() + longest > MAX_NAME)
+        {
+            return None;
+        }
+        names = names.iter().flat_map(|name| words.iter().map(move |word| format!("{name}{before}{word}"))).collect();
+        rest = after;
+    }
+    if rest.contains('}') || names.iter().any(|name| name.len() + rest.len() > MAX_NAME) {
         return None;
     }
-    let tails = expand(after)?;
-    Some(
-        words
-            .split(',')
-            .flat_map(|word| tails.iter().map(move |tail| format!("{before}{}{tail}", word.trim())))
-            .collect(),
-    )
+    names.iter_mut().for_each(|name| name.push_str(rest));
+    Some(names)
 }
 
 #[cfg(test)]
@@ -314,6 +331,10 @@ mod tests {
         assert_eq!(expand("helper {a,b}/x").unwrap(), ["helper a/x", "helper b/x"]);
         assert_eq!(expand("kfunc {a,b}/{x,y}").unwrap().len(), 4);
         assert_eq!(expand("plain").unwrap(), ["plain"]);
+        assert_eq!(expand("kfunc {a,b}/{x,y}").unwrap(), ["kfunc a/x", "kfunc a/y", "kfunc b/x", "kfunc b/y"]);
+        // A thousand million names, and as many braces as a study file holds.
+        assert_eq!(expand(&"{a,b}".repeat(30)), None);
+        assert_eq!(expand(&"{a}".repeat(300_000)), None);
         for wrong in ["{a", "a}", "{a{b}}", "}{"] {
             assert_eq!(expand(wrong), None, "{wrong}");
         }

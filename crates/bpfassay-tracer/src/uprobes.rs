@@ -125,11 +125,13 @@ pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object:
         let Some(&name) = symbol.name().ok().and_then(|name| wanted.get(name)) else { continue };
         let section = object.section_by_index(section)?;
         let Some((start, _)) = section.file_range() else { continue };
-        let Some(inside) = symbol.address().checked_sub(section.address()) else { continue };
+        let inside = symbol.address().checked_sub(section.address());
+        // Headers may say anything.
+        let Some(offset) = inside.and_then(|inside| inside.checked_add(start)) else { continue };
         let rank = (symbol.is_local(), symbol.is_weak());
-        let best = found.entry(name).or_insert((rank, start + inside));
+        let best = found.entry(name).or_insert((rank, offset));
         if rank < best.0 {
-            *best = (rank, start + inside);
+            *best = (rank, offset);
         }
     }
     Ok(found.into_iter().map(|(name, (_, offset))| (name, offset)).collect())
@@ -261,6 +263,18 @@ mod tests {
             });
         }
         object.write().unwrap()
+    }
+
+    #[test]
+    fn a_section_that_lies_beyond_all_numbers_holds_no_function() {
+        let mut elf = functions(&[("other", SymbolScope::Dynamic, false), ("read", SymbolScope::Dynamic, false)]);
+        assert!(offsets(&elf).unwrap().contains_key("read"));
+        // The places of all sections, `sh_offset`, but for those that are read to get there.
+        let number = |at: usize| u64::from_le_bytes(elf[at..at + 8].try_into().unwrap()) as usize;
+        let (table, count) = (number(40), usize::from(u16::from_le_bytes([elf[60], elf[61]])));
+        let code = (0..count).map(|index| table + 64 * index).find(|&at| elf[at + 8] & 4 != 0).unwrap();
+        elf[code + 24..code + 32].fill(0xff);
+        assert!(!offsets(&elf).unwrap().contains_key("read"));
     }
 
     #[test]

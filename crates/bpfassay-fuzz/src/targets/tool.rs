@@ -66,7 +66,7 @@ pub(super) fn json_lines(bytes: &[u8]) {
     static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| {
         report(
             PROGRAM,
-            "json-lines = { stream = 'any', ignore = '^#' }\ncounting = 'cumulative'\nunit = 'calls'\nfigures = [\n\
+            "json-lines = { ignore = '^#' }\ncounting = 'cumulative'\nunit = 'calls'\nfigures = [\n\
              { value = 'calls', operations = 'read', where = { name = 'vfs_read' } },\n\
              { value = 'a.b', operations = 'write', scale = 1024, label = 'pid', whose = 'process' } ]",
         )

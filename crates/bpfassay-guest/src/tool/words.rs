@@ -31,6 +31,10 @@ const AT_ONCE: usize = 256 << 10;
 /// Longest line in which a sign of readiness is looked for, in bytes.
 const MAX_SIGN: usize = 64 << 10;
 
+/// Longest line in which it is looked for before the line is at its end, in bytes: a prompt. Each piece of a tool's words is a
+/// look at all of it, and pieces may be of one byte.
+const MAX_PROMPT: usize = 256;
+
 /// A line that is waited for.
 #[derive(Debug)]
 pub(crate) struct Sign {
@@ -55,15 +59,19 @@ impl Sign {
         if self.seen || self.stream.is_some_and(|stream| stream != of) {
             return;
         }
-        begun.extend_from_slice(text);
-        // The last one, too, which may be a prompt that is never ended.
-        self.seen =
-            begun.split(|&byte| byte == b'\n').any(|line| self.pattern.is_match(&String::from_utf8_lossy(line)));
-        let last = begun.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        begun.drain(..last);
-        if begun.len() > MAX_SIGN {
+        let shows = |line: &[u8]| self.pattern.is_match(&String::from_utf8_lossy(line));
+        let mut rest = text;
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            begun.extend_from_slice(&rest[..end]);
+            self.seen |= begun.len() <= MAX_SIGN && shows(begun);
             begun.clear();
+            rest = &rest[end + 1..];
         }
+        // A longer line is no sign: what is kept of it says so.
+        let room = (MAX_SIGN + 1).saturating_sub(begun.len()).min(rest.len());
+        begun.extend_from_slice(&rest[..room]);
+        // The last one, too, which may be a prompt that is never ended.
+        self.seen |= begun.len() <= MAX_PROMPT && shows(begun);
     }
 }
 
@@ -231,6 +239,24 @@ mod tests {
             (pieces[1].monotonic_ns, pieces[1].source, pieces[1].text.as_str()),
             (2, Source::Output, "\u{fffd} 1\n")
         );
+    }
+
+    #[test]
+    fn a_long_line_that_comes_byte_by_byte_is_not_searched_at_each() {
+        // Searched at each byte, this takes minutes.
+        let mut words = Words::new(false, Some(Sign::new("a+b?c", None).unwrap()));
+        for _ in 0..MAX_SIGN - 1 {
+            words.take(1, Source::Output, b"a", None);
+        }
+        words.take(1, Source::Output, b"c", None);
+        assert!(!words.show_sign(), "a prompt is no longer than {MAX_PROMPT} bytes");
+        words.take(1, Source::Output, b"\n", None);
+        assert!(words.show_sign());
+        let mut words = Words::new(false, Some(Sign::new("> $", None).unwrap()));
+        words.take(1, Source::Output, &[&[b'x'; MAX_SIGN + 2][..], b"> \n"].concat(), None);
+        assert!(!words.show_sign(), "longer than any sign");
+        words.take(1, Source::Output, b"ready> ", None);
+        assert!(words.show_sign(), "a prompt");
     }
 
     #[test]

@@ -137,14 +137,18 @@ impl<'a> Fields<'a> {
         }
         let bad = |field: &str, value: &str| ParseError {
             line,
-            problem: format!("the package before this line ({name}) has {field} `{}`", cut(value)),
+            problem: format!("the package before this line ({}) has {field} `{}`", cut(name), cut(value)),
+        };
+        let plain = |value: Option<&'a str>, field: &str| {
+            let value = need(value, field)?;
+            if is_plain(value) { Ok(value.to_owned()) } else { Err(bad(field, value)) }
         };
         let (size, sha256) = (need(fields.size, "Size")?, need(fields.sha256, "SHA256")?);
         packages.push(Indexed {
             package: Package {
-                name: name.to_owned(),
-                version: need(fields.version, "Version")?.to_owned(),
-                architecture: need(fields.architecture, "Architecture")?.to_owned(),
+                name: plain(Some(name), "Package")?,
+                version: plain(fields.version, "Version")?,
+                architecture: plain(fields.architecture, "Architecture")?,
                 size: positive(size).ok_or_else(|| bad("Size", size))?,
                 sha256: sha256.parse().map_err(|_| bad("SHA256", sha256))?,
             },
@@ -185,12 +189,13 @@ fn uri_line(line: &str) -> Option<Package> {
     let (file, size, hash) = (words.next()?, words.next()?, words.next()?);
     let mut parts = file.strip_suffix(".deb")?.split('_');
     let (name, version, architecture) = (parts.next()?, parts.next()?, parts.next()?);
-    if parts.next().is_some() || [name, version, architecture].contains(&"") {
+    let version = version.replace("%3a", ":");
+    if parts.next().is_some() || ![name, &version, architecture].into_iter().all(is_plain) {
         return None;
     }
     Some(Package {
         name: name.to_owned(),
-        version: version.replace("%3a", ":"),
+        version,
         architecture: architecture.to_owned(),
         size: positive(size)?,
         sha256: hash.strip_prefix("SHA256:")?.parse().ok()?,
@@ -200,6 +205,13 @@ fn uri_line(line: &str) -> Option<Package> {
 /// A size in bytes. No package has 0: whoever relied on it would make room for nothing, and then read without end.
 fn positive(text: &str) -> Option<u64> {
     text.parse().ok().filter(|&size| size > 0)
+}
+
+/// Whether a name, a version or an architecture has only what Debian's policy lets it have (5.6.1, 5.6.12): it is a part of names of
+/// files and of arguments for apt.
+fn is_plain(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '~' | ':'))
 }
 
 fn cut(text: &str) -> String {
@@ -252,6 +264,19 @@ mod tests {
     fn a_line_that_is_no_field_is_named() {
         let error = parse_index("Package: a\n<html>\n", |_| true).unwrap_err();
         assert_eq!(error, ParseError { line: 2, problem: "`<html>` is no field".to_owned() });
+    }
+
+    #[test]
+    fn names_and_versions_that_lead_elsewhere_are_refused() {
+        let digest = Digest::of(b"x");
+        for (name, version) in
+            [("../a", "1"), ("-oDir=x", "1"), ("a", "../1"), ("a", "1 2"), ("a/b", "1"), ("a", "1/2")]
+        {
+            let text = format!("Package: {name}\nVersion: {version}\nArchitecture: all\nSize: 3\nSHA256: {digest}\n");
+            assert!(parse_index(&text, |_| true).is_err(), "{name} {version}");
+            let text = format!("'http://m/x.deb' {name}_{version}_all.deb 3 SHA256:{digest}\n");
+            assert!(parse_print_uris(&text).is_err(), "{name} {version}");
+        }
     }
 
     #[test]

@@ -170,7 +170,10 @@ pub(crate) fn offset_in_file(line: &str, address: u64) -> Option<(&str, u64)> {
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
     let path = line.find('/').and_then(|at| line.get(at..))?;
-    (start <= address && address < end).then(|| (path, address - start + offset))
+    if !(start..end).contains(&address) {
+        return None;
+    }
+    Some((path, (address - start).checked_add(offset)?))
 }
 
 #[cfg(test)]
