@@ -1,0 +1,168 @@
+//! What a guest puts out: frames, garbage, floods, and the kernel's words.
+
+use std::{fs::File, io, io::Write, thread, time::Duration};
+
+use bpfassay_protocol::{
+    PROTOCOL_VERSION, frame,
+    message::{GuestMessage, RunFigures, RunOutcome},
+};
+use rustix::process::{Resource, getppid};
+
+use crate::script::Piece;
+
+/// The agent's port and the console.
+pub(crate) struct Line {
+    pub(crate) agent: File,
+    pub(crate) console: File,
+}
+
+/// Which of the two.
+#[derive(Clone, Copy)]
+enum Port {
+    Agent,
+    Console,
+}
+
+impl Line {
+    pub(crate) fn message(&mut self, message: &GuestMessage) -> io::Result<()> {
+        let frame = frame::encode(message).map_err(io::Error::other)?;
+        self.put(Port::Agent, &frame)
+    }
+
+    /// Puts out `piece`. `figures` knows those of a run.
+    pub(crate) fn piece(&mut self, piece: &Piece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Result<()> {
+        let pause = |ms: u64| thread::sleep(Duration::from_millis(ms));
+        match piece {
+            Piece::Pause(ms) => pause(*ms),
+            Piece::Console(lines) => {
+                for line in lines {
+                    self.put(Port::Console, format!("{line}\r\n").as_bytes())?;
+                }
+            }
+            Piece::ConsoleFlood(mib) => {
+                let text = "[    1.000000] a flood of words from the kernel that mean nothing at all\r\n".repeat(1000);
+                self.flood(Port::Console, text.as_bytes(), *mib)?;
+            }
+            Piece::AgentFlood(mib) => {
+                let text = "a flood of words from the agent that mean nothing at all ".repeat(1000);
+                let frame = frame::encode(&GuestMessage::Log { text }).map_err(io::Error::other)?;
+                self.flood(Port::Agent, &frame, *mib)?;
+            }
+            Piece::Repeated(count, ms, piece) => {
+                for _ in 0..*count {
+                    self.piece(piece, figures)?;
+                    pause(*ms);
+                }
+            }
+            Piece::ByteByByte(ms, piece) => {
+                for byte in bytes(piece, figures)? {
+                    self.put(Port::Agent, &[byte])?;
+                    pause(*ms);
+                }
+            }
+            piece => self.put(Port::Agent, &bytes(piece, figures)?)?,
+        }
+        Ok(())
+    }
+
+    fn flood(&mut self, port: Port, chunk: &[u8], mib: u64) -> io::Result<()> {
+        let mut left = mib << 20;
+        while left > 0 {
+            self.put(port, chunk)?;
+            left = left.saturating_sub(chunk.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Writes as QEMU would: what its limit on the size of files forbids, it does not write but gets the signal for.
+    fn put(&mut self, port: Port, bytes: &[u8]) -> io::Result<()> {
+        let file = match port {
+            Port::Agent => &mut self.agent,
+            Port::Console => &mut self.console,
+        };
+        let metadata = file.metadata()?;
+        if metadata.is_file() && bytes.len() > 4096 {
+            let qemu = getppid();
+            let limit = qemu.and_then(|qemu| file_size_limit(qemu.as_raw_pid().unsigned_abs()));
+            if limit.is_some_and(|limit| metadata.len() + bytes.len() as u64 > limit) {
+                let qemu = qemu.map_or(0, |pid| pid.as_raw_pid().unsigned_abs());
+                return crate::process::signal(qemu, rustix::process::Signal::XFSZ.as_raw());
+            }
+        }
+        file.write_all(bytes)
+    }
+}
+
+/// `RLIMIT_FSIZE` of a process, if it has one.
+fn file_size_limit(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/limits")).ok();
+    match text {
+        Some(text) => {
+            let line = text.lines().find_map(|line| line.strip_prefix("Max file size"))?;
+            line.split_whitespace().next()?.parse().ok()
+        }
+        None => rustix::process::getrlimit(Resource::Fsize).current,
+    }
+}
+
+/// The bytes of a piece for the agent's port.
+fn bytes(piece: &Piece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Result<Vec<u8>> {
+    let encoded = |message: &GuestMessage| frame::encode(message).map_err(io::Error::other);
+    match piece {
+        Piece::Message(message) => encoded(message),
+        Piece::Measured(run) => {
+            let outcome = match figures(run) {
+                Some(figures) => RunOutcome::Measured(Box::new(figures)),
+                None => RunOutcome::Failed { message: "forged".to_owned() },
+            };
+            encoded(&GuestMessage::RunEnded { run: run.clone(), outcome: Box::new(outcome) })
+        }
+        Piece::Bytes(bytes) => Ok(bytes.clone()),
+        Piece::Payload(payload) => Ok(framed(payload)),
+        Piece::Large(size) => {
+            let empty = serde_json::to_vec(&GuestMessage::Log { text: String::new() })?.len();
+            let text = "x".repeat(size.saturating_sub(empty));
+            Ok(framed(&serde_json::to_vec(&GuestMessage::Log { text })?))
+        }
+        Piece::Truncated(length, piece) => {
+            let mut whole = bytes(piece, figures)?;
+            whole.truncate(*length);
+            Ok(whole)
+        }
+        Piece::Console(_)
+        | Piece::ConsoleFlood(_)
+        | Piece::AgentFlood(_)
+        | Piece::Pause(_)
+        | Piece::Repeated(..)
+        | Piece::ByteByByte(..) => Err(io::Error::other("not bytes of the agent's port")),
+    }
+}
+
+/// `payload` in a frame, whatever it is and however long.
+fn framed(payload: &[u8]) -> Vec<u8> {
+    let version = u8::try_from(PROTOCOL_VERSION).unwrap_or(u8::MAX);
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let mut frame = vec![b'B', b'P', b'A', version];
+    frame.extend(length.to_le_bytes());
+    frame.extend(payload);
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::frame::{Decoder, MAX_PAYLOAD};
+
+    use super::*;
+
+    #[test]
+    fn a_frame_of_the_maximal_size_is_one() {
+        let none = |_: &str| None;
+        let whole = bytes(&Piece::Large(MAX_PAYLOAD), &none).unwrap();
+        assert_eq!(whole.len(), MAX_PAYLOAD + 8);
+        let mut decoder = Decoder::default();
+        decoder.push(&whole);
+        assert!(matches!(decoder.next::<GuestMessage>(), Ok(Some(GuestMessage::Log { .. }))));
+        let short = bytes(&Piece::Truncated(5, Box::new(Piece::Large(100))), &none).unwrap();
+        assert_eq!(short.len(), 5);
+    }
+}

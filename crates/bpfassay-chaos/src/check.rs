@@ -1,0 +1,306 @@
+//! Whether what came of a command is what may come of it. Pure: everything that was seen is a parameter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_report::{Outcome, RunRecord};
+use bpfassay_study::{Block, Plan, PlannedRun};
+
+use crate::{
+    bench::Bench,
+    trial::{End, Expected},
+};
+
+/// The record of each run that counts.
+pub type Records = BTreeMap<String, RunRecord>;
+
+/// How far a study has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The command was interrupted: what is recorded is not all, and not final.
+    Interrupted,
+    /// The command came to its end.
+    Ended,
+}
+
+/// The kind of a failure as `results.json` has it.
+#[must_use]
+pub fn kind(outcome: &Outcome) -> Option<String> {
+    let Outcome::Failed(failure) = outcome else { return None };
+    let value = serde_json::to_value(failure.kind).ok()?;
+    value.as_str().map(str::to_owned)
+}
+
+/// What is wrong with `records`, a sentence each.
+#[must_use]
+pub fn records(bench: &Bench, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
+    let mut wrong = outcomes(&bench.plan, expected, records, stage);
+    if stage == Stage::Ended {
+        wrong.extend(bench.plan.blocks.iter().flat_map(|block| figures(bench, expected, block, records)));
+    }
+    wrong
+}
+
+/// What is wrong with the outcomes in `records`, whatever their figures.
+#[must_use]
+pub fn outcomes(plan: &Plan, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
+    let planned: BTreeSet<&str> = plan.runs().map(|(_, run)| run.order.id.as_str()).collect();
+    let unknown = records.keys().filter(|run| !planned.contains(run.as_str()));
+    let mut wrong: Vec<String> = unknown.map(|run| format!("{run} is no planned run")).collect();
+    wrong.extend(planned.iter().filter_map(|run| outcome(expected, run, records.get(*run), stage)));
+    wrong
+}
+
+/// What is wrong with the outcome of one run.
+fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: Stage) -> Option<String> {
+    let blame = expected.blamed.get(run);
+    let is_lie = expected.lies.contains(run);
+    let by_host = expected.by_host.contains(run);
+    let Some(record) = record else {
+        return (stage == Stage::Ended && !by_host).then(|| format!("lost: {run} has no record"));
+    };
+    match &record.outcome {
+        Outcome::Failed(failure) => {
+            let kind = kind(&record.outcome).unwrap_or_default();
+            let may =
+                blame.is_some_and(|blame| blame.kinds.contains(&kind.as_str())) || is_lie || by_host && kind == "host";
+            if !may {
+                let words = failure.telling.first().map(String::as_str).unwrap_or_default();
+                return Some(format!("wrong verdict: {run} failed ({kind}): {}", shortened(words)));
+            }
+            failure.telling.is_empty().then(|| format!("{run} failed ({kind}) without a word of evidence"))
+        }
+        Outcome::Refused(_) => (!is_lie).then(|| format!("wrong verdict: {run} was refused")),
+        Outcome::Measured(_) => {
+            let is_missed = stage == Stage::Ended && blame.is_some_and(|blame| blame.must) && !by_host;
+            is_missed.then(|| format!("wrong verdict: {run} was measured and should have failed"))
+        }
+    }
+}
+
+/// What is wrong with the figures of one block: all of them come from one boot, that did all its runs but those that are to blame, in
+/// their order.
+fn figures(bench: &Bench, expected: &Expected, block: &Block, records: &Records) -> Vec<String> {
+    let was_in_boot = |run: &&PlannedRun| {
+        let id = &run.order.id;
+        records.get(id).is_some_and(|record| match &record.outcome {
+            Outcome::Failed(_) => {
+                expected.lies.contains(id) || expected.blamed.get(id).is_some_and(|blame| blame.in_guest)
+            }
+            Outcome::Measured(_) | Outcome::Refused(_) => true,
+        })
+    };
+    let boot: Vec<&PlannedRun> = block.runs.iter().filter(was_in_boot).collect();
+    let mut wrong = Vec::new();
+    let numbers: BTreeSet<u32> = boot.iter().filter_map(|run| Some(records.get(&run.order.id)?.boot)).collect();
+    if numbers.len() > 1 {
+        wrong.push(format!("{} was measured in several boots: {numbers:?}", block.id));
+    }
+    for run in &boot {
+        let id = &run.order.id;
+        let Some(Outcome::Measured(found)) = records.get(id).map(|record| &record.outcome) else { continue };
+        if expected.lies.contains(id) {
+            continue;
+        }
+        let whole = bench.figures(block.replicate, boot.iter().copied(), id);
+        if whole.as_ref() != Some(found) {
+            wrong.push(format!("{id} has other figures than in a boot of its block from the start"));
+        }
+    }
+    wrong
+}
+
+/// What is wrong with the way a command ended, given what it recorded.
+#[must_use]
+pub fn end(
+    bench: &Bench,
+    expected: &Expected,
+    end: End,
+    records: &Records,
+    may_be_interrupted: bool,
+) -> Option<String> {
+    if may_be_interrupted && expected.interrupted.contains(&end) {
+        return None;
+    }
+    if expected.may_give_up && end == End::Code(3) {
+        return None;
+    }
+    let code = code(&bench.plan, records);
+    (end != End::Code(code)).then(|| format!("the command ended with {end:?} where its records mean {code}"))
+}
+
+/// The exit code that records mean.
+#[must_use]
+pub fn code(plan: &Plan, records: &Records) -> i32 {
+    let mut host = false;
+    for (_, run) in plan.runs() {
+        match records.get(&run.order.id).map(|record| &record.outcome) {
+            None => host = true,
+            Some(Outcome::Measured(_)) => {}
+            Some(Outcome::Refused(_)) => return 4,
+            Some(outcome) if kind(outcome).as_deref() == Some("host") => host = true,
+            Some(Outcome::Failed(_)) => return 4,
+        }
+    }
+    if host { 3 } else { 0 }
+}
+
+/// The fingerprint of all records but those of `lies`.
+#[must_use]
+pub fn fingerprint(records: &Records, lies: &BTreeSet<String>) -> String {
+    bpfassay_report::fingerprint(records.values().filter(|record| !lies.contains(&record.run)))
+}
+
+/// The first control character in what a command printed for people.
+#[must_use]
+pub fn control_character(text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    let is_bad = |c: &char| c.is_control() && !matches!(c, '\n' | '\t');
+    let (index, bad) = text.char_indices().find(|(_, c)| is_bad(c))?;
+    let from = text[..index].char_indices().rev().nth(40).map_or(0, |(at, _)| at);
+    Some(format!("U+{:04X} after `{}`", u32::from(bad), text[from..index].escape_debug()))
+}
+
+/// The beginning of `text`.
+#[must_use]
+pub fn shortened(text: &str) -> String {
+    text.chars().take(200).flat_map(char::escape_debug).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::message::Phase;
+    use bpfassay_report::{FailureKind, RunFailure};
+
+    use super::*;
+    use crate::bench::{Clock, Shape};
+
+    fn bench() -> Bench {
+        Bench::new(Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 }).unwrap()
+    }
+
+    /// Everything measured in boot 1, but the runs of `without`.
+    fn measured(bench: &Bench, without: &[&str]) -> Records {
+        let mut all = Records::new();
+        for block in &bench.plan.blocks {
+            let runs: Vec<_> = block.runs.iter().filter(|run| !without.contains(&run.order.id.as_str())).collect();
+            for run in &runs {
+                let figures = bench.figures(block.replicate, runs.iter().copied(), &run.order.id).unwrap();
+                let outcome = Outcome::Measured(Box::new(figures));
+                all.insert(run.order.id.clone(), RunRecord::new(block, run, 1, 0, 0, outcome));
+            }
+        }
+        all
+    }
+
+    fn fail(bench: &Bench, all: &mut Records, run: &str, kind: FailureKind, words: &str) {
+        let (block, planned) = bench.plan.runs().find(|(_, planned)| planned.order.id == run).unwrap();
+        let failure = RunFailure {
+            telling: Some(words).filter(|words| !words.is_empty()).map(str::to_owned).into_iter().collect(),
+            ..failure(kind)
+        };
+        all.insert(run.to_owned(), RunRecord::new(block, planned, 1, 0, 0, Outcome::Failed(failure)));
+    }
+
+    fn failure(kind: FailureKind) -> RunFailure {
+        let text = serde_json::json!({ "kind": kind, "phase": Phase::Workload, "telling": [], "log": null });
+        serde_json::from_value(text).unwrap()
+    }
+
+    fn ids(bench: &Bench) -> Vec<String> {
+        bench.plan.blocks[0].runs.iter().map(|run| run.order.id.clone()).collect()
+    }
+
+    #[test]
+    fn an_undisturbed_study_is_in_order() {
+        let bench = bench();
+        let all = measured(&bench, &[]);
+        assert_eq!(records(&bench, &Expected::default(), &all, Stage::Ended), Vec::<String>::new());
+        assert_eq!(end(&bench, &Expected::default(), End::Code(0), &all, true), None);
+    }
+
+    #[test]
+    fn a_lost_run_is_found() {
+        let bench = bench();
+        let mut all = measured(&bench, &[]);
+        let last = ids(&bench).pop().unwrap();
+        all.remove(&last);
+        assert_eq!(records(&bench, &Expected::default(), &all, Stage::Ended), [format!("lost: {last} has no record")]);
+        assert!(records(&bench, &Expected::default(), &all, Stage::Interrupted).is_empty());
+        assert!(end(&bench, &Expected::default(), End::Code(0), &all, true).is_some());
+        let by_host = Expected { by_host: [last].into(), ..Expected::default() };
+        assert!(records(&bench, &by_host, &all, Stage::Ended).is_empty());
+        assert_eq!(end(&bench, &by_host, End::Code(3), &all, true), None);
+    }
+
+    #[test]
+    fn an_innocent_run_that_failed_is_found_and_so_is_a_culprit_that_did_not() {
+        let bench = bench();
+        let id = ids(&bench).pop().unwrap();
+        let mut all = measured(&bench, &[&id]);
+        fail(&bench, &mut all, &id, FailureKind::Panic, "Kernel panic");
+        let wrong = records(&bench, &Expected::default(), &all, Stage::Ended);
+        assert!(wrong[0].starts_with("wrong verdict") && wrong.len() == 1, "{wrong:?}");
+        let mut expected = Expected::default();
+        expected.blame(&id, &["panic"], true);
+        assert!(records(&bench, &expected, &all, Stage::Ended).is_empty());
+        assert_eq!(end(&bench, &expected, End::Code(4), &all, false), None);
+        assert!(end(&bench, &expected, End::Code(3), &all, false).is_some(), "only the host's trouble is 3");
+        // Of another kind, without evidence, not at all.
+        fail(&bench, &mut all, &id, FailureKind::Garbage, "x");
+        assert_eq!(records(&bench, &expected, &all, Stage::Ended).len(), 1);
+        fail(&bench, &mut all, &id, FailureKind::Panic, "");
+        assert_eq!(records(&bench, &expected, &all, Stage::Ended).len(), 1);
+        let wrong = records(&bench, &expected, &measured(&bench, &[]), Stage::Ended);
+        assert!(wrong[0].contains("should have failed"), "{wrong:?}");
+    }
+
+    #[test]
+    fn the_hosts_trouble_is_no_tools() {
+        let bench = bench();
+        let id = ids(&bench).pop().unwrap();
+        let mut all = measured(&bench, &[&id]);
+        fail(&bench, &mut all, &id, FailureKind::Host, "No space left on device");
+        assert_eq!(records(&bench, &Expected::default(), &all, Stage::Ended).len(), 1);
+        let by_host = Expected { by_host: [id].into(), ..Expected::default() };
+        assert!(records(&bench, &by_host, &all, Stage::Ended).is_empty());
+        assert_eq!(code(&bench.plan, &all), 3);
+    }
+
+    #[test]
+    fn figures_of_half_a_block_are_found() {
+        let bench = bench();
+        let ids = ids(&bench);
+        let mut all = measured(&bench, &[]);
+        // The second half in a boot of its own, without the warm-up: what a block resumed half-way has.
+        let rest = measured(&bench, &ids[..4].iter().map(String::as_str).collect::<Vec<_>>());
+        all.extend(rest.into_iter().filter(|(id, _)| ids[4..].contains(id)).map(|(id, mut record)| {
+            record.boot = 2;
+            (id, record)
+        }));
+        let wrong = records(&bench, &Expected::default(), &all, Stage::Ended);
+        assert_eq!(wrong.len(), 1 + ids[4..].len(), "{wrong:?}");
+        assert!(wrong[0].contains("several boots"));
+        assert_ne!(fingerprint(&all, &BTreeSet::new()), fingerprint(&measured(&bench, &[]), &BTreeSet::new()));
+    }
+
+    #[test]
+    fn lies_are_left_aside_and_nothing_else() {
+        let bench = bench();
+        let id = ids(&bench)[2].clone();
+        let mut all = measured(&bench, &[]);
+        if let Outcome::Measured(figures) = &mut all.get_mut(&id).unwrap().outcome {
+            figures.summary.clear();
+        }
+        assert_eq!(records(&bench, &Expected::default(), &all, Stage::Ended).len(), 1);
+        let lies = Expected { lies: [id].into(), ..Expected::default() };
+        assert!(records(&bench, &lies, &all, Stage::Ended).is_empty());
+        assert_eq!(fingerprint(&all, &lies.lies), fingerprint(&measured(&bench, &[]), &lies.lies));
+    }
+
+    #[test]
+    fn bytes_that_a_terminal_obeys_are_found() {
+        assert_eq!(control_character("table\n\tä €\n".as_bytes()), None);
+        assert_eq!(control_character(b"a\x1b[2J"), Some("U+001B after `a`".to_owned()));
+        assert_eq!(control_character("b\u{9b}".as_bytes()), Some("U+009B after `b`".to_owned()));
+    }
+}

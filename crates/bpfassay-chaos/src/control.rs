@@ -1,0 +1,66 @@
+//! From the scripted guest to the driver: "it is time", and back: "done".
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    time::Duration,
+};
+
+/// How long the driver may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+const SOCKET: &str = "control";
+
+/// Asks the driver for the host's part `index` and waits until it is done.
+///
+/// # Errors
+/// Where there is no driver any more.
+pub fn ask(state: &Path, index: usize) -> io::Result<()> {
+    let mut socket = UnixStream::connect(state.join(SOCKET))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.write_all(&[u8::try_from(index).unwrap_or(u8::MAX)])?;
+    socket.read_exact(&mut [0])
+}
+
+/// Where the driver listens.
+#[derive(Debug)]
+pub struct Listener(UnixListener);
+
+impl Listener {
+    /// In `state`, for everybody.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn bind(state: &Path) -> io::Result<Self> {
+        let path = state.join(SOCKET);
+        let listener = UnixListener::bind(&path)?;
+        listener.set_nonblocking(true)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+        Ok(Self(listener))
+    }
+
+    /// Does what is asked for, if anything is.
+    ///
+    /// # Errors
+    /// Those of `act`, and of the socket.
+    pub fn serve(&self, act: impl FnOnce(usize) -> io::Result<()>) -> io::Result<()> {
+        let mut socket = match self.0.accept() {
+            Ok((socket, _)) => socket,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut index = [0];
+        if socket.read_exact(&mut index).is_ok() {
+            act(index[0].into())?;
+            // The guest may be dead of it.
+            let _ = socket.write_all(&[0]);
+        }
+        Ok(())
+    }
+}

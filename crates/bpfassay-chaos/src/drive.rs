@@ -1,0 +1,346 @@
+//! One trial from its beginning to the undisturbed study's fingerprint.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    os::unix::{fs::MetadataExt, process::ExitStatusExt},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bpfassay_report::Contents;
+
+use crate::{
+    bench::{Bench, BenchError, Shape},
+    check::{self, Records, Stage},
+    fault::Drawn,
+    leftovers::{Before, files},
+    process::peak_kib,
+    room::Room,
+    trial::{End, Expected, HostDeed, Place, Trial},
+};
+
+/// How long a command may take that has nothing to wait for.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How much longer for each guest that hangs: the longest deadline of the study and 10 s.
+const PER_HANG: Duration = Duration::from_secs(22);
+/// How often one looks.
+const PERIOD: Duration = Duration::from_millis(5);
+/// Memory of the host that a guest may take beside its QEMU, in KiB.
+const PER_GUEST: u64 = 256 << 10;
+/// Memory of the command itself, in KiB.
+const ITSELF: u64 = 96 << 10;
+/// How often a study is resumed before it must be whole.
+const RESUMES: usize = 4;
+
+/// What came of a trial.
+#[derive(Debug, Clone, Default)]
+pub struct Came {
+    /// How each command ended.
+    pub ends: Vec<End>,
+    /// What must not have come, a sentence each.
+    pub violations: Vec<String>,
+    /// What the commands said, where something must not have come.
+    pub said: String,
+    /// Why the trial could not be made.
+    pub skipped: Option<String>,
+    /// Most memory that a command took with its guests' output, in KiB.
+    pub peak_kib: u64,
+}
+
+/// What trials are made with.
+#[derive(Debug)]
+pub struct Driver {
+    /// The command.
+    pub bpfassay: PathBuf,
+    /// The real QEMU.
+    pub qemu: PathBuf,
+    /// This program, where anybody may execute it.
+    stand_in: PathBuf,
+    _home: tempfile::TempDir,
+    /// Why nothing can be mounted, if nothing can.
+    pub cannot_mount: Option<String>,
+    references: Mutex<BTreeMap<Shape, Records>>,
+}
+
+impl Driver {
+    /// With a copy of this program, and the QEMU on `PATH`.
+    ///
+    /// # Errors
+    /// Where there is no QEMU, or no copy can be made.
+    pub fn new(bpfassay: PathBuf, cannot_mount: Option<String>) -> io::Result<Self> {
+        use std::os::unix::fs::PermissionsExt;
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let mut found = std::env::split_paths(&paths).map(|path| path.join("qemu-system-x86_64"));
+        let qemu =
+            found.find(|path| path.is_file()).ok_or_else(|| io::Error::other("no qemu-system-x86_64 on PATH"))?;
+        let home = tempfile::Builder::new().prefix("chaos-program-").tempdir()?;
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755))?;
+        let stand_in = home.path().join("chaos");
+        fs::copy(std::env::current_exe()?, &stand_in)?;
+        fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755))?;
+        Ok(Self { bpfassay, qemu, stand_in, _home: home, cannot_mount, references: Mutex::default() })
+    }
+
+    /// Makes the trial that was drawn.
+    ///
+    /// # Errors
+    /// A fault of this program or of the machine it runs on.
+    pub fn run(&self, drawn: &Drawn) -> Result<Came, BenchError> {
+        if drawn.fault.mounts
+            && let Some(reason) = &self.cannot_mount
+        {
+            return Ok(Came { skipped: Some(reason.clone()), ..Came::default() });
+        }
+        let reference = self.reference(&drawn.bench)?;
+        Course::new(self, &drawn.bench, &drawn.trial)?.whole(&reference)
+    }
+
+    /// What an undisturbed study comes to.
+    fn reference(&self, bench: &Bench) -> Result<Records, BenchError> {
+        // Whoever else wants it waits for it.
+        let mut references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reference) = references.get(&bench.shape) {
+            return Ok(reference.clone());
+        }
+        let trial = Trial::quiet(bench.shape);
+        let mut course = Course::new(self, bench, &trial)?;
+        let words = course.room.begin(1);
+        course.command(&words)?;
+        let records = course.after("undisturbed", &Expected::default(), false)?;
+        let came = course.came;
+        if !came.violations.is_empty() {
+            let text = format!("an undisturbed study went wrong: {}\n{}", came.violations.join("; "), came.said);
+            return Err(BenchError::Io(io::Error::other(text)));
+        }
+        references.insert(bench.shape, records.clone());
+        Ok(records)
+    }
+}
+
+/// A trial under way.
+struct Course<'a> {
+    driver: &'a Driver,
+    bench: &'a Bench,
+    trial: &'a Trial,
+    room: Room,
+    before: Before,
+    came: Came,
+    process: u32,
+}
+
+impl<'a> Course<'a> {
+    fn new(driver: &'a Driver, bench: &'a Bench, trial: &'a Trial) -> Result<Self, BenchError> {
+        let small = trial.small.map(|(place, _)| place);
+        let mut room = Room::new(bench, &driver.stand_in, &driver.qemu, small)?;
+        room.script(&trial.acts)?;
+        if let Some((_, true)) = trial.small {
+            room.act(&HostDeed::Fill, 0)?;
+        }
+        let before = Before::now(room.root());
+        Ok(Self { driver, bench, trial, room, before, came: Came::default(), process: 0 })
+    }
+
+    fn whole(mut self, reference: &Records) -> Result<Came, BenchError> {
+        let expected = self.trial.expected.clone();
+        let words = self.room.begin(self.trial.jobs);
+        self.command(&words)?;
+        let mut records = self.after("first", &expected, true)?;
+        self.room.mend()?;
+        if let Some(damage) = self.trial.damage {
+            records = self.damaged(damage, &records)?;
+        }
+        // From here on the host is in order. The guests go on as they did where they were to blame.
+        let lasts = expected.lasts && !expected.interrupted.is_empty();
+        if lasts {
+            // The signal does not come again, whatever its act counted.
+            let acts: Vec<_> = self.trial.acts.iter().filter(|act| !is_hosts(act)).cloned().collect();
+            self.room.script(&acts)?;
+        } else {
+            self.room.script(&[])?;
+        }
+        let undone = |records: &Records| {
+            self.bench.plan.runs().any(|(_, run)| {
+                let record = records.get(&run.order.id);
+                record.is_none_or(|record| check::kind(&record.outcome).as_deref() == Some("host"))
+            })
+        };
+        let was_interrupted = self.came.ends.first().is_some_and(|end| expected.interrupted.contains(end));
+        if was_interrupted || undone(&records) {
+            let resumed =
+                Expected { interrupted: Vec::new(), may_give_up: false, by_host: BTreeSet::new(), ..expected.clone() };
+            self.go_on(false)?;
+            records = self.after("resumed", &resumed, false)?;
+        }
+        self.room.script(&[])?;
+        for _ in 0..RESUMES {
+            if !records.values().any(|record| check::kind(&record.outcome).is_some()) {
+                break;
+            }
+            let whole = Expected { lies: expected.lies.clone(), ..Expected::default() };
+            self.go_on(true)?;
+            records = self.after("again", &whole, false)?;
+            if self.came.ends.last() != Some(&End::Code(0)) {
+                break;
+            }
+        }
+        if check::fingerprint(&records, &expected.lies) != check::fingerprint(reference, &expected.lies) {
+            self.came.violations.push("in the end: not the fingerprint of the undisturbed study".to_owned());
+        }
+        Ok(self.came)
+    }
+
+    /// Goes on with the study, or begins it again where nothing had been begun.
+    fn go_on(&mut self, again_failed: bool) -> Result<(), BenchError> {
+        let output = self.room.output();
+        let begun = fs::read(output.join("journal.jsonl")).is_ok_and(|text| text.contains(&b'\n'));
+        let words = if begun {
+            self.room.resume(self.trial.jobs, again_failed)
+        } else {
+            if output.exists() {
+                fs::remove_dir_all(&output)?;
+            }
+            self.room.begin(self.trial.jobs)
+        };
+        self.command(&words)
+    }
+
+    /// Something is damaged: the command says so, or goes on without harm; then it is mended.
+    fn damaged(&mut self, damage: crate::trial::Damage, before: &Records) -> Result<Records, BenchError> {
+        if !self.room.output().join("journal.jsonl").exists() {
+            return Ok(before.clone());
+        }
+        let Some((path, whole)) = self.room.damage(damage)? else { return Ok(before.clone()) };
+        self.room.script(&[])?;
+        self.go_on(false)?;
+        let end = self.came.ends.last().copied();
+        if !matches!(end, Some(End::Code(2 | 3))) {
+            self.came.violations.push(format!("damaged: the command ended with {end:?} and not with 2 or 3"));
+        }
+        let after = self.left_and_said("damaged")?;
+        if after.len() > before.len() {
+            self.came.violations.push("damaged: something was measured with a damaged guest".to_owned());
+        }
+        fs::write(path, whole)?;
+        Ok(after)
+    }
+
+    /// Runs the command to its end.
+    fn command(&mut self, words: &[PathBuf]) -> Result<(), BenchError> {
+        let mut child = self.room.command(&self.driver.bpfassay)?.args(words).spawn()?;
+        self.process = child.id();
+        let since = Instant::now();
+        let limit = PATIENCE + PER_HANG * self.trial.expected.hangs;
+        let mut timed = self.trial.timed.clone().filter(|_| self.came.ends.is_empty());
+        let mut looked = since;
+        let end = loop {
+            if let Some(status) = child.try_wait()? {
+                break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code);
+            }
+            // A deed may come too late.
+            let _ = self.room.serve(&self.trial.host, self.process);
+            if let Some((ms, deed)) = timed.take_if(|(ms, _)| since.elapsed() >= Duration::from_millis(*ms)) {
+                let _ = (ms, self.room.act(&deed, self.process));
+            }
+            if looked.elapsed() > 10 * PERIOD {
+                looked = Instant::now();
+                self.came.peak_kib = self.came.peak_kib.max(memory(self.process));
+            }
+            if since.elapsed() > limit {
+                child.kill()?;
+                child.wait()?;
+                break End::Never;
+            }
+            thread::sleep(PERIOD);
+        };
+        self.came.ends.push(end);
+        Ok(())
+    }
+
+    /// What came of the command that has just ended.
+    fn after(&mut self, stage: &str, expected: &Expected, may_be_interrupted: bool) -> Result<Records, BenchError> {
+        let records = self.left_and_said(stage)?;
+        let end = self.came.ends.last().copied().unwrap_or(End::Never);
+        let interrupted = may_be_interrupted && expected.interrupted.contains(&end);
+        let gave_up = expected.may_give_up && end == End::Code(3);
+        let how_far = if interrupted || gave_up { Stage::Interrupted } else { Stage::Ended };
+        let mut wrong = check::records(self.bench, expected, &records, how_far);
+        wrong.extend(check::end(self.bench, expected, end, &records, may_be_interrupted));
+        self.wrong(stage, wrong);
+        Ok(records)
+    }
+
+    /// What the command left behind and what it printed; and the journal's records.
+    fn left_and_said(&mut self, stage: &str) -> Result<Records, BenchError> {
+        let mut wrong = self.before.left(self.room.root(), &self.room.place(Place::Temporary), self.process);
+        let small = self.room.place(Place::Temporary).join("filler");
+        wrong.retain(|text| !text.ends_with(&small.display().to_string()));
+        let output = self.room.output();
+        let unfinished = |path: &Path| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            name.starts_with('.') || name.ends_with(".tmp") || name.ends_with(".new")
+        };
+        let unfinished = files(&output).into_iter().filter(|path| unfinished(path));
+        wrong.extend(unfinished.map(|path| format!("left behind: half a file {}", path.display())));
+        let said = self.room.said();
+        if let Some(place) = check::control_character(&said) {
+            wrong.push(format!("a control character for the terminal: {place}"));
+        }
+        let limit = ITSELF + PER_GUEST * u64::from(self.trial.jobs);
+        if self.came.peak_kib > limit {
+            wrong.push(format!("{} MiB of memory, more than {}", self.came.peak_kib >> 10, limit >> 10));
+        }
+        let records = match read(&output) {
+            Ok(records) => records,
+            Err(error) => {
+                wrong.push(format!("the journal cannot be read: {error}"));
+                Records::new()
+            }
+        };
+        self.wrong(stage, wrong);
+        Ok(records)
+    }
+
+    fn wrong(&mut self, stage: &str, wrong: Vec<String>) {
+        if wrong.is_empty() {
+            return;
+        }
+        let end = self.came.ends.last();
+        let said = String::from_utf8_lossy(&self.room.said()).chars().take(4000).collect::<String>();
+        self.came
+            .said
+            .push_str(&format!("--- {stage}, {end:?}\n{}\n", said.replace(|c: char| c.is_control() && c != '\n', "?")));
+        self.came.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
+    }
+}
+
+const fn is_hosts(act: &crate::script::Act) -> bool {
+    matches!(act.deed, crate::script::Deed::Host(_))
+}
+
+/// The records that count in the journal of `directory`; none where nothing was begun.
+fn read(directory: &Path) -> Result<Records, bpfassay_report::JournalError> {
+    let text = fs::read(directory.join("journal.jsonl")).unwrap_or_default();
+    if !text.contains(&b'\n') {
+        return Ok(Records::new());
+    }
+    let contents = Contents::read(directory)?;
+    let results = bpfassay_report::derive(&contents);
+    Ok(results.runs.into_iter().map(|result| (result.record.run.clone(), result.record)).collect())
+}
+
+/// Memory that a process took at most so far, and what lies now in files in memory that it holds, in KiB.
+fn memory(process: u32) -> u64 {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let mut files = BTreeMap::new();
+    for entry in descriptors {
+        if fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:"))
+            && let Ok(metadata) = fs::metadata(entry.path())
+        {
+            files.insert(metadata.ino(), metadata.blocks() / 2);
+        }
+    }
+    peak_kib(process).unwrap_or_default() + files.values().sum::<u64>()
+}

@@ -1,0 +1,306 @@
+//! Hostile agents: what one says that an honest one would not.
+
+use bpfassay_protocol::{
+    PROTOCOL_VERSION,
+    frame::MAX_PAYLOAD,
+    message::{GuestFacts, GuestMessage, Phase, RunFigures, RunOutcome},
+    tracer::{Refusal, Step as RefusedStep},
+};
+
+use super::{Draw, Fault};
+use crate::{
+    agent::{
+        figures::{Past, facts},
+        play::{FIRST, OTHER, THIS},
+    },
+    bench::Clock,
+    script::{Act, Deed, Piece, Point, Step, Then, When},
+    trial::Trial,
+};
+
+/// No messages, or messages out of order.
+const GARBAGE: &[&str] = &["garbage"];
+const VERSION: &[&str] = &["protocol_version"];
+/// One that gives up before its first word says it out of order.
+const AGENT: &[&str] = &["agent", "garbage"];
+/// What cuts a message off is either.
+const CUT: &[&str] = &["garbage", "early_exit"];
+/// One that never spoke is silent, one that stopped is late.
+const LATE: &[&str] = &["deadline", "silent"];
+/// A flood is ended as such, or drowned the rest.
+const FLOOD: &[&str] = &["garbage", "flood", "deadline"];
+
+/// Words that no terminal is to see as they are.
+const ESCAPES: &str = "\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m red \r\u{8}\u{7f}\u{202e}";
+
+/// One line per fault.
+pub(super) const FAULTS: &[Fault] = &[
+    Fault::new("agent/bytes", |draw| broken(draw, Piece::Bytes(b"\n[    0.0] no frame".to_vec()), GARBAGE)),
+    Fault::new("agent/other-version", |draw| broken(draw, Piece::Bytes(version(1)), VERSION)),
+    Fault::new("agent/older-version", |draw| broken(draw, Piece::Bytes(version(-1)), VERSION)),
+    Fault::new("agent/frame-too-large", |draw| broken(draw, Piece::Bytes(header(MAX_PAYLOAD + 1)), GARBAGE)),
+    Fault::new("agent/no-json", |draw| broken(draw, Piece::Payload(vec![0xff; 100]), GARBAGE)),
+    Fault::new("agent/other-json", |draw| broken(draw, Piece::Payload(b"[1,{}]".to_vec()), GARBAGE)),
+    Fault::new("agent/deep-json", |draw| broken(draw, Piece::Payload(vec![b'['; 100_000]), GARBAGE)),
+    Fault::new("agent/unknown-message", |draw| broken(draw, Piece::Payload(br#"{"type":"reboot"}"#.to_vec()), GARBAGE)),
+    Fault::new("agent/empty-frame", |draw| broken(draw, Piece::Payload(Vec::new()), GARBAGE)),
+    Fault::new("agent/forged-phase", |draw| broken(draw, phase(Phase::Workload, "no_such_run"), GARBAGE)),
+    Fault::new("agent/forged-end", |draw| broken(draw, Piece::Measured("no_such_run".to_owned()), GARBAGE)),
+    Fault::new("agent/endless-name", |draw| broken(draw, phase(Phase::Workload, &"r".repeat(1 << 20)), GARBAGE)),
+    Fault::new("agent/end-out-of-turn", |draw| broken(draw, Piece::Measured(OTHER.to_owned()), GARBAGE)),
+    Fault::new("agent/phase-out-of-turn", |draw| broken(draw, phase(Phase::TearDown, OTHER), GARBAGE)),
+    Fault::new("agent/phase-without-run", |draw| broken(draw, no_run(Phase::Workload), GARBAGE)),
+    Fault::new("agent/set-up-again", |draw| in_flight(draw, no_run(Phase::SetUp), GARBAGE)),
+    Fault::new("agent/boot-phase", |draw| broken(draw, no_run(Phase::Boot), GARBAGE)),
+    Fault::new("agent/hello-again", |draw| in_flight(draw, hello(), GARBAGE)),
+    Fault::new("agent/ready-again", |draw| {
+        in_flight(draw, Piece::Message(GuestMessage::Ready(Box::new(facts()))), GARBAGE)
+    }),
+    Fault::new("agent/phase-again", |draw| in_flight(draw, phase(Phase::Workload, THIS), GARBAGE)),
+    Fault::new("agent/phase-for-ever", |draw| {
+        in_flight(draw, Piece::Repeated(1000, 300, Box::new(phase(Phase::Workload, THIS))), GARBAGE)
+    }),
+    Fault::new("agent/shell", |draw| broken_so(draw, no_run(Phase::Shell), Then::Hangs, GARBAGE)),
+    Fault::new("agent/done-too-early", |draw| {
+        let deed = Deed::Send(vec![Piece::Message(GuestMessage::Done)], Then::PowersOff);
+        draw.broken_run(deed, CUT)
+    }),
+    Fault::new("agent/gives-up", |draw| {
+        let message = format!("mount: no such device {ESCAPES}");
+        broken_so(draw, Piece::Message(GuestMessage::Failed { message }), Then::PowersOff, AGENT)
+    }),
+    Fault::new("agent/unsound-baseline", |draw| broken_so(draw, unsound(FIRST), Then::PowersOff, GARBAGE)),
+    Fault::new("agent/unsound-forged", |draw| broken_so(draw, unsound("no_such_run"), Then::PowersOff, GARBAGE)),
+    Fault::new("agent/late-end", |draw| late(draw, |run| Piece::Measured(run.to_owned()))),
+    Fault::new("agent/late-phase", |draw| late(draw, |run| phase(Phase::TearDown, run))),
+    Fault::new("agent/after-its-last-word", after_last_word),
+    Fault::new("agent/silence", |draw| draw.broken_guest(Deed::Send(Vec::new(), Then::Hangs), LATE, true)).rare(),
+    Fault::new("agent/half-a-frame", |draw| {
+        let half = Piece::Truncated(20, Box::new(Piece::Large(1000)));
+        draw.broken_guest(Deed::Send(vec![half], Then::Hangs), LATE, true)
+    })
+    .rare(),
+    Fault::new("agent/cut-off", |draw| {
+        broken_so(draw, Piece::Truncated(20, Box::new(Piece::Large(1000))), Then::PowersOff, CUT)
+    }),
+    Fault::new("agent/lingers", lingers).rare().by(Clock::Wall),
+    Fault::new("agent/flood", |draw| flood(draw, Piece::AgentFlood(400))).rare(),
+    Fault::new("agent/console-flood", |draw| flood(draw, Piece::ConsoleFlood(400))).rare(),
+    Fault::new("agent/largest-frame", |draw| harmless(draw, Piece::Large(MAX_PAYLOAD))),
+    Fault::new("agent/slow", |draw| harmless(draw, Piece::ByteByByte(2, Box::new(Piece::Large(200))))),
+    Fault::new("agent/talkative", |draw| harmless(draw, Piece::Repeated(3000, 0, Box::new(Piece::Large(100))))),
+    Fault::new("agent/escapes", |draw| harmless(draw, Piece::Message(GuestMessage::Log { text: ESCAPES.to_owned() }))),
+    Fault::new("agent/console-escapes", |draw| harmless(draw, Piece::Console(vec![format!("WARN {ESCAPES}"); 3]))),
+    Fault::new("agent/endless-line", |draw| harmless(draw, Piece::Console(vec!["x".repeat(4 << 20)]))),
+    Fault::new("agent/absurd-facts", absurd_facts),
+    Fault::new("agent/absurd-figures", absurd_figures),
+    Fault::new("agent/refuses", |draw| {
+        let refusal = Refusal {
+            step: RefusedStep::Attach,
+            program: Some(ESCAPES.to_owned()),
+            errno: Some(i32::MIN),
+            message: format!("no\nsuch\tthing {ESCAPES}"),
+            verifier: Some(ESCAPES.repeat(1000)),
+            findings: Vec::new(),
+        };
+        lies(draw, |_| RunOutcome::Refused(refusal.clone()))
+    }),
+    Fault::new("agent/run-fails", |draw| {
+        let mut trial = draw.trial();
+        let place = draw.run(|_| true);
+        trial.expected.fails_in_guest(place.id(), &["run"]);
+        trial.expected.lasts = true;
+        trial.told = format!("always in {}", place.id());
+        let message = format!("the workload failed {ESCAPES} {}", "x".repeat(1 << 20));
+        let deed = Deed::Outcome(Box::new(RunOutcome::Failed { message }));
+        let points = vec![Point::Run(place.id().to_owned(), Step::End)];
+        trial.acts.push(Act { when: When::always(None, points), deed });
+        trial
+    }),
+];
+
+/// A guest that sends `piece` and goes on as if nothing were.
+fn broken(draw: &mut Draw<'_>, piece: Piece, kinds: &[&'static str]) -> Trial {
+    broken_so(draw, piece, Then::GoesOn, kinds)
+}
+
+fn broken_so(draw: &mut Draw<'_>, piece: Piece, then: Then, kinds: &[&'static str]) -> Trial {
+    draw.broken_guest(Deed::Send(vec![piece], then), kinds, false)
+}
+
+/// The same, where it matters that a run is in flight.
+fn in_flight(draw: &mut Draw<'_>, piece: Piece, kinds: &[&'static str]) -> Trial {
+    draw.broken_run(Deed::Send(vec![piece], Then::GoesOn), kinds)
+}
+
+fn harmless(draw: &mut Draw<'_>, piece: Piece) -> Trial {
+    draw.harmless(Deed::Send(vec![piece], Then::GoesOn))
+}
+
+/// Word of a tool run after it has ended: nothing is in flight, and it was the last.
+fn late(draw: &mut Draw<'_>, piece: fn(&str) -> Piece) -> Trial {
+    let mut trial = draw.trial();
+    let place = draw.run(|place| place.is_tool() && place.next().is_some());
+    trial.expected.blame(place.id(), GARBAGE, true);
+    trial.expected.lasts = true;
+    trial.told = format!("always after {}", place.id());
+    let points = vec![Point::After(place.id().to_owned())];
+    trial.acts.push(Act { when: When::always(None, points), deed: Deed::Send(vec![piece(place.id())], Then::GoesOn) });
+    trial
+}
+
+/// Everything was done when it came: the boot has ended well, or its last tool run is to blame.
+fn after_last_word(draw: &mut Draw<'_>) -> Trial {
+    let mut trial = draw.trial();
+    let block = draw.block();
+    let last = super::Place { block, index: block.runs.len() }.tool_before();
+    if let Some(last) = last {
+        trial.expected.blame(last.id(), GARBAGE, false);
+    }
+    trial.told = format!("once in {}", block.id);
+    trial.acts.push(Act {
+        when: When::once(&block.id, Point::LastWord),
+        deed: Deed::Send(vec![Piece::Measured(block.runs[0].order.id.clone())], Then::GoesOn),
+    });
+    trial
+}
+
+/// Everything was done; that the guest never powers off changes nothing about it.
+fn lingers(draw: &mut Draw<'_>) -> Trial {
+    let mut trial = draw.trial();
+    let block = draw.block();
+    trial.expected.hangs = 4;
+    trial.told = format!("once in {}", block.id);
+    trial.acts.push(Act { when: When::once(&block.id, Point::LastWord), deed: Deed::Send(Vec::new(), Then::Hangs) });
+    trial
+}
+
+/// A flood is either swallowed or ended; how much memory it took is looked at in any case.
+fn flood(draw: &mut Draw<'_>, piece: Piece) -> Trial {
+    let mut trial = draw.trial();
+    let place = draw.tool_run();
+    trial.expected.blame(place.id(), FLOOD, false);
+    trial.expected.lasts = true;
+    trial.expected.hangs = 4;
+    trial.told = format!("always in {}", place.id());
+    let points = vec![Point::Run(place.id().to_owned(), Step::Workload)];
+    trial.acts.push(Act { when: When::always(None, points), deed: Deed::Send(vec![piece], Then::GoesOn) });
+    trial
+}
+
+fn absurd_facts(draw: &mut Draw<'_>) -> Trial {
+    let mut trial = draw.trial();
+    let block = draw.block();
+    let absurd = GuestFacts {
+        kernel_release: ESCAPES.repeat(1000),
+        cpus: u32::MAX,
+        memory_kib: u64::MAX,
+        page_size: 0,
+        mitigations: (0..10_000).map(|number| (format!("{number}{ESCAPES}"), ESCAPES.to_owned())).collect(),
+        steps: (0..10_000).map(|number| (ESCAPES.to_owned(), u64::MAX - number)).collect(),
+        ..GuestFacts::default()
+    };
+    trial.told = format!("once in {}", block.id);
+    trial.acts.push(Act { when: When::once(&block.id, Point::SetUp), deed: Deed::Facts(Box::new(absurd)) });
+    trial
+}
+
+/// A run whose figures are what no run can have. Nothing of them is believed here, but nothing else may suffer.
+fn absurd_figures(draw: &mut Draw<'_>) -> Trial {
+    let which = draw.random.below(ABSURD.len() as u64);
+    let spoil = usize::try_from(which).ok().and_then(|which| ABSURD.get(which)).map_or(ABSURD[0], |spoil| *spoil);
+    let mut trial = lies(draw, |order| {
+        let mut figures = Past::new(1).figures(order);
+        spoil(&mut figures);
+        RunOutcome::Measured(Box::new(figures))
+    });
+    trial.told = format!("way {which}, {}", trial.told);
+    trial
+}
+
+/// What figures are spoilt by.
+const ABSURD: &[fn(&mut RunFigures)] = &[
+    |figures| figures.phases.iter_mut().for_each(|phase| phase.interval.after.monotonic_ns = 0),
+    |figures| figures.whole.before.monotonic_ns = u64::MAX,
+    |figures| {
+        for phase in &mut figures.phases {
+            for totals in phase.ledger.values_mut() {
+                totals.bytes = u64::MAX;
+                totals.calls = 0;
+            }
+        }
+    },
+    |figures| figures.summary = ESCAPES.repeat(10_000),
+    |figures| figures.summary = figures.summary.replace("\"bwMiB\":", "\"bwMiB\":-1e308,\"was\":"),
+    |figures| figures.summary = figures.summary.replace("\"totalTime\":", "\"totalTime\":0,\"was\":"),
+    |figures| figures.phases.clear(),
+    |figures| {
+        let phases = figures.phases.clone();
+        figures.phases.extend((0..2000).flat_map(|_| phases.clone()));
+    },
+    |figures| figures.tracer = None,
+    |figures| figures.phases.iter_mut().for_each(|phase| phase.name = ESCAPES.to_owned()),
+    |figures| {
+        for phase in &mut figures.phases {
+            phase.repetition = u32::MAX;
+            phase.test = u32::MAX;
+        }
+    },
+    |figures| {
+        for reading in
+            figures.phases.iter_mut().flat_map(|phase| [&mut phase.interval.before, &mut phase.interval.after])
+        {
+            reading.idle_ns = Some(u64::MAX);
+            for row in reading.tracer.iter_mut().flat_map(|sample| &mut sample.rows) {
+                row.totals.bytes = u64::MAX - row.totals.bytes;
+            }
+        }
+    },
+    // Its clock was set while it ran: time went backwards.
+    |figures| {
+        figures.phases.reverse();
+        std::mem::swap(&mut figures.whole.before, &mut figures.whole.after);
+    },
+];
+
+/// A tool run that ends with an outcome of the guest's making.
+fn lies(draw: &mut Draw<'_>, outcome: impl Fn(&bpfassay_protocol::job::RunOrder) -> RunOutcome) -> Trial {
+    let mut trial = draw.trial();
+    let place = draw.tool_run();
+    trial.expected.lies.insert(place.id().to_owned());
+    trial.expected.lasts = true;
+    trial.told = format!("always in {}", place.id());
+    let deed = Deed::Outcome(Box::new(outcome(&place.block.runs[place.index].order)));
+    let points = vec![Point::Run(place.id().to_owned(), Step::End)];
+    trial.acts.push(Act { when: When::always(None, points), deed });
+    trial
+}
+
+fn phase(phase: Phase, run: &str) -> Piece {
+    Piece::Message(GuestMessage::Phase { phase, run: Some(run.to_owned()) })
+}
+
+const fn no_run(phase: Phase) -> Piece {
+    Piece::Message(GuestMessage::Phase { phase, run: None })
+}
+
+fn hello() -> Piece {
+    Piece::Message(GuestMessage::Hello { agent: ESCAPES.to_owned() })
+}
+
+fn unsound(run: &str) -> Piece {
+    Piece::Message(GuestMessage::Unsound { run: run.to_owned(), differences: vec![ESCAPES.to_owned()] })
+}
+
+/// The header of a frame that announces so many bytes.
+fn header(length: usize) -> Vec<u8> {
+    let mut bytes = version(0);
+    bytes.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
+    bytes
+}
+
+/// The beginning of a frame of another version.
+fn version(step: i64) -> Vec<u8> {
+    let version = i64::from(PROTOCOL_VERSION) + step;
+    vec![b'B', b'P', b'A', u8::try_from(version).unwrap_or_default()]
+}

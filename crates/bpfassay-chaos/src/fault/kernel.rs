@@ -1,0 +1,105 @@
+//! What a tool does to its guest, as the host sees it: the kernel dies, the guest is off, the agent finds it changed.
+
+use bpfassay_protocol::message::{GuestMessage, RunOutcome};
+
+use super::{Draw, Fault};
+use crate::{
+    script::{Act, Deed, Piece, Point, Step, Then, When},
+    trial::Trial,
+};
+
+const PANIC: &[&str] = &["panic"];
+const OOPS: &[&str] = &["oops"];
+/// A line by which the kernel says that a process that ate all memory had to die.
+const OOM_LINE: &str = "[    3.100000] Out of memory: Killed process 77 (tool) total-vm:900000kB, anon-rss:800000kB";
+
+/// One line per fault.
+pub(super) const FAULTS: &[Fault] = &[
+    Fault::new("kernel/panic", |draw| dies(draw, &["Kernel panic - not syncing: sysrq triggered crash"], PANIC)),
+    Fault::new("kernel/oops", |draw| {
+        let lines =
+            ["BUG: kernel NULL pointer dereference, address: 0000000000000008", "Oops: 0002 [#1] PREEMPT SMP NOPTI"];
+        dies(draw, &lines, OOPS)
+    }),
+    Fault::new("kernel/agent-killed", |draw| {
+        dies(draw, &["Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000009"], PANIC)
+    }),
+    Fault::new("kernel/reboots", |draw| {
+        draw.broken_guest(Deed::Send(Vec::new(), Then::Resets), &["early_exit"], false)
+    }),
+    Fault::new("kernel/powers-off", |draw| {
+        draw.broken_guest(Deed::Send(Vec::new(), Then::PowersOff), &["early_exit"], false)
+    }),
+    Fault::new("kernel/forks", |draw| {
+        // Processes without end: nothing else gets on.
+        let stall = "rcu: INFO: rcu_preempt self-detected stall on CPU";
+        let deed = Deed::Send(vec![console(&[stall])], Then::Hangs);
+        draw.broken_guest(deed, &["rcu_stall", "deadline", "silent"], true)
+    })
+    .rare(),
+    Fault::new("kernel/tool-panics", |draw| {
+        let deed = death(&["Kernel panic - not syncing: Fatal exception in interrupt"]);
+        draw.broken_tool(deed, PANIC)
+    }),
+    Fault::new("kernel/tool-reboots", |draw| draw.broken_tool(Deed::Send(Vec::new(), Then::Resets), &["early_exit"])),
+    Fault::new("kernel/unmounts", |draw| unsound(draw, "/mnt/tmpfs is not mounted any more")),
+    Fault::new("kernel/leaves-programs", |draw| unsound(draw, "2 BPF programs more than before")),
+    Fault::new("kernel/warning", |draw| spoilt(draw, "WARNING: CPU: 0 PID: 77 at kernel/trace/bpf_trace.c:1", "bug")),
+    Fault::new("kernel/memory-eaten", |draw| spoilt(draw, OOM_LINE, "out_of_memory")),
+    Fault::new("kernel/file-system-full", |draw| {
+        let mut trial = draw.trial();
+        let place = draw.tool_run();
+        trial.expected.fails_in_guest(place.id(), &["run"]);
+        trial.expected.lasts = true;
+        trial.told = format!("always in {}", place.id());
+        let message = "ior: write: No space left on device (os error 28)".to_owned();
+        let deed = Deed::Outcome(Box::new(RunOutcome::Failed { message }));
+        let points = vec![Point::Run(place.id().to_owned(), Step::End)];
+        trial.acts.push(Act { when: When::always(None, points), deed });
+        trial
+    }),
+];
+
+fn console(lines: &[&str]) -> Piece {
+    Piece::Console(lines.iter().map(|line| format!("[    2.{:06}] {line}", line.len())).collect())
+}
+
+/// The kernel says `lines` and resets the machine.
+fn death(lines: &[&str]) -> Deed {
+    let mut words = vec![console(lines)];
+    words.push(console(&["CPU: 0 PID: 77 Comm: tool Not tainted 6.12.0-chaos #1", "Call Trace:", " <TASK>"]));
+    Deed::Send(words, Then::Resets)
+}
+
+fn dies(draw: &mut Draw<'_>, lines: &[&str], kinds: &[&'static str]) -> Trial {
+    draw.broken_guest(death(lines), kinds, false)
+}
+
+/// The agent finds the guest changed after a tool run, says so, and powers off.
+fn unsound(draw: &mut Draw<'_>, difference: &str) -> Trial {
+    let mut trial = draw.trial();
+    let place = draw.tool_run();
+    trial.expected.blame(place.id(), &["unsound"], true);
+    trial.expected.lasts = true;
+    trial.told = format!("always after {}", place.id());
+    let message = GuestMessage::Unsound { run: place.id().to_owned(), differences: vec![difference.to_owned()] };
+    let points = vec![Point::After(place.id().to_owned())];
+    let deed = Deed::Send(vec![Piece::Message(message)], Then::PowersOff);
+    trial.acts.push(Act { when: When::always(None, points), deed });
+    trial
+}
+
+/// The kernel complains in the middle of a tool run, and lives on: the run's figures are worth nothing, the others are.
+fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> Trial {
+    let mut trial = draw.trial();
+    let place = draw.tool_run();
+    trial.expected.fails_in_guest(place.id(), &[kind]);
+    trial.expected.lasts = true;
+    trial.told = format!("always in {}", place.id());
+    let points = vec![Point::Run(place.id().to_owned(), Step::Workload)];
+    // The console and the agent's port are two ways, and the host reads one sooner than the other: not near the beginning of the phase,
+    // nor near its end.
+    let deed = Deed::Send(vec![Piece::Pause(300), console(&[line]), Piece::Pause(300)], Then::GoesOn);
+    trial.acts.push(Act { when: When::always(None, points), deed });
+    trial
+}

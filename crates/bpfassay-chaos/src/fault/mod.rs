@@ -1,0 +1,390 @@
+//! The faults, one file per kind; in each a table, one line per fault.
+
+mod agent;
+mod disk;
+mod kernel;
+mod qemu;
+mod signal;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bpfassay_study::Block;
+
+use crate::{
+    bench::{Bench, Clock, Shape, is_tool_run},
+    random::Random,
+    script::{Act, Deed, Point, Step, When},
+    trial::{End, Expected, HostDeed, Trial},
+};
+
+/// One way in which something goes wrong.
+pub struct Fault {
+    /// Its name: kind, slash, what.
+    pub name: &'static str,
+    /// How often it is drawn, compared with others.
+    pub weight: u64,
+    /// Whether a file system has to be mounted for it.
+    pub mounts: bool,
+    /// How many boots its study has at least.
+    pub replicates: u32,
+    /// By which clock its guests measure, where only one will do.
+    pub clock: Option<Clock>,
+    /// Draws its parameters.
+    draw: fn(&mut Draw<'_>) -> Trial,
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Fault {
+    const fn new(name: &'static str, draw: fn(&mut Draw<'_>) -> Trial) -> Self {
+        Self { name, weight: 4, mounts: false, replicates: 2, clock: None, draw }
+    }
+
+    const fn rare(self) -> Self {
+        Self { weight: 1, ..self }
+    }
+
+    const fn wide(self) -> Self {
+        Self { replicates: 4, ..self }
+    }
+
+    const fn by(self, clock: Clock) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    const fn mounts(self) -> Self {
+        Self { mounts: true, ..self }
+    }
+}
+
+/// Every fault.
+#[must_use]
+pub fn all() -> Vec<&'static Fault> {
+    [agent::FAULTS, kernel::FAULTS, qemu::FAULTS, signal::FAULTS, disk::FAULTS].into_iter().flatten().collect()
+}
+
+/// What a seed draws: a fault with all its parameters.
+#[derive(Debug, Clone)]
+pub struct Drawn {
+    /// The fault.
+    pub fault: &'static Fault,
+    /// The study.
+    pub bench: Arc<Bench>,
+    /// What is done.
+    pub trial: Trial,
+}
+
+/// Draws the fault of `seed`, one of those whose name has `only` in it; `None`: there is none.
+///
+/// # Errors
+/// [`crate::bench::BenchError`]
+pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, crate::bench::BenchError> {
+    let faults: Vec<_> = all().into_iter().filter(|fault| fault.name.contains(only)).collect();
+    let mut random = Random::new(seed);
+    let total = faults.iter().map(|fault| fault.weight).sum();
+    let mut at = random.below(total);
+    let fault = faults.iter().find(|fault| {
+        let here = at < fault.weight;
+        at = at.saturating_sub(fault.weight);
+        here
+    });
+    let Some(&fault) = fault else { return Ok(None) };
+    let drawn = if random.percent(80) { Clock::Instructions } else { Clock::Wall };
+    let clock = fault.clock.unwrap_or(drawn);
+    let (rounds, replicates) = if fault.replicates > 2 {
+        (1, fault.replicates)
+    } else if random.percent(25) {
+        (3, 2)
+    } else {
+        (2, 2)
+    };
+    let bench = bench(Shape { clock, rounds, replicates })?;
+    let jobs = if random.percent(50) { 2 } else { 1 };
+    let mut draw = Draw { random: &mut random, bench: &bench };
+    let mut trial = (fault.draw)(&mut draw);
+    trial.jobs = jobs;
+    if trial.expected.lasts && draw.random.percent(25) {
+        signal::interrupt(&mut draw, &mut trial);
+    }
+    Ok(Some(Drawn { fault, trial, bench }))
+}
+
+/// The study of `shape`, read once.
+fn bench(shape: Shape) -> Result<Arc<Bench>, crate::bench::BenchError> {
+    static READ: Mutex<BTreeMap<Shape, Arc<Bench>>> = Mutex::new(BTreeMap::new());
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(bench) = read.get(&shape) {
+        return Ok(Arc::clone(bench));
+    }
+    let bench = Arc::new(Bench::new(shape)?);
+    read.insert(shape, Arc::clone(&bench));
+    Ok(bench)
+}
+
+/// What parameters are drawn from.
+struct Draw<'a> {
+    random: &'a mut Random,
+    bench: &'a Bench,
+}
+
+/// A run with where it stands.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    block: &'a Block,
+    index: usize,
+}
+
+impl<'a> Place<'a> {
+    fn id(self) -> &'a str {
+        &self.block.runs[self.index].order.id
+    }
+
+    fn is_tool(self) -> bool {
+        is_tool_run(&self.block.runs[self.index].order)
+    }
+
+    /// The last tool run before this one in an undisturbed boot.
+    fn tool_before(self) -> Option<Place<'a>> {
+        (0..self.index).rev().map(|index| Place { index, ..self }).find(|place| place.is_tool())
+    }
+
+    fn next(self) -> Option<Place<'a>> {
+        (self.index + 1 < self.block.runs.len()).then_some(Place { index: self.index + 1, ..self })
+    }
+}
+
+impl<'a> Draw<'a> {
+    fn trial(&self) -> Trial {
+        Trial::quiet(self.bench.shape)
+    }
+
+    fn block(&mut self) -> &'a Block {
+        let blocks = &self.bench.plan.blocks;
+        &blocks[usize::try_from(self.random.below(blocks.len() as u64)).unwrap_or_default()]
+    }
+
+    /// A run of any block for which `is_meant`; studies have all sorts.
+    fn run(&mut self, is_meant: impl Fn(Place<'a>) -> bool) -> Place<'a> {
+        let block = self.block();
+        let all: Vec<_> =
+            (0..block.runs.len()).map(|index| Place { block, index }).filter(|place| is_meant(*place)).collect();
+        self.random.pick(&all).copied().unwrap_or(Place { block, index: 0 })
+    }
+
+    fn tool_run(&mut self) -> Place<'a> {
+        self.run(Place::is_tool)
+    }
+
+    /// A step of `place` at which something happens.
+    fn step(&mut self, place: Place<'_>) -> Step {
+        let steps = [Step::Workload, Step::TearDown, Step::End, Step::Attach];
+        let count = if place.is_tool() { 4 } else { 3 };
+        self.random.pick(&steps[..count]).copied().unwrap_or(Step::Workload)
+    }
+
+    /// Any moment of any boot.
+    fn moment(&mut self) -> (&'a Block, Point) {
+        let block = self.block();
+        let early = [Point::Launch, Point::Boot, Point::Hello, Point::SetUp, Point::Ready, Point::LastWord];
+        if self.random.percent(25)
+            && let Some(point) = self.random.pick(&early)
+        {
+            return (block, point.clone());
+        }
+        let place = self.run(|_| true);
+        let point = if self.random.percent(20) {
+            Point::After(place.id().to_owned())
+        } else {
+            Point::Run(place.id().to_owned(), self.step(place))
+        };
+        (place.block, point)
+    }
+
+    /// A guest that dies, hangs or breaks its stream by `deed`, and who is to blame for it.
+    fn broken_guest(&mut self, deed: Deed, kinds: &[&'static str], hangs: bool) -> Trial {
+        let ways: &[u64] = if hangs { &[0, 1, 2, 3, 4] } else { &[0, 1, 2, 3, 4, 5] };
+        let mut trial = self.broken_in(ways, deed, kinds);
+        if hangs {
+            // The boot that breaks, and one that confirms; they may come once more.
+            trial.expected.hangs = 4;
+        }
+        trial
+    }
+
+    /// The same with a run in flight.
+    fn broken_run(&mut self, deed: Deed, kinds: &[&'static str]) -> Trial {
+        self.broken_in(&[0, 1, 3], deed, kinds)
+    }
+
+    fn broken_in(&mut self, ways: &[u64], deed: Deed, kinds: &[&'static str]) -> Trial {
+        let mut trial = self.trial();
+        let expected = &mut trial.expected;
+        let (when, told) = match self.random.pick(ways).copied().unwrap_or_default() {
+            // A run that always does it, whatever went before.
+            0 => {
+                let place = self.tool_run();
+                let step = self.step(place);
+                expected.blame(place.id(), kinds, true);
+                expected.lasts = true;
+                let points = vec![Point::Run(place.id().to_owned(), step)];
+                (When::always(None, points), format!("always in {} at {step:?}", place.id()))
+            }
+            // What a run left behind does it, in the middle of the next.
+            1 => {
+                let place = self.run(|place| place.is_tool() && place.next().is_some());
+                expected.blame(place.id(), kinds, true);
+                expected.lasts = true;
+                let points = vec![Point::DuringNext(place.id().to_owned())];
+                (When::always(None, points), format!("always in the run after {}", place.id()))
+            }
+            // The same between two runs.
+            2 => {
+                let place = self.run(|place| place.is_tool() && place.next().is_some());
+                expected.blame(place.id(), kinds, true);
+                expected.lasts = true;
+                let points = vec![Point::After(place.id().to_owned())];
+                (When::always(None, points), format!("always after {}", place.id()))
+            }
+            // Once, in a run: there is no more to go by than where it was.
+            3 => {
+                let place = self.run(|_| true);
+                let step = self.step(place);
+                match (place.is_tool(), place.tool_before()) {
+                    (true, None) => expected.blame(place.id(), kinds, true),
+                    (_, Some(before)) => expected.blame(before.id(), kinds, true),
+                    // No tool had run: it is tried once more.
+                    (false, None) => {}
+                }
+                let point = Point::Run(place.id().to_owned(), step);
+                (When::once(&place.block.id, point), format!("once in {} at {step:?}", place.id()))
+            }
+            // Before anything ran, once.
+            4 => {
+                let points = [Point::Boot, Point::Hello, Point::SetUp, Point::Ready];
+                let point = self.random.pick(&points).cloned().unwrap_or(Point::Boot);
+                let block = self.block();
+                let told = format!("once in {} at {point:?}", block.id);
+                (When::once(&block.id, point), told)
+            }
+            // Before anything ran, every time.
+            _ => {
+                let block = self.block();
+                for run in &block.runs {
+                    expected.blame(&run.order.id, kinds, true);
+                }
+                expected.lasts = true;
+                let told = format!("always in {} when it is ready", block.id);
+                (When::always(Some(&block.id), vec![Point::Ready]), told)
+            }
+        };
+        trial.told = told;
+        trial.acts.push(Act { when, deed });
+        trial
+    }
+
+    /// A probe configuration whose every run does `deed`: after the second, the others are not tried.
+    fn broken_tool(&mut self, deed: Deed, kinds: &[&'static str]) -> Trial {
+        let mut trial = self.trial();
+        let place = self.tool_run();
+        let cell = &place.block.runs[place.index].cell;
+        let runs: Vec<&str> =
+            place.block.runs.iter().filter(|run| run.cell == *cell).map(|run| run.order.id.as_str()).collect();
+        for (index, run) in runs.iter().enumerate() {
+            trial.expected.blame(run, if index < 2 { kinds } else { &["not_tried"] }, true);
+        }
+        trial.expected.lasts = true;
+        trial.told = format!("always in {}", runs.join(", "));
+        let points = runs.iter().map(|&run| Point::Run(run.to_owned(), Step::Workload)).collect();
+        trial.acts.push(Act { when: When::always(None, points), deed });
+        trial
+    }
+
+    /// Something that nobody is to blame for, at any moment.
+    fn harmless(&mut self, deed: Deed) -> Trial {
+        let mut trial = self.trial();
+        let (block, mut point) = self.moment();
+        if point == Point::Launch {
+            // Nobody plays yet.
+            point = Point::Boot;
+        }
+        trial.told = format!("once in {} at {point:?}", block.id);
+        trial.acts.push(Act { when: When::once(&block.id, point), deed });
+        trial
+    }
+}
+
+/// The codes by which a command ends that was interrupted by a signal.
+const INTERRUPTED: End = End::Code(130);
+
+/// All runs of the study.
+fn all_runs(bench: &Bench) -> impl Iterator<Item = &str> {
+    bench.plan.runs().map(|(_, run)| run.order.id.as_str())
+}
+
+/// Nothing is known of any run but that the host may have failed it.
+fn host_of(expected: &mut Expected, runs: impl IntoIterator<Item = impl Into<String>>) {
+    expected.by_host.extend(runs.into_iter().map(Into::into));
+}
+
+/// The host does `deed` at a moment.
+fn at_moment(draw: &mut Draw<'_>, trial: &mut Trial, deed: HostDeed) {
+    let (block, point) = draw.moment();
+    trial.told = format!("{deed:?} in {} at {point:?}", block.id);
+    trial.host_at(When::once(&block.id, point), deed);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    #[test]
+    fn a_seed_draws_the_same_fault_every_time() {
+        for seed in 0..300 {
+            let (a, b) = (draw(seed, "").unwrap().unwrap(), draw(seed, "").unwrap().unwrap());
+            assert_eq!((a.fault.name, &a.trial), (b.fault.name, &b.trial), "{seed}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_every_fault_is_drawn() {
+        let names: BTreeSet<_> = all().iter().map(|fault| fault.name).collect();
+        assert_eq!(names.len(), all().len());
+        let mut drawn = BTreeMap::<_, u32>::new();
+        for seed in 0..3000 {
+            *drawn.entry(draw(seed, "").unwrap().unwrap().fault.name).or_default() += 1;
+        }
+        let missing: Vec<_> = names.iter().filter(|name| !drawn.contains_key(*name)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn whoever_is_blamed_is_of_the_study_and_acts_have_runs_to_act_in() {
+        for seed in 0..1000 {
+            let drawn = draw(seed, "").unwrap().unwrap();
+            let runs: BTreeSet<_> = all_runs(&drawn.bench).collect();
+            let expected = &drawn.trial.expected;
+            for run in expected.blamed.keys().chain(&expected.by_host).chain(&expected.lies) {
+                assert!(runs.contains(run.as_str()), "{seed}: {run}");
+            }
+            for act in &drawn.trial.acts {
+                assert!(!act.when.points.is_empty(), "{seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_faults_of_that_name_are_drawn() {
+        assert!((0..20).all(|seed| draw(seed, "qemu/").unwrap().unwrap().fault.name.starts_with("qemu/")));
+        assert!(draw(1, "no such fault").unwrap().is_none());
+    }
+}

@@ -1,0 +1,61 @@
+//! Signals to the command at any moment.
+
+use super::{Draw, Fault, INTERRUPTED, at_moment};
+use crate::trial::{End, HostDeed, Trial};
+
+const HUP: i32 = 1;
+const INT: i32 = 2;
+const KILL: i32 = 9;
+const TERM: i32 = 15;
+
+/// One line per fault.
+pub(super) const FAULTS: &[Fault] = &[
+    Fault::new("signal/interrupt", |draw| interrupted(draw, &[(INT, 1), (TERM, 1), (HUP, 1)])),
+    Fault::new("signal/interrupt-twice", |draw| interrupted(draw, &[(INT, 2), (TERM, 3)])),
+    Fault::new("signal/kill", |draw| interrupted(draw, &[(KILL, 1)])),
+    Fault::new("signal/interrupt-at-a-time", |draw| timed(draw, &[(INT, 1), (TERM, 1), (INT, 2)])),
+    Fault::new("signal/kill-at-a-time", |draw| timed(draw, &[(KILL, 1)])),
+    Fault::new("signal/paused", |draw| {
+        let mut trial = draw.trial();
+        let for_ms = draw.random.between(50, 800);
+        at_moment(draw, &mut trial, HostDeed::Pause(for_ms));
+        trial
+    }),
+];
+
+/// How a command may end that got this signal.
+fn ends(signal: i32) -> Vec<End> {
+    if signal == KILL { vec![End::Signal(KILL)] } else { vec![INTERRUPTED] }
+}
+
+fn interrupted(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
+    let mut trial = draw.trial();
+    let (signal, times) = draw.random.pick(signals).copied().unwrap_or((INT, 1));
+    at_moment(draw, &mut trial, HostDeed::Signal(signal, times));
+    trial.expected.interrupted = ends(signal);
+    trial
+}
+
+/// From the command's first instruction to after its last word: at an early time it does not listen for signals yet.
+fn timed(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
+    let mut trial = draw.trial();
+    let (signal, times) = draw.random.pick(signals).copied().unwrap_or((INT, 1));
+    let after_ms = draw.random.below(1500);
+    trial.told = format!("signal {signal} {times} times, {after_ms} ms after the start");
+    trial.timed = Some((after_ms, HostDeed::Signal(signal, times)));
+    trial.expected.interrupted = ends(signal);
+    trial.expected.interrupted.push(End::Signal(signal));
+    trial.expected.may_give_up = true;
+    trial
+}
+
+/// Besides what `trial` does, the command is interrupted, and the study resumed with its guests as they are.
+pub(super) fn interrupt(draw: &mut Draw<'_>, trial: &mut Trial) {
+    let (signal, times) = draw.random.pick(&[(INT, 1), (TERM, 1), (KILL, 1)]).copied().unwrap_or((INT, 1));
+    let told = std::mem::take(&mut trial.told);
+    at_moment(draw, trial, HostDeed::Signal(signal, times));
+    // An interruption where the guest dies would come too late.
+    trial.acts.rotate_right(1);
+    trial.told = format!("{told}; {}", trial.told);
+    trial.expected.interrupted = ends(signal);
+}

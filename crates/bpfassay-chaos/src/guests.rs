@@ -1,0 +1,516 @@
+//! The same with real guests: tools that misbehave in them, signals to the command, QEMU killed and stopped, at drawn times.
+
+use std::{
+    fs, io,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bpfassay_report::Contents;
+use bpfassay_study::Plan;
+
+use crate::{
+    bench::{BenchError, is_tool_run},
+    check::{self, Records, Stage},
+    drive::Came,
+    leftovers::Before,
+    process::{marked, signal},
+    random::Random,
+    trial::{End, Expected},
+};
+
+/// How long a command may take: hanging guests are waited for, twice.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What a tool does to its guest.
+pub struct ToolFault {
+    /// Its name.
+    pub name: &'static str,
+    /// Its program, in Perl; `ready()` says that it is, `sys` makes a system call.
+    script: &'static str,
+    /// What its runs may have failed of.
+    kinds: &'static [&'static str],
+    /// Whether at least one of them must have failed.
+    must: bool,
+}
+
+/// How everything that kills the guest may come to light.
+const DEATH: &[&str] = &["panic", "unsound", "not_tried"];
+/// A kernel that a tool starves.
+const STARVED: &[&str] = &[
+    "out_of_memory",
+    "run",
+    "deadline",
+    "unsound",
+    "panic",
+    "rcu_stall",
+    "lockup",
+    "hung_task",
+    "agent",
+    "not_tried",
+    "bug",
+];
+
+/// Tools, one line each.
+pub const TOOLS: &[ToolFault] = &[
+    ToolFault { name: "guest/panics", script: "ready(); sleep 1; crash(); sleep 60;", kinds: DEATH, must: true },
+    ToolFault { name: "guest/panics-30ms-after", script: "ready(); later(0.03); stay();", kinds: DEATH, must: true },
+    ToolFault { name: "guest/panics-600ms-after", script: "ready(); later(0.6); stay();", kinds: DEATH, must: true },
+    ToolFault {
+        name: "guest/kills-everybody",
+        script: "ready(); sleep 1; kill 9, grep { $_ > 2 && $_ != $$ } map { /(\\d+)/ } glob '/proc/[0-9]*'; stay();",
+        kinds: &["run", "agent", "unsound", "early_exit", "panic", "not_tried"],
+        must: false,
+    },
+    ToolFault {
+        name: "guest/unmounts",
+        script: "$SIG{INT} = sub { sys(166, '/mnt/tmpfs', 2); exit 0 }; ready(); stay();",
+        kinds: &["unsound", "run", "agent", "not_tried"],
+        must: true,
+    },
+    ToolFault {
+        name: "guest/reboots",
+        script: "ready(); sleep 1; sys(169, 0xfee1dead, 672274793, 0x1234567, 0); stay();",
+        kinds: &["early_exit", "not_tried"],
+        must: true,
+    },
+    ToolFault {
+        name: "guest/sets-the-clock",
+        script: "ready(); my $t = pack('qq', 4000000000, 0); sys(227, 0, $t); stay();",
+        kinds: &["run", "unsound", "not_tried"],
+        must: false,
+    },
+    ToolFault {
+        name: "guest/fills-the-file-system",
+        script: "open(my $f, '>', '/mnt/tmpfs/filler'); my $b = 'x' x 65536; 1 while syswrite($f, $b); ready(); stay();",
+        kinds: &["run", "unsound", "agent", "not_tried"],
+        must: true,
+    },
+    ToolFault {
+        name: "guest/forks",
+        script: "ready(); $SIG{CHLD} = 'IGNORE'; 1 while defined fork; stay();",
+        kinds: STARVED,
+        must: false,
+    },
+    ToolFault {
+        name: "guest/leaves-a-process",
+        script: "ready(); if (!fork) { away(); sleep 1 while 1 } stay();",
+        kinds: &["unsound", "not_tried"],
+        must: true,
+    },
+];
+
+/// What every tool begins with.
+const PRELUDE: &str = r#"$| = 1;
+sub ready { print "ready\n" }
+sub sys { no warnings; syscall(shift, @_) }
+sub put { my ($path, $text) = @_; open(my $f, '>', $path) or return; syswrite($f, $text) }
+sub crash { put('/proc/sys/kernel/sysrq', '1'); put('/proc/sysrq-trigger', 'c') }
+# Out of the cgroup that it would be killed with.
+sub away { $SIG{INT} = $SIG{TERM} = $SIG{HUP} = 'IGNORE'; put('/sys/fs/cgroup/cgroup.procs', $$) }
+# Ends at once, and something of it does its work so many seconds later.
+sub later { my $s = shift; $SIG{INT} = sub { if (!fork) { away(); select undef, undef, undef, $s; crash(); } exit 0 } }
+sub stay { sleep 1 while 1 }
+"#;
+
+/// What is done to the command or its guests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum HostFault {
+    /// The command gets this signal.
+    Signal(i32),
+    /// QEMU gets this signal.
+    Qemu(i32),
+}
+
+/// Faults of the host, one line each.
+const HOST: &[(&str, HostFault)] = &[
+    ("guest/interrupted", HostFault::Signal(2)),
+    ("guest/terminated", HostFault::Signal(15)),
+    ("guest/command-killed", HostFault::Signal(9)),
+    ("guest/qemu-killed", HostFault::Qemu(9)),
+    ("guest/qemu-crashes", HostFault::Qemu(11)),
+    ("guest/qemu-stopped", HostFault::Qemu(19)),
+];
+
+/// What a seed draws.
+enum Fault {
+    Tool(&'static ToolFault),
+    Host(HostFault, u64),
+}
+
+/// What trials with real guests are made with.
+#[derive(Debug)]
+pub struct GuestDriver {
+    /// The command.
+    pub bpfassay: PathBuf,
+    /// The testbed's manifest.
+    pub manifest: PathBuf,
+    reference: Mutex<Option<(Records, Duration)>>,
+}
+
+/// A trial that was made: its name, its parameters, what came of it.
+pub type Made = (&'static str, String, Came);
+
+impl GuestDriver {
+    /// With the guests of a testbed.
+    #[must_use]
+    pub fn new(bpfassay: PathBuf, manifest: PathBuf) -> Self {
+        Self { bpfassay, manifest, reference: Mutex::default() }
+    }
+
+    /// Makes the trial of `seed`, one of those whose name has `only` in it.
+    ///
+    /// # Errors
+    /// A fault of this program or of the machine it runs on.
+    pub fn run(&self, seed: u64, only: &str) -> Result<Option<Made>, BenchError> {
+        let mut random = Random::new(seed);
+        let at = random.below(1000);
+        let tools = TOOLS.iter().map(|tool| (tool.name, Fault::Tool(tool)));
+        let host = HOST.iter().map(|(name, fault)| (*name, Fault::Host(*fault, at)));
+        let all: Vec<_> = tools.chain(host).filter(|(name, _)| name.contains(only)).collect();
+        // Each in turn, from seed to seed: there are few trials with guests.
+        let Some(count) = u64::try_from(all.len()).ok().filter(|count| *count > 0) else { return Ok(None) };
+        let chosen = usize::try_from(seed % count).ok().and_then(|index| all.into_iter().nth(index));
+        let Some((name, fault)) = chosen else { return Ok(None) };
+        match fault {
+            Fault::Tool(tool) => Ok(Some((name, String::new(), self.with_tool(tool)?))),
+            Fault::Host(fault, at) => {
+                let (reference, took) = self.reference()?;
+                let after = took.mul_f64(at as f64 / 1000.0);
+                let told = format!("{fault:?} after {:.2} s", after.as_secs_f64());
+                Ok(Some((name, told, self.disturbed(fault, after, &reference)?)))
+            }
+        }
+    }
+
+    fn reference(&self) -> Result<(Records, Duration), BenchError> {
+        let mut reference = self.reference.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = reference.as_ref() {
+            return Ok(known.clone());
+        }
+        let mut site = Site::new(self, None)?;
+        let since = Instant::now();
+        site.command(&site.begin(), None)?;
+        let took = since.elapsed();
+        let (_, records) = site.after("undisturbed", &Expected::default(), Stage::Ended)?;
+        if site.came.ends != [End::Code(0)] || !site.came.violations.is_empty() {
+            let text = format!("an undisturbed study went wrong: {:?}\n{}", site.came, site.came.said);
+            return Err(BenchError::Io(io::Error::other(text)));
+        }
+        *reference = Some((records.clone(), took));
+        Ok((records, took))
+    }
+
+    /// The study with a tool that misbehaves: its own runs may fail, all others are measured.
+    fn with_tool(&self, tool: &ToolFault) -> Result<Came, BenchError> {
+        let mut site = Site::new(self, Some(tool))?;
+        site.command(&site.begin(), None)?;
+        let plan = site.plan()?;
+        let mut expected = Expected::default();
+        for (_, run) in plan.runs().filter(|(_, run)| run.order.tool.is_some()) {
+            expected.blame(&run.order.id, tool.kinds, false);
+        }
+        let (_, records) = site.after("first", &expected, Stage::Ended)?;
+        let failed = records.values().filter(|record| check::kind(&record.outcome).is_some()).count();
+        if tool.must && failed == 0 {
+            site.wrong("first", vec!["wrong verdict: no run of the tool failed".to_owned()]);
+        }
+        let code = check::code(&plan, &records);
+        // A tool that is not ready, or finds its counts wrong, is unexpected by itself.
+        if !site.came.ends.iter().all(|end| *end == End::Code(code) || *end == End::Code(4)) {
+            site.wrong(
+                "first",
+                vec![format!("the command ended with {:?} where its records mean {code}", site.came.ends)],
+            );
+        }
+        Ok(site.came)
+    }
+
+    /// The study with trouble of the host's.
+    fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<Came, BenchError> {
+        let mut site = Site::new(self, None)?;
+        site.command(&site.begin(), Some((after, fault)))?;
+        let mut expected = Expected::default();
+        let stopped = fault == HostFault::Qemu(19);
+        if stopped {
+            let plan = site.plan()?;
+            for (_, run) in plan.runs() {
+                // Whoever hangs in a tool run is blamed for it; where none had run, nobody is.
+                if is_tool_run(&run.order) {
+                    expected.blame(&run.order.id, &["deadline", "silent", "host"], false);
+                }
+            }
+        }
+        let end = site.came.ends.first().copied().unwrap_or(End::Never);
+        let interrupted = match fault {
+            HostFault::Signal(number) => end == End::Signal(number) || end == End::Code(130),
+            HostFault::Qemu(_) => false,
+        };
+        let stage = if interrupted { Stage::Interrupted } else { Stage::Ended };
+        let (plan, mut records) = site.after("first", &expected, stage)?;
+        if !interrupted
+            && let Some(plan) = &plan
+            && end != End::Code(check::code(plan, &records))
+        {
+            site.wrong("first", vec![format!("the command ended with {end:?}")]);
+        }
+        let failed = |records: &Records| records.values().any(|record| check::kind(&record.outcome).is_some());
+        if interrupted || failed(&records) {
+            let words = if plan.is_none() {
+                site.begin()
+            } else if failed(&records) {
+                site.resume(&["--again", "failed"])
+            } else {
+                site.resume(&[])
+            };
+            site.command(&words, None)?;
+            (_, records) = site.after("resumed", &Expected::default(), Stage::Ended)?;
+            if site.came.ends.last() != Some(&End::Code(0)) {
+                site.wrong("resumed", vec![format!("the command ended with {:?}", site.came.ends.last())]);
+            }
+        }
+        if bpfassay_report::fingerprint(records.values()) != bpfassay_report::fingerprint(reference.values()) {
+            site.wrong("in the end", vec!["not the fingerprint of the undisturbed study".to_owned()]);
+        }
+        Ok(site.came)
+    }
+}
+
+/// Where one trial takes place.
+struct Site<'a> {
+    driver: &'a GuestDriver,
+    directory: tempfile::TempDir,
+    tool: Option<PathBuf>,
+    before: Before,
+    came: Came,
+    process: u32,
+}
+
+impl<'a> Site<'a> {
+    fn new(driver: &'a GuestDriver, tool: Option<&ToolFault>) -> Result<Self, BenchError> {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
+        let root = directory.path();
+        fs::set_permissions(root, fs::Permissions::from_mode(0o755))?;
+        fs::create_dir(root.join("tmp"))?;
+        // One boot tells all of a tool; what is resumed needs two.
+        let (rounds, replicates) = if tool.is_some() { (2, 1) } else { (1, 2) };
+        fs::write(root.join("study.toml"), study(rounds, replicates))?;
+        let tool = match tool {
+            None => None,
+            Some(tool) => {
+                fs::write(root.join("tool.pl"), format!("{PRELUDE}{}\n", tool.script))?;
+                let path = root.join("tool.toml");
+                fs::write(&path, TOOL_FILE)?;
+                Some(path)
+            }
+        };
+        let before = Before::now(root);
+        Ok(Self { driver, tool, before, directory, came: Came::default(), process: 0 })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn begin(&self) -> Vec<PathBuf> {
+        let mut words = vec!["run".into(), self.path("study.toml"), "--output".into(), self.path("out")];
+        if let Some(tool) = &self.tool {
+            words.extend(["--tool".into(), tool.clone()]);
+        }
+        words.extend(self.guests());
+        words
+    }
+
+    fn resume(&self, more: &[&str]) -> Vec<PathBuf> {
+        let mut words = vec!["run".into(), "--resume".into(), self.path("out")];
+        words.extend(more.iter().map(PathBuf::from));
+        words.extend(self.guests());
+        words
+    }
+
+    fn guests(&self) -> Vec<PathBuf> {
+        vec!["--manifest".into(), self.driver.manifest.clone(), "--accelerator".into(), "tcg".into(), "--yes".into()]
+    }
+
+    /// Runs the command to its end, with `fault` so long after its start.
+    fn command(&mut self, words: &[PathBuf], fault: Option<(Duration, HostFault)>) -> Result<(), BenchError> {
+        let root = self.directory.path().to_owned();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut child = Command::new(&self.driver.bpfassay)
+            .args(words)
+            .current_dir(&root)
+            // By this its processes, QEMU among them, are known again.
+            .env("PATH", format!("{}:{path}", root.join("bin").display()))
+            .env("TMPDIR", root.join("tmp"))
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
+            .stdout(fs::File::create(root.join("stdout"))?)
+            .stderr(fs::File::create(root.join("stderr"))?)
+            .spawn()?;
+        self.process = child.id();
+        let since = Instant::now();
+        let mut fault = fault;
+        let end = loop {
+            if let Some(status) = child.try_wait()? {
+                break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code);
+            }
+            if let Some((_, what)) = fault.filter(|(after, _)| since.elapsed() >= *after)
+                && self.strike(what, &root)
+            {
+                fault = None;
+            }
+            if since.elapsed() > PATIENCE {
+                child.kill()?;
+                child.wait()?;
+                break End::Never;
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        self.came.ends.push(end);
+        Ok(())
+    }
+
+    /// Whether there was something to strike.
+    fn strike(&self, fault: HostFault, root: &Path) -> bool {
+        match fault {
+            HostFault::Signal(number) => signal(self.process, number).is_ok(),
+            HostFault::Qemu(number) => {
+                let all = marked(&root.display().to_string());
+                let qemu = all
+                    .iter()
+                    .find(|process| process.command.contains("qemu-system") && process.command.contains("-initrd"));
+                qemu.is_some_and(|qemu| signal(qemu.id, number).is_ok())
+            }
+        }
+    }
+
+    fn contents(&self) -> Result<Option<Contents>, bpfassay_report::JournalError> {
+        let text = fs::read(self.path("out").join("journal.jsonl")).unwrap_or_default();
+        if !text.contains(&b'\n') {
+            return Ok(None);
+        }
+        Contents::read(&self.path("out")).map(Some)
+    }
+
+    fn plan(&self) -> Result<Plan, BenchError> {
+        let said = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
+        match self.contents() {
+            Ok(Some(contents)) => Ok(contents.header.plan),
+            Ok(None) => Err(BenchError::Study(said())),
+            Err(error) => Err(BenchError::Study(format!("{error}: {}", said()))),
+        }
+    }
+
+    /// The plan and the records of what was begun, and whatever is wrong with them.
+    fn after(
+        &mut self,
+        stage: &str,
+        expected: &Expected,
+        how_far: Stage,
+    ) -> Result<(Option<Plan>, Records), BenchError> {
+        let mut wrong = self.before.left(self.directory.path(), &self.path("tmp"), self.process);
+        let mut said = fs::read(self.path("stdout")).unwrap_or_default();
+        said.extend(fs::read(self.path("stderr")).unwrap_or_default());
+        if let Some(place) = check::control_character(&said) {
+            wrong.push(format!("a control character for the terminal: {place}"));
+        }
+        let (plan, records) = match self.contents() {
+            Ok(None) => (None, Records::new()),
+            Ok(Some(contents)) => {
+                let results = bpfassay_report::derive(&contents);
+                let records =
+                    results.runs.into_iter().map(|result| (result.record.run.clone(), result.record)).collect();
+                (Some(contents.header.plan), records)
+            }
+            Err(error) => {
+                wrong.push(format!("the journal cannot be read: {error}"));
+                (None, Records::new())
+            }
+        };
+        if let Some(plan) = &plan {
+            wrong.extend(check::outcomes(plan, expected, &records, how_far));
+        } else if how_far == Stage::Ended {
+            wrong.push("nothing was begun".to_owned());
+        }
+        self.wrong(stage, wrong);
+        Ok((plan, records))
+    }
+
+    fn wrong(&mut self, stage: &str, wrong: Vec<String>) {
+        if wrong.is_empty() {
+            return;
+        }
+        let mut said = fs::read(self.path("stdout")).unwrap_or_default();
+        said.extend(fs::read(self.path("stderr")).unwrap_or_default());
+        let said = String::from_utf8_lossy(&said).replace(|c: char| c.is_control() && c != '\n', "?");
+        self.came.said.push_str(&format!("--- {stage}, {:?}\n{said}\n", self.came.ends.last()));
+        self.came.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
+    }
+}
+
+const TOOL_FILE: &str = r#"schema = 1
+[tool]
+name = "wrong"
+description = "Does what no tool may do"
+[source]
+script = { path = "tool.pl", interpreter = "/usr/bin/perl", debian = { suite = "trixie", package = "perl-base" } }
+[start]
+ready = { line = "^ready" }
+"#;
+
+fn study(rounds: u32, replicates: u32) -> String {
+    format!(
+        r#"
+schema = 1
+name = "chaos"
+description = "A study to be disturbed."
+clock = "instructions"
+probes = ["none", "fexit"]
+[[targets]]
+arch = "x86_64"
+kernels = "6.12"
+[[file_systems]]
+type = "tmpfs"
+size_mib = 32
+[[workloads]]
+name = "w"
+options = "-a POSIX -w -r -t 256k -b 4m"
+[design]
+replicates = {replicates}
+rounds = {rounds}
+warm_up = 1
+seed = 7
+[deadlines]
+boot = "30s"
+set-up = "20s"
+attach = "20s"
+workload = "20s"
+tear-down = "20s"
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let names = TOOLS.iter().map(|tool| tool.name).chain(HOST.iter().map(|(name, _)| *name));
+        assert_eq!(names.collect::<BTreeSet<_>>().len(), TOOLS.len() + HOST.len());
+    }
+
+    #[test]
+    fn the_studies_are_studies() {
+        for text in [study(2, 1), study(1, 2)] {
+            bpfassay_study::Study::parse("chaos.toml", &text, &|_| Ok(None)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `chaos`: draws faults by seed and does them to bpfassay.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Command, ExitCode},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use bpfassay_chaos::{
+    agent::standin,
+    drive::Driver,
+    fault,
+    guests::GuestDriver,
+    summary::{Line, Summary},
+};
+use clap::Parser;
+
+/// Set in the mount namespace of our own.
+const OWN_MOUNTS: &str = "CHAOS_OWN_MOUNTS";
+
+/// Draws faults by seed, does them to a study, and holds what comes of it against what may come of it.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// How many seeds, one fault each
+    #[arg(long, default_value_t = 1)]
+    faults: u64,
+
+    /// Only faults with this in their names
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+
+    /// The command [default: beside this program]
+    #[arg(long, value_name = "FILE")]
+    bpfassay: Option<PathBuf>,
+
+    /// Trials side by side [default: 2; with real guests 1]
+    #[arg(long, value_name = "N")]
+    parallel: Option<u32>,
+
+    /// With real guests, those of --manifest
+    #[arg(long, requires = "manifest")]
+    guests: bool,
+
+    /// The testbed's manifest, for --guests
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+
+    /// Show what the commands said where something is wrong
+    #[arg(long)]
+    verbose: bool,
+
+    /// Only name the faults that would be drawn
+    #[arg(long)]
+    list: bool,
+
+    /// Print a page of Markdown at the end, as results/chaos.md is one
+    #[arg(long)]
+    markdown: bool,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if words.first().is_some_and(standin::is_meant) {
+        return standin::run(&words);
+    }
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("chaos: {error}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// One line for whoever reads; that nobody does is no reason to stop.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// How many trials broke what must hold.
+fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
+    let seeds = arguments.seed..arguments.seed.saturating_add(arguments.faults);
+    if arguments.list {
+        for seed in seeds {
+            if let Some(drawn) = fault::draw(seed, &arguments.only)? {
+                say(&format!("{seed} {} ({}, {})", drawn.fault.name, drawn.bench.shape, drawn.trial.told));
+            }
+        }
+        return Ok(0);
+    }
+    let cannot_mount = own_mounts();
+    let beside = || Ok::<_, io::Error>(std::env::current_exe()?.with_file_name("bpfassay"));
+    let bpfassay = arguments.bpfassay.clone().map_or_else(beside, Ok)?;
+    if !bpfassay.is_file() {
+        return Err(format!("{} does not exist: build it, or name it with --bpfassay", bpfassay.display()).into());
+    }
+    let bpfassay = std::path::absolute(bpfassay)?;
+    let driver = match &arguments.manifest {
+        Some(manifest) if arguments.guests => {
+            Either::Guests(GuestDriver::new(bpfassay, std::path::absolute(manifest)?))
+        }
+        _ => Either::Scripted(Driver::new(bpfassay, cannot_mount)?),
+    };
+    let parallel = arguments.parallel.unwrap_or(if arguments.guests { 1 } else { 2 });
+    let next = AtomicU64::new(seeds.start);
+    let summary = Mutex::new(Summary::default());
+    let broken = Mutex::new(None);
+    let work = || {
+        while let seed @ 0.. = next.fetch_add(1, Ordering::Relaxed)
+            && seed < seeds.end
+        {
+            match trial(&driver, seed, arguments) {
+                Ok(Some(line)) => summary.lock().unwrap_or_else(PoisonError::into_inner).add(&line),
+                Ok(None) => {}
+                Err(error) => {
+                    *broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("seed {seed}: {error}"));
+                    break;
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..parallel {
+            scope.spawn(work);
+        }
+    });
+    let summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if arguments.markdown {
+        let words: Vec<_> = std::env::args().skip(1).collect();
+        say(&summary.markdown(&format!("chaos {}", words.join(" "))));
+    }
+    say(&summary.text());
+    match broken.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error.into()),
+        None => Ok(summary.violated()),
+    }
+}
+
+/// What makes trials.
+enum Either {
+    Scripted(Driver),
+    Guests(GuestDriver),
+}
+
+fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Line>, String> {
+    let chain = |error: &dyn std::error::Error| {
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{error}{cause}")
+    };
+    let since = Instant::now();
+    let (fault, told, came) = match driver {
+        Either::Scripted(driver) => {
+            let Some(drawn) = fault::draw(seed, &arguments.only).map_err(|error| chain(&error))? else {
+                return Ok(None);
+            };
+            let came = driver.run(&drawn).map_err(|error| chain(&error))?;
+            (drawn.fault.name, format!("{}, {}", drawn.bench.shape, drawn.trial.told), came)
+        }
+        Either::Guests(driver) => match driver.run(seed, &arguments.only).map_err(|error| chain(&error))? {
+            Some(made) => made,
+            None => return Ok(None),
+        },
+    };
+    let line = Line { seed, fault, told, came, seconds: since.elapsed().as_secs_f64() };
+    let mut text = line.text();
+    if !line.came.violations.is_empty() {
+        let only = if arguments.only.is_empty() { String::new() } else { format!(" --only {}", arguments.only) };
+        let guests = match &arguments.manifest {
+            Some(manifest) if arguments.guests => format!(" --guests --manifest {}", manifest.display()),
+            _ => String::new(),
+        };
+        text.push_str(&format!("\n    again: chaos --seed {seed}{only}{guests} --verbose"));
+        if arguments.verbose {
+            text.push_str(&format!("\n{}", line.came.said));
+        }
+    }
+    say(&text);
+    Ok(Some(line))
+}
+
+/// Goes on in a mount namespace of its own, so that nothing that is mounted leaks. Why it cannot, if it cannot.
+fn own_mounts() -> Option<String> {
+    if std::env::var_os(OWN_MOUNTS).is_some() {
+        return None;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Some("not root".to_owned());
+    }
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let probe = Command::new("unshare").args(["--mount", "true"]).output();
+    match probe {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => return Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => return Some(format!("unshare: {error}")),
+    }
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return Some(error.to_string()),
+    };
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "--"]).arg(program).args(&words[1..]).env(OWN_MOUNTS, "1");
+    Some(command.exec().to_string())
+}

@@ -1,0 +1,75 @@
+//! Drawing by seed: SplitMix64. The same seed gives the same numbers on every machine, for ever.
+
+/// A generator of numbers.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The generator of `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub const fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed(self.0)
+    }
+
+    /// A number below `limit`; 0 where `limit` is 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        // The high half of a product: uniform but for one part in 2^64 / limit.
+        u64::try_from((u128::from(self.bits()) * u128::from(limit)) >> 64).unwrap_or_default()
+    }
+
+    /// A number from `first` to `last`.
+    pub fn between(&mut self, first: u64, last: u64) -> u64 {
+        first + self.below(last.saturating_sub(first) + 1)
+    }
+
+    /// Whether it happens that happens so often.
+    pub fn percent(&mut self, share: u64) -> bool {
+        self.below(100) < share
+    }
+
+    /// One of `all`; `None` where there is none.
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        let index = self.below(all.len() as u64);
+        all.get(usize::try_from(index).ok()?)
+    }
+}
+
+/// `value` with every bit depending on every bit (the finisher of SplitMix64).
+#[must_use]
+pub const fn mixed(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_draws_the_same() {
+        let draw = |seed| {
+            let mut random = Random::new(seed);
+            (0..8).map(|_| random.below(1000)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        // As other implementations of SplitMix64 have it.
+        assert_eq!(Random::new(1_234_567).bits(), 6_457_827_717_110_365_317);
+    }
+
+    #[test]
+    fn numbers_stay_within_their_limits() {
+        let mut random = Random::new(1);
+        assert!((0..1000).all(|_| random.below(3) < 3));
+        assert!((0..1000).all(|_| (5..=6).contains(&random.between(5, 6))));
+        assert_eq!(random.below(0), 0);
+        assert_eq!(random.pick::<u8>(&[]), None);
+    }
+}

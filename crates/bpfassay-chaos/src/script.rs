@@ -1,0 +1,210 @@
+//! What the stand-in for QEMU is to do, and when: a file beside it, which the driver writes before each command.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::message::{GuestFacts, GuestMessage, RunOutcome};
+use serde::{Deserialize, Serialize};
+
+/// Name of the file, in the directory of the stand-in.
+pub const FILE_NAME: &str = "script.json";
+
+/// What the stand-in goes by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Script {
+    /// The real QEMU.
+    pub qemu: PathBuf,
+    /// Where it keeps what outlives a boot, and finds the driver's socket. Anybody may write there.
+    pub state: PathBuf,
+    /// What it does besides playing an honest guest.
+    pub acts: Vec<Act>,
+}
+
+/// One thing that is done at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Act {
+    /// When.
+    pub when: When,
+    /// What.
+    pub deed: Deed,
+}
+
+/// A moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct When {
+    /// Only in boots of this block; `None`: of any.
+    pub block: Option<String>,
+    /// Any of these points.
+    pub points: Vec<Point>,
+    /// How many times at most; `None`: every time.
+    pub times: Option<u32>,
+}
+
+/// A point in a boot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Point {
+    /// QEMU was started and does nothing yet.
+    Launch,
+    /// Before the agent's first word.
+    Boot,
+    /// After it.
+    Hello,
+    /// In the phase set-up.
+    SetUp,
+    /// After the guest said that it is ready.
+    Ready,
+    /// In a run, just after that phase began; [`Step::End`]: just before its end is reported.
+    Run(String, Step),
+    /// Between this run and the next.
+    After(String),
+    /// In the workload of whatever run comes next after this one.
+    DuringNext(String),
+    /// After the agent's last word, before the guest powers off.
+    LastWord,
+}
+
+/// A step of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// The phase attach; baselines have none.
+    Attach,
+    /// The phase workload.
+    Workload,
+    /// The phase tear-down.
+    TearDown,
+    /// Just before the run's end is reported.
+    End,
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Deed {
+    /// The driver does the host's part of that number; the guest waits until it is done.
+    Host(usize),
+    /// QEMU exits before it opens its monitor.
+    Refuse {
+        /// With this status.
+        status: u8,
+        /// With these words.
+        words: String,
+    },
+    /// QEMU gets this signal.
+    Kill(i32),
+    /// QEMU is stopped, and the guest with it; `Some`: for so many milliseconds.
+    Stop(Option<u64>),
+    /// The guest sends this, then goes on so.
+    Send(Vec<Piece>, Then),
+    /// The guest says this of itself when it is ready (at [`Point::SetUp`]).
+    Facts(Box<GuestFacts>),
+    /// The run that ends now ends with this outcome.
+    Outcome(Box<RunOutcome>),
+}
+
+/// What a guest does after it sent something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Then {
+    /// It goes on as if nothing were.
+    GoesOn,
+    /// Nothing more, for ever.
+    Hangs,
+    /// It powers off.
+    PowersOff,
+    /// It resets itself.
+    Resets,
+}
+
+/// Part of what a guest sends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Piece {
+    /// A message in its frame. A run of it may be [`crate::agent::play::THIS`] and its kin.
+    Message(GuestMessage),
+    /// The end of a run, with the figures that it would have.
+    Measured(String),
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// A frame with this payload.
+    Payload(Vec<u8>),
+    /// A message for the log in a frame whose payload has so many bytes.
+    Large(usize),
+    /// Lines on the console.
+    Console(Vec<String>),
+    /// So many MiB of lines on the console.
+    ConsoleFlood(u64),
+    /// So many MiB of messages for the log.
+    AgentFlood(u64),
+    /// A pause in milliseconds.
+    Pause(u64),
+    /// The same over and over, so many times, with a pause in milliseconds after each.
+    Repeated(u32, u64, Box<Piece>),
+    /// The bytes of a piece one by one, with a pause in milliseconds after each.
+    ByteByByte(u64, Box<Piece>),
+    /// The first so many bytes of a piece.
+    Truncated(usize, Box<Piece>),
+}
+
+impl Script {
+    /// Reads the script in `directory`.
+    ///
+    /// # Errors
+    /// Where there is none, or it is not one.
+    pub fn read(directory: &Path) -> io::Result<Self> {
+        Ok(serde_json::from_slice(&fs::read(directory.join(FILE_NAME))?)?)
+    }
+
+    /// Writes the script into `directory`, in place of another.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        let new = directory.join("script.new");
+        fs::write(&new, serde_json::to_vec(self)?)?;
+        fs::rename(new, directory.join(FILE_NAME))
+    }
+
+    /// The act at `point` of a boot that does `runs`, if it is to be done. It counts as done from then on.
+    #[must_use]
+    pub fn act(&self, point: &Point, runs: &[&str]) -> Option<&Deed> {
+        self.acts.iter().enumerate().find_map(|(index, act)| {
+            let is_of = |block: &String| {
+                let prefix = format!("{block}_");
+                runs.iter().any(|run| run.starts_with(&prefix))
+            };
+            let here = act.when.points.contains(point) && act.when.block.as_ref().is_none_or(is_of);
+            (here && self.counts(index, act.when.times)).then_some(&act.deed)
+        })
+    }
+
+    /// Whether the act `index` may be done once more. Boots of several guests at the same time count together.
+    fn counts(&self, index: usize, times: Option<u32>) -> bool {
+        let Some(times) = times else { return true };
+        (0..times).any(|time| {
+            let path = self.state.join(format!("done-{index}-{time}"));
+            fs::File::options().write(true).create_new(true).open(path).is_ok()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_act_is_done_at_its_point_and_so_often() {
+        let state = tempfile::tempdir().unwrap();
+        let when = When { block: Some("b_1".to_owned()), points: vec![Point::Ready], times: Some(2) };
+        let script = Script {
+            qemu: PathBuf::new(),
+            state: state.path().to_owned(),
+            acts: vec![Act { when, deed: Deed::Kill(9) }],
+        };
+        script.write(state.path()).unwrap();
+        let script = Script::read(state.path()).unwrap();
+        assert_eq!(script.act(&Point::Boot, &["b_1_r1"]), None);
+        assert_eq!(script.act(&Point::Ready, &["b_10_r1"]), None, "another block");
+        assert_eq!(script.act(&Point::Ready, &["b_1_r1"]), Some(&Deed::Kill(9)));
+        assert!(script.act(&Point::Ready, &["b_1_r1"]).is_some());
+        assert_eq!(script.act(&Point::Ready, &["b_1_r1"]), None, "twice is enough");
+    }
+}

@@ -1,0 +1,170 @@
+//! What many trials came to, for people.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use crate::{drive::Came, trial::End};
+
+/// What the page is about.
+const HEAD: &str = "\
+# Faults by seed
+
+Each seed draws a fault with its parameters and does it to a study under way: the command and QEMU are real, with their processes, signals,
+sockets and files, and the guest's agent and console are played by a script (`crates/bpfassay-chaos`). After every command it is checked
+that its exit code is the one that its records mean, that only those runs failed that may, with a kind that fits and a line of evidence,
+that all others were measured, each block in one boot with the figures of that boot, that the journal can be read, that nothing printed
+makes a terminal do anything, that memory stayed within 256 MiB per guest, and that no process, temporary file, mount, cgroup or shared
+memory is left. Then the host is in order again and the study is resumed, with `--again failed` where runs had failed: it must come to the
+fingerprint of the undisturbed study. Whatever of this does not hold is a violation.
+";
+
+/// Most violations of one trial that are shown.
+const MOST: usize = 12;
+
+/// One trial.
+#[derive(Debug)]
+pub struct Line {
+    /// The seed.
+    pub seed: u64,
+    /// What it drew.
+    pub fault: &'static str,
+    /// With which parameters.
+    pub told: String,
+    /// What came of it.
+    pub came: Came,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+impl Line {
+    /// In one line, with what is wrong below it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Self { seed, fault, told, came, seconds } = self;
+        let ends: Vec<_> = came.ends.iter().map(|end| ended(*end)).collect();
+        let verdict = match (&came.skipped, came.violations.is_empty()) {
+            (Some(reason), _) => format!("skipped: {reason}"),
+            (None, true) => "ok".to_owned(),
+            (None, false) => "VIOLATION".to_owned(),
+        };
+        let mut text = format!("{seed} {fault} ({told}) {verdict} [{}] {seconds:.1}s", ends.join(" "));
+        for violation in came.violations.iter().take(MOST) {
+            // Nothing can be done about text that does not fit into memory.
+            let _ = write!(text, "\n    {violation}");
+        }
+        if came.violations.len() > MOST {
+            let _ = write!(text, "\n    … and {} more", came.violations.len() - MOST);
+        }
+        text
+    }
+}
+
+fn ended(end: End) -> String {
+    match end {
+        End::Code(code) => code.to_string(),
+        End::Signal(signal) => format!("signal {signal}"),
+        End::Never => "never".to_owned(),
+    }
+}
+
+/// Counts of one fault.
+#[derive(Debug, Default)]
+struct Counts {
+    trials: u32,
+    skipped: u32,
+    violated: u32,
+    ends: BTreeMap<End, u32>,
+}
+
+/// Counts by fault.
+#[derive(Debug, Default)]
+pub struct Summary {
+    faults: BTreeMap<&'static str, Counts>,
+    resumes: u32,
+    peak_kib: u64,
+}
+
+impl Summary {
+    /// Counts `line`, too.
+    pub fn add(&mut self, line: &Line) {
+        let counts = self.faults.entry(line.fault).or_default();
+        counts.trials += 1;
+        counts.skipped += u32::from(line.came.skipped.is_some());
+        counts.violated += u32::from(!line.came.violations.is_empty());
+        if let Some(end) = line.came.ends.first() {
+            *counts.ends.entry(*end).or_default() += 1;
+        }
+        self.resumes += u32::try_from(line.came.ends.len().saturating_sub(1)).unwrap_or_default();
+        self.peak_kib = self.peak_kib.max(line.came.peak_kib);
+    }
+
+    /// How many trials broke what must hold.
+    #[must_use]
+    pub fn violated(&self) -> u32 {
+        self.faults.values().map(|counts| counts.violated).sum()
+    }
+
+    /// How many trials there were.
+    #[must_use]
+    pub fn trials(&self) -> u32 {
+        self.faults.values().map(|counts| counts.trials).sum()
+    }
+
+    /// As a page of Markdown: what was done, what came of it, a line per fault. `command` is the one that did it.
+    #[must_use]
+    pub fn markdown(&self, command: &str) -> String {
+        let mut text = format!("{HEAD}\n```sh\n{command}\n```\n\n**{}.**\n\n", self.text());
+        text.push_str("| fault | trials | skipped | violations | ends of the first command |\n|---|--:|--:|--:|---|\n");
+        for (fault, counts) in &self.faults {
+            let ends: Vec<_> = counts.ends.iter().map(|(end, count)| format!("{}: {count}", ended(*end))).collect();
+            let Counts { trials, skipped, violated, .. } = counts;
+            // Nothing can be done about text that does not fit into memory.
+            let _ = writeln!(text, "| {fault} | {trials} | {skipped} | {violated} | {} |", ends.join(", "));
+        }
+        text
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let skipped: u32 = self.faults.values().map(|counts| counts.skipped).sum();
+        format!(
+            "{} trials of {} faults: {} violations, {skipped} skipped; {} commands that resumed; at most {} MiB of memory",
+            self.trials(),
+            self.faults.len(),
+            self.violated(),
+            self.resumes,
+            self.peak_kib >> 10
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_and_trials_are_counted_by_fault() {
+        let line = |fault, violations: &[&str], end| Line {
+            seed: 7,
+            fault,
+            told: "once".to_owned(),
+            came: Came {
+                ends: vec![end, End::Code(0)],
+                violations: violations.iter().map(|&text| text.to_owned()).collect(),
+                ..Came::default()
+            },
+            seconds: 1.0,
+        };
+        let broken = line("a/b", &["first: lost"; 20], End::Signal(9));
+        assert!(broken.text().starts_with("7 a/b (once) VIOLATION [signal 9 0] 1.0s\n    first: lost"));
+        assert!(broken.text().ends_with("… and 8 more"));
+        let mut summary = Summary::default();
+        summary.add(&broken);
+        summary.add(&line("a/b", &[], End::Code(4)));
+        summary.add(&line("c/d", &[], End::Code(4)));
+        assert_eq!((summary.trials(), summary.violated()), (3, 1));
+        let page = summary.markdown("chaos --faults 3");
+        assert!(page.contains("| a/b | 2 | 0 | 1 | 4: 1, signal 9: 1 |\n| c/d | 1 | 0 | 0 | 4: 1 |"), "{page}");
+        assert!(page.contains("3 trials of 2 faults: 1 violations, 0 skipped; 3 commands that resumed"), "{page}");
+    }
+}

@@ -1,0 +1,160 @@
+//! A trial: a study, what disturbs it, and what may come of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    bench::Shape,
+    script::{Act, Deed, Point, When},
+};
+
+/// What is done to one study.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trial {
+    /// The study.
+    pub shape: Shape,
+    /// Guests side by side.
+    pub jobs: u32,
+    /// What the guests do.
+    pub acts: Vec<Act>,
+    /// What the host does when an act asks for it ([`Deed::Host`]).
+    pub host: Vec<HostDeed>,
+    /// What the host does so many milliseconds after the command started.
+    pub timed: Option<(u64, HostDeed)>,
+    /// Which directory is a small file system of its own, and whether it is full from the start.
+    pub small: Option<(Place, bool)>,
+    /// What is damaged after the command ended and before it is resumed.
+    pub damage: Option<Damage>,
+    /// What must come of it.
+    pub expected: Expected,
+    /// The drawn parameters, for people.
+    pub told: String,
+}
+
+/// A directory that the command writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// That of the results.
+    Output,
+    /// That of temporary files.
+    Temporary,
+    /// The cache.
+    Cache,
+}
+
+/// Something that the host does to the command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostDeed {
+    /// It gets this signal so many times, 50 ms apart.
+    Signal(i32, u32),
+    /// It is stopped for so many milliseconds.
+    Pause(u64),
+    /// The small file system is filled up.
+    Fill,
+    /// It may open so many descriptors from now on.
+    Descriptors(u64),
+    /// The program QEMU is taken away.
+    NoQemu,
+    /// The directory of console logs is taken away, and a file put in its place.
+    NoLogs,
+}
+
+/// What is damaged between two commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// A bit of a guest's image (0: kernel, 1: initramfs), at this share of its length in thousandths.
+    Image(usize, u64),
+    /// The last so many bytes of the journal are gone, as after a crash of the host.
+    JournalCut(u64),
+}
+
+/// What must come of a trial.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Expected {
+    /// Runs that may fail or must.
+    pub blamed: BTreeMap<String, Blame>,
+    /// Runs that may fail by the host, or stay undone.
+    pub by_host: BTreeSet<String>,
+    /// Runs that say what is not so: nothing is known of their figures.
+    pub lies: BTreeSet<String>,
+    /// The command may be interrupted, and then ends so; otherwise it comes to its end.
+    pub interrupted: Vec<End>,
+    /// The command may be unable to record anything, or to begin.
+    pub may_give_up: bool,
+    /// Whether what the guests do goes on when the study is resumed: they, not the host, are disturbed.
+    pub lasts: bool,
+    /// Guests that may have to be waited for until a deadline.
+    pub hangs: u32,
+}
+
+/// What may be said of a run that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blame {
+    /// The kinds, as in `results.json`.
+    pub kinds: Vec<&'static str>,
+    /// Whether it has to fail.
+    pub must: bool,
+    /// Whether the guest lived on, so that the run was part of its boot.
+    pub in_guest: bool,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// With an exit code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+    /// It had to be killed: it was over its time.
+    Never,
+}
+
+impl Trial {
+    /// Nothing happens, and everything is measured.
+    #[must_use]
+    pub fn quiet(shape: Shape) -> Self {
+        Self {
+            shape,
+            jobs: 1,
+            acts: Vec::new(),
+            host: Vec::new(),
+            timed: None,
+            small: None,
+            damage: None,
+            expected: Expected::default(),
+            told: String::new(),
+        }
+    }
+
+    /// Adds a deed of the host at a moment of a guest.
+    pub fn host_at(&mut self, when: When, deed: HostDeed) {
+        let index = self.host.len();
+        self.host.push(deed);
+        self.acts.push(Act { when, deed: Deed::Host(index) });
+    }
+}
+
+impl When {
+    /// Once in a boot of `block`.
+    #[must_use]
+    pub fn once(block: &str, point: Point) -> Self {
+        Self { block: Some(block.to_owned()), points: vec![point], times: Some(1) }
+    }
+
+    /// Every time.
+    #[must_use]
+    pub fn always(block: Option<&str>, points: Vec<Point>) -> Self {
+        Self { block: block.map(str::to_owned), points, times: None }
+    }
+}
+
+impl Expected {
+    /// `run` fails with one of `kinds`.
+    pub fn blame(&mut self, run: &str, kinds: &[&'static str], must: bool) {
+        self.blamed.insert(run.to_owned(), Blame { kinds: kinds.to_vec(), must, in_guest: false });
+    }
+
+    /// `run` fails with one of `kinds` in a guest that lives on.
+    pub fn fails_in_guest(&mut self, run: &str, kinds: &[&'static str]) {
+        self.blamed.insert(run.to_owned(), Blame { kinds: kinds.to_vec(), must: true, in_guest: true });
+    }
+}

@@ -1,0 +1,110 @@
+//! 200 seeds against scripted guests, in parts that run side by side. More: `chaos --seed N --faults M`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it saw")]
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// Seeds of one part.
+const PART: u64 = 20;
+
+/// The command, which cargo builds beside this program where the whole workspace is tested; by itself this crate does not build it.
+fn bpfassay() -> PathBuf {
+    let beside = Path::new(env!("CARGO_BIN_EXE_chaos")).with_file_name("bpfassay");
+    let program = env::var_os("BPFASSAY_CHAOS_COMMAND").map_or(beside, PathBuf::from);
+    assert!(program.is_file(), "{} is not built: cargo build -p bpfassay", program.display());
+    program
+}
+
+fn chaos(words: &[&str], command: &Path) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_chaos")).args(words).arg("--bpfassay").arg(command).output().unwrap();
+    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn part(number: u64) {
+    let (first, count) = ((1 + number * PART).to_string(), PART.to_string());
+    let words = ["--seed", &first, "--faults", &count, "--parallel", "3", "--verbose"];
+    assert!(chaos(&words, &bpfassay()).status.success());
+}
+
+macro_rules! parts {
+    ($($name:ident = $number:literal),+) => {
+        $(#[test]
+        fn $name() {
+            part($number);
+        })+
+    };
+}
+
+parts!(
+    seeds_1_to_20 = 0,
+    seeds_21_to_40 = 1,
+    seeds_41_to_60 = 2,
+    seeds_61_to_80 = 3,
+    seeds_81_to_100 = 4,
+    seeds_101_to_120 = 5,
+    seeds_121_to_140 = 6,
+    seeds_141_to_160 = 7,
+    seeds_161_to_180 = 8,
+    seeds_181_to_200 = 9
+);
+
+/// A program in the command's place that spoils what the real one does.
+fn spoiling(directory: &Path, after: &str) -> PathBuf {
+    let path = directory.join("bpfassay");
+    // The journal of an undisturbed study stays as it is: it is what the others are held against.
+    let text = format!("#!/bin/sh\n'{}' \"$@\"\ncode=$?\n{after}\nexit $code\n", bpfassay().display());
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// What `chaos` says of a seed whose fault changes nothing by itself, with a command that does `after` at its end.
+fn violation(after: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let command = spoiling(directory.path(), after);
+    let output = chaos(&["--seed", "1", "--only", "agent/talkative"], &command);
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The disturbed study is the one whose guest did something: its stand-in made a note of it.
+const DISTURBED: &str = "ls state/done-* >/dev/null 2>&1 &&";
+
+#[test]
+fn what_is_left_behind_is_found() {
+    let said = violation(&format!("{DISTURBED} {{ : >\"$TMPDIR/bpfassay-forgotten\"; sleep 100 & }}"));
+    assert!(said.contains("left behind: the file") && said.contains("bpfassay-forgotten"), "{said}");
+    assert!(said.contains("left behind: the process") && said.contains("sleep 100"), "{said}");
+}
+
+#[test]
+fn another_exit_code_is_found() {
+    let said = violation(&format!("{DISTURBED} code=1"));
+    assert!(said.contains("ended with Code(1) where its records mean 0"), "{said}");
+}
+
+#[test]
+fn a_lost_measurement_is_found() {
+    let said = violation(&format!(
+        "{DISTURBED} sed -i '$d' results/out/journal.jsonl && sed -i '$d' results/out/journal.jsonl"
+    ));
+    assert!(said.contains("lost: ") || said.contains("the journal cannot be read"), "{said}");
+}
+
+#[test]
+fn bytes_for_the_terminal_are_found() {
+    let said = violation(&format!("{DISTURBED} printf '\\033[2J'"));
+    assert!(said.contains("a control character for the terminal: U+001B"), "{said}");
+}
+
+#[test]
+fn a_seed_names_the_same_faults_every_time() {
+    let list = || chaos(&["--list", "--seed", "5", "--faults", "50"], &bpfassay()).stdout;
+    assert_eq!(list(), list());
+    assert!(!list().is_empty());
+}

@@ -1,0 +1,38 @@
+//! 20 seeds with real guests.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Runs these seeds with the guests of the testbed, if guests are wanted.
+fn seeds(first: u64, count: u64) {
+    if env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required") {
+        let manifest = env::var("BPFASSAY_TEST_MANIFEST").unwrap();
+        let beside = Path::new(env!("CARGO_BIN_EXE_chaos")).with_file_name("bpfassay");
+        let command = env::var_os("BPFASSAY_CHAOS_COMMAND").map_or(beside, PathBuf::from);
+        let output = Command::new(env!("CARGO_BIN_EXE_chaos"))
+            .args(["--guests", "--verbose", "--manifest", &manifest])
+            .args(["--seed", &first.to_string(), "--faults", &count.to_string(), "--bpfassay"])
+            .arg(command)
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        println!("{}", String::from_utf8_lossy(&said));
+        assert!(output.status.success());
+    } else {
+        println!("skipped: boots guests; set BPFASSAY_VM_TESTS=required (ci/test does)");
+    }
+}
+
+#[test]
+fn seeds_1_to_10() {
+    seeds(1, 10);
+}
+
+#[test]
+fn seeds_11_to_20() {
+    seeds(11, 10);
+}
