@@ -44,7 +44,16 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("kernel/tool-reboots", |draw| draw.broken_tool(Deed::Send(Vec::new(), Then::Resets), &["early_exit"])),
     Fault::new("kernel/unmounts", |draw| unsound(draw, "/mnt/tmpfs is not mounted any more")),
     Fault::new("kernel/leaves-programs", |draw| unsound(draw, "2 BPF programs more than before")),
-    Fault::new("kernel/warning", |draw| spoilt(draw, "WARNING: CPU: 0 PID: 77 at kernel/trace/bpf_trace.c:1", "bug")),
+    // Worth a note and no more.
+    Fault::new("kernel/warning", |draw| {
+        draw.harmless(Deed::Send(
+            vec![console(&["WARNING: CPU: 0 PID: 77 at kernel/trace/bpf_trace.c:1"])],
+            Then::GoesOn,
+        ))
+    }),
+    Fault::new("kernel/hung-task", |draw| {
+        spoilt(draw, "INFO: task nfsd:77 blocked for more than 120 seconds.", "hung_task")
+    }),
     Fault::new("kernel/memory-eaten", |draw| spoilt(draw, OOM_LINE, "out_of_memory")),
     Fault::new("kernel/file-system-full", |draw| {
         let mut trial = draw.trial();
