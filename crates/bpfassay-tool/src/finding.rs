@@ -59,7 +59,8 @@ pub enum Kind {
     /// The kernel skipped probes: kprobe misses, or programs that were already running on their CPU. Not judged where the
     /// kernel does not tell.
     MissedProbes,
-    /// BPF programs, links or maps that were not there before are there after it ended. Not judged where that was not listed.
+    /// BPF programs, links or maps that were not there before are there after it ended, or the guest is otherwise not as before:
+    /// a mount gone, a process left, the clock moved. Not judged where that was not listed.
     LeftBehind,
     /// It holds more memory than [`Limits::memory_bytes`], BPF maps included. Not judged where it was not measured.
     MemoryHeld,

@@ -24,7 +24,7 @@ use bpfassay_tool::{
 };
 
 use crate::{
-    Outcome, Provenance,
+    FailureKind, Outcome, Provenance, RunFailure,
     results::{RunResult, ToolResult},
 };
 
@@ -46,6 +46,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     let mut witnessed: BTreeMap<ByteMeaning, Witnessed> = BTreeMap::new();
     for run in runs {
         let judgements = match &run.record.outcome {
+            Outcome::Failed(failure) if failure.kind == FailureKind::Unsound => left_changed(failure),
             Outcome::Failed(_) => continue,
             Outcome::Refused(refusal) => {
                 let start = started(refusal);
@@ -72,6 +73,15 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     result.run = returned.run.or(requested.run);
     result.figures.extend(returned.figures);
     Some(result)
+}
+
+/// What is found of a tool after whose run the guest was not as before: that much is sure of it, whatever it reported.
+fn left_changed(failure: &RunFailure) -> Vec<Judgement> {
+    let mut judgements =
+        finding::judge(&Evidence { start: Some(&Start::Ready), ..Evidence::default() }, &Limits::default());
+    let verdict = Verdict::Found { evidence: failure.telling.clone() };
+    outweigh(&mut judgements, Judgement { kind: finding::Kind::LeftBehind, verdict });
+    judgements
 }
 
 /// What a run with a witness says of a tool's figures.

@@ -209,3 +209,14 @@ fn a_tool_without_reports_is_judged_by_what_the_kernel_saw() {
     silent.file.report = None;
     assert_eq!(found(&of_run(&silent, None, true, &run).0), [Kind::LeftBehind]);
 }
+
+#[test]
+fn a_tool_that_leaves_its_guest_changed_has_left_something_behind() {
+    let telling = vec!["the guest was not as before after r7: /mnt/nfs is not mounted any more".to_owned()];
+    let failure =
+        RunFailure { kind: FailureKind::Unsound, phase: None, telling: telling.clone(), log: None, after: None };
+    let judgements = left_changed(&failure);
+    assert_eq!(found(&judgements), [Kind::LeftBehind]);
+    let verdict = judgements.into_iter().find(|judgement| judgement.kind == Kind::LeftBehind).unwrap().verdict;
+    assert_eq!(verdict, Verdict::Found { evidence: telling });
+}
