@@ -67,7 +67,8 @@ pub(crate) fn parse(text: &str, state: &str) -> Option<Symbols> {
     if first != state || !(rest.is_empty() || rest.ends_with('\n')) {
         return None;
     }
-    rest.lines()
+    // Not `lines`, which would take a carriage return off a name.
+    rest.split_terminator('\n')
         .map(|line| {
             let mut words = line.split(' ');
             let name = words.next()?.to_owned();
@@ -84,6 +85,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written() {
+        let text = "boot\nf 0 a\r 0\n";
+        let symbols = parse(text, "boot").unwrap();
+        assert_eq!(parse(&write(&symbols, "boot"), "boot"), Some(symbols));
+    }
 
     #[test]
     fn the_table_is_read_once_for_all_that_was_asked_for() {
