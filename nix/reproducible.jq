@@ -5,6 +5,7 @@ def timeless: walk(if type == "object"
   else . end);
 
 timeless
+| del(.digest, .journal)
 | .provenance |= map(del(.host))
 | .boots |= (map(del(.qemu)) | sort_by(.block, .boot))
 | .runs |= sort_by(.record.block, .record.run)

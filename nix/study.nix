@@ -53,6 +53,7 @@ pkgs.runCommand "bpfassay-study-${name}"
     # The last line names the directory of the results.
     grep -v '^results: ' "$TMPDIR/table.txt" > "$out/report.txt"
     jq --sort-keys --from-file ${./reproducible.jq} "$TMPDIR/results/results.json" > "$out/results.json"
+    bash ${../ci/seal-results} "$out/results.json"
     # Not the page: it tells of the machine.
     bpfassay report "$TMPDIR/results" --format junit --output "$out/junit.xml"
     if [ "$code" -ne 0 ] && [ -n "$gate" ]; then

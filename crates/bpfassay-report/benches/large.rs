@@ -1,4 +1,5 @@
-//! What a study of 10,000 runs takes, to resume and to report: `cargo bench -p bpfassay-report`.
+//! What a study of 10,000 runs takes, to resume and to report, and what the largest does, of 200,000 (once for real, with its memory: the
+//! example `scale`): `cargo bench -p bpfassay-report`.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -9,13 +10,13 @@ use std::hint::black_box;
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
-    Again, Contents, Journal, derive,
+    Again, Contents, Journal, derive, derive_all,
     render::{Style, csv, html, junit, markdown, openmetrics, text},
     results, to_do,
 };
-use bpfassay_study::Target;
+use bpfassay_study::{Target, WorkloadSpec};
 use common::{contents, outcome, study};
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 
 /// 25 kernels on x86_64, 20 boots each, 5 rounds of the baseline, its control and two probe configurations.
 fn large() -> Contents {
@@ -64,5 +65,27 @@ fn render(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, resume, render);
+/// The largest plan: 100 kernels, 50 workloads, five boots of two rounds.
+fn largest(criterion: &mut Criterion) {
+    let mut study = study(None, 2, 5);
+    study.targets = (1..=100).map(|patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") }).collect();
+    let workload = study.workloads[0].clone();
+    study.workloads = (1..=50).map(|number| WorkloadSpec { name: format!("w{number}"), ..workload.clone() }).collect();
+    let results = derive_all(contents(&study, outcome));
+    assert_eq!((results.runs.len(), results.cells.len()), (200_000, 15_000));
+    let mut group = criterion.benchmark_group("200,000 runs");
+    group.sample_size(10);
+    group.bench_function("results.json", |bencher| bencher.iter(|| results::digest(black_box(&results)).unwrap()));
+    group.bench_function("html", |bencher| bencher.iter(|| html(black_box(&results)).unwrap()));
+    group.bench_function("text", |bencher| bencher.iter(|| text(black_box(&results), Style::default())));
+    group.bench_function("csv", |bencher| bencher.iter(|| csv(black_box(&results)).unwrap()));
+    drop(results);
+    // What is derived is used up, so that each time is made anew, outside of what is measured.
+    group.bench_function("derive", |bencher| {
+        bencher.iter_batched(|| contents(&study, outcome), derive_all, BatchSize::PerIteration);
+    });
+    group.finish();
+}
+
+criterion_group!(benches, resume, render, largest);
 criterion_main!(benches);

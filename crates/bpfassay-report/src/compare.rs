@@ -239,7 +239,9 @@ impl Ratio {
 pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Comparison, NotComparable> {
     let pairs = cells::pair(base, new, question);
     let notes = comparable::check(base, new, &pairs)?;
-    let mut cells: Vec<CellComparison> = pairs.iter().map(|pair| cells::compare(base, new, pair, question)).collect();
+    let sides = [base, new].map(cells::Side::of);
+    let mut cells: Vec<CellComparison> =
+        pairs.iter().map(|pair| cells::compare(&sides[0], &sides[1], pair, question)).collect();
     let mut family: Vec<&mut AccessComparison> = cells.iter_mut().flat_map(|cell| &mut cell.accesses).collect();
     let evidence: Vec<ChangeEvidence> =
         family.iter().filter_map(|access| access.ratio.value().map(|ratio| ratio.evidence)).collect();

@@ -4,6 +4,7 @@ mod bytes;
 mod capabilities;
 pub(crate) mod cells;
 mod command;
+pub(crate) mod context;
 mod cost;
 mod coverage;
 mod events;
@@ -16,12 +17,13 @@ mod tool;
 
 pub(crate) use runs::readings;
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 
 use bpfassay_study::Plan;
 
+use self::context::{Context, by_cell};
 use crate::{
-    Contents, Entry, Figure, RESULTS_VERSION, Results, RunRecord,
+    BlockStarted, Contents, Entry, Figure, Provenance, RESULTS_VERSION, Results, RunRecord,
     results::{Boot, RunDerived, RunResult},
 };
 
@@ -37,30 +39,62 @@ pub fn of_run(plan: &Plan, record: &RunRecord) -> Option<RunDerived> {
 /// Everything that follows from what a journal holds, finished or not.
 #[must_use]
 pub fn derive(contents: &Contents) -> Results {
-    let plan = &contents.header.plan;
-    let standing = contents.standing();
-    let mut provenance = vec![contents.header.provenance.clone()];
-    let mut notes = Vec::new();
-    let mut runs = Vec::new();
-    for entry in &contents.entries {
-        match entry {
-            Entry::Resumed { provenance: again, .. } => {
-                if provenance.last() != Some(again) {
-                    provenance.push(again.as_ref().clone());
-                }
-            }
-            Entry::Run(record) => match plan.cell(&record.cell) {
-                None => notes.push(format!("run {} belongs to no cell of the plan and was left aside", record.run)),
-                // Superseded: the block was booted again.
-                Some(_) if !standing.record(&record.run).is_some_and(|kept| std::ptr::eq(kept, record.as_ref())) => {}
-                Some(cell) => {
-                    let derived = runs::derive(&contents.header.plan, cell, record);
-                    runs.push(RunResult { record: record.as_ref().clone(), derived });
-                }
-            },
-            Entry::BlockStarted(_) | Entry::GuestReady(_) | Entry::BlockEnded(_) => {}
-        }
+    derive_all(contents.clone())
+}
+
+/// The same of contents that nobody needs any more: the records become part of the results, and no second copy is made of them.
+#[must_use]
+pub fn derive_all(contents: Contents) -> Results {
+    let (stands, of_standing) = standing(&contents);
+    let Taken { plan, provenance, boots, runs, mut notes } =
+        take(contents.header.plan, contents.header.provenance, contents.entries, &stands);
+    notes.extend(of_standing);
+    let of_cell = by_cell(&runs);
+    let sampling = sampling::derive(&plan, &of_cell);
+    let needed = sampling::needed(&plan, &sampling);
+    let context = Context::new(&needed, &provenance, &of_cell);
+    let done: HashSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
+    let planned = needed.runs().count();
+    let missing = needed.runs().filter(|(_, run)| !done.contains(run.order.id.as_str())).count();
+    drop(done);
+    if missing > 0 {
+        notes.push(format!("{missing} of {planned} planned runs were not done"));
     }
+    if let Some(torn) = &contents.torn {
+        notes.push(format!("line {} of the journal is torn and was set aside: the run in flight is lost", torn.line));
+    }
+    let mut cells = cells::derive(&context);
+    gates::negligible(&context, &mut cells);
+    let gates = gates::derive(&context, &cells);
+    let capabilities = capabilities::derive(&context, &boots, &cells);
+    drop(context);
+    drop(needed);
+    drop(of_cell);
+    Results {
+        version: RESULTS_VERSION,
+        journal: contents.digest,
+        started_unix_ms: contents.header.started_unix_ms,
+        plan,
+        provenance,
+        boots,
+        runs,
+        cells,
+        gates,
+        sampling,
+        capabilities,
+        notes,
+    }
+}
+
+/// The places in the journal of the records that stand, and what is to be said of the others.
+fn standing(contents: &Contents) -> (HashSet<usize>, Vec<String>) {
+    let standing = contents.standing();
+    let stands = |entry: &Entry| match entry {
+        Entry::Run(record) => standing.record(&record.run).is_some_and(|kept| std::ptr::eq(kept, record.as_ref())),
+        _ => false,
+    };
+    let places = contents.entries.iter().enumerate().filter(|(_, entry)| stands(entry)).map(|(at, _)| at).collect();
+    let mut notes = Vec::new();
     for (block, count) in standing.superseded() {
         notes.push(format!(
             "block {block} was booted again whole, from its warm-up: {count} records of earlier boots do not count"
@@ -73,75 +107,87 @@ pub fn derive(contents: &Contents) -> Results {
              measures their blocks again"
         )),
     }
-    let sampling = sampling::derive(plan, &runs);
-    let needed = sampling::needed(plan, &sampling);
-    let plan = &needed;
-    let planned = plan.runs().count();
-    let missing = plan.runs().filter(|(_, run)| standing.record(&run.order.id).is_none()).count();
-    if missing > 0 {
-        notes.push(format!("{missing} of {planned} planned runs were not done"));
-    }
-    if let Some(torn) = &contents.torn {
-        notes.push(format!("line {} of the journal is torn and was set aside: the run in flight is lost", torn.line));
-    }
-    let mut cells = cells::derive(plan, &provenance, &runs);
-    gates::negligible(plan, &mut cells);
-    let gates = gates::derive(plan, &provenance, &runs, &cells);
-    let boots = boots(&contents.entries);
-    let capabilities = capabilities::derive(plan, &boots, &runs, &cells);
-    Results {
-        version: RESULTS_VERSION,
-        started_unix_ms: contents.header.started_unix_ms,
-        plan: contents.header.plan.clone(),
-        provenance,
-        boots,
-        runs,
-        cells,
-        gates,
-        sampling,
-        capabilities,
-        notes,
-    }
+    (places, notes)
 }
 
-fn boots(entries: &[Entry]) -> Vec<Boot> {
-    let mut boots: Vec<Boot> = Vec::new();
-    let mut places = BTreeMap::<(&str, u32), usize>::new();
-    for entry in entries {
+/// What a journal holds, in the form of results.
+struct Taken {
+    plan: Plan,
+    provenance: Vec<Provenance>,
+    boots: Vec<Boot>,
+    runs: Vec<RunResult>,
+    notes: Vec<String>,
+}
+
+/// The entries as results, of records only those at the places `stands`.
+fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &HashSet<usize>) -> Taken {
+    let cells = plan.cells_by_id();
+    let mut provenance = vec![first];
+    let mut boots = Boots::default();
+    let mut notes = Vec::new();
+    let mut runs = Vec::with_capacity(stands.len());
+    for (index, entry) in entries.into_iter().enumerate() {
         match entry {
-            Entry::BlockStarted(started) => {
-                places.insert((&started.block, started.boot), boots.len());
-                boots.push(Boot {
-                    block: started.block.clone(),
-                    boot: started.boot,
-                    started_unix_ms: started.at_unix_ms,
-                    qemu: started.qemu.clone(),
-                    log: started.log.clone(),
-                    ready_after_ms: Figure::missing("the guest never said that it is ready"),
-                    facts: None,
-                    trouble: None,
-                    notes: Vec::new(),
-                    confirming: started.confirming.clone(),
-                    verdict: None,
-                });
+            Entry::Resumed { provenance: again, .. } => {
+                if provenance.last() != Some(&again) {
+                    provenance.push(*again);
+                }
             }
+            Entry::Run(record) => match cells.get(record.cell.as_str()) {
+                None => notes.push(format!("run {} belongs to no cell of the plan and was left aside", record.run)),
+                // Superseded: the block was booted again.
+                Some(_) if !stands.contains(&index) => {}
+                Some(cell) => {
+                    let derived = runs::derive(&plan, cell, &record);
+                    runs.push(RunResult { record: *record, derived });
+                }
+            },
+            Entry::BlockStarted(started) => boots.start(started),
             Entry::GuestReady(ready) => {
-                let place = places.get(&(ready.block.as_str(), ready.boot));
-                if let Some(boot) = place.and_then(|&at| boots.get_mut(at)) {
+                if let Some(boot) = boots.get(&ready.block, ready.boot) {
                     boot.ready_after_ms = Figure::Value(ready.ready_after_ms);
-                    boot.facts = Some(ready.facts.clone());
+                    boot.facts = Some(ready.facts);
                 }
             }
             Entry::BlockEnded(ended) => {
-                let place = places.get(&(ended.block.as_str(), ended.boot));
-                if let Some(boot) = place.and_then(|&at| boots.get_mut(at)) {
-                    boot.trouble.clone_from(&ended.trouble);
-                    boot.notes.clone_from(&ended.notes);
-                    boot.verdict = Some(ended.verdict.clone());
+                if let Some(boot) = boots.get(&ended.block, ended.boot) {
+                    boot.trouble = ended.trouble;
+                    boot.notes = ended.notes;
+                    boot.verdict = Some(ended.verdict);
                 }
             }
-            Entry::Run(_) | Entry::Resumed { .. } => {}
         }
     }
-    boots
+    drop(cells);
+    Taken { plan, provenance, boots: boots.all, runs, notes }
+}
+
+/// The guests that were started, in their order.
+#[derive(Default)]
+struct Boots {
+    all: Vec<Boot>,
+    places: HashMap<String, HashMap<u32, usize>>,
+}
+
+impl Boots {
+    fn start(&mut self, started: BlockStarted) {
+        self.places.entry(started.block.clone()).or_default().insert(started.boot, self.all.len());
+        self.all.push(Boot {
+            block: started.block,
+            boot: started.boot,
+            started_unix_ms: started.at_unix_ms,
+            qemu: started.qemu,
+            log: started.log,
+            ready_after_ms: Figure::missing("the guest never said that it is ready"),
+            facts: None,
+            trouble: None,
+            notes: Vec::new(),
+            confirming: started.confirming,
+            verdict: None,
+        });
+    }
+
+    fn get(&mut self, block: &str, boot: u32) -> Option<&mut Boot> {
+        self.all.get_mut(*self.places.get(block)?.get(&boot)?)
+    }
 }

@@ -44,16 +44,24 @@ pub struct Difference {
 pub fn difference(first: &RunRecord, second: &RunRecord) -> Option<Difference> {
     let (a, b) = (raw(&first.outcome), raw(&second.outcome));
     let (place, first_value, second_value) = differ(&a, &b, String::new())?;
-    let shown = |value: Option<&Value>| {
-        value.map(|value| {
-            let text = value.to_string();
-            match text.char_indices().nth(120) {
-                Some((end, _)) => format!("{}…", &text[..end]),
-                None => text,
-            }
-        })
-    };
-    Some(Difference { run: first.run.clone(), place, first: shown(first_value), second: shown(second_value) })
+    Some(Difference { run: first.run.clone(), place, first: shortened(first_value), second: shortened(second_value) })
+}
+
+/// ` at PLACE: A in place of B`: where the JSON forms of two values differ first; `None` where they do not, or have none.
+pub(crate) fn first_difference<T: serde::Serialize>(wanted: &T, found: &T) -> Option<String> {
+    let (wanted, found) = (serde_json::to_value(wanted).ok()?, serde_json::to_value(found).ok()?);
+    let (place, wanted, found) = differ(&wanted, &found, String::new())?;
+    let shown = |value: Option<&Value>| shortened(value).unwrap_or_else(|| "nothing".to_owned());
+    Some(format!(" at {place}: {} in place of {}", shown(found), shown(wanted)))
+}
+
+/// A value as text, cut where it is long.
+fn shortened(value: Option<&Value>) -> Option<String> {
+    let text = value?.to_string();
+    Some(match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    })
 }
 
 fn raw(outcome: &Outcome) -> Value {

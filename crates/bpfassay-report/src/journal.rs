@@ -1,16 +1,22 @@
 //! The journal: append-only lines of JSON, each on disk before the next is begun.
 //!
 //! The first line is the [`Header`], every other an [`Entry`]. A crash loses at most the line being written: a last line
-//! without its newline is *torn* and set aside; anything else that cannot be read is an error that names the line.
+//! without its newline is *torn* and set aside; anything else that cannot be read is an error that names the line. Every line carries a sum
+//! over itself and all lines before it ([`chain`]), and what the lines say must be possible under the plan in the header ([`sound`]): damage
+//! does not go unnoticed.
 //! One writer at a time: it holds a lock on the file (`flock`), which the system releases when the writer dies.
 
+mod chain;
 mod read;
+mod sound;
 mod standing;
 mod write;
 
 use std::{io, path::PathBuf};
 
+pub(crate) use self::chain::hex;
 pub use self::{
+    chain::JournalDigest,
     standing::{Again, Past, PastBoot, Standing, ToDo},
     write::Journal,
 };
@@ -22,8 +28,11 @@ pub const FILE_NAME: &str = "journal.jsonl";
 /// File name, in a results directory, that torn lines are moved to.
 pub const TORN_FILE_NAME: &str = "journal.torn";
 
-/// Longest line that is read, in bytes.
+/// Longest line that is written and read, in bytes, but for the first.
 pub const MAX_LINE: usize = 64 << 20;
+
+/// Longest first line, in bytes: it has the plan in it ([`bpfassay_study::plan::MAX_BYTES`]), and what it is done with.
+pub const MAX_HEADER: usize = 768 << 20;
 
 /// Largest journal that is read, in bytes.
 pub const MAX_FILE: u64 = 4 << 30;
@@ -46,6 +55,12 @@ pub enum JournalError {
     #[error("{} exists already: resume it with --resume, or choose another directory", path.display())]
     Exists {
         /// The journal.
+        path: PathBuf,
+    },
+    /// There is something in the place of a file that is none.
+    #[error("{} is a pipe, a device, a directory or a symbolic link: put a regular file there, or choose another directory", path.display())]
+    NotAFile {
+        /// What was to be a file.
         path: PathBuf,
     },
     /// There is something else in the place of the directory.
@@ -126,6 +141,8 @@ pub struct Contents {
     pub entries: Vec<Entry>,
     /// A torn last line, if there was one.
     pub torn: Option<Torn>,
+    /// What the whole lines came to; `None` where they were not read from a file.
+    pub digest: Option<JournalDigest>,
 }
 
 /// A last line that was not written to its end.

@@ -2,13 +2,17 @@
 //! (`results.json` and its JSON schema), and the tables that show them.
 //!
 //! Here: [`journal`] (the only part with input and output, besides [`results::read`] and [`results::write`]), [`record`] and [`outcome`]
-//! (what is journalled), [`mod@fingerprint`] (whether two runs have the same raw figures), [`derive`] (from records to results), [`results`] (the schema), [`mod@compare`] (two results), [`trend`] (a series of them), [`event`] (what is told meanwhile), [`plain`] (text of others, fit to be shown), [`render`] (tables; pure).
+//! (what is journalled), [`mod@fingerprint`] (whether two runs have the same raw figures), [`derive`] (from records to results),
+//! [`check`] (whether a results directory is whole), [`results`] (the schema), [`mod@compare`] (two results), [`mod@trend`] (many),
+//! [`render`] (what people and programs read).
 //! Not here: estimators (bpfassay-stats), running anything (bpfassay-runner), what a study is (bpfassay-study).
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod compare;
 pub mod derive;
+mod disk;
 pub mod event;
 pub mod figure;
 pub mod fingerprint;
@@ -21,11 +25,12 @@ pub mod record;
 pub mod render;
 pub mod results;
 pub mod schema;
+mod tagged;
 pub mod trend;
 mod verdict;
 mod words;
 
-pub use derive::{derive, sampling::to_do};
+pub use derive::{derive, derive_all, sampling::to_do};
 pub use event::Event;
 pub use figure::Figure;
 pub use fingerprint::fingerprint;

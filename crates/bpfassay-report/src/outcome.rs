@@ -7,11 +7,13 @@ use bpfassay_protocol::{
     tracer::Refusal,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+
+use crate::tagged::{self, Tagged};
 
 /// What came of a run. Whether a refusal was expected is not written here: results say so, from the plan's
 /// expectations.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Outcome {
     /// Measured.
@@ -20,6 +22,25 @@ pub enum Outcome {
     Refused(Refusal),
     /// The run, or the guest under it, came to grief.
     Failed(RunFailure),
+}
+
+impl<'de> Deserialize<'de> for Outcome {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        tagged::deserialize(deserializer)
+    }
+}
+
+impl Tagged for Outcome {
+    const TAG: &'static str = "type";
+
+    fn of_kind<'de, D: Deserializer<'de>>(kind: &str, rest: D) -> Result<Self, D::Error> {
+        match kind {
+            "measured" => Box::deserialize(rest).map(Self::Measured),
+            "refused" => Refusal::deserialize(rest).map(Self::Refused),
+            "failed" => RunFailure::deserialize(rest).map(Self::Failed),
+            other => Err(D::Error::unknown_variant(other, &["measured", "refused", "failed"])),
+        }
+    }
 }
 
 impl From<RunOutcome> for Outcome {

@@ -29,11 +29,11 @@ pub use self::{
         Attach, Basis, ByteErrors, CellAccess, CellFailure, CellFinding, CellResult, Cost, EventTime, Overhead,
         RunCounts, RunTime, ToolResult, Unit,
     },
-    file::{ResultsError, read, write},
+    file::{ResultsError, Sealed, digest, read, sealed, write},
     gates::{Demand, GateResult},
     sampling::{Sampled, SamplingEnd, Widest},
 };
-use crate::{BootVerdict, Figure, Provenance, RunFailure, RunRecord};
+use crate::{BootVerdict, Figure, Provenance, RunFailure, RunRecord, journal::JournalDigest};
 
 /// File name of results in a results directory.
 pub const FILE_NAME: &str = "results.json";
@@ -47,6 +47,9 @@ pub const MAX_FILE: u64 = 4 << 30;
 pub struct Results {
     /// Version of this form.
     pub version: u32,
+    /// What the journal came to that they follow from; `None` where they were made otherwise, or before journals had sums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalDigest>,
     /// When the first run began, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
     /// The plan: the study whole (its clock included), what was kept of it, its cells and blocks, and what was left out.

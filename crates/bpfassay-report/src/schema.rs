@@ -9,7 +9,18 @@ use crate::{Event, Results};
 /// # Errors
 /// If the schema has no JSON form.
 pub fn results_schema() -> Result<String, serde_json::Error> {
-    text(schemars::schema_for!(Results), "Results of bpfassay")
+    let mut schema = schemars::schema_for!(Results);
+    // What `results::write` puts before everything else.
+    let digest = serde_json::json!({
+        "description": "SHA-256, in hexadecimal, of all bytes of the file with zeros in the place of these digits. The first key of every file; \
+                        absent from those of versions that had none.",
+        "type": "string",
+        "pattern": "^[0-9a-f]{64}$"
+    });
+    if let Some(properties) = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut) {
+        properties.insert("digest".to_owned(), digest);
+    }
+    text(schema, "Results of bpfassay")
 }
 
 /// The schema of a line of `bpfassay run --message-format json`, as the text of the file `results/schema/events-v1.json` of

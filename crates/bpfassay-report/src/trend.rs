@@ -1,13 +1,18 @@
 //! A series of kernels, tool versions or days: how figures went along it, and where they changed level. Pure.
 
-use std::{borrow::Borrow, cmp::Ordering, collections::BTreeSet, fmt};
+use std::{
+    borrow::Borrow,
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    fmt,
+};
 
 use bpfassay_protocol::Arch;
 use bpfassay_stats::{
     Spread, StatsError,
     change_points::{Point, Search, Segmentation},
 };
-use bpfassay_study::{Clock, Target};
+use bpfassay_study::Clock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -108,13 +113,14 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
         return Err(NotComparable::Clock { base: clock, new: other.plan.study.clock });
     }
     let search = Search::new(SEED);
+    let index = Index::of(&results);
     let mut series: Vec<Series> = Vec::new();
+    let mut known: HashSet<(Kind<'_>, &str)> = HashSet::new();
     for (_, result) in &results {
         for cell in &result.cells {
             for access in &cell.accesses {
-                let is_known = |known: &Series| known.is_of(cell) && known.access == access.access;
-                if !series.iter().any(is_known) {
-                    series.push(one(&results, cell, access.access, &search));
+                if known.insert((kind(cell), access.access.name())) {
+                    series.push(one(&index, cell, access.access, &search));
                 }
             }
         }
@@ -122,18 +128,53 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     Ok(Trend { version: TREND_VERSION, clock, error_rate: search.alpha, series })
 }
 
-impl Series {
-    fn is_of(&self, cell: &CellResult) -> bool {
-        self.arch == cell.target.arch
-            && self.case == cell.case
-            && self.file_system == cell.file_system
-            && self.under_test == cell.under_test()
+/// Everything that a series is told by but its access: architecture, workload case, file system, what is under test.
+type Kind<'a> = (Arch, &'a str, &'a str, String);
+
+fn kind(cell: &CellResult) -> Kind<'_> {
+    (cell.target.arch, &cell.case, &cell.file_system, cell.under_test())
+}
+
+/// Results with what is looked up for every series.
+struct Index<'a> {
+    results: Vec<OfResults<'a>>,
+    /// The cells of an architecture with the same under test, over all results.
+    alike: HashMap<(Arch, String), Vec<&'a CellResult>>,
+}
+
+struct OfResults<'a> {
+    name: &'a str,
+    /// Of each architecture, by version.
+    kernels: BTreeMap<Arch, Vec<&'a str>>,
+    /// By the kernel, too. The first counts.
+    cells: HashMap<Kind<'a>, HashMap<&'a str, &'a CellResult>>,
+}
+
+impl<'a> Index<'a> {
+    fn of(results: &[Named<'a>]) -> Self {
+        let mut index = Self { results: Vec::new(), alike: HashMap::new() };
+        for (name, result) in results {
+            let mut of_results = OfResults { name, kernels: BTreeMap::new(), cells: HashMap::new() };
+            for target in result.plan.targets() {
+                of_results.kernels.entry(target.arch).or_default().push(&target.kernel);
+            }
+            for kernels in of_results.kernels.values_mut() {
+                kernels.sort_by(|a, b| by_version(a, b));
+            }
+            for cell in &result.cells {
+                let of_kind = of_results.cells.entry(kind(cell)).or_default();
+                of_kind.entry(&cell.target.kernel).or_insert(cell);
+                index.alike.entry((cell.target.arch, cell.under_test())).or_default().push(cell);
+            }
+            index.results.push(of_results);
+        }
+        index
     }
 }
 
 /// The series that `model` is of.
-fn one(results: &[Named<'_>], model: &CellResult, access: Access, search: &Search) -> Series {
-    let quantity = quantity(results, model, access);
+fn one(index: &Index<'_>, model: &CellResult, access: Access, search: &Search) -> Series {
+    let quantity = quantity(index, model, access);
     let mut series = Series {
         arch: model.target.arch,
         case: model.case.clone(),
@@ -145,13 +186,11 @@ fn one(results: &[Named<'_>], model: &CellResult, access: Access, search: &Searc
         segmentation: Figure::missing("no point was measured"),
     };
     let mut points = Vec::new();
-    for (name, result) in results {
-        let mut kernels: Vec<&Target> = result.plan.targets();
-        kernels.retain(|target| target.arch == model.target.arch);
-        kernels.sort_by(|a, b| by_version(&a.kernel, &b.kernel));
-        for target in kernels {
-            let label = if results.len() > 1 { format!("{} {name}", target.kernel) } else { target.kernel.clone() };
-            let cell = result.cells.iter().find(|cell| cell.target == *target && series.is_of(cell));
+    for OfResults { name, kernels, cells } in &index.results {
+        let cells = cells.get(&kind(model));
+        for &kernel in kernels.get(&model.target.arch).into_iter().flatten() {
+            let label = if index.results.len() > 1 { format!("{kernel} {name}") } else { kernel.to_owned() };
+            let cell = cells.and_then(|cells| cells.get(kernel));
             let figures = cell.and_then(|cell| cell.accesses.iter().find(|found| found.access == access));
             let (value, point) = match figures {
                 Some(figures) => value(figures, quantity),
@@ -170,14 +209,15 @@ fn one(results: &[Named<'_>], model: &CellResult, access: Access, search: &Searc
 
 /// Instructions per call where every point that was measured has a positive number of them, for only then is there a ratio
 /// of two.
-fn quantity(results: &[Named<'_>], model: &CellResult, access: Access) -> Quantity {
+fn quantity(index: &Index<'_>, model: &CellResult, access: Access) -> Quantity {
     if model.is_baseline() {
         return Quantity::Bandwidth;
     }
-    let mut measured = results
-        .iter()
-        .flat_map(|(_, result)| &result.cells)
-        .filter(|cell| cell.target.arch == model.target.arch && cell.under_test() == model.under_test())
+    let mut measured = index
+        .alike
+        .get(&(model.target.arch, model.under_test()))
+        .into_iter()
+        .flatten()
         .flat_map(|cell| &cell.accesses)
         .filter(|figures| figures.access == access && figures.overhead.value().is_some());
     let is_positive = |figures: &CellAccess| figures.cost.value().is_some_and(|cost| cost.per_call.value > 0.0);

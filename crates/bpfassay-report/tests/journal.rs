@@ -44,9 +44,11 @@ fn what_is_written_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("a/b");
     let written = on_disk(&directory);
-    assert_eq!(Contents::read(&directory).unwrap(), written);
+    let read = Contents::read(&directory).unwrap();
+    assert_eq!(read.digest.as_ref().map(|digest| digest.lines), Some(written.entries.len() as u64 + 1));
+    assert_eq!(Contents { digest: None, ..read }, written);
     let (_, resumed) = Journal::resume(&directory).unwrap();
-    assert_eq!(resumed, written);
+    assert_eq!(Contents { digest: None, ..resumed }, written);
 }
 
 #[test]
@@ -77,7 +79,7 @@ fn resuming_sets_a_torn_line_aside_and_goes_on() {
         assert!(resumed.torn.is_some());
         journal.append(last).unwrap();
     }
-    assert_eq!(Contents::read(folder.path()).unwrap(), whole);
+    assert_eq!(Contents { digest: None, ..Contents::read(folder.path()).unwrap() }, whole);
     let aside = fs::read(folder.path().join(TORN_FILE_NAME)).unwrap();
     assert!(text[..text.len() - 10].ends_with(aside.trim_ascii_end()) && aside.len() > 10);
 }
@@ -89,11 +91,11 @@ fn any_other_damage_is_an_error_that_names_the_line() {
     let path = folder.path().join(FILE_NAME);
     let good = fs::read_to_string(&path).unwrap();
     for (line, to, message) in [
-        (4, "{\"entry\":\"run\"", "journal.jsonl:4: EOF while parsing"),
-        (3, "", "journal.jsonl:3: EOF while parsing"),
-        (5, "{\"entry\":\"dance\"}", "journal.jsonl:5: unknown variant `dance`"),
+        (4, "{\"entry\":\"run\"", "journal.jsonl:4: it does not begin with its sum"),
+        (3, "", "journal.jsonl:3: it does not begin with its sum"),
+        (5, "{\"entry\":\"dance\"}", "journal.jsonl:5: it does not begin with its sum"),
         (1, "{}", "journal.jsonl:1: not the header of a journal"),
-        (2, "\0\0\0\0", "journal.jsonl:2: expected value"),
+        (2, "\0\0\0\0", "journal.jsonl:2: it does not begin with its sum"),
     ] {
         fs::write(&path, &good).unwrap();
         corrupt(&path, line, to);
@@ -107,7 +109,7 @@ fn any_other_damage_is_an_error_that_names_the_line() {
     }
     fs::write(&path, "{\"journal\":2,").unwrap();
     assert!(matches!(Contents::read(folder.path()), Err(JournalError::Corrupt { line: 1, .. })));
-    fs::write(&path, good.replacen("{\"journal\":2", "{\"journal\":1", 1)).unwrap();
+    fs::write(&path, good.replacen("\"journal\":2", "\"journal\":1", 1)).unwrap();
     assert!(matches!(Contents::read(folder.path()), Err(JournalError::Version { found: 1, .. })));
 }
 
@@ -156,7 +158,8 @@ fn a_full_disk_says_so_and_leaves_a_whole_journal() {
     };
     let contents = contents(&study(None, 1, 1), outcome);
     let mut journal = Journal::create(folder.path(), &contents.header).unwrap();
-    let mut written = 0;
+    contents.entries[..2].iter().for_each(|entry| journal.append(entry).unwrap());
+    let mut written = 2;
     let error = loop {
         match journal.append(&contents.entries[2]) {
             Ok(()) => written += 1,

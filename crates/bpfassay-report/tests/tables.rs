@@ -74,7 +74,8 @@ fn doubts_are_told() {
     let kept = |block: &str| plan.blocks.iter().any(|known| known.id == block);
     let entries =
         contents.entries.into_iter().filter(|entry| matches!(entry, Entry::Run(run) if kept(&run.block))).collect();
-    let contents = Contents { header: common::header(plan), entries, torn: Some(Torn { line: 9, bytes: 7 }) };
+    let contents =
+        Contents { header: common::header(plan), entries, torn: Some(Torn { line: 9, bytes: 7 }), digest: None };
     let shown = text(&derive(&contents), Style::default());
     insta::assert_snapshot!(shown);
     assert!(!shown.contains('\u{1b}'), "a terminal must not obey what a guest wrote");

@@ -506,9 +506,11 @@ mod tests {
 
     #[test]
     fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_begun() {
-        let mut plan = plan();
+        let plan = plan();
         // The tool first, since no baseline run is believed to change anything.
-        plan.blocks[0].runs.sort_by_key(|run| run.order.probe.is_baseline());
+        let mut blocks = plan.blocks.clone();
+        blocks[0].runs.sort_by_key(|run| run.order.probe.is_baseline());
+        let plan = plan.with_blocks(blocks);
         let [first, second] = [&plan.blocks[0].runs[0].order.id, &plan.blocks[0].runs[1].order.id];
         let unsound = |run: &String| {
             let differences = vec!["/mnt/nfs is not mounted any more".to_owned()];

@@ -58,30 +58,11 @@ impl Design {
     /// As [`Self::power`]; [`StatsError::Level`] for the power.
     pub fn minimal_detectable_ratio(&self, pairs: usize, power: f64) -> Result<Option<f64>, StatsError> {
         self.check()?;
-        check_level(power)?;
-        if pairs < 2 {
-            return Ok(None);
+        match minimal_detectable(self.alpha, pairs, power)? {
+            Some(_) if self.deviation == 0.0 => Ok(Some(1.0)),
+            Some(deviations) => Ok(ratio_of(deviations, self.deviation)),
+            None => Ok(None),
         }
-        if self.deviation == 0.0 {
-            return Ok(Some(1.0));
-        }
-        let (mut low, mut high) = (0.0, self.deviation);
-        while self.power_of_log(pairs, high)? < power {
-            (low, high) = (high, 2.0 * high);
-            if high > f64::MAX.ln() {
-                return Ok(None);
-            }
-        }
-        // To ten digits of the logarithm.
-        while high - low > 1e-10 * high {
-            let middle = f64::midpoint(low, high);
-            if self.power_of_log(pairs, middle)? < power {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(Some(high.exp()))
     }
 
     /// The smallest number of pairs, up to `most`, that shows `ratio` with probability `power`; `None` where `most` are
@@ -147,6 +128,42 @@ impl Design {
         }
         Ok(())
     }
+}
+
+/// The smallest log ratio that `pairs` pairs show with probability `power` at the error rate `alpha`, in standard deviations of the log
+/// ratios of pairs, to ten digits: it does not depend on how large these are. `None` for one pair, and where there is none.
+///
+/// # Errors
+/// As [`Design::power`]; [`StatsError::Level`] for the power.
+pub fn minimal_detectable(alpha: f64, pairs: usize, power: f64) -> Result<Option<f64>, StatsError> {
+    let design = Design { deviation: 1.0, alpha };
+    design.check()?;
+    check_level(power)?;
+    if pairs < 2 {
+        return Ok(None);
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    while design.power_of_log(pairs, high)? < power {
+        (low, high) = (high, 2.0 * high);
+        if high == f64::INFINITY {
+            return Ok(None);
+        }
+    }
+    while high - low > 1e-10 * high {
+        let middle = f64::midpoint(low, high);
+        if design.power_of_log(pairs, middle)? < power {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(Some(high))
+}
+
+/// The ratio whose logarithm is that many standard deviations of this size; `None` where no number can hold it.
+#[must_use]
+pub fn ratio_of(deviations: f64, deviation: f64) -> Option<f64> {
+    Some((deviations * deviation).exp()).filter(|ratio| ratio.is_finite())
 }
 
 fn log_of(ratio: f64) -> Result<f64, StatsError> {

@@ -118,4 +118,17 @@ pub enum ExpandError {
         /// Largest number of runs.
         limit: usize,
     },
+    /// The plan is longer than what can be written down.
+    #[error(
+        "the plan of study `{study}` is {bytes} bytes long, and at most {limit} can be recorded: narrow it with --arch, --kernel, --probe or \
+         --replicates, or shorten the options of its workloads and tools"
+    )]
+    TooLong {
+        /// The study's name.
+        study: String,
+        /// Its length as JSON.
+        bytes: u64,
+        /// The largest length.
+        limit: u64,
+    },
 }

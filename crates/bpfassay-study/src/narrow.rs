@@ -1,13 +1,13 @@
 //! Narrowing a study from the command line.
 
-use std::{collections::BTreeSet, fmt::Display};
+use std::{collections::HashSet, fmt::Display};
 
 use bpfassay_document::nearest;
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 
 use crate::{
     Design, ExpandError, Study, Target,
-    plan::{LeftOut, Narrowing, Plan},
+    plan::{LeftOut, Narrowing, Plan, file_system_id},
 };
 
 /// Largest number of replicates.
@@ -121,9 +121,10 @@ pub(crate) fn keep_cells(plan: &mut Plan) -> Result<(), ExpandError> {
     if plan.narrowing.cells.is_empty() {
         return Ok(());
     }
-    let mut places = Vec::new();
+    let mut places = HashSet::new();
+    let known = plan.cells_by_id();
     for id in &plan.narrowing.cells {
-        let Some(cell) = plan.cell(id) else {
+        let Some(cell) = known.get(id.as_str()) else {
             return Err(ExpandError::NoCell {
                 study: plan.study.name.clone(),
                 cell: id.chars().take(128).collect(),
@@ -132,16 +133,14 @@ pub(crate) fn keep_cells(plan: &mut Plan) -> Result<(), ExpandError> {
                     .unwrap_or_default(),
             });
         };
-        places.push((cell.target.clone(), cell.case.clone(), cell.file_system.clone()));
+        places.insert((cell.target.clone(), cell.case.clone(), file_system_id(&cell.file_system)));
     }
-    let named = &plan.narrowing.cells;
+    let named: HashSet<&str> = plan.narrowing.cells.iter().map(String::as_str).collect();
     plan.cells.retain(|cell| {
-        let is_at = |(target, case, file_system): &(_, _, _)| {
-            (target, case, file_system) == (&cell.target, &cell.case, &cell.file_system)
-        };
-        named.contains(&cell.id) || cell.is_baseline() && places.iter().any(is_at)
+        let place = || (cell.target.clone(), cell.case.clone(), file_system_id(&cell.file_system));
+        named.contains(cell.id.as_str()) || cell.is_baseline() && places.contains(&place())
     });
-    let kept: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
+    let kept: HashSet<&str> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
     for block in &mut plan.blocks {
         block.runs.retain(|run| kept.contains(run.cell.as_str()));
     }

@@ -1,6 +1,6 @@
 //! From a study to the runs to do. Pure: the same study, narrowing and machine give the same plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod cases;
+mod digest;
 mod tools;
 
 use self::{
@@ -21,11 +22,13 @@ use crate::{
     ExpandError, Interface, IorSpec, IorTest, Share, Study, Target, WorkloadSpec,
     narrow::{keep_cells, list, narrow},
     order::shuffle,
-    study::digest,
 };
 
 /// Largest number of runs of one plan.
 pub const MAX_RUNS: usize = 200_000;
+
+/// Largest plan as JSON, in bytes: study, cells and blocks. What writes a plan down has room for it and for what stands beside it.
+pub const MAX_BYTES: u64 = 512 << 20;
 
 /// nfsd threads and size of the file system where a study does not say.
 pub(crate) const DEFAULT_THREADS: u32 = 8;
@@ -169,6 +172,31 @@ impl Plan {
         self.blocks.iter().map(|block| block.replicate).max().unwrap_or(0)
     }
 
+    /// The plan with these blocks in place of its own.
+    #[must_use]
+    pub fn with_blocks(&self, blocks: Vec<Block>) -> Self {
+        Self {
+            digest: digest::of(&self.study, &self.cells, &blocks).0,
+            blocks,
+            study: self.study.clone(),
+            narrowing: self.narrowing.clone(),
+            cells: self.cells.clone(),
+            left_out: self.left_out.clone(),
+        }
+    }
+
+    /// Whether [`Self::digest`] is that of what the plan holds: whether it is the plan that was made, with the seed that it was made with.
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        self.digest == digest::of(&self.study, &self.cells, &self.blocks).0
+    }
+
+    /// The cells by their ids: for whoever looks many of them up.
+    #[must_use]
+    pub fn cells_by_id(&self) -> HashMap<&str, &Cell> {
+        self.cells.iter().map(|cell| (cell.id.as_str(), cell)).collect()
+    }
+
     /// The cell named `id`.
     #[must_use]
     pub fn cell(&self, id: &str) -> Option<&Cell> {
@@ -183,13 +211,8 @@ impl Plan {
     /// The targets, each once, in the order of the study.
     #[must_use]
     pub fn targets(&self) -> Vec<&Target> {
-        let mut targets: Vec<&Target> = Vec::new();
-        for cell in &self.cells {
-            if !targets.contains(&&cell.target) {
-                targets.push(&cell.target);
-            }
-        }
-        targets
+        let mut known = BTreeSet::new();
+        self.cells.iter().map(|cell| &cell.target).filter(|target| known.insert(*target)).collect()
     }
 }
 
@@ -285,7 +308,11 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
         }
     }
     keep_cells(&mut plan)?;
-    plan.digest = digest(&(&plan.study, &plan.cells, &plan.blocks));
+    let (digest, bytes) = digest::of(&plan.study, &plan.cells, &plan.blocks);
+    if bytes > MAX_BYTES {
+        return Err(ExpandError::TooLong { study: study.name.clone(), bytes, limit: MAX_BYTES });
+    }
+    plan.digest = digest;
     Ok(plan)
 }
 

@@ -80,6 +80,8 @@ pub(crate) enum Verb {
     Shell(Shell),
     /// Carry out part of a run again and demand the same raw figures (instruction clock)
     Verify(Verify),
+    /// Check that a results directory is whole: the journal and results as they were written, every figure as the journal has it
+    Check(Check),
     /// Say what changed between two results: new, gone, broken, slower, counting wrongly
     Compare(Compare),
     /// Show figures along a series of kernels or results, and where they change level
@@ -330,6 +332,14 @@ pub(crate) struct Verify {
     /// Guests side by side [default: as many as CPUs and memory allow]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: Option<u32>,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The results directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 /// Arguments of `testbed`.

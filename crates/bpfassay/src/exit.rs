@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use bpfassay_report::JournalError;
+use bpfassay_report::{JournalError, ResultsError};
 use rustix::io::Errno;
 
 use crate::output;
@@ -107,6 +107,17 @@ impl From<JournalError> for Failure {
             JournalError::Io { source, .. } if source.kind() != io::ErrorKind::NotFound => INFRASTRUCTURE,
             JournalError::Failed { .. } => INFRASTRUCTURE,
             JournalError::Json { .. } => INTERNAL,
+            _ => USAGE,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<ResultsError> for Failure {
+    /// Of reading results.
+    fn from(error: ResultsError) -> Self {
+        let code = match &error {
+            ResultsError::Io { source, .. } if source.kind() != io::ErrorKind::NotFound => INFRASTRUCTURE,
             _ => USAGE,
         };
         Self::new(code, error)

@@ -11,8 +11,11 @@ use std::{
 use common::{bpfassay, said};
 
 fn exits(arguments: &[&str], code: i32) -> String {
-    let directory = tempfile::tempdir().unwrap();
-    let output = bpfassay(directory.path()).args(arguments).output().unwrap();
+    exits_in(tempfile::tempdir().unwrap().path(), arguments, code)
+}
+
+fn exits_in(directory: &std::path::Path, arguments: &[&str], code: i32) -> String {
+    let output = bpfassay(directory).args(arguments).output().unwrap();
     let said = said(&output);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
     said
@@ -231,7 +234,7 @@ fn results_that_are_none_are_told_as_what_they_are() {
     for (text, told) in [
         ("", "EOF while parsing"),
         ("{\"version\": 1, \"plan\": {\"study\"", "EOF while parsing"),
-        ("{\"version\": 1, \"photo\": true}", "unknown field `photo`"),
+        ("{\"version\": 1, \"photo\": true}", "does not begin with its digest"),
         ("\u{0}\u{1}\u{2}", "expected value"),
         ("{\"version\": 99}", "results of version 99, this program reads version 1"),
     ] {
@@ -352,6 +355,15 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     let output = here();
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     let journal = fs::read(directory.path().join("out/journal.jsonl")).unwrap();
+    let found = exits_in(directory.path(), &["check", "out"], 0);
+    assert_eq!(found.matches(": sound: ").count(), 4, "{found}");
+    let mut changed = journal.clone();
+    changed[journal.len() / 2] ^= 1;
+    fs::write(directory.path().join("out/journal.jsonl"), &changed).unwrap();
+    let found = exits_in(directory.path(), &["check", "out"], 2);
+    assert!(found.contains("journal.jsonl: WRONG: ") && found.contains("the file was changed or damaged"), "{found}");
+    exits_in(directory.path(), &["run", "--resume", "out", "--cache", "cache"], 2);
+    fs::write(directory.path().join("out/journal.jsonl"), &journal).unwrap();
     let output = bpfassay(directory.path()).args(["run", "--resume", "out", "--cache", "cache"]).output().unwrap();
     let told = said(&output);
     assert_eq!(output.status.code(), Some(2), "{told}");

@@ -54,7 +54,7 @@ fn contents(bytes: &[u8]) -> Option<Contents> {
     let mut lines = bytes.split(|&byte| byte == b'\n');
     let header = serde_json::from_slice::<Header>(lines.next()?).ok()?;
     let entries = lines.filter_map(|line| serde_json::from_slice::<Entry>(line).ok()).collect();
-    Some(Contents { header, entries, torn: None })
+    Some(Contents { header, entries, torn: None, digest: None })
 }
 
 fn follow(contents: &Contents) {

@@ -1,16 +1,17 @@
 //! Which cells belong together, and what became of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bpfassay_protocol::Arch;
 use bpfassay_stats::{Effect, StatsError, gate::Change};
-use bpfassay_study::Clock;
+use bpfassay_study::{Clock, Target};
 
 use super::{AccessComparison, CellComparison, Fate, Measure, Question, Ratio};
 use crate::{
     Figure, Results,
     derive::{
         cells::{figures_of, observations},
+        context::{ByCell, by_cell},
         sampling,
     },
     results::{Access, Attach, CellAccess, CellResult, RunResult},
@@ -27,21 +28,58 @@ pub(super) struct Pair<'a> {
 /// Every cell of either, in the order of the new results, then those that are gone.
 pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question) -> Vec<Pair<'a>> {
     let names = kernel_names(base, new, question);
-    let is_same = |was: &CellResult, is: &CellResult| {
-        was.target.arch == is.target.arch
-            && names.get(&(is.target.arch, is.target.kernel.as_str())).copied().unwrap_or(&is.target.kernel)
-                == was.target.kernel
-            && was.case == is.case
-            && was.file_system == is.file_system
-            && was.under_test() == is.under_test()
-    };
-    let known = new.cells.iter().map(|is| Pair { base: base.cells.iter().find(|was| is_same(was, is)), new: Some(is) });
-    let gone = base
-        .cells
-        .iter()
-        .filter(|was| !new.cells.iter().any(|is| is_same(was, is)))
-        .map(|was| Pair { base: Some(was), new: None });
-    known.chain(gone).collect()
+    type Key<'a> = (Arch, &'a str, &'a str, &'a str, String);
+    fn key<'a>(cell: &'a CellResult, kernel: &'a str) -> Key<'a> {
+        (cell.target.arch, kernel, &cell.case, &cell.file_system, cell.under_test())
+    }
+    let mut of_base: HashMap<Key<'_>, &CellResult> = HashMap::new();
+    for was in &base.cells {
+        of_base.entry(key(was, &was.target.kernel)).or_insert(was);
+    }
+    let mut found = HashSet::new();
+    let mut pairs: Vec<Pair<'_>> = Vec::new();
+    for is in &new.cells {
+        let kernel = names.get(&(is.target.arch, is.target.kernel.as_str())).copied().unwrap_or(&is.target.kernel);
+        let key = key(is, kernel);
+        pairs.push(Pair { base: of_base.get(&key).copied(), new: Some(is) });
+        found.insert(key);
+    }
+    let gone = base.cells.iter().filter(|was| !found.contains(&key(was, &was.target.kernel)));
+    pairs.extend(gone.map(|was| Pair { base: Some(was), new: None }));
+    pairs
+}
+
+/// Results with what is looked up for every cell.
+pub(super) struct Side<'a> {
+    results: &'a Results,
+    runs: ByCell<'a>,
+    baselines: HashMap<Place<'a>, &'a CellResult>,
+    replicates: HashMap<&'a str, u32>,
+    /// See [`sampling::looks`].
+    looks: usize,
+}
+
+/// Target, workload case, file system.
+type Place<'a> = (&'a Target, &'a str, &'a str);
+
+fn place(cell: &CellResult) -> Place<'_> {
+    (&cell.target, &cell.case, &cell.file_system)
+}
+
+impl<'a> Side<'a> {
+    pub(super) fn of(results: &'a Results) -> Self {
+        let mut baselines = HashMap::new();
+        for cell in results.cells.iter().filter(|cell| cell.is_baseline()) {
+            baselines.entry(place(cell)).or_insert(cell);
+        }
+        Self {
+            results,
+            runs: by_cell(&results.runs),
+            baselines,
+            replicates: results.plan.blocks.iter().map(|block| (block.id.as_str(), block.replicate)).collect(),
+            looks: sampling::looks(&results.plan),
+        }
+    }
 }
 
 /// For kernels of the new results that have another name in the base: that name.
@@ -68,7 +106,7 @@ fn kernel_names<'a>(base: &'a Results, new: &'a Results, question: &'a Question)
 }
 
 /// What became of the cell.
-pub(super) fn compare(base: &Results, new: &Results, pair: &Pair<'_>, question: &Question) -> CellComparison {
+pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, question: &Question) -> CellComparison {
     let fate = match (pair.base, pair.new) {
         (Some(was), Some(is)) => match (why_not(was), why_not(is)) {
             (None, None) => Fate::Compared,
@@ -129,15 +167,15 @@ fn why_not(cell: &CellResult) -> Option<String> {
 }
 
 fn access(
-    base: &Results,
-    new: &Results,
+    base: &Side<'_>,
+    new: &Side<'_>,
     was: (&CellResult, &CellAccess),
     is: (&CellResult, &CellAccess),
     question: &Question,
 ) -> AccessComparison {
     let measure = if is.0.is_baseline() { Measure::Time } else { Measure::Overhead };
     let logs = [logs(base, was.0, is.1.access), logs(new, is.0, is.1.access)];
-    let paired = is_paired(base, new);
+    let paired = is_paired(base.results, new.results);
     let effect = || -> Result<Ratio, StatsError> {
         let [before, after] = &logs;
         let effect = match paired {
@@ -148,7 +186,7 @@ fn access(
             false => {
                 let all = |logs: &BTreeMap<(u32, u32), f64>| {
                     let figures = of_replicates(logs.iter().map(|(&place, &log)| (place, log)));
-                    match is_of_one_layout(new, logs) {
+                    match is_of_one_layout(new.results, logs) {
                         true => vec![figures.iter().sum::<f64>() / figures.len().max(1) as f64],
                         false => figures,
                     }
@@ -158,7 +196,7 @@ fn access(
             }
         };
         // Each of the two may have stopped at any of its looks.
-        let looks = [base, new].map(|results| sampling::looks(&results.plan)).iter().product();
+        let looks = base.looks.saturating_mul(new.looks);
         Ratio::new(effect, paired, looks, question)
     };
     let per_call = |access: &CellAccess| access.cost.value().map(|cost| cost.per_call.value);
@@ -199,24 +237,18 @@ fn is_paired(base: &Results, new: &Results) -> bool {
 }
 
 /// Log of the time per byte, for a tool over that of the baseline of the same block and round; by replicate and round.
-fn logs(results: &Results, cell: &CellResult, access: Access) -> BTreeMap<(u32, u32), f64> {
-    let baseline = results.cells.iter().find(|other| {
-        other.is_baseline()
-            && other.target == cell.target
-            && other.case == cell.case
-            && other.file_system == cell.file_system
-    });
-    let of = |cell: &CellResult| -> BTreeMap<(String, u32), f64> {
-        let is_counted = |run: &&RunResult| run.record.cell == cell.cell && run.record.is_counted();
+fn logs(side: &Side<'_>, cell: &CellResult, access: Access) -> BTreeMap<(u32, u32), f64> {
+    let of = |cell: &CellResult| -> BTreeMap<(&str, u32), f64> {
         let log = |run: &RunResult| Some(figures_of(run, access)?.speed()?.ln());
-        let place = |run: &RunResult| (run.record.block.clone(), run.record.round);
-        results.runs.iter().filter(is_counted).filter_map(|run| Some((place(run), log(run)?))).collect()
+        let counted = side.runs.get(cell.cell.as_str()).into_iter().flatten().filter(|run| run.record.is_counted());
+        counted.filter_map(|run| Some(((run.record.block.as_str(), run.record.round), log(run)?))).collect()
     };
     let own = of(cell);
-    let base = if cell.is_baseline() { None } else { baseline.map(of) };
+    let baseline = side.baselines.get(&place(cell));
+    let base = if cell.is_baseline() { None } else { baseline.map(|baseline| of(baseline)) };
     own.into_iter()
         .filter_map(|((block, round), log)| {
-            let replicate = results.plan.blocks.iter().find(|known| known.id == block)?.replicate;
+            let replicate = *side.replicates.get(block)?;
             let over = match &base {
                 Some(base) => *base.get(&(block, round))?,
                 None => 0.0,

@@ -78,17 +78,16 @@ pub(super) fn check(base: &Results, new: &Results, pairs: &[Pair<'_>]) -> Result
     if common.is_empty() {
         return Err(NotComparable::NothingInCommon { hint: in_each(base, new) });
     }
+    let planned = [base, new].map(|results| results.plan.cells_by_id());
     for (in_base, in_new) in &common {
-        let of = |results: &Results, id: &str| {
-            results.plan.cell(id).map(|cell| (cell.workload.clone(), cell.file_system.clone()))
-        };
-        if let (Some(was), Some(is)) = (of(base, &in_base.cell), of(new, &in_new.cell))
+        let of = |side: usize, id: &str| planned[side].get(id).map(|cell| (&cell.workload, &cell.file_system));
+        if let (Some(was), Some(is)) = (of(0, &in_base.cell), of(1, &in_new.cell))
             && was != is
         {
             return Err(NotComparable::Workload {
                 case: in_new.case.clone(),
                 file_system: in_new.file_system.clone(),
-                difference: difference(&was.0, &is.0),
+                difference: difference(was.0, is.0),
             });
         }
     }

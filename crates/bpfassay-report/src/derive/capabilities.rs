@@ -1,15 +1,17 @@
 //! The matrix of capabilities: outcomes beside expectations.
 
+use std::collections::{HashMap, HashSet};
+
 use bpfassay_protocol::{
     Operation, ProbeConfiguration,
-    feature::{Feature, Support},
+    feature::{Feature, FeatureKind, Support},
     job::Workload,
     message::RunFigures,
     tracer::Attached,
 };
 use bpfassay_study::{ExpectedFeature, Plan, Series, Target};
 
-use super::bytes;
+use super::{bytes, context::Context};
 use crate::{
     Figure, Outcome,
     results::{
@@ -22,28 +24,30 @@ use crate::{
 const DATA: [Operation; 2] = [Operation::Read, Operation::Write];
 
 /// The matrix, where the study asks for one.
-pub(super) fn derive(plan: &Plan, boots: &[Boot], runs: &[RunResult], cells: &[CellResult]) -> Option<Capabilities> {
-    let of_workload = |cell: &&bpfassay_study::Cell| cell.workload == Workload::Capabilities;
+pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]) -> Option<Capabilities> {
+    let plan = context.plan;
     let mut targets: Vec<Target> = Vec::new();
     let mut probes: Vec<ProbeConfiguration> = Vec::new();
-    for cell in plan.cells.iter().filter(of_workload) {
-        if !targets.contains(&cell.target) {
+    let (mut known_targets, mut known_probes) = (HashSet::new(), HashSet::new());
+    // The first cell of each kind; further file systems and workloads are told in `cells` as always.
+    let mut first: HashMap<(&Target, ProbeConfiguration), &CellResult> = HashMap::new();
+    for (cell, result) in plan.cells.iter().zip(cells).filter(|(cell, _)| cell.workload == Workload::Capabilities) {
+        if known_targets.insert(&cell.target) {
             targets.push(cell.target.clone());
         }
-        if !cell.probe.is_baseline() && !probes.contains(&cell.probe) {
+        if !cell.probe.is_baseline() && known_probes.insert(cell.probe) {
             probes.push(cell.probe);
         }
+        first.entry((&cell.target, cell.probe)).or_insert(result);
     }
     if targets.is_empty() {
         return None;
     }
-    // The first cell of each kind; further file systems and workloads are told in `cells` as always.
     let find = |target: &Target, probe: ProbeConfiguration| {
-        let cell = plan.cells.iter().filter(of_workload).find(|cell| cell.target == *target && cell.probe == probe)?;
-        let result = cells.iter().find(|result| result.cell == cell.id)?;
-        let runs = runs.iter().filter(|run| run.record.cell == cell.id).collect::<Vec<_>>();
-        Some((result, runs))
+        let result = *first.get(&(target, probe))?;
+        Some((result, context.runs_of(&result.cell)))
     };
+    let releases = releases(plan, boots);
     let configurations = probes
         .iter()
         .map(|&probe| ConfigurationRow {
@@ -51,7 +55,7 @@ pub(super) fn derive(plan: &Plan, boots: &[Boot], runs: &[RunResult], cells: &[C
             cells: targets
                 .iter()
                 .map(|target| match find(target, probe) {
-                    Some((result, runs)) => configuration(result, &runs),
+                    Some((result, runs)) => configuration(result, runs),
                     None => unknown("not in the plan"),
                 })
                 .collect(),
@@ -61,15 +65,17 @@ pub(super) fn derive(plan: &Plan, boots: &[Boot], runs: &[RunResult], cells: &[C
         .iter()
         .map(|target| Column {
             target,
-            series: series(plan, target, boots),
+            series: releases.get(target).copied().or_else(|| Series::of(&target.kernel)),
             features: find(target, ProbeConfiguration::BASELINE)
                 .ok_or_else(|| "the study has no baseline `none`, which tries the features".to_owned())
-                .and_then(|(_, runs)| features(&runs)),
+                .and_then(|(_, runs)| features(runs))
+                .map(Features::new),
         })
         .collect();
     let mut rows: Vec<FeatureRow> = Vec::new();
-    for feature in columns.iter().filter_map(|column| column.features.as_ref().ok()).copied().flatten() {
-        if !rows.iter().any(|row| (row.kind, row.name.as_str()) == (feature.kind, feature.name.as_str())) {
+    let mut known = HashSet::new();
+    for feature in columns.iter().filter_map(|column| column.features.as_ref().ok()).flat_map(|features| features.all) {
+        if known.insert((feature.kind, feature.name.as_str())) {
             let cells = columns.iter().map(|column| column.cell(plan, feature)).collect();
             rows.push(FeatureRow { kind: feature.kind, name: feature.name.clone(), cells });
         }
@@ -81,15 +87,26 @@ pub(super) fn derive(plan: &Plan, boots: &[Boot], runs: &[RunResult], cells: &[C
 struct Column<'a> {
     target: &'a Target,
     series: Option<Series>,
-    features: Result<&'a [Feature], String>,
+    features: Result<Features<'a>, String>,
+}
+
+/// What a kernel was found to offer, in the order in which it was tried, and by name.
+struct Features<'a> {
+    all: &'a [Feature],
+    by_name: HashMap<(FeatureKind, &'a str), &'a Feature>,
+}
+
+impl<'a> Features<'a> {
+    fn new(all: &'a [Feature]) -> Self {
+        // The first counts.
+        let by_name = all.iter().rev().map(|feature| ((feature.kind, feature.name.as_str()), feature)).collect();
+        Self { all, by_name }
+    }
 }
 
 impl Column<'_> {
     fn cell(&self, plan: &Plan, feature: &Feature) -> FeatureCell {
-        let found = self
-            .features
-            .as_ref()
-            .map(|features| features.iter().find(|other| (other.kind, &other.name) == (feature.kind, &feature.name)));
+        let found = self.features.as_ref().map(|features| features.by_name.get(&(feature.kind, feature.name.as_str())));
         let support = match found {
             Ok(Some(found)) => found.support.clone(),
             Ok(None) => Support::NotTried { reason: "not tried".to_owned() },
@@ -109,14 +126,17 @@ impl Column<'_> {
     }
 }
 
-/// The series of a target's kernel: as the kernel itself says, else by its name.
-fn series(plan: &Plan, target: &Target, boots: &[Boot]) -> Option<Series> {
-    let of_target = |boot: &&Boot| plan.blocks.iter().any(|block| block.id == boot.block && block.target == *target);
-    boots
-        .iter()
-        .filter(of_target)
-        .find_map(|boot| Series::of(&boot.facts.as_ref()?.kernel_release))
-        .or_else(|| Series::of(&target.kernel))
+/// The series of each target's kernel, as the kernel itself says.
+fn releases<'a>(plan: &'a Plan, boots: &[Boot]) -> HashMap<&'a Target, Series> {
+    let targets: HashMap<&str, &Target> = plan.blocks.iter().map(|block| (block.id.as_str(), &block.target)).collect();
+    let mut releases = HashMap::new();
+    for boot in boots {
+        let told = boot.facts.as_ref().and_then(|facts| Series::of(&facts.kernel_release));
+        if let (Some(series), Some(target)) = (told, targets.get(boot.block.as_str())) {
+            releases.entry(*target).or_insert(series);
+        }
+    }
+    releases
 }
 
 /// The features that the baseline's run found, or why there are none.

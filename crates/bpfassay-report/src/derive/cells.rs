@@ -2,38 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_stats::{Effect, Spread, StatsError, Summary, drift::Drift, hierarchical::Hierarchy, power, summarise};
-use bpfassay_study::{Cell, Clock, Plan, PlannedRun, expectation, plan::file_system_id};
+use bpfassay_stats::{Effect, Spread, StatsError, Summary, drift::Drift, hierarchical::Hierarchy, summarise};
+use bpfassay_study::{Cell, Clock, Plan, expectation, plan::file_system_id};
 
-use super::{
-    cost,
-    sampling::{Levels, looks},
-};
+use super::{context::Context, cost};
 use crate::{
-    Figure, Outcome, Provenance,
+    Figure, Outcome,
     results::{
         Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, EventTime, Overhead, RunAccess,
         RunCounts, RunResult, RunTime, Unit,
     },
 };
 
-/// How surely the minimal detectable effect is found: the customary 80 % (Cohen, 1988, section 2.4).
-const POWER: f64 = 0.8;
+/// Most runs in which drift is looked for: every pair of them is, which of more would take minutes and gigabytes.
+const MAX_DRIFT: usize = 4_000;
 
 /// Every cell of the plan.
-pub(super) fn derive(plan: &Plan, provenance: &[Provenance], runs: &[RunResult]) -> Vec<CellResult> {
-    let mut of_cell = BTreeMap::<&str, Vec<&RunResult>>::new();
-    for run in runs {
-        of_cell.entry(run.record.cell.as_str()).or_default().push(run);
-    }
-    let runs_of = |cell: &Cell| of_cell.get(cell.id.as_str()).map_or(&[][..], Vec::as_slice);
-    plan.cells
-        .iter()
-        .map(|cell| {
-            let baseline = plan.cells.iter().find(|other| other.is_baseline() && is_same_group(cell, other));
-            derive_cell(plan, provenance, cell, runs_of(cell), baseline.map(runs_of))
-        })
-        .collect()
+pub(super) fn derive(context: &Context<'_>) -> Vec<CellResult> {
+    let derived = |cell: &Cell| {
+        let baseline = context.baseline_of(cell).map(|baseline| context.runs_of(&baseline.id));
+        derive_cell(context, cell, context.runs_of(&cell.id), baseline)
+    };
+    context.plan.cells.iter().map(derived).collect()
 }
 
 /// The accesses that runs tell of, each once, in the order of display.
@@ -50,22 +40,10 @@ pub(super) fn accesses_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>)
     found
 }
 
-/// Whether two cells differ in the probe configuration only.
-pub(super) fn is_same_group(cell: &Cell, other: &Cell) -> bool {
-    cell.target == other.target && cell.case == other.case && cell.file_system == other.file_system
-}
-
-fn derive_cell(
-    plan: &Plan,
-    provenance: &[Provenance],
-    cell: &Cell,
-    all: &[&RunResult],
-    baseline: Option<&[&RunResult]>,
-) -> CellResult {
+fn derive_cell(context: &Context<'_>, cell: &Cell, all: &[&RunResult], baseline: Option<&[&RunResult]>) -> CellResult {
     let runs: Vec<&RunResult> = all.iter().copied().filter(|run| run.record.is_counted()).collect();
-    let is_counted = |run: &PlannedRun| !run.control && !run.order.bpf_stats && !run.warm_up && !run.is_witnessed();
-    let planned = count(plan.runs().filter(|(_, run)| run.cell == cell.id && is_counted(run)).count());
-    let mut counts = RunCounts { planned, ..RunCounts::default() };
+    let plan = context.plan;
+    let mut counts = RunCounts { planned: context.planned(&cell.id), ..RunCounts::default() };
     for run in &runs {
         match &run.record.outcome {
             Outcome::Measured(_) => counts.measured += 1,
@@ -88,7 +66,7 @@ fn derive_cell(
         accesses = asked_for(plan, cell);
     }
     let accesses =
-        accesses.into_iter().map(|access| derive_access(plan, cell, access, &runs, baseline, &why_none)).collect();
+        accesses.into_iter().map(|access| derive_access(context, cell, access, &runs, baseline, &why_none)).collect();
     CellResult {
         cell: cell.id.clone(),
         target: cell.target.clone(),
@@ -104,7 +82,7 @@ fn derive_cell(
         event_time: event_time(all),
         accesses,
         findings: super::findings::derive(&runs),
-        tool_result: super::tool::derive(plan, provenance, cell, all),
+        tool_result: super::tool::derive(plan, context.provenance, cell, all),
     }
 }
 
@@ -239,7 +217,7 @@ fn why_no_figures(attach: &Attach, counts: RunCounts) -> String {
 }
 
 fn derive_access(
-    plan: &Plan,
+    context: &Context<'_>,
     cell: &Cell,
     access: Access,
     runs: &[&RunResult],
@@ -249,7 +227,7 @@ fn derive_access(
     let of_runs = |pick: fn(&RunAccess) -> &Figure<f64>| {
         summary(runs.iter().filter_map(|run| figures_of(run, access)).map(pick), why_none)
     };
-    let tells_bytes = plan.study.command(&cell.case).is_some_and(|command| !command.bytes.is_empty());
+    let tells_bytes = context.plan.study.command(&cell.case).is_some_and(|command| !command.bytes.is_empty());
     let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| match (access, access.operation()) {
         (_, Some(operation)) => byte_errors(runs, |figure| figure.operation == operation, pick, why_none),
         (Access::Work, None) if tells_bytes => byte_errors(runs, |_| true, pick, why_none),
@@ -259,7 +237,7 @@ fn derive_access(
         baseline.map(|runs| runs.iter().filter(|run| run.record.is_counted()).copied().collect());
     let compare = |others: &[&RunResult]| match &base {
         None => (Figure::missing("the plan has no baseline"), Figure::missing("the plan has no baseline")),
-        Some(base) => (overhead(plan, base, others, access), cost::cost(plan, base, others, access)),
+        Some(base) => (overhead(context, base, others, access), cost::cost(context, base, others, access)),
     };
     let (overhead, cost) = if cell.is_baseline() {
         (Figure::missing("this is the baseline"), Figure::missing("this is the baseline"))
@@ -271,7 +249,7 @@ fn derive_access(
     let controls: Vec<&RunResult> =
         baseline.unwrap_or_default().iter().copied().filter(|run| run.record.control).collect();
     let drift = match (cell.is_baseline(), &base) {
-        (true, Some(base)) => drift(plan, base, &controls, access),
+        (true, Some(base)) => drift(context, base, &controls, access),
         _ => Figure::missing("drift is that of the baseline"),
     };
     let (control, control_cost) = if controls.is_empty() {
@@ -298,20 +276,21 @@ fn derive_access(
 
 /// The trend of all runs without anything under test, in the order in which they were made: by the host's clock, or under
 /// the instruction clock, where guests know no host, boot after boot in the order of the plan.
-fn drift(plan: &Plan, base: &[&RunResult], controls: &[&RunResult], access: Access) -> Figure<Drift> {
-    let order: BTreeMap<&str, u64> =
-        plan.runs().zip(0..).map(|((_, run), index)| (run.order.id.as_str(), index)).collect();
+fn drift(context: &Context<'_>, base: &[&RunResult], controls: &[&RunResult], access: Access) -> Figure<Drift> {
     let mut runs: Vec<(u64, f64)> = base
         .iter()
         .chain(controls)
         .filter_map(|run| {
-            let at = match plan.study.clock {
+            let at = match context.plan.study.clock {
                 Clock::Wall => run.record.started_unix_ms,
-                Clock::Instructions => *order.get(run.record.run.as_str())?,
+                Clock::Instructions => context.order(&run.record.run)?,
             };
             Some((at, figures_of(run, access)?.speed()?))
         })
         .collect();
+    if runs.len() > MAX_DRIFT {
+        return Figure::missing(format!("drift is looked for in at most {MAX_DRIFT} runs of the baseline"));
+    }
     runs.sort_by_key(|(at, _)| *at);
     Drift::of(&runs.into_iter().map(|(_, bandwidth)| bandwidth).collect::<Vec<_>>()).into()
 }
@@ -386,8 +365,10 @@ pub(super) struct Pairs {
 
 pub(super) fn by_replicate(baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Pairs {
     let bandwidth = |run: &RunResult| figures_of(run, access).and_then(RunAccess::speed);
-    let place = |run: &RunResult| (run.record.block.clone(), run.record.round);
-    let baseline: BTreeMap<(String, u32), (f64, u32)> =
+    fn place(run: &RunResult) -> (&str, u32) {
+        (&run.record.block, run.record.round)
+    }
+    let baseline: BTreeMap<(&str, u32), (f64, u32)> =
         baseline.iter().filter_map(|run| Some((place(run), (bandwidth(run)?, run.record.boot)))).collect();
     let mut pairs = Pairs { logs: BTreeMap::new(), count: 0, across_boots: 0 };
     for run in others {
@@ -400,12 +381,11 @@ pub(super) fn by_replicate(baseline: &[&RunResult], others: &[&RunResult], acces
 }
 
 /// The overhead of `others` over `baseline`, paired by block and round.
-fn overhead(plan: &Plan, baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Figure<Overhead> {
+fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Figure<Overhead> {
     let Pairs { logs, count: pairs, across_boots } = by_replicate(baseline, others, access);
     if pairs == 0 {
         return Figure::missing("no round has both a baseline run and a run of this cell with a bandwidth");
     }
-    let certainty = plan.study.design.certainty;
     let estimate = || -> Result<Overhead, StatsError> {
         let hierarchy = Hierarchy::new(&logs.values().collect::<Vec<_>>())?;
         let (unit, logs) = observations(logs);
@@ -415,13 +395,12 @@ fn overhead(plan: &Plan, baseline: &[&RunResult], others: &[&RunResult], access:
             Spread::NoSpread => Some(0.0),
             Spread::Student { standard_error, .. } => Some(standard_error * (effect.n as f64).sqrt()),
         };
-        let alpha = certainty.error_rate.value() / looks(plan) as f64;
         let detectable = match deviation {
-            Some(deviation) => power::Design { deviation, alpha }.minimal_detectable_ratio(effect.n, POWER)?,
+            Some(deviation) => context.detectable(effect.n, deviation)?,
             None => None,
         };
         Ok(Overhead {
-            estimate: Levels::of(plan).estimate(|level| effect.estimate(level))?,
+            estimate: context.levels.estimate(|level| effect.estimate(level))?,
             effect,
             unit,
             pairs,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::message::{Interval, RunFigures};
 use bpfassay_stats::{StatsError, difference::mean_difference};
-use bpfassay_study::{Clock, Plan};
+use bpfassay_study::Clock;
 
-use super::{cells::observations, sampling::Levels};
+use super::{cells::observations, context::Context};
 use crate::{
     Figure,
     results::{Access, Basis, Cost, RunAccess, RunResult, Work},
@@ -44,16 +44,23 @@ pub(super) fn idle(interval: &Interval) -> Option<u64> {
 }
 
 /// The cost of `others` over `baseline`, paired by block and round.
-pub(super) fn cost(plan: &Plan, baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Figure<Cost> {
-    if plan.study.clock != Clock::Instructions {
+pub(super) fn cost(
+    context: &Context<'_>,
+    baseline: &[&RunResult],
+    others: &[&RunResult],
+    access: Access,
+) -> Figure<Cost> {
+    if context.plan.study.clock != Clock::Instructions {
         return Figure::missing("the study's clock does not count instructions");
     }
-    let place = |run: &RunResult| (run.record.block.clone(), run.record.round);
+    fn place(run: &RunResult) -> (&str, u32) {
+        (&run.record.block, run.record.round)
+    }
     let of = |run: &RunResult| work_of(run, access).and_then(Figure::value).cloned();
     let baseline: BTreeMap<_, Work> = baseline.iter().filter_map(|run| Some((place(run), of(run)?))).collect();
-    let pairs: Vec<(String, Work, Work)> = others
+    let pairs: Vec<(&str, Work, Work)> = others
         .iter()
-        .filter_map(|run| Some((run.record.block.clone(), baseline.get(&place(run))?.clone(), of(run)?)))
+        .filter_map(|run| Some((run.record.block.as_str(), baseline.get(&place(run))?.clone(), of(run)?)))
         .collect();
     if pairs.is_empty() {
         let reason = others.iter().find_map(|run| work_of(run, access)?.reason());
@@ -78,7 +85,7 @@ pub(super) fn cost(plan: &Plan, baseline: &[&RunResult], others: &[&RunResult], 
         observations(by_block.iter().map(|(&block, pairs)| (block, pairs.iter().map(pick).collect())).collect())
     };
     let ((unit, per_call), (_, per_mib)) = (of_each(|pair| pair.0), of_each(|pair| pair.1));
-    let levels = Levels::of(plan);
+    let levels = context.levels;
     let estimate = || -> Result<Cost, StatsError> {
         Ok(Cost {
             per_call: levels.estimate(|level| mean_difference(&per_call, level))?,

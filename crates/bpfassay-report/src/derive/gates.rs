@@ -10,30 +10,23 @@ use bpfassay_stats::{
 use bpfassay_study::{Clock, Correction, Gate, Plan, Share};
 use bpfassay_tool::finding::{self, Kind};
 
-use super::{LEVEL, cells, sampling::looks};
+use super::{LEVEL, cells, context::Context};
 use crate::{
-    Figure, Provenance,
-    results::{Access, Attach, CellAccess, CellResult, Demand, GateResult, RunResult, ToolResult},
+    Figure,
+    results::{Access, Attach, CellAccess, CellResult, Demand, GateResult, ToolResult},
     words,
 };
 
 /// The verdict of every gate on every cell that it speaks of. Demands on figures leave out cells whose refusal was expected:
 /// they cannot have any. The statistical verdicts of all gates are one family.
-pub(super) fn derive(
-    plan: &Plan,
-    provenance: &[Provenance],
-    runs: &[RunResult],
-    cells: &[CellResult],
-) -> Vec<GateResult> {
+pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateResult> {
+    let plan = context.plan;
     let mut results = Vec::new();
     for (index, gate) in plan.study.gates.iter().enumerate() {
-        let covered = plan
-            .cells
-            .iter()
-            .filter(|cell| gate.covers(&plan.study, cell))
-            .filter_map(|cell| cells.iter().find(|result| result.cell == cell.id));
-        for cell in covered {
-            let found = judge(plan, provenance, runs, gate, cell);
+        // There is a result for each cell of the plan, in its order.
+        let covered = plan.cells.iter().zip(cells).filter(|(cell, _)| gate.covers(&plan.study, cell));
+        for (_, cell) in covered {
+            let found = judge(context, gate, cell);
             results.extend(found.into_iter().map(|(demand, access, judged)| GateResult {
                 gate: u32::try_from(index).unwrap_or(u32::MAX),
                 demand,
@@ -52,7 +45,8 @@ pub(super) fn derive(
 /// Tells of every overhead whether it is shown to lie within the study's margin: two one-sided tests each (see bpfassay-stats,
 /// `equivalence`), all of them one family. Those by the wall clock without KVM are no exception, for the table says of them
 /// what they are.
-pub(super) fn negligible(plan: &Plan, cells: &mut [CellResult]) {
+pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {
+    let plan = context.plan;
     let Some(margin) = plan.study.design.margin else { return };
     let certainty = plan.study.design.certainty;
     let mut overheads: Vec<_> = cells
@@ -65,7 +59,7 @@ pub(super) fn negligible(plan: &Plan, cells: &mut [CellResult]) {
         .collect();
     let p = |effect: &Effect| {
         let p = Equivalence::test(effect, margin.ratio()).ok()?.p()?;
-        Some((p * looks(plan) as f64).min(1.0))
+        Some((p * context.looks as f64).min(1.0))
     };
     let all: Vec<Option<f64>> = overheads.iter().map(|overhead| p(&overhead.effect)).collect();
     let Ok(adjusted) = adjustment(certainty.correction).adjust_known(&all) else { return };
@@ -98,7 +92,7 @@ impl Judged {
 
 type Row = (Demand, Option<Access>, Judged);
 
-fn judge(plan: &Plan, provenance: &[Provenance], runs: &[RunResult], gate: &Gate, cell: &CellResult) -> Vec<Row> {
+fn judge(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
     let mut rows = Vec::new();
     if gate.attach {
         rows.push((Demand::Attach, None, attach(cell)));
@@ -111,7 +105,7 @@ fn judge(plan: &Plan, provenance: &[Provenance], runs: &[RunResult], gate: &Gate
     }
     for access in &cell.accesses {
         if let Some(limit) = gate.overhead {
-            let judged = overhead(plan, provenance, cell, access, limit);
+            let judged = overhead(context, cell, access, limit);
             rows.push((Demand::Overhead { limit }, Some(access.access), judged));
         }
         // Bytes belong to the work as a whole.
@@ -119,7 +113,7 @@ fn judge(plan: &Plan, provenance: &[Provenance], runs: &[RunResult], gate: &Gate
             continue;
         }
         if let Some(limit) = gate.relative_error {
-            let judged = relative_error(plan, runs, cell, access, limit);
+            let judged = relative_error(context, cell, access, limit);
             rows.push((Demand::RelativeError { limit }, Some(access.access), judged));
         }
         if let Some(limit) = gate.byte_error {
@@ -173,13 +167,14 @@ fn findings(denied: &[Kind], found: &ToolResult) -> Judged {
     Judged::new(verdict, format!("{clear} kinds looked for, none found; not judged: {}", open.join(", ")))
 }
 
-fn overhead(plan: &Plan, provenance: &[Provenance], cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
+fn overhead(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
+    let plan = context.plan;
     let overhead = match &access.overhead {
         Figure::Value(overhead) => overhead,
         Figure::NotMeasured(reason) => return Judged::new(Verdict::Inconclusive, format!("not measured: {reason}")),
     };
     let found = ratio(&overhead.estimate);
-    let emulated = provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
+    let emulated = context.provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
     if plan.study.clock == Clock::Wall && emulated && !plan.study.design.certainty.insist {
         return Judged::new(
             Verdict::Inconclusive,
@@ -190,7 +185,7 @@ fn overhead(plan: &Plan, provenance: &[Provenance], cell: &CellResult, access: &
     // experiment's fault and not the tool's.
     if let Figure::Value(control) = &access.control
         && let Ok(evidence) = GateEvidence::new(&control.effect, limit.ratio())
-        && let Some(p) = evidence.over_looks(looks(plan)).p_within
+        && let Some(p) = evidence.over_looks(context.looks).p_within
         && p < plan.study.design.certainty.error_rate.value()
     {
         return Judged::new(
@@ -199,24 +194,23 @@ fn overhead(plan: &Plan, provenance: &[Provenance], cell: &CellResult, access: &
         );
     }
     let evidence = GateEvidence::new(&overhead.effect, limit.ratio());
-    Judged::by(found, evidence.map(|evidence| evidence.over_looks(looks(plan))))
+    Judged::by(found, evidence.map(|evidence| evidence.over_looks(context.looks)))
 }
 
-fn relative_error(plan: &Plan, runs: &[RunResult], cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
+fn relative_error(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
     if let Figure::NotMeasured(reason) = &access.relative_error_ior_interval {
         return Judged::new(Verdict::Inconclusive, format!("not measured: {reason}"));
     }
-    let mut by_block = BTreeMap::<String, Vec<f64>>::new();
-    let of_cell = |run: &&RunResult| run.record.cell == cell.cell && run.record.is_counted();
-    for run in runs.iter().filter(of_cell) {
+    let mut by_block = BTreeMap::<&str, Vec<f64>>::new();
+    for run in context.runs_of(&cell.cell).iter().filter(|run| run.record.is_counted()) {
         let figure = cells::figures_of(run, access.access).and_then(|found| found.relative_error_ior_interval.value());
         if let Some(figure) = figure {
-            by_block.entry(run.record.block.clone()).or_default().push(figure.ln());
+            by_block.entry(&run.record.block).or_default().push(figure.ln());
         }
     }
     let judged = || -> Result<(String, GateEvidence), StatsError> {
         let effect = Effect::paired(&cells::observations(by_block).1)?;
-        Ok((ratio(&effect.estimate(LEVEL)?), GateEvidence::band(&effect, limit.ratio())?.over_looks(looks(plan))))
+        Ok((ratio(&effect.estimate(LEVEL)?), GateEvidence::band(&effect, limit.ratio())?.over_looks(context.looks)))
     };
     match judged() {
         Ok((found, evidence)) => Judged::by(found, Ok(evidence)),

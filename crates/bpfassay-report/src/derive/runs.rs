@@ -64,19 +64,18 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         }
         Order::Ior { .. } | Order::Capabilities => {}
     }
-    Some(RunDerived {
-        accesses: match &reported {
-            Ok(reported) => Access::DATA
-                .into_iter()
-                .filter_map(|access| of_access(plan, figures, &workload, access, reported))
-                .collect(),
-            Err(reason) => accesses_without_summary(figures, reason),
-        },
-        bytes: bytes::derive(figures, &workload),
-        coverage: Vec::new(),
-        events,
-        losses,
-    })
+    let mut accesses: Vec<RunAccess> = match &reported {
+        Ok(reported) => Access::DATA
+            .into_iter()
+            .filter_map(|access| of_access(plan, figures, &workload, access, reported))
+            .collect(),
+        Err(reason) => accesses_without_summary(figures, reason),
+    };
+    let mut bytes = bytes::derive(figures, &workload);
+    // Of 200,000 runs what is held in reserve would be hundreds of megabytes.
+    accesses.shrink_to_fit();
+    bytes.shrink_to_fit();
+    Some(RunDerived { accesses, bytes, coverage: Vec::new(), events, losses })
 }
 
 /// A summary that cannot be read leaves the accesses that were seen as phases without figures, but not unmentioned.

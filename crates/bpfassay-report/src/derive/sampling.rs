@@ -4,12 +4,19 @@
 //! look (see bpfassay-stats, `sequential`: the numbers of boots are fixed beforehand, and each look spends an equal share of
 //! the error) at which the interval of every overhead that is asked for is narrow enough, else at the most boots allowed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
+};
 
 use bpfassay_stats::{Estimate, Interval, StatsError, sequential::Sampling};
 use bpfassay_study::{Block, Cell, Design, Plan, plan::file_system_id};
 
-use super::{LEVEL, cells};
+use super::{
+    LEVEL, Taken, cells,
+    context::{ByCell, Place, by_cell, place},
+    take,
+};
 use crate::{
     Again, Contents, ToDo,
     results::{Access, RunResult, Sampled, SamplingEnd, Widest},
@@ -17,9 +24,10 @@ use crate::{
 
 /// When to look at intervals, where the plan samples sequentially.
 pub(crate) fn design(plan: &Plan) -> Option<Sampling> {
+    let until = plan.until()?;
     let (first, most) = (Design::FEWEST_UNTIL as usize, plan.replicates() as usize);
     // What cannot be had was refused when the study was expanded; a journal that was edited has all its boots done.
-    Sampling::new(plan.until()?.value(), LEVEL, first, most).ok()
+    Sampling::new(until.value(), LEVEL, first, most).ok()
 }
 
 /// How many looks there are; 1 for a plan whose boots are fixed.
@@ -60,30 +68,34 @@ struct Group<'a> {
 
 fn groups(plan: &Plan) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut places: HashMap<Place<'_>, usize> = HashMap::new();
     for cell in &plan.cells {
-        match groups.iter_mut().find(|group| cells::is_same_group(cell, group.first)) {
+        let index = *places.entry(place(cell)).or_insert(groups.len());
+        match groups.get_mut(index) {
             Some(group) => group.cells.push(cell),
             None => groups.push(Group { first: cell, cells: vec![cell], blocks: Vec::new() }),
         }
     }
-    for group in &mut groups {
-        group.blocks = plan.blocks.iter().filter(|block| is_of(block, group.first)).collect();
+    for block in &plan.blocks {
+        if let Some(group) = places.get(&place_of(block)).and_then(|&index| groups.get_mut(index)) {
+            group.blocks.push(block);
+        }
     }
     groups
 }
 
-fn is_of(block: &Block, cell: &Cell) -> bool {
-    block.target == cell.target && block.case == cell.case && block.file_system == cell.file_system
+fn place_of(block: &Block) -> Place<'_> {
+    (&block.target, &block.case, file_system_id(&block.file_system))
 }
 
 /// What came of each group so far; nothing where the plan's boots are fixed.
-pub(super) fn derive(plan: &Plan, runs: &[RunResult]) -> Vec<Sampled> {
+pub(super) fn derive(plan: &Plan, runs: &ByCell<'_>) -> Vec<Sampled> {
     let Some(sampling) = design(plan) else { return Vec::new() };
-    let done: BTreeSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
+    let done: HashSet<&str> = runs.values().flatten().map(|run| run.record.run.as_str()).collect();
     groups(plan).iter().map(|group| sampled(plan, &sampling, group, runs, &done)).collect()
 }
 
-fn sampled(plan: &Plan, sampling: &Sampling, group: &Group<'_>, runs: &[RunResult], done: &BTreeSet<&str>) -> Sampled {
+fn sampled(plan: &Plan, sampling: &Sampling, group: &Group<'_>, runs: &ByCell<'_>, done: &HashSet<&str>) -> Sampled {
     let is_done = |block: &&&Block| block.runs.iter().all(|run| done.contains(run.order.id.as_str()));
     let whole = group.blocks.iter().take_while(is_done).count();
     let most = group.blocks.len();
@@ -134,10 +146,11 @@ type Series<'a> = (&'a Cell, Access, BTreeMap<u32, f64>);
 
 /// The overheads that are asked for, by replicate: those that a gate speaks of, else all. What has no figures at all, because
 /// the kernel refuses it, is not waited for.
-fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &[RunResult]) -> Vec<Series<'a>> {
+fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'a>> {
     let gates: Vec<_> = plan.study.gates.iter().filter(|gate| gate.overhead.is_some()).collect();
     let of = |cell: &Cell| -> Vec<&RunResult> {
-        runs.iter().filter(|run| run.record.cell == cell.id && run.record.is_counted()).collect()
+        let all = runs.get(cell.id.as_str()).into_iter().flatten();
+        all.copied().filter(|run| run.record.is_counted()).collect()
     };
     let Some(baseline) = group.cells.iter().find(|cell| cell.is_baseline()).map(|cell| of(cell)) else {
         return Vec::new();
@@ -174,18 +187,24 @@ fn widest(sampling: &Sampling, series: &[Series<'_>], look: usize) -> Option<Wid
         .max_by(|a, b| a.within.total_cmp(&b.within))
 }
 
-/// The plan without the boots that sampling came to no need of.
-pub(super) fn needed(plan: &Plan, sampled: &[Sampled]) -> Plan {
-    let mut plan = plan.clone();
-    plan.blocks.retain(|block| sampled.iter().all(|group| !is_beyond(block, group)));
-    plan
+/// The most boots that are needed at each place that there is a limit for.
+fn limits(sampled: &[Sampled]) -> HashMap<Place<'_>, u32> {
+    sampled.iter().map(|group| ((&group.target, group.case.as_str(), group.file_system.clone()), group.boots)).collect()
 }
 
-fn is_beyond(block: &Block, group: &Sampled) -> bool {
-    block.target == group.target
-        && block.case == group.case
-        && file_system_id(&block.file_system) == group.file_system
-        && block.replicate > group.boots
+fn is_beyond(block: &Block, limits: &HashMap<Place<'_>, u32>) -> bool {
+    limits.get(&place_of(block)).is_some_and(|&boots| block.replicate > boots)
+}
+
+/// The plan without the boots that sampling came to no need of.
+pub(super) fn needed<'a>(plan: &'a Plan, sampled: &[Sampled]) -> Cow<'a, Plan> {
+    if sampled.is_empty() {
+        return Cow::Borrowed(plan);
+    }
+    let limits = limits(sampled);
+    let mut plan = plan.clone();
+    plan.blocks.retain(|block| !is_beyond(block, &limits));
+    Cow::Owned(plan)
 }
 
 /// What is to be done next: everything that has no record that counts, where boots are fixed; with sequential sampling the boots
@@ -193,15 +212,18 @@ fn is_beyond(block: &Block, group: &Sampled) -> bool {
 #[must_use]
 pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
     let mut blocks = contents.to_do(again);
-    let plan = &contents.header.plan;
-    if design(plan).is_some() {
+    let header = &contents.header;
+    if design(&header.plan).is_some() {
         // What is provisional, or failed by the host, decides nothing: it will be measured, and then the decision is the one that
         // an undisturbed run takes.
         let standing = contents.standing();
-        let mut runs = super::derive(contents).runs;
+        let (stands, _) = super::standing(contents);
+        let Taken { plan, mut runs, .. } =
+            take(header.plan.clone(), header.provenance.clone(), contents.entries.clone(), &stands);
         runs.retain(|run| standing.is_final(&run.record.run));
-        let sampled = derive(plan, &runs);
-        blocks.retain(|todo| sampled.iter().all(|group| !is_beyond(&todo.block, group)));
+        let sampled = derive(&plan, &by_cell(&runs));
+        let limits = limits(&sampled);
+        blocks.retain(|todo| !is_beyond(&todo.block, &limits));
     }
     blocks
 }

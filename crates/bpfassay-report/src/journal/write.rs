@@ -1,21 +1,23 @@
 //! Writing a journal.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
 use serde::Serialize;
 
-use super::{Contents, FILE_NAME, JournalError, TORN_FILE_NAME, read};
-use crate::{Entry, Header};
+use super::{Contents, FILE_NAME, JournalDigest, JournalError, MAX_HEADER, MAX_LINE, TORN_FILE_NAME, read};
+use crate::{Entry, Header, disk};
 
 /// A journal being written. The lock is held until it is dropped.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
+    /// Of what is in it.
+    chain: JournalDigest,
     failed: bool,
 }
 
@@ -61,14 +63,14 @@ impl Journal {
             path: directory.to_path_buf(),
             source,
         })?;
-        let file = match OpenOptions::new().append(true).create_new(true).open(&path) {
+        let file = match disk::new(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(JournalError::Exists { path }),
             Err(source) => return Err(JournalError::Io { action: "create", path, source }),
         };
         lock(&file, &path)?;
-        let mut journal = Self { path, file, failed: false };
-        journal.write(header)?;
+        let mut journal = Self { path, file, chain: JournalDigest::default(), failed: false };
+        journal.write(header, MAX_HEADER)?;
         // The file's name must survive a crash as its contents do.
         File::open(directory).and_then(|folder| folder.sync_all()).map_err(|source| JournalError::Io {
             action: "sync",
@@ -86,11 +88,11 @@ impl Journal {
         let path = directory.join(FILE_NAME);
         let io = |action, path: &Path| {
             let path = path.to_path_buf();
-            move |source| JournalError::Io { action, path, source }
+            move |source| JournalError::io(action, &path, source)
         };
-        let mut file = OpenOptions::new().read(true).append(true).open(&path).map_err(io("open", &path))?;
+        let mut file = disk::appendable(&path, false).map_err(io("open", &path))?;
         lock(&file, &path)?;
-        let contents = read::read(&path)?;
+        let contents = read::read_file(&path, file.try_clone().map_err(io("read", &path))?)?;
         if let Some(torn) = &contents.torn {
             let length = file.metadata().map_err(io("read", &path))?.len();
             let whole = length - torn.bytes as u64;
@@ -98,19 +100,20 @@ impl Journal {
             file.seek(SeekFrom::Start(whole)).and_then(|_| file.read_to_end(&mut rest)).map_err(io("read", &path))?;
             rest.push(b'\n');
             let aside = directory.join(TORN_FILE_NAME);
-            let mut kept = OpenOptions::new().append(true).create(true).open(&aside).map_err(io("open", &aside))?;
+            let mut kept = disk::appendable(&aside, true).map_err(io("open", &aside))?;
             kept.write_all(&rest).and_then(|()| kept.sync_data()).map_err(io("append to", &aside))?;
             file.set_len(whole).and_then(|()| file.sync_data()).map_err(io("shorten", &path))?;
         }
-        Ok((Self { path, file, failed: false }, contents))
+        let chain = contents.digest.clone().unwrap_or_default();
+        Ok((Self { path, file, chain, failed: false }, contents))
     }
 
     /// Adds `entry`; when this returns, it is on disk.
     ///
     /// # Errors
-    /// [`JournalError::Io`], after which the journal takes no more entries; [`JournalError::Json`].
+    /// [`JournalError::Io`], after which the journal takes no more entries; [`JournalError::Json`]; [`JournalError::TooLarge`].
     pub fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
-        self.write(entry)
+        self.write(entry, MAX_LINE)
     }
 
     /// The journal's file.
@@ -119,13 +122,19 @@ impl Journal {
         &self.path
     }
 
-    fn write<T: Serialize>(&mut self, value: &T) -> Result<(), JournalError> {
+    fn write<T: Serialize>(&mut self, value: &T, limit: usize) -> Result<(), JournalError> {
         if self.failed {
             return Err(JournalError::Failed { path: self.path.clone() });
         }
-        let mut line =
+        let object =
             serde_json::to_vec(value).map_err(|source| JournalError::Json { path: self.path.clone(), source })?;
-        line.push(b'\n');
+        let line = self.chain.seal(&object);
+        if line.len() > limit {
+            // Nobody could read it; and the sums of further lines would rest on it.
+            self.failed = true;
+            let what = "a line to be written".to_owned();
+            return Err(JournalError::TooLarge { path: self.path.clone(), what, limit: limit as u64 });
+        }
         self.file.write_all(&line).and_then(|()| self.file.sync_data()).map_err(|source| {
             // Part of the line may be there: another line after it would make it corrupt instead of torn.
             self.failed = true;

@@ -16,7 +16,7 @@ use crate::{
 /// `comparison` as text; `whole`: with what did not change.
 #[must_use]
 pub fn comparison_text(comparison: &Comparison, style: Style, whole: bool) -> String {
-    finished(text::one(&table(comparison, whole), style))
+    finished(text::one(table(comparison, whole), style))
 }
 
 /// `comparison` as Markdown; `whole`: with what did not change.

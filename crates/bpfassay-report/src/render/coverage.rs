@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     Figure, Results,
+    derive::context::{ByCell, by_cell},
     results::{CellResult, PathCoverage},
 };
 
@@ -46,11 +47,12 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
             None => targets.push((&cell.target, vec![cell])),
         }
     }
+    let runs = if groups.is_empty() { ByCell::new() } else { by_cell(&results.runs) };
     let mut tables = Vec::new();
     for ((case, file_system, size), targets) in groups {
         let mut shown: Vec<(Vec<&Target>, Table)> = Vec::new();
         for (target, cells) in targets {
-            let table = table(results, &cells);
+            let table = table(&runs, &cells);
             match shown.iter_mut().find(|(_, known)| is_same(known, &table)) {
                 Some((targets, _)) => targets.push(target),
                 None => shown.push((vec![target], table)),
@@ -84,7 +86,7 @@ pub(super) fn list(targets: &[&Target]) -> String {
     by_arch.iter().map(|(arch, kernels)| format!("{arch} {}", kernels.join(", "))).collect::<Vec<_>>().join("; ")
 }
 
-fn table(results: &Results, cells: &[&CellResult]) -> Table {
+fn table(runs: &ByCell<'_>, cells: &[&CellResult]) -> Table {
     let traced: Vec<&CellResult> = cells.iter().copied().filter(|cell| !cell.probe.is_baseline()).collect();
     let shown = if traced.is_empty() { cells.to_vec() } else { traced };
     let mut remarks = Remarks::default();
@@ -94,7 +96,7 @@ fn table(results: &Results, cells: &[&CellResult]) -> Table {
     head.extend(shown.iter().map(|cell| attach(cell, &mut remarks)));
     let mut rows = vec![head];
     let coverage: Vec<BTreeMap<(IoPath, Operation), Vec<&PathCoverage>>> =
-        shown.iter().map(|cell| of_cell(results, cell)).collect();
+        shown.iter().map(|cell| of_cell(runs, cell)).collect();
     for &path in IoPath::ALL {
         for (index, owed) in path.owed().iter().enumerate() {
             let mut row = vec![if index == 0 { path.name().to_owned() } else { String::new() }, moves(owed)];
@@ -108,9 +110,9 @@ fn table(results: &Results, cells: &[&CellResult]) -> Table {
     Table { title: Vec::new(), columns, rows, warnings: Vec::new(), remarks: remarks.0, legend: Vec::new() }
 }
 
-fn of_cell<'a>(results: &'a Results, cell: &CellResult) -> BTreeMap<(IoPath, Operation), Vec<&'a PathCoverage>> {
+fn of_cell<'a>(runs: &ByCell<'a>, cell: &CellResult) -> BTreeMap<(IoPath, Operation), Vec<&'a PathCoverage>> {
     let mut found = BTreeMap::<_, Vec<_>>::new();
-    let runs = results.runs.iter().filter(|run| run.record.cell == cell.cell && !run.record.control);
+    let runs = runs.get(cell.cell.as_str()).into_iter().flatten().filter(|run| !run.record.control);
     for row in runs.filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.coverage) {
         found.entry((row.path, row.operation)).or_default().push(row);
     }

@@ -1,6 +1,6 @@
 //! The table of what program sets saw of each workload: a row per event, over all configurations that have its set.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bpfassay_protocol::program_set::{ProgramEvent, ProgramSets};
 use bpfassay_study::Target;
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Results,
+    derive::context::by_cell,
     results::{EventFigure, RunResult},
 };
 
@@ -39,13 +40,18 @@ struct Seen {
 /// The table, where program sets were attached.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let mut places: Vec<(Place<'_>, BTreeMap<ProgramEvent, Seen>)> = Vec::new();
+    if !results.cells.iter().any(|cell| cell.probe.sets != ProgramSets::NONE) {
+        return None;
+    }
+    let runs = by_cell(&results.runs);
+    let mut known: HashMap<Place<'_>, usize> = HashMap::new();
     for cell in results.cells.iter().filter(|cell| cell.probe.sets != ProgramSets::NONE) {
         let place: Place<'_> = (&cell.target, &cell.case, &cell.file_system);
-        let index = places.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
+        let index = *known.entry(place).or_insert_with(|| {
             places.push((place, BTreeMap::new()));
             places.len() - 1
         });
-        for run in results.runs.iter().filter(|run| run.record.cell == cell.cell) {
+        for run in runs.get(cell.cell.as_str()).into_iter().flatten() {
             add(&mut places[index].1, run);
         }
     }

@@ -1,10 +1,12 @@
 //! The table of pitfalls that the tracer found. What was found alike by many is told once.
 
+use std::collections::HashMap;
+
 use bpfassay_study::Target;
 
 use super::{
     coverage::list,
-    rows::{Remarks, Table},
+    rows::{Remarks, Table, differ},
 };
 use crate::{
     Results,
@@ -24,16 +26,19 @@ struct Alike<'a> {
 pub(super) fn table(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let mut groups: Vec<Alike<'_>> = Vec::new();
+    let mut known: HashMap<[String; 5], usize> = HashMap::new();
+    let places = Places::of(results);
     for cell in &results.cells {
         for found in &cell.findings {
-            let told = told(results, cell, found, &mut remarks);
-            let index = groups.iter().position(|group| group.told == told).unwrap_or_else(|| {
-                groups.push(Alike { told, places: Vec::new() });
+            let told = told(&places, cell, found, &mut remarks);
+            let index = *known.entry(told).or_insert_with_key(|told| {
+                groups.push(Alike { told: told.clone(), places: Vec::new() });
                 groups.len() - 1
             });
             let places = &mut groups[index].places;
             let probe = cell.probe.to_string();
-            match places.iter_mut().find(|(target, _)| *target == &cell.target) {
+            // Cells of one target stand together.
+            match places.iter_mut().rfind(|(target, _)| *target == &cell.target) {
                 Some((_, probes)) => probes.push(probe),
                 None => places.push((&cell.target, vec![probe])),
             }
@@ -56,7 +61,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     })
 }
 
-fn told(results: &Results, cell: &CellResult, found: &CellFinding, remarks: &mut Remarks) -> [String; 5] {
+fn told(of: &Places, cell: &CellResult, found: &CellFinding, remarks: &mut Remarks) -> [String; 5] {
     let finding = &found.finding;
     let done = cell.runs.measured.saturating_add(cell.runs.refused);
     [
@@ -64,7 +69,7 @@ fn told(results: &Results, cell: &CellResult, found: &CellFinding, remarks: &mut
         finding.subject.clone(),
         format!("{} of {done}", found.runs.len()),
         remarks.mark(finding.detail.clone()),
-        workload(results, cell),
+        of.workload(cell),
     ]
 }
 
@@ -85,21 +90,33 @@ fn rows(group: &Alike<'_>) -> Vec<Vec<String>> {
     merged.into_iter().map(row).collect()
 }
 
-/// Where a cell belongs, with workload and file system where there are several.
-pub(super) fn place(results: &Results, cell: &CellResult) -> String {
-    format!("{}{}", cell.target, workload(results, cell))
+/// Where cells belong, with workload and file system where there are several.
+pub(super) struct Places {
+    many_cases: bool,
+    many_file_systems: bool,
 }
 
-/// Workload and file system, where there are several.
-fn workload(results: &Results, cell: &CellResult) -> String {
-    let mut text = String::new();
-    for (name, is_one_of_many) in [
-        (&cell.case, results.cells.iter().any(|other| other.case != cell.case)),
-        (&cell.file_system, results.cells.iter().any(|other| other.file_system != cell.file_system)),
-    ] {
-        if is_one_of_many {
-            text = format!("{text} {name}");
+impl Places {
+    pub(super) fn of(results: &Results) -> Self {
+        Self {
+            many_cases: differ(results, |cell| &cell.case),
+            many_file_systems: differ(results, |cell| &cell.file_system),
         }
     }
-    text
+
+    /// Target, workload and file system.
+    pub(super) fn place(&self, cell: &CellResult) -> String {
+        format!("{}{}", cell.target, self.workload(cell))
+    }
+
+    /// Workload and file system, where there are several.
+    fn workload(&self, cell: &CellResult) -> String {
+        let mut text = String::new();
+        for (name, is_one_of_many) in [(&cell.case, self.many_cases), (&cell.file_system, self.many_file_systems)] {
+            if is_one_of_many {
+                text = format!("{text} {name}");
+            }
+        }
+        text
+    }
 }

@@ -1,9 +1,14 @@
 //! The verdicts on a study's gates: those that are no pass one by one, the others counted.
 
+use std::collections::HashMap;
+
 use bpfassay_stats::Verdict;
 
-use super::{findings::place, rows::Table};
-use crate::{Results, results::GateResult};
+use super::{findings::Places, rows::Table};
+use crate::{
+    Results,
+    results::{CellResult, GateResult},
+};
 
 /// The table, where the study has gates.
 pub(super) fn table(results: &Results) -> Option<Table> {
@@ -13,7 +18,10 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let of = |verdict: Verdict| results.gates.iter().filter(move |gate| gate.verdict == verdict);
     let counts = [Verdict::Regression, Verdict::Inconclusive, Verdict::Pass]
         .map(|verdict| format!("{} {}", of(verdict).count(), name(verdict)));
-    let rows = of(Verdict::Regression).chain(of(Verdict::Inconclusive)).map(|gate| row(results, gate)).collect();
+    let places = Places::of(results);
+    let cells: HashMap<&str, &CellResult> = results.cells.iter().map(|cell| (cell.cell.as_str(), cell)).collect();
+    let rows =
+        of(Verdict::Regression).chain(of(Verdict::Inconclusive)).map(|gate| row(&places, &cells, gate)).collect();
     let certainty = results.plan.study.design.certainty;
     Some(Table {
         title: vec![format!("verdicts on the gates of {}: {}", results.plan.study.name, counts.join(", "))],
@@ -31,11 +39,11 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     })
 }
 
-fn row(results: &Results, gate: &GateResult) -> Vec<String> {
-    let cell = results.cells.iter().find(|cell| cell.cell == gate.cell);
+fn row(places: &Places, cells: &HashMap<&str, &CellResult>, gate: &GateResult) -> Vec<String> {
+    let cell = cells.get(gate.cell.as_str());
     vec![
         name(gate.verdict).to_owned(),
-        cell.map_or_else(|| gate.cell.clone(), |cell| place(results, cell)),
+        cell.map_or_else(|| gate.cell.clone(), |cell| places.place(cell)),
         cell.map_or_else(String::new, |cell| cell.under_test()),
         gate.access.map_or_else(String::new, |access| access.to_string()),
         gate.demand.to_string(),

@@ -1,5 +1,7 @@
 //! The table of overheads against the number of program sets: a row per configuration, a column per workload and access.
 
+use std::collections::{HashMap, HashSet};
+
 use bpfassay_protocol::program_set::ProgramSets;
 
 use super::{
@@ -16,28 +18,29 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let cells: Vec<&CellResult> = results.cells.iter().filter(|cell| cell.probe.sets != ProgramSets::NONE).collect();
     let mut columns: Vec<(&str, &str, Access)> = Vec::new();
     let mut places = Vec::new();
+    let (mut known_columns, mut known_places) = (HashSet::new(), HashSet::new());
+    // The first of its kind counts.
+    let mut first = HashMap::new();
     for cell in &cells {
         for access in &cell.accesses {
             let column = (cell.case.as_str(), cell.file_system.as_str(), access.access);
-            if !columns.contains(&column) {
+            if known_columns.insert((column.0, column.1, access.access.name())) {
                 columns.push(column);
             }
         }
         let place = (&cell.target, cell.probe);
-        if !places.contains(&place) {
+        if known_places.insert(place) {
             places.push(place);
         }
+        first.entry((place, cell.case.as_str(), cell.file_system.as_str())).or_insert(*cell);
     }
     // By target in the order of the plan, and by number of sets.
-    let order: Vec<_> = results.plan.targets();
-    places.sort_by_key(|(target, probe)| (order.iter().position(|known| known == target), probe.sets.count()));
+    let order: HashMap<_, usize> = results.plan.targets().into_iter().zip(0..).collect();
+    places.sort_by_key(|(target, probe)| (order.get(target).copied(), probe.sets.count()));
     let rows = places.iter().map(|&(target, probe)| {
         let figures = columns.iter().map(|&(case, file_system, access)| {
-            let of = |cell: &&&CellResult| {
-                (&cell.target, cell.probe, cell.case.as_str(), cell.file_system.as_str())
-                    == (target, probe, case, file_system)
-            };
-            let found = cells.iter().find(of).and_then(|cell| cell.accesses.iter().find(|one| one.access == access));
+            let found = first.get(&((target, probe), case, file_system));
+            let found = found.and_then(|cell| cell.accesses.iter().find(|one| one.access == access));
             found.and_then(|access| words::overhead(&access.overhead)).unwrap_or_else(|| NONE.to_owned())
         });
         [target.to_string(), probe.sets.count().to_string(), probe.sets.to_string()]

@@ -80,7 +80,9 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
         }
     }
     let bytes = writer.into_inner().map_err(|error| error.into_error())?;
-    Ok(finished(String::from_utf8_lossy(&bytes).into_owned()))
+    // All that was written is text.
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    Ok(finished(text))
 }
 
 /// Text in a cell. One that begins like a formula is none with an apostrophe before it.

@@ -1,6 +1,6 @@
 //! What a table shows, before it is text or Markdown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bpfassay_protocol::{job::Workload, probe::ByteMeaning};
 use bpfassay_stats::Bounds;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     FailureKind, Figure, Outcome, Results,
-    results::{Attach, CellAccess, CellFailure, CellResult, Unit},
+    results::{Attach, CellAccess, CellFailure, CellResult, RunResult, Unit},
 };
 
 /// Most lines about doubtful figures below a table.
@@ -34,15 +34,19 @@ pub(super) struct Table {
 
 /// Remarks, each once.
 #[derive(Default)]
-pub(super) struct Remarks(pub(super) Vec<String>);
+pub(super) struct Remarks(pub(super) Vec<String>, HashMap<String, usize>);
 
 impl Remarks {
     pub(super) fn mark(&mut self, remark: String) -> String {
-        let index = self.0.iter().position(|known| *known == remark).unwrap_or_else(|| {
-            self.0.push(remark);
-            self.0.len() - 1
-        });
-        format!("[{}]", index + 1)
+        let number = match self.1.get(&remark) {
+            Some(&number) => number,
+            None => {
+                self.0.push(remark.clone());
+                self.1.insert(remark, self.0.len());
+                self.0.len()
+            }
+        };
+        format!("[{number}]")
     }
 }
 
@@ -103,6 +107,7 @@ fn table(results: &Results) -> Table {
     ]);
     columns.extend(sampled.then_some("relative error, sampled"));
 
+    let has_merits = has_merits(results);
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
     for cell in &results.cells {
@@ -113,7 +118,7 @@ fn table(results: &Results) -> Table {
             row.extend(many_cases.then(|| once(&cell.case)));
             row.extend(many_file_systems.then(|| once(&cell.file_system)));
             row.extend([once(&cell.under_test()), once(&attach), access.access.to_string()]);
-            row.extend(figures(cell, access, sampled, has_merits(results), &mut remarks));
+            row.extend(figures(cell, access, sampled, has_merits, &mut remarks));
             rows.push(row);
         }
     }
@@ -290,8 +295,9 @@ fn doubts(results: &Results) -> Vec<String> {
             doubts.push(format!("{}: events lost by the tracer, in the whole guest: {lost}", run.record.run));
         }
     }
+    let interpreted = interpreted(results);
     for cell in &results.cells {
-        if interpreted(results, cell) {
+        if interpreted.contains(cell.cell.as_str()) {
             doubts.push(format!(
                 "{}: the kernel interpreted the programs (BPF JIT off): the overhead is that of the interpreter",
                 cell.cell
@@ -317,14 +323,15 @@ fn doubts(results: &Results) -> Vec<String> {
     doubts
 }
 
-/// Whether a program of a measured run of `cell` was not compiled.
-fn interpreted(results: &Results, cell: &CellResult) -> bool {
-    results.runs.iter().filter(|run| run.record.cell == cell.cell).any(|run| match &run.record.outcome {
+/// The cells with a measured run of which a program was not compiled.
+fn interpreted(results: &Results) -> HashSet<&str> {
+    let is_interpreted = |run: &&RunResult| match &run.record.outcome {
         Outcome::Measured(figures) => {
             figures.tracer.iter().flat_map(|tracer| &tracer.programs).any(|program| program.jited_bytes == 0)
         }
         Outcome::Refused(_) | Outcome::Failed(_) => false,
-    })
+    };
+    results.runs.iter().filter(is_interpreted).map(|run| run.record.cell.as_str()).collect()
 }
 
 /// What the clock's figures are worth.

@@ -24,15 +24,17 @@ const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 /// `results` as text.
 #[must_use]
 pub fn text(results: &Results, style: Style) -> String {
-    let told = |tables: Vec<Table>| tables.into_iter().map(|content| one(&content, style));
+    let told = |tables: Vec<Table>| tables.into_iter().map(|content| one(content, style));
     let texts = told(rows::leading(results)).chain(capabilities::text(results, style));
     finished(texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n"))
 }
 
 /// One table with what stands above and below it.
-pub(super) fn one(content: &Table, style: Style) -> String {
+pub(super) fn one(content: Table, style: Style) -> String {
+    let has_rows = !content.rows.is_empty();
+    // Of 15,000 cells a second copy of the table would be tens of megabytes.
     let rows: Vec<Vec<String>> =
-        content.rows.iter().map(|row| row.iter().map(|cell| line(cell).into_owned()).collect()).collect();
+        content.rows.into_iter().map(|row| row.into_iter().map(|cell| line(&cell).into_owned()).collect()).collect();
     let columns: Vec<_> = content.columns.iter().map(|column| line(column)).collect();
     let words = longest_words(columns.iter().map(AsRef::as_ref), &rows);
     let fit = style.width.and_then(|width| fit(width, &words));
@@ -63,7 +65,7 @@ pub(super) fn one(content: &Table, style: Style) -> String {
         text.push('\n');
     }
     // A head without rows would say nothing that the title does not.
-    if !content.rows.is_empty() {
+    if has_rows {
         for row in table.lines() {
             text.push_str(row.trim_end());
             text.push('\n');

@@ -3,7 +3,7 @@
 use bpfassay_tool::finding::{Compared, Kind, Verdict};
 
 use super::{
-    findings::place,
+    findings::Places,
     rows::{Remarks, Table},
 };
 use crate::{
@@ -25,10 +25,11 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
 
 fn figures(results: &Results) -> Option<Table> {
     let mut rows = Vec::new();
+    let places = Places::of(results);
     for (cell, tool, result) in tools(results) {
         let row = |one: &Compared| {
             vec![
-                place(results, cell),
+                places.place(cell),
                 tool.to_owned(),
                 one.figure.clone(),
                 meaning(one),
@@ -47,7 +48,7 @@ fn figures(results: &Results) -> Option<Table> {
             let exact = figures.iter().skip(MAX_ROWS).filter(|one| one.is_exact()).count();
             let text = format!("and {more} more, of which {exact} exact");
             rows.push(vec![
-                place(results, cell),
+                places.place(cell),
                 tool.to_owned(),
                 text,
                 String::new(),
@@ -98,9 +99,10 @@ fn difference(one: &Compared) -> String {
 fn findings(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
+    let places = Places::of(results);
     for (cell, tool, result) in tools(results) {
         let mut row =
-            |finding: String, seen: String| rows.push(vec![place(results, cell), tool.to_owned(), finding, seen]);
+            |finding: String, seen: String| rows.push(vec![places.place(cell), tool.to_owned(), finding, seen]);
         let mut clear = 0;
         let mut open = Vec::new();
         for judgement in &result.findings {

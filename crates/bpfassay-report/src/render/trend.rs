@@ -12,7 +12,7 @@ use crate::trend::{Quantity, Series, Trend};
 /// `trend` as text.
 #[must_use]
 pub fn trend_text(trend: &Trend, style: Style) -> String {
-    finished(tables(trend).iter().map(|table| text::one(table, style)).collect::<Vec<_>>().join("\n"))
+    finished(tables(trend).into_iter().map(|table| text::one(table, style)).collect::<Vec<_>>().join("\n"))
 }
 
 /// `trend` as Markdown.

@@ -1,15 +1,32 @@
 //! `results.json` on disk.
+//!
+//! Its first key is `digest`: SHA-256, in hexadecimal, of all bytes of the file with zeros in the place of the digest's own digits. The file's
+//! beginning is fixed to the byte, so every byte counts. This finds damage and edits by hand, not malice: whoever makes another digest makes a
+//! file that is read.
+
+mod layout;
 
 use std::{
     fs::{self, File},
-    io::{self, Read, Write},
+    io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 
+use self::layout::Layout;
 use super::{FILE_NAME, MAX_FILE, Results};
-use crate::RESULTS_VERSION;
+use crate::{RESULTS_VERSION, disk, journal::hex};
+
+/// A results file begins so, with the digest behind it.
+const HEAD: &[u8] = b"{\n  \"digest\": \"";
+
+/// Between the digest and the other keys.
+const AFTER: &[u8] = b"\",";
+
+/// In the place of the digest, for computing it.
+const ZEROS: [u8; 64] = [b'0'; 64];
 
 /// Why results cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +41,12 @@ pub enum ResultsError {
         /// The system's error.
         #[source]
         source: io::Error,
+    },
+    /// What has the name is no file.
+    #[error("{} is a pipe, a device or a directory: name a regular file, or a results directory", path.display())]
+    NotAFile {
+        /// What was to be a file.
+        path: PathBuf,
     },
     /// The file is too large.
     #[error("{} is larger than {MAX_FILE} bytes: is it a results file?", path.display())]
@@ -48,6 +71,90 @@ pub enum ResultsError {
         /// The version found.
         found: u64,
     },
+    /// The file does not say what its bytes have to come to.
+    #[error(
+        "{} does not begin with its digest, so nobody can tell whether it was changed: it was written by {by}, before results had digests, or \
+         another program has changed it since; make it again with `bpfassay run`, or read it with the version that wrote it",
+        path.display()
+    )]
+    NoDigest {
+        /// The file.
+        path: PathBuf,
+        /// `bpfassay 0.1.0`, as the file has it.
+        by: String,
+    },
+    /// The file is not as it was written.
+    #[error("{} was changed or damaged: its bytes do not come to its digest; restore it, or make it again with `bpfassay run --resume DIR`", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl ResultsError {
+    fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match disk::is_no_file(&source) {
+            true => Self::NotAFile { path },
+            false => Self::Io { action, path, source },
+        }
+    }
+}
+
+/// Hands on the bytes of `inner`, and takes them in.
+struct Hashing<T> {
+    inner: T,
+    hash: Sha256,
+}
+
+impl<R: Read> Read for Hashing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.inner.read(buffer)?;
+        self.hash.update(buffer.get(..length).unwrap_or_default());
+        Ok(length)
+    }
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.inner.write(bytes)?;
+        self.hash.update(bytes.get(..length).unwrap_or_default());
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Drops the first byte.
+struct WithoutFirst<W> {
+    inner: W,
+    is_first: bool,
+}
+
+impl<W: Write> Write for WithoutFirst<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match bytes {
+            [_, ..] if self.is_first => {
+                self.is_first = false;
+                Ok(1)
+            }
+            _ => self.inner.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Results with the digest that their file names, as they are read.
+pub struct Sealed {
+    /// The results.
+    pub results: Results,
+    /// The digest, in hexadecimal.
+    pub digest: String,
 }
 
 /// Reads a `results.json`, or the one in a results directory.
@@ -55,35 +162,102 @@ pub enum ResultsError {
 /// # Errors
 /// [`ResultsError`]
 pub fn read(path: &Path) -> Result<Results, ResultsError> {
+    sealed(path).map(|sealed| sealed.results)
+}
+
+/// The same with the file's digest.
+///
+/// # Errors
+/// [`ResultsError`]
+pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() };
-    let io = |source| ResultsError::Io { action: "read", path: path.clone(), source };
-    let mut text = Vec::new();
-    File::open(&path).map_err(io)?.take(MAX_FILE + 1).read_to_end(&mut text).map_err(io)?;
-    if text.len() as u64 > MAX_FILE {
+    let io = |source| ResultsError::io("read", &path, source);
+    let mut file = disk::regular(&path).map_err(io)?;
+    if file.metadata().map_err(io)?.len() > MAX_FILE {
         return Err(ResultsError::TooLarge { path });
     }
-    parse(&text).map_err(|error| match error {
-        ParseError::Version(found) => ResultsError::Version { path: path.clone(), found },
-        ParseError::Json(source) => ResultsError::Invalid { path: path.clone(), source },
-    })
+    let mut beginning = Vec::new();
+    Read::by_ref(&mut file)
+        .take((HEAD.len() + ZEROS.len() + AFTER.len()) as u64)
+        .read_to_end(&mut beginning)
+        .map_err(io)?;
+    let named =
+        beginning.strip_prefix(HEAD).and_then(|rest| rest.strip_suffix(AFTER)).filter(|digits| digits.len() == 64);
+    let Some(named) = named.and_then(|digits| std::str::from_utf8(digits).ok()) else {
+        return Err(without_digest(&path, file));
+    };
+    let mut hash = Sha256::new();
+    [HEAD, &ZEROS, AFTER].iter().for_each(|part| hash.update(part));
+    // The file may grow meanwhile; it is not to be read for ever.
+    let mut rest = Hashing { inner: file.take(MAX_FILE), hash };
+    let parsed = {
+        let buffered = BufReader::with_capacity(256 << 10, &mut rest);
+        serde_json::from_reader::<_, Results>(b"{".as_slice().chain(buffered))
+    };
+    // What stands behind a place that cannot be read counts, too.
+    io::copy(&mut rest, &mut io::sink()).map_err(io)?;
+    let is_intact = hex(&rest.hash.finalize()) == named;
+    match parsed {
+        Err(error) if error.is_io() => Err(io(error.into())),
+        _ if !is_intact => Err(ResultsError::Damaged { path }),
+        Ok(results) if results.version == RESULTS_VERSION => Ok(Sealed { results, digest: named.to_owned() }),
+        Ok(results) => Err(ResultsError::Version { path, found: results.version.into() }),
+        Err(source) => Err(unknown(&path, rest.inner.into_inner(), source)),
+    }
 }
 
-enum ParseError {
-    Version(u64),
-    Json(serde_json::Error),
+/// Only what tells who wrote results, whatever else there is.
+#[derive(Deserialize)]
+struct Origin {
+    version: u64,
+    #[serde(default)]
+    provenance: Vec<Maker>,
 }
 
-fn parse(text: &[u8]) -> Result<Results, ParseError> {
-    /// Only the version, whatever else there is.
-    #[derive(Deserialize)]
-    struct Version {
-        version: u64,
+/// Of [`crate::Provenance`].
+#[derive(Deserialize)]
+struct Maker {
+    bpfassay: Program,
+}
+
+/// Of [`crate::provenance::Artefact`].
+#[derive(Deserialize)]
+struct Program {
+    version: String,
+}
+
+fn origin(mut file: File) -> Result<Origin, serde_json::Error> {
+    file.seek(SeekFrom::Start(0)).map_err(serde_json::Error::io)?;
+    serde_json::from_reader(BufReader::new(file.take(MAX_FILE)))
+}
+
+/// Why results that are intact cannot be used.
+fn unknown(path: &Path, file: File, source: serde_json::Error) -> ResultsError {
+    let path = path.to_path_buf();
+    match origin(file) {
+        Ok(Origin { version, .. }) if version != u64::from(RESULTS_VERSION) => {
+            ResultsError::Version { path, found: version }
+        }
+        _ => ResultsError::Invalid { path, source },
     }
-    let Version { version } = serde_json::from_slice(text).map_err(ParseError::Json)?;
-    if version != u64::from(RESULTS_VERSION) {
-        return Err(ParseError::Version(version));
+}
+
+/// Why a file that does not begin with a digest cannot be used.
+fn without_digest(path: &Path, file: File) -> ResultsError {
+    let path = path.to_path_buf();
+    match origin(file) {
+        Err(source) => ResultsError::Invalid { path, source },
+        Ok(Origin { version, .. }) if version != u64::from(RESULTS_VERSION) => {
+            ResultsError::Version { path, found: version }
+        }
+        Ok(Origin { provenance, .. }) => {
+            let by = provenance.last().map_or_else(
+                || "an unknown version of bpfassay".to_owned(),
+                |made| format!("bpfassay {}", crate::plain::line(&made.bpfassay.version)),
+            );
+            ResultsError::NoDigest { path, by }
+        }
     }
-    serde_json::from_slice(text).map_err(ParseError::Json)
 }
 
 /// Writes `results.json` into `directory`, whole or not at all, and returns its path.
@@ -93,19 +267,48 @@ fn parse(text: &[u8]) -> Result<Results, ParseError> {
 pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsError> {
     let path = directory.join(FILE_NAME);
     let temporary = directory.join(format!(".{FILE_NAME}.new"));
-    let mut text =
-        serde_json::to_vec_pretty(results).map_err(|source| ResultsError::Invalid { path: path.clone(), source })?;
-    text.push(b'\n');
-    let io = |source| ResultsError::Io { action: "write", path: path.clone(), source };
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(&text)?;
-        file.sync_data()?;
-        fs::rename(&temporary, &path)
+    let io = |source| ResultsError::io("write", &path, source);
+    // Of an execution that was killed; whatever it is, it is not written through.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+        _ => {}
+    }
+    let written = disk::new_at_will(&temporary).map_err(serde_json::Error::io).and_then(|file| {
+        let (digest, mut file) = print(file, results)?;
+        let sealed = file
+            .seek(SeekFrom::Start(HEAD.len() as u64))
+            .and_then(|_| file.write_all(digest.as_bytes()))
+            .and_then(|()| file.sync_data())
+            .and_then(|()| fs::rename(&temporary, &path));
+        sealed.map_err(serde_json::Error::io)
     });
     written.map_err(|error| {
         // The error counts; a leftover of a full disk must not stay.
         let _ = fs::remove_file(&temporary);
-        io(error)
+        match error.is_io() {
+            true => io(error.into()),
+            false => ResultsError::Invalid { path: path.clone(), source: error },
+        }
     })?;
     Ok(path)
+}
+
+/// The digest that `results.json` has where it holds `results`, without writing it.
+///
+/// # Errors
+/// Where they have no JSON form.
+pub fn digest(results: &Results) -> Result<String, serde_json::Error> {
+    print(io::sink(), results).map(|(digest, _)| digest)
+}
+
+/// Writes `results` to `out` with zeros in the place of the digest, and gives the digest.
+fn print<W: Write>(out: W, results: &Results) -> Result<(String, W), serde_json::Error> {
+    let io = serde_json::Error::io;
+    let mut hashing = Hashing { inner: out, hash: Sha256::new() };
+    [HEAD, &ZEROS, AFTER].iter().try_for_each(|part| hashing.write_all(part)).map_err(io)?;
+    let mut rest = BufWriter::with_capacity(256 << 10, WithoutFirst { inner: hashing, is_first: true });
+    serde::Serialize::serialize(results, &mut serde_json::Serializer::with_formatter(&mut rest, Layout::default()))?;
+    rest.write_all(b"\n").map_err(io)?;
+    let Hashing { inner, hash } = rest.into_inner().map_err(|error| io(error.into_error()))?.inner;
+    Ok((hex(&hash.finalize()), inner))
 }

@@ -343,5 +343,5 @@ pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> O
             settled: Vec::new(),
         }));
     }
-    Contents { header: header(plan), entries, torn: None }
+    Contents { header: header(plan), entries, torn: None, digest: None }
 }

@@ -10,7 +10,7 @@ use bpfassay_protocol::{
     probe::Probe,
     tracer::{CounterRow, Sample},
 };
-use bpfassay_report::{Outcome, Results, derive};
+use bpfassay_report::{Contents, Outcome, Results, derive};
 use bpfassay_study::Study;
 
 use super::{CGROUP, DEVICE, contents, figures, not_supported};
@@ -127,9 +127,13 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
     }
 }
 
-pub(crate) fn results() -> Results {
-    derive(&contents(&study(), |block, run| match (block.target.arch, run.order.probe.probe) {
+pub(crate) fn contents_of_paths() -> Contents {
+    contents(&study(), |block, run| match (block.target.arch, run.order.probe.probe) {
         (Arch::Aarch64, Probe::Fexit) => Outcome::Refused(not_supported()),
         _ => Outcome::Measured(Box::new(paths(run.order.probe))),
-    }))
+    })
+}
+
+pub(crate) fn results() -> Results {
+    derive(&contents_of_paths())
 }

@@ -11,7 +11,10 @@ pub(crate) fn folder_of(study: &str) -> PathBuf {
 }
 
 pub(crate) fn results_of(study: &str) -> Results {
-    serde_json::from_str(&text_of(study)).unwrap()
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    fs::write(&path, text_of(study)).unwrap();
+    bpfassay_report::results::read(&path).unwrap()
 }
 
 /// Its `results.json`.

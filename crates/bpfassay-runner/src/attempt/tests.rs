@@ -387,7 +387,7 @@ type Came = (BTreeMap<String, (Option<FailureKind>, Vec<String>)>, usize);
 /// Does the first block of `plan` through a journal, disturbed by what `disturbances` say boot by boot.
 fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]) -> Came {
     let block = &plan.blocks[0];
-    let mut contents = Contents { header: header(plan), entries: Vec::new(), torn: None };
+    let mut contents = Contents { header: header(plan), entries: Vec::new(), torn: None, digest: None };
     let mut boots = 0;
     'process: loop {
         let Some(todo) = contents.to_do(Again::Host).into_iter().find(|todo| todo.block.id == block.id) else { break };

@@ -13,8 +13,8 @@ use crate::{
 };
 
 pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
-    let base = results::read(&arguments.base).map_err(Failure::usage)?;
-    let new = results::read(&arguments.new).map_err(Failure::usage)?;
+    let base = results::read(&arguments.base)?;
+    let new = results::read(&arguments.new)?;
     let question = Question {
         margin: arguments.margin,
         error_rate: arguments.error_rate,

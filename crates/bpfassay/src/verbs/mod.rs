@@ -1,5 +1,6 @@
 //! The verbs, one module each.
 
+mod check;
 mod compare;
 mod doctor;
 mod fetch;
@@ -21,6 +22,7 @@ use std::{
 };
 
 use bpfassay_report::plain;
+use rustix::fs::{Mode, OFlags};
 
 use crate::{
     cli::{Cli, Verb},
@@ -40,6 +42,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Verb::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
         Verb::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
         Verb::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
+        Verb::Check(arguments) => check::check(&arguments),
         Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Trend(arguments) => trend::trend(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
@@ -104,7 +107,29 @@ fn print_json(text: Result<String, serde_json::Error>) -> Result<(), Failure> {
 /// # Errors
 /// An infrastructure failure where it cannot be written.
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(file, text).map_err(|error| {
+    written(file, std::fs::write(file, text))
+}
+
+/// Writes `text` to `file` in a results directory. Through a symbolic link or into a pipe nothing is written.
+///
+/// # Errors
+/// An infrastructure failure where it cannot be written.
+fn write_beside(file: &Path, text: &str) -> Result<(), Failure> {
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(file, flags, Mode::from_raw_mode(0o666)).map(std::fs::File::from);
+    let done = opened.map_err(std::io::Error::from).and_then(|mut opened| {
+        if !opened.metadata()?.is_file() {
+            return Err(std::io::Error::other("it is no regular file"));
+        }
+        opened.set_len(0)?;
+        opened.write_all(text.as_bytes())
+    });
+    written(file, done)
+}
+
+fn written(file: &Path, done: std::io::Result<()>) -> Result<(), Failure> {
+    done.map_err(|error| {
         let report = miette::miette!(
             help = "name another file with --output, or `-` for standard output",
             "cannot write the report to {}: {error}",

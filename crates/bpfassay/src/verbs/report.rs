@@ -17,7 +17,7 @@ use crate::{
 const FILE_NAME: &str = "report.html";
 
 pub(crate) fn report(arguments: &cli::Report) -> Outcome {
-    let results = results::read(&arguments.results).map_err(Failure::usage)?;
+    let results = results::read(&arguments.results)?;
     let written = match arguments.format {
         ReportFormat::Html => html(&results).map_err(|error| Failure::new(INTERNAL, error))?,
         ReportFormat::Text => {
@@ -47,7 +47,11 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
         super::print(&written)?;
         return Ok(SUCCESS);
     };
-    super::write(&file, &written)?;
+    match arguments.output {
+        Some(_) => super::write(&file, &written)?,
+        // A results directory may be a stranger's: nothing is written through what lies there.
+        None => super::write_beside(&file, &written)?,
+    }
     super::print(&format!("{}\n", output::path(&file)))?;
     Ok(SUCCESS)
 }

@@ -219,8 +219,7 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
 /// Derives the results from the journal and writes `results.json`. The fingerprint goes with them where raw figures are the
 /// same everywhere.
 fn conclude(directory: &Path) -> Result<(Results, Option<String>), Failure> {
-    let contents = Contents::read(directory)?;
-    let results = bpfassay_report::derive(&contents);
+    let results = bpfassay_report::derive_all(Contents::read(directory)?);
     results::write(directory, &results).map_err(Failure::infrastructure)?;
     let is_counted = results.plan.study.clock == Clock::Instructions;
     let fingerprint =
@@ -300,7 +299,7 @@ mod tests {
             manifest: serde_json::Value::Null,
         };
         let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance };
-        bpfassay_report::derive(&Contents { header, entries, torn: None })
+        bpfassay_report::derive(&Contents { header, entries, torn: None, digest: None })
     }
 
     #[test]

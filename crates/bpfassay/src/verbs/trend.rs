@@ -14,7 +14,7 @@ use crate::{
 pub(crate) fn trend(arguments: &cli::Trend) -> Outcome {
     let read = |directory: &std::path::PathBuf| {
         let name = directory.file_name().unwrap_or(directory.as_os_str()).to_string_lossy().into_owned();
-        results::read(directory).map(|results| (name, results)).map_err(Failure::usage)
+        results::read(directory).map(|results| (name, results))
     };
     let results = arguments.directories.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let trend = trend_of(&results).map_err(Failure::usage)?;

@@ -29,7 +29,7 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     check_ids(&contents.header.plan)?;
     let blocks = choose(&contents, arguments.sample)?;
     let runs: usize = blocks.iter().map(|block| block.runs.len()).sum();
-    let plan = Plan { blocks, ..contents.header.plan.clone() };
+    let plan = contents.header.plan.with_blocks(blocks);
     let provider = &contents.header.provenance.manifest["provider"]["name"];
     setup::host_packages(&plan, provider == "nix", global)?;
     let store = Store::open(global)?;

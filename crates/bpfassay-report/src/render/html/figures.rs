@@ -2,7 +2,7 @@
 
 mod along;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bpfassay_protocol::{job::Workload, message::RunFigures};
 use bpfassay_stats::{Summary, relative_error::CounterReading};
@@ -111,12 +111,17 @@ fn summary(summary: &Summary) -> Mark {
 /// configuration. Targets that are a series of kernels share panels: side by side nobody would compare them.
 fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
     let mut panels: Vec<(String, Vec<WithSize<'_>>)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let kernels = along::Kernels::of(results);
     for (cell, planned) in results.cells.iter().zip(&results.plan.cells) {
         let name = format!("{}, {}", cell.target, cell.file_system);
         let entry = (cell, transfer_size(&planned.workload));
-        match panels.iter_mut().find(|(known, _)| *known == name) {
+        match places.get(&name).and_then(|&index| panels.get_mut(index)) {
             Some((_, cells)) => cells.push(entry),
-            None => panels.push((name, vec![entry])),
+            None => {
+                places.insert(name.clone(), panels.len());
+                panels.push((name, vec![entry]));
+            }
         }
     }
     let mut plots = Vec::new();
@@ -126,8 +131,8 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
         // A curve has one point per size: other differences between cases would make it jump.
         if sizes.len() > 1 && sizes.len() == cases.len() {
             plots.extend(Access::ALL.iter().filter_map(|access| against_size(&panel, &cells, *access, of)));
-        } else if cells.first().is_some_and(|(cell, _)| along::is_of_series(results, &cell.target)) {
-            plots.extend(along::panels(results, &cells, of));
+        } else if cells.first().is_some_and(|(cell, _)| kernels.are_series(&cell.target)) {
+            plots.extend(kernels.panels(&cells, of));
         } else {
             plots.extend(by_configuration(&panel, &cells, cases.len() > 1, of));
         }

@@ -1,5 +1,7 @@
 //! The matrix of targets and probe configurations.
 
+use std::collections::{HashMap, HashSet};
+
 use bpfassay_protocol::Arch;
 
 use crate::{
@@ -30,13 +32,9 @@ pub(super) fn matrix(results: &Results) -> Option<Matrix> {
     if results.capabilities.is_some() {
         return None;
     }
-    let mut names: Vec<String> = Vec::new();
-    for cell in results.cells.iter().filter(|cell| !cell.is_baseline()) {
-        let name = cell.under_test();
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let mut known = HashSet::new();
+    let all = results.cells.iter().filter(|cell| !cell.is_baseline()).map(CellResult::under_test);
+    let names: Vec<String> = all.filter(|name| known.insert(name.clone())).collect();
     if names.is_empty() {
         return None;
     }
@@ -44,8 +42,9 @@ pub(super) fn matrix(results: &Results) -> Option<Matrix> {
     if targets.len() > MAX_COLUMNS {
         return Some(by_kernel(results, &names));
     }
+    let worst = worst(results);
     let of_name = |name: String| {
-        let cells = targets.iter().map(|target| worst(results, target.arch, &target.kernel, &name)).collect();
+        let cells = targets.iter().map(|target| at(&worst, target.arch, &target.kernel, &name)).collect();
         (name, cells)
     };
     Some(Matrix {
@@ -66,9 +65,10 @@ fn by_kernel(results: &Results, names: &[String]) -> Matrix {
     kernels.dedup();
     let columns: Vec<(Arch, &String)> =
         archs.iter().flat_map(|arch| names.iter().map(move |name| (*arch, name))).collect();
+    let worst = worst(results);
     let mut rows: Vec<(Vec<&str>, Vec<MatrixCell>)> = Vec::new();
     for kernel in kernels {
-        let cells: Vec<_> = columns.iter().map(|(arch, name)| worst(results, *arch, kernel, name)).collect();
+        let cells: Vec<_> = columns.iter().map(|(arch, name)| at(&worst, *arch, kernel, name)).collect();
         match rows.last_mut() {
             Some((alike, known)) if *known == cells => alike.push(kernel),
             _ => rows.push((vec![kernel], cells)),
@@ -86,16 +86,28 @@ fn by_kernel(results: &Results, names: &[String]) -> Matrix {
     }
 }
 
-fn worst(results: &Results, arch: Arch, kernel: &str, name: &str) -> MatrixCell {
-    let is_it =
-        |cell: &&CellResult| cell.target.arch == arch && cell.target.kernel == kernel && cell.under_test() == name;
-    results
-        .cells
-        .iter()
-        .filter(is_it)
-        .map(shown)
-        .max_by_key(|cell| rank(cell.class))
-        .unwrap_or(MatrixCell { class: "none", text: "not in the plan".to_owned() })
+/// What is shown of each kernel, by what is under test on it.
+type Worst<'a> = HashMap<(Arch, &'a str), HashMap<String, MatrixCell>>;
+
+fn worst(results: &Results) -> Worst<'_> {
+    let mut worst = Worst::new();
+    for cell in &results.cells {
+        let of_kernel = worst.entry((cell.target.arch, cell.target.kernel.as_str())).or_default();
+        let shown = shown(cell);
+        // Of several that are as bad, the last.
+        match of_kernel.get(&cell.under_test()) {
+            Some(known) if rank(known.class) > rank(shown.class) => {}
+            _ => {
+                of_kernel.insert(cell.under_test(), shown);
+            }
+        }
+    }
+    worst
+}
+
+fn at(worst: &Worst<'_>, arch: Arch, kernel: &str, name: &str) -> MatrixCell {
+    let found = worst.get(&(arch, kernel)).and_then(|of_kernel| of_kernel.get(name));
+    found.cloned().unwrap_or(MatrixCell { class: "none", text: "not in the plan".to_owned() })
 }
 
 fn rank(class: &str) -> u8 {

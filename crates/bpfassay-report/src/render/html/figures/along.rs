@@ -1,5 +1,8 @@
 //! Plots along a series of kernels.
 
+use std::collections::{BTreeMap, HashMap};
+
+use bpfassay_protocol::Arch;
 use bpfassay_study::Target;
 
 use super::{
@@ -18,9 +21,63 @@ use crate::{
 /// Fewest kernels of one architecture that make a series.
 const SERIES_FROM: usize = 5;
 
-/// Whether `target` is one of a series of kernels.
-pub(super) fn is_of_series(results: &Results, target: &Target) -> bool {
-    results.plan.targets().iter().filter(|other| other.arch == target.arch).count() >= SERIES_FROM
+/// The cells of results by architecture and file system, and the architectures that have a series of kernels.
+pub(super) struct Kernels<'a> {
+    series: Vec<Arch>,
+    alike: HashMap<(Arch, &'a str), Vec<&'a CellResult>>,
+}
+
+impl<'a> Kernels<'a> {
+    pub(super) fn of(results: &'a Results) -> Self {
+        let mut counts: BTreeMap<Arch, usize> = BTreeMap::new();
+        for target in results.plan.targets() {
+            *counts.entry(target.arch).or_default() += 1;
+        }
+        let mut alike: HashMap<_, Vec<&CellResult>> = HashMap::new();
+        for cell in &results.cells {
+            alike.entry((cell.target.arch, cell.file_system.as_str())).or_default().push(cell);
+        }
+        let series = counts.into_iter().filter(|(_, count)| *count >= SERIES_FROM).map(|(arch, _)| arch).collect();
+        Self { series, alike }
+    }
+
+    /// Whether `target` is one of a series of kernels.
+    pub(super) fn are_series(&self, target: &Target) -> bool {
+        self.series.contains(&target.arch)
+    }
+
+    /// One panel per workload case and access for the series that `of_one` is of: these are the cells of one of its targets and file
+    /// systems. A curve per probe configuration. Nothing for all but the first target of the series.
+    pub(super) fn panels(&self, of_one: &[WithSize<'_>], of: Of) -> Vec<Plot> {
+        let Some((model, _)) = of_one.first() else { return Vec::new() };
+        let alike =
+            self.alike.get(&(model.target.arch, model.file_system.as_str())).map(Vec::as_slice).unwrap_or_default();
+        if alike.first().is_none_or(|first| first.target != model.target) {
+            return Vec::new();
+        }
+        let mut kernels: Vec<&str> = alike.iter().map(|cell| cell.target.kernel.as_str()).collect();
+        kernels.sort_unstable();
+        kernels.dedup();
+        kernels.sort_by(|a, b| by_version(a, b));
+        let mut cases: Vec<(&str, Vec<&CellResult>)> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for &cell in alike {
+            let index = *places.entry(&cell.case).or_insert(cases.len());
+            match cases.get_mut(index) {
+                Some((_, cells)) => cells.push(cell),
+                None => cases.push((&cell.case, vec![cell])),
+            }
+        }
+        let mut plots = Vec::new();
+        for (case, cells) in &cases {
+            let name = match cases.as_slice() {
+                [_] => format!("{}, {}", model.target.arch, model.file_system),
+                _ => format!("{}, {}, {case}", model.target.arch, model.file_system),
+            };
+            plots.extend(Access::ALL.iter().filter_map(|access| panel(&name, &kernels, cells, *access, of)));
+        }
+        plots
+    }
 }
 
 /// A place on an axis of names.
@@ -28,40 +85,14 @@ fn place(index: usize) -> f64 {
     f64::from(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-/// One panel per workload case and access for the series that `of_one` is of: these are the cells of one of its targets and file
-/// systems. A curve per probe configuration. Nothing for all but the first target of the series.
-pub(super) fn panels(results: &Results, of_one: &[WithSize<'_>], of: Of) -> Vec<Plot> {
-    let Some((model, _)) = of_one.first() else { return Vec::new() };
-    let is_alike = |cell: &&CellResult| cell.target.arch == model.target.arch && cell.file_system == model.file_system;
-    let alike: Vec<&CellResult> = results.cells.iter().filter(is_alike).collect();
-    if alike.first().is_none_or(|first| first.target != model.target) {
-        return Vec::new();
-    }
-    let mut kernels: Vec<&str> = alike.iter().map(|cell| cell.target.kernel.as_str()).collect();
-    kernels.sort_by(|a, b| by_version(a, b));
-    kernels.dedup();
-    let mut cases: Vec<&str> = Vec::new();
-    for cell in &alike {
-        if !cases.contains(&cell.case.as_str()) {
-            cases.push(&cell.case);
-        }
-    }
-    let mut plots = Vec::new();
-    for case in &cases {
-        let cells: Vec<&CellResult> = alike.iter().copied().filter(|cell| cell.case == *case).collect();
-        let name = match cases.as_slice() {
-            [_] => format!("{}, {}", model.target.arch, model.file_system),
-            _ => format!("{}, {}, {case}", model.target.arch, model.file_system),
-        };
-        plots.extend(Access::ALL.iter().filter_map(|access| panel(&name, &kernels, &cells, *access, of)));
-    }
-    plots
-}
-
 fn panel(name: &str, kernels: &[&str], cells: &[&CellResult], access: Access, of: Of) -> Option<Plot> {
     let mut series = Curved::default();
+    let mut of_kernel: HashMap<&str, Vec<&CellResult>> = HashMap::new();
+    for cell in cells {
+        of_kernel.entry(&cell.target.kernel).or_default().push(cell);
+    }
     for (index, kernel) in kernels.iter().enumerate() {
-        for cell in cells.iter().filter(|cell| cell.target.kernel == *kernel) {
+        for cell in of_kernel.get(kernel).into_iter().flatten() {
             let figures = cell.accesses.iter().find(|known| known.access == access);
             series.add(cell, place(index), figures.and_then(|figures| (of.mark)(cell, figures)));
         }
@@ -87,7 +118,7 @@ fn panel(name: &str, kernels: &[&str], cells: &[&CellResult], access: Access, of
 /// Figures of one architecture from kernel to kernel, with the levels between changes.
 pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
     // Looking for changes takes a while.
-    if !results.plan.targets().iter().any(|target| is_of_series(results, target)) {
+    if Kernels::of(results).series.is_empty() {
         return Vec::new();
     }
     let Ok(trend) = trend(&[(results.plan.study.name.clone(), results)]) else { return Vec::new() };

@@ -1,0 +1,197 @@
+//! Whether a results directory is whole: that its journal is as it was written and can be, that its results are as they were written and follow
+//! from the journal, and that the logs that they name are there.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Component, Path},
+};
+
+use crate::{
+    Contents, JournalError, Results, ResultsError, derive_all, fingerprint::first_difference, journal, results,
+};
+
+/// What one check came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Soundness {
+    /// As it must be.
+    Sound,
+    /// It could not be read, so nothing is known of it.
+    Unreadable,
+    /// Not as it must be.
+    Wrong,
+}
+
+/// One check, and what it came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// The part of the directory.
+    pub what: &'static str,
+    /// What it came to.
+    pub soundness: Soundness,
+    /// What was checked, or what is wrong, with all its causes.
+    pub words: String,
+}
+
+impl Checked {
+    fn new(what: &'static str, soundness: Soundness, words: impl Into<String>) -> Self {
+        Self { what, soundness, words: words.into() }
+    }
+
+    /// `error` with its causes.
+    fn failed(what: &'static str, is_unreadable: bool, error: &dyn std::error::Error) -> Self {
+        let mut words = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            words = format!("{words}: {cause}");
+            source = cause.source();
+        }
+        Self::new(what, if is_unreadable { Soundness::Unreadable } else { Soundness::Wrong }, words)
+    }
+}
+
+/// Checks the results directory `directory`: journal, results, whether the one follows from the other, logs.
+#[must_use]
+pub fn check(directory: &Path) -> Vec<Checked> {
+    let contents = Contents::read(directory);
+    let mut checked = vec![of_journal(directory, &contents)];
+    let sealed = results::sealed(&directory.join(results::FILE_NAME));
+    checked.push(match &sealed {
+        Ok(sealed) => {
+            let words = format!("as it was written: {} runs, digest {}", sealed.results.runs.len(), sealed.digest);
+            Checked::new(results::FILE_NAME, Soundness::Sound, words)
+        }
+        Err(ResultsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Checked::new(
+            results::FILE_NAME,
+            Soundness::Wrong,
+            "it is not there: the run did not come to its end; go on with `bpfassay run --resume DIR`",
+        ),
+        Err(error) => Checked::failed(results::FILE_NAME, matches!(error, ResultsError::Io { .. }), error),
+    });
+    let Ok(contents) = contents else { return checked };
+    let derived = derive_all(contents);
+    if let Ok(sealed) = &sealed {
+        checked.push(follows(&derived, sealed));
+    }
+    checked.push(logs(directory, &derived));
+    checked
+}
+
+fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Checked {
+    match contents {
+        Ok(contents) => {
+            let lines = contents.digest.as_ref().map_or(0, |digest| digest.lines);
+            let plan = &contents.header.plan;
+            let mut words = format!(
+                "{lines} lines, each with its sum; plan {} with {} runs in {} boots; every entry is of the plan",
+                plan.digest,
+                plan.runs().count(),
+                plan.blocks.len()
+            );
+            if let Some(torn) = &contents.torn {
+                words.push_str(&format!(
+                    "; line {} was not written to its end ({} bytes) and counts for nothing",
+                    torn.line, torn.bytes
+                ));
+            }
+            Checked::new(journal::FILE_NAME, Soundness::Sound, words)
+        }
+        Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            let words = format!("{} has none: name the results directory of a run", directory.display());
+            Checked::new(journal::FILE_NAME, Soundness::Wrong, words)
+        }
+        Err(error) => Checked::failed(journal::FILE_NAME, matches!(error, JournalError::Io { .. }), error),
+    }
+}
+
+/// Whether results are what the journal comes to.
+fn follows(derived: &Results, sealed: &results::Sealed) -> Checked {
+    const WHAT: &str = "results of the journal";
+    let wrong = |words: String| Checked::new(WHAT, Soundness::Wrong, words);
+    let found = &sealed.results;
+    // Results that were written by this version from this journal are the same to the byte.
+    match results::digest(derived) {
+        Ok(digest) if digest == sealed.digest => {
+            return Checked::new(WHAT, Soundness::Sound, "every figure follows from the journal");
+        }
+        Ok(_) => {}
+        Err(error) => return Checked::failed(WHAT, false, &error),
+    }
+    if found.journal != derived.journal {
+        let named = |digest: &Option<journal::JournalDigest>| match digest {
+            Some(digest) => format!("{} lines that come to {}", digest.lines, digest.sum),
+            None => "no journal".to_owned(),
+        };
+        return wrong(format!(
+            "the results were made of {}; the journal has {}: make them again with `bpfassay run --resume DIR`",
+            named(&found.journal),
+            named(&derived.journal)
+        ));
+    }
+    match differing(derived, found) {
+        None => Checked::new(WHAT, Soundness::Sound, "every figure follows from the journal"),
+        Some(place) => wrong(format!(
+            "{place}: make the results again with `bpfassay run --resume DIR`, or check them with the version of bpfassay that wrote them"
+        )),
+    }
+}
+
+/// The first place where results are not what was derived.
+fn differing(derived: &Results, found: &Results) -> Option<String> {
+    /// Of the elements of a list.
+    fn of<T: PartialEq + serde::Serialize>(
+        what: &str,
+        name: impl Fn(&T) -> String,
+        derived: &[T],
+        found: &[T],
+    ) -> Option<String> {
+        if derived.len() != found.len() {
+            return Some(format!(
+                "{} {what} follow from the journal, and results.json has {}",
+                derived.len(),
+                found.len()
+            ));
+        }
+        let (derived, found) = derived.iter().zip(found).find(|(derived, found)| derived != found)?;
+        let place = first_difference(derived, found).unwrap_or_default();
+        Some(format!("{what}, {}{place}", name(derived)))
+    }
+    let whole = |what: &str, is_same: bool| (!is_same).then(|| format!("{what} is another than the journal's"));
+    let nameless = |_: &_| String::new();
+    whole("the plan", derived.plan == found.plan)
+        .or_else(|| whole("the time of the beginning", derived.started_unix_ms == found.started_unix_ms))
+        .or_else(|| of("provenance", |_| String::new(), &derived.provenance, &found.provenance))
+        .or_else(|| of("boots", |boot| format!("{} boot {}", boot.block, boot.boot), &derived.boots, &found.boots))
+        .or_else(|| of("runs", |run| run.record.run.clone(), &derived.runs, &found.runs))
+        .or_else(|| of("cells", |cell| cell.cell.clone(), &derived.cells, &found.cells))
+        .or_else(|| of("gates", |gate| gate.cell.clone(), &derived.gates, &found.gates))
+        .or_else(|| of("sampling", |_| String::new(), &derived.sampling, &found.sampling))
+        .or_else(|| whole("the matrix of capabilities", derived.capabilities == found.capabilities))
+        .or_else(|| of("notes", nameless, &derived.notes, &found.notes))
+}
+
+/// Whether the logs of boots that came to their end are there.
+fn logs(directory: &Path, derived: &Results) -> Checked {
+    const WHAT: &str = "logs";
+    let named: BTreeSet<&str> = derived.boots.iter().filter_map(|boot| boot.log.as_deref()).collect();
+    let mut missing = Vec::new();
+    for log in &named {
+        let is_within = Path::new(log).components().all(|part| matches!(part, Component::Normal(_)));
+        if !is_within {
+            return Checked::new(WHAT, Soundness::Wrong, format!("{log} does not lie in the directory"));
+        }
+        match fs::symlink_metadata(directory.join(log)) {
+            Ok(metadata) if metadata.is_file() => {}
+            Ok(_) => return Checked::new(WHAT, Soundness::Wrong, format!("{log} is no regular file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(*log),
+            Err(error) => return Checked::new(WHAT, Soundness::Unreadable, format!("cannot look at {log}: {error}")),
+        }
+    }
+    match missing.first() {
+        None => Checked::new(WHAT, Soundness::Sound, format!("{}, all there", named.len())),
+        Some(first) => {
+            let words = format!("{} of {} are missing, {first} first", missing.len(), named.len());
+            Checked::new(WHAT, Soundness::Wrong, words)
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What is looked up for every cell, made once: with 15,000 cells and 200,000 runs, searching for it each time would take hours.
+
+use std::{cell::RefCell, collections::HashMap};
+
+use bpfassay_stats::{StatsError, power};
+use bpfassay_study::{Cell, Plan, PlannedRun, Target, plan::file_system_id};
+
+use super::sampling::{Levels, looks};
+use crate::{Provenance, results::RunResult};
+
+/// How surely the minimal detectable effect is found: the customary 80 % (Cohen, 1988, section 2.4).
+const POWER: f64 = 0.8;
+
+/// The runs of each cell, in the order of the journal.
+pub(crate) type ByCell<'a> = HashMap<&'a str, Vec<&'a RunResult>>;
+
+/// Where runs are compared with each other: target, workload case, file system.
+pub(super) type Place<'a> = (&'a Target, &'a str, String);
+
+/// The runs of each cell.
+pub(crate) fn by_cell(runs: &[RunResult]) -> ByCell<'_> {
+    let mut of_cell = ByCell::new();
+    for run in runs {
+        of_cell.entry(run.record.cell.as_str()).or_default().push(run);
+    }
+    of_cell
+}
+
+/// Where `cell` is measured.
+pub(super) fn place(cell: &Cell) -> Place<'_> {
+    (&cell.target, &cell.case, file_system_id(&cell.file_system))
+}
+
+/// A plan with its runs.
+pub(super) struct Context<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) provenance: &'a [Provenance],
+    /// How intervals are made.
+    pub(super) levels: Levels,
+    /// How many looks sequential sampling has; 1 where boots are fixed.
+    pub(super) looks: usize,
+    runs: &'a ByCell<'a>,
+    baselines: HashMap<Place<'a>, &'a Cell>,
+    planned: HashMap<&'a str, u32>,
+    order: HashMap<&'a str, u64>,
+    /// What [`Self::detectable`] found, by number of observations: most cells have as many, and it takes a millisecond each.
+    detectable: RefCell<HashMap<usize, Option<f64>>>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(plan: &'a Plan, provenance: &'a [Provenance], runs: &'a ByCell<'a>) -> Self {
+        let is_counted = |run: &PlannedRun| !run.control && !run.order.bpf_stats && !run.warm_up && !run.is_witnessed();
+        let mut planned = HashMap::new();
+        for (_, run) in plan.runs().filter(|(_, run)| is_counted(run)) {
+            let count: &mut u32 = planned.entry(run.cell.as_str()).or_default();
+            *count = count.saturating_add(1);
+        }
+        let mut baselines = HashMap::new();
+        for cell in plan.cells.iter().filter(|cell| cell.is_baseline()) {
+            baselines.entry(place(cell)).or_insert(cell);
+        }
+        Self {
+            plan,
+            provenance,
+            levels: Levels::of(plan),
+            looks: looks(plan),
+            runs,
+            baselines,
+            planned,
+            order: plan.runs().zip(0..).map(|((_, run), index)| (run.order.id.as_str(), index)).collect(),
+            detectable: RefCell::default(),
+        }
+    }
+
+    /// The runs of the cell with this id.
+    pub(super) fn runs_of(&self, cell: &str) -> &'a [&'a RunResult] {
+        self.runs.get(cell).map_or(&[], Vec::as_slice)
+    }
+
+    /// The first baseline that `cell` is compared with; itself where it is one.
+    pub(super) fn baseline_of(&self, cell: &Cell) -> Option<&'a Cell> {
+        self.baselines.get(&place(cell)).copied()
+    }
+
+    /// How many runs that figures of the cell are made of the plan has.
+    pub(super) fn planned(&self, cell: &str) -> u32 {
+        self.planned.get(cell).copied().unwrap_or(0)
+    }
+
+    /// The smallest ratio that `n` observations that vary by `deviation` show as surely as [`POWER`].
+    ///
+    /// # Errors
+    /// [`StatsError`] for a deviation that is no number.
+    pub(super) fn detectable(&self, n: usize, deviation: f64) -> Result<Option<f64>, StatsError> {
+        let alpha = self.plan.study.design.certainty.error_rate.value() / self.looks as f64;
+        let design = power::Design { deviation, alpha };
+        // What is wrong with the deviation is an error of its own.
+        design.power(2, 1.0)?;
+        if n < 2 {
+            return Ok(None);
+        }
+        if deviation == 0.0 {
+            return Ok(Some(1.0));
+        }
+        let known = self.detectable.borrow().get(&n).copied();
+        let deviations = match known {
+            Some(known) => known,
+            None => {
+                let found = power::minimal_detectable(alpha, n, POWER)?;
+                self.detectable.borrow_mut().insert(n, found);
+                found
+            }
+        };
+        Ok(deviations.and_then(|deviations| power::ratio_of(deviations, deviation)))
+    }
+
+    /// The place of a run in the plan's order.
+    pub(super) fn order(&self, run: &str) -> Option<u64> {
+        self.order.get(run).copied()
+    }
+}

@@ -1,0 +1,106 @@
+//! Files of results directories, which others may have filled: only regular files are read, nothing is written through a symbolic link,
+//! and nothing waits for the other end of a pipe.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use rustix::fs::OFlags;
+
+/// What a file is that is not regular: the text of the error that [`regular`] and its kind give.
+pub(crate) const NO_FILE: &str = "it is no regular file";
+
+/// Whether `error` says that the thing is there, and is no regular file.
+pub(crate) fn is_no_file(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.to_string() == NO_FILE)
+}
+
+fn flags(flags: OFlags) -> i32 {
+    // A flag word of the kernel; the cast keeps its bits.
+    #[expect(clippy::cast_possible_wrap, reason = "flags are bits, not a number")]
+    let bits = (flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC).bits() as i32;
+    bits
+}
+
+fn checked(file: File) -> io::Result<File> {
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other(NO_FILE)),
+    }
+}
+
+/// A pipe without a reader and a symbolic link are no regular files either.
+fn named(error: io::Error) -> io::Error {
+    let number = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    match number {
+        Some(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => io::Error::other(NO_FILE),
+        _ => error,
+    }
+}
+
+/// Opens `path` for reading. A symbolic link to a regular file will do.
+///
+/// # Errors
+/// Those of opening; [`is_no_file`] for directories, pipes, sockets and devices.
+pub(crate) fn regular(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(flags(OFlags::empty())).open(path).map_err(named).and_then(checked)
+}
+
+/// Opens `path` for reading and adding to it; makes it where it does not exist if `create`.
+///
+/// # Errors
+/// Those of opening; [`is_no_file`] for whatever is no regular file, symbolic links included.
+pub(crate) fn appendable(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(create).custom_flags(flags(OFlags::NOFOLLOW));
+    options.open(path).map_err(named).and_then(checked)
+}
+
+/// Makes `path`, which must not exist, for writing.
+///
+/// # Errors
+/// Those of opening; `AlreadyExists` for anything that has the name, a symbolic link to nothing included.
+pub(crate) fn new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).append(true).create_new(true).custom_flags(flags(OFlags::NOFOLLOW)).open(path)
+}
+
+/// The same for writing anywhere in it.
+///
+/// # Errors
+/// As above.
+pub(crate) fn new_at_will(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).custom_flags(flags(OFlags::NOFOLLOW)).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened_and_nothing_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "x").unwrap();
+        symlink(at("file"), at("link")).unwrap();
+        symlink(at("nothing"), at("dangling")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+
+        assert!(regular(&at("file")).is_ok() && regular(&at("link")).is_ok());
+        for name in ["pipe", "."] {
+            assert!(is_no_file(&regular(&at(name)).unwrap_err()), "{name}");
+        }
+        assert!(is_no_file(&regular(Path::new("/dev/zero")).unwrap_err()));
+        assert!(appendable(&at("file"), false).is_ok());
+        for name in ["pipe", "link", "dangling"] {
+            assert!(is_no_file(&appendable(&at(name), true).unwrap_err()), "{name}");
+            assert_eq!(new(&at(name)).unwrap_err().kind(), io::ErrorKind::AlreadyExists, "{name}");
+        }
+        assert!(!at("nothing").exists());
+        assert_eq!(appendable(&at("new"), false).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

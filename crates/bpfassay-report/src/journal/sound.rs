@@ -1,0 +1,153 @@
+//! Whether what a journal says can be: every entry is of the plan in the header, and comes in an order in which things happen.
+
+use std::collections::{HashMap, hash_map};
+
+use bpfassay_study::{Block, Plan, PlannedRun};
+
+use crate::{BlockEnded, BootVerdict, Entry, FailureKind, Outcome, RunRecord};
+
+/// What is known of a block so far.
+#[derive(Default)]
+struct Known {
+    /// The boot that was started last; 0: none.
+    started: u32,
+    /// Whether it goes on.
+    goes_on: bool,
+}
+
+/// The plan, and what happened of it so far.
+pub(super) struct Sound<'a> {
+    blocks: HashMap<&'a str, Known>,
+    runs: HashMap<&'a str, (&'a Block, &'a PlannedRun)>,
+}
+
+impl<'a> Sound<'a> {
+    /// # Errors
+    /// What is wrong with the plan.
+    pub(super) fn new(plan: &'a Plan) -> Result<Self, String> {
+        if !plan.is_intact() {
+            return Err("the plan is not the one that its digest names".to_owned());
+        }
+        let cells = plan.cells_by_id();
+        let mut sound = Self { blocks: HashMap::with_capacity(plan.blocks.len()), runs: HashMap::new() };
+        for block in &plan.blocks {
+            if sound.blocks.insert(&block.id, Known::default()).is_some() {
+                return Err(format!("the plan has two blocks {}", block.id));
+            }
+            for run in &block.runs {
+                let id = &run.order.id;
+                let is_of_block = cells.get(run.cell.as_str()).is_some_and(|cell| {
+                    (&cell.target, &cell.case, &cell.file_system) == (&block.target, &block.case, &block.file_system)
+                });
+                if !is_of_block {
+                    return Err(format!("run {id} of the plan belongs to no cell of its block"));
+                }
+                match sound.runs.entry(id) {
+                    hash_map::Entry::Occupied(_) => return Err(format!("the plan has two runs {id}")),
+                    hash_map::Entry::Vacant(place) => place.insert((block, run)),
+                };
+            }
+        }
+        Ok(sound)
+    }
+
+    /// Takes in the next entry.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub(super) fn next(&mut self, entry: &Entry) -> Result<(), String> {
+        match entry {
+            Entry::BlockStarted(started) => {
+                let known = self.known(&started.block)?;
+                if started.boot <= known.started {
+                    return Err(format!("boot {} of block {} was started before", started.boot, started.block));
+                }
+                (known.started, known.goes_on) = (started.boot, true);
+                started.runs.iter().chain(&started.confirming).try_for_each(|run| self.is_of(run, &started.block))
+            }
+            Entry::GuestReady(ready) => {
+                let known = self.known(&ready.block)?;
+                match known.is_in(ready.boot) {
+                    true => Ok(()),
+                    false => Err(not_started("a guest is ready in", ready.boot, &ready.block)),
+                }
+            }
+            Entry::Run(record) => self.run(record),
+            Entry::BlockEnded(ended) => self.ended(ended),
+            Entry::Resumed { .. } => Ok(()),
+        }
+    }
+
+    fn known(&mut self, block: &str) -> Result<&mut Known, String> {
+        self.blocks.get_mut(block).ok_or_else(|| format!("the plan has no block {block}"))
+    }
+
+    /// Whether the plan has `run` in `block`.
+    fn is_of(&self, run: &str, block: &str) -> Result<(), String> {
+        match self.runs.get(run) {
+            Some((known, _)) if known.id == block => Ok(()),
+            _ => Err(format!("the plan has no run {run} in block {block}")),
+        }
+    }
+
+    fn run(&mut self, record: &RunRecord) -> Result<(), String> {
+        let (run, boot) = (&record.run, record.boot);
+        let Some((block, planned)) = self.runs.get(run.as_str()).copied() else {
+            return Err(format!("the plan has no run {run}"));
+        };
+        if let Some(what) = other_than_planned(record, block, planned) {
+            return Err(format!("run {run} has another {what} than the plan gives it"));
+        }
+        let is_in = self.known(&block.id)?.is_in(boot);
+        match &record.outcome {
+            // What failed may never have begun: its guest could not be started, or was gone already, or was never meant to be
+            // started, which is boot 0.
+            Outcome::Failed(failure) if boot > 0 || failure.kind == FailureKind::NotTried => Ok(()),
+            Outcome::Measured(_) | Outcome::Refused(_) if is_in => Ok(()),
+            _ => Err(not_started(&format!("run {run} was done in"), boot, &block.id)),
+        }
+    }
+
+    fn ended(&mut self, ended: &BlockEnded) -> Result<(), String> {
+        let known = self.known(&ended.block)?;
+        // A guest that could not even be started has trouble, and was not started.
+        let never = ended.trouble.is_some() && ended.boot > known.started;
+        if !known.is_in(ended.boot) && !never {
+            return Err(not_started("an end is recorded of", ended.boot, &ended.block));
+        }
+        known.goes_on = false;
+        let blamed: Vec<&String> = match &ended.verdict {
+            BootVerdict::Blamed { run } => vec![run],
+            BootVerdict::Suspected { suspect, otherwise, .. } => vec![&suspect.run, &otherwise.run],
+            BootVerdict::Complete | BootVerdict::Interrupted | BootVerdict::Host | BootVerdict::Nobody => Vec::new(),
+        };
+        ended.settled.iter().chain(blamed).try_for_each(|run| self.is_of(run, &ended.block))
+    }
+}
+
+impl Known {
+    const fn is_in(&self, boot: u32) -> bool {
+        self.goes_on && self.started == boot
+    }
+}
+
+fn not_started(what: &str, boot: u32, block: &str) -> String {
+    format!("{what} boot {boot} of block {block}, which was not going on")
+}
+
+/// What of `record` differs from what the plan says of its run.
+fn other_than_planned(record: &RunRecord, block: &Block, planned: &PlannedRun) -> Option<&'static str> {
+    [
+        ("cell", record.cell == planned.cell),
+        ("block", record.block == block.id),
+        ("target", record.target == block.target),
+        ("replicate", record.replicate == block.replicate),
+        ("round", record.round == planned.round),
+        ("mark as control", record.control == planned.control),
+        ("mark as run for statistics", record.statistics == planned.order.bpf_stats),
+        ("mark as warm-up", record.warm_up == planned.warm_up),
+        ("mark as witnessed", record.witnessed == planned.is_witnessed()),
+    ]
+    .into_iter()
+    .find_map(|(what, is_same)| (!is_same).then_some(what))
+}

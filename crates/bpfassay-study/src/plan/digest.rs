@@ -1,0 +1,43 @@
+//! What names a plan: the digest of its JSON form, made without holding that form in memory.
+
+use std::io::{self, BufWriter, Write};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{Block, Cell};
+use crate::Study;
+
+/// Takes in bytes for their digest and their number.
+#[derive(Default)]
+struct Digesting {
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl Write for Digesting {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.hash.update(bytes);
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// SHA-256 in hexadecimal of the JSON form of study, cells and blocks, and the length of that form in bytes.
+pub(super) fn of(study: &Study, cells: &[Cell], blocks: &[Block]) -> (String, u64) {
+    let mut writer = BufWriter::with_capacity(64 << 10, Digesting::default());
+    let written = serde_json::to_writer(&mut writer, &(study, cells, blocks)).map_err(|error| error.to_string());
+    let done = match writer.into_inner() {
+        Ok(done) => done,
+        Err(error) => error.into_parts().1.into_parts().0,
+    };
+    // These types have string keys only and no failing `Serialize`, and nothing is written to a file; should that ever change, the error's
+    // text takes the digest's place, and a test notices that digests are no digests.
+    match written {
+        Ok(()) => (done.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), done.bytes),
+        Err(error) => (error, done.bytes),
+    }
+}

@@ -1,0 +1,29 @@
+//! `bpfassay check`: whether a results directory is whole.
+
+use bpfassay_report::check::{Soundness, check as check_directory};
+
+use crate::{
+    cli,
+    exit::{INFRASTRUCTURE, Outcome, SUCCESS, USAGE},
+};
+
+pub(crate) fn check(arguments: &cli::Check) -> Outcome {
+    let checked = check_directory(&arguments.directory);
+    let mut text = String::new();
+    for one in &checked {
+        let verdict = match one.soundness {
+            Soundness::Sound => "sound",
+            Soundness::Unreadable => "CANNOT BE READ",
+            Soundness::Wrong => "WRONG",
+        };
+        // What is wrong is told in words of the files, which anybody may have written.
+        let words: String = one.words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        text.push_str(&format!("{}: {verdict}: {words}\n", one.what));
+    }
+    super::print(&text)?;
+    Ok(match checked.iter().map(|one| one.soundness).max() {
+        Some(Soundness::Wrong) => USAGE,
+        Some(Soundness::Unreadable) => INFRASTRUCTURE,
+        Some(Soundness::Sound) | None => SUCCESS,
+    })
+}
