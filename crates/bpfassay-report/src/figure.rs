@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::reason::Reason;
+
 /// A figure, or why it could not be computed: never 0 and never blank in place of what was not measured.
 ///
 /// In JSON `{"value": …}` or `{"not_measured": "reason"}`.
@@ -14,12 +16,12 @@ pub enum Figure<T> {
     /// The figure.
     Value(T),
     /// Why there is none.
-    NotMeasured(String),
+    NotMeasured(Reason),
 }
 
 impl<T> Figure<T> {
     /// A figure that could not be computed.
-    pub fn missing(reason: impl Into<String>) -> Self {
+    pub fn missing(reason: impl Into<Reason>) -> Self {
         Self::NotMeasured(reason.into())
     }
 
@@ -52,7 +54,7 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Figure<T> {
     fn from(result: Result<T, E>) -> Self {
         match result {
             Ok(value) => Self::Value(value),
-            Err(error) => Self::NotMeasured(error.to_string()),
+            Err(error) => Self::missing(error.to_string()),
         }
     }
 }

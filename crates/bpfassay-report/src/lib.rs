@@ -21,6 +21,7 @@ pub mod journal;
 pub mod outcome;
 pub mod plain;
 pub mod provenance;
+pub mod reason;
 pub mod record;
 pub mod render;
 pub mod results;

@@ -428,3 +428,19 @@ proptest! {
         prop_assert_ne!(order, other_order);
     }
 }
+
+#[test]
+fn a_plan_that_was_changed_is_not_the_one_that_its_digest_names() {
+    let study = bpfassay_study::load("quick").unwrap();
+    let plan = expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+    assert!(plan.is_intact());
+    let mut changed = plan.clone();
+    changed.study.design.seed ^= 1;
+    assert!(!changed.is_intact());
+    let mut changed = plan.clone();
+    changed.blocks.swap(0, 1);
+    assert!(!changed.is_intact());
+    // Fewer boots are another plan, which is its own.
+    let fewer = plan.with_blocks(plan.blocks[..1].to_vec());
+    assert!(fewer.is_intact() && fewer.digest != plan.digest && fewer.cells == plan.cells);
+}

@@ -364,6 +364,14 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     assert!(found.contains("journal.jsonl: WRONG: ") && found.contains("the file was changed or damaged"), "{found}");
     exits_in(directory.path(), &["run", "--resume", "out", "--cache", "cache"], 2);
     fs::write(directory.path().join("out/journal.jsonl"), &journal).unwrap();
+    exits_in(directory.path(), &["check", "."], 2);
+    // The directory may be a stranger's: nothing is written through a link that lies in it.
+    fs::write(directory.path().join("precious"), "kept").unwrap();
+    symlink(directory.path().join("precious"), directory.path().join("out/report.html")).unwrap();
+    exits_in(directory.path(), &["report", "out"], 3);
+    assert_eq!(fs::read_to_string(directory.path().join("precious")).unwrap(), "kept");
+    fs::remove_file(directory.path().join("out/report.html")).unwrap();
+    exits_in(directory.path(), &["report", "out"], 0);
     let output = bpfassay(directory.path()).args(["run", "--resume", "out", "--cache", "cache"]).output().unwrap();
     let told = said(&output);
     assert_eq!(output.status.code(), Some(2), "{told}");

@@ -179,7 +179,7 @@ fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell 
         Attach::Attached { in_spite_of, .. } => {
             let counted = worst(measured().map(counted));
             let (verdict, reason) = match (&counted, in_spite_of) {
-                (Figure::NotMeasured(reason), _) => (Verdict::Miscounts, Some(reason.clone())),
+                (Figure::NotMeasured(reason), _) => (Verdict::Miscounts, Some(reason.to_string())),
                 (Figure::Value(counted), _) if !counted.is_exact() => {
                     let words = format!(
                         "of {} calls and {} bytes it counted {:+} calls and {:+} bytes too many or too few",

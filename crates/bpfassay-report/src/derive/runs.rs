@@ -159,7 +159,7 @@ fn repetition(plan: &Plan, figures: &RunFigures, reported: &Reported) -> Repetit
         Ok(phase) => sampled(plan, figures, reported.key.access, Some(phase)),
     };
     let (relative_error_instantaneous, sampling_intervals) = match (sampled, &bandwidth_mib_s) {
-        (Err(reason), _) => (Figure::missing(reason.as_str()), Figure::NotMeasured(reason)),
+        (Err(reason), _) => (Figure::missing(reason.as_str()), Figure::missing(reason)),
         (Ok((mean, n)), bandwidth) => (with_mean(bandwidth, mean), Figure::Value(n)),
     };
     RepetitionFigures {
@@ -218,7 +218,7 @@ fn error_of_whole_run(figures: &RunFigures, access: Access, reported: &[&Reporte
 fn sampled_over_whole_run(plan: &Plan, figures: &RunFigures, access: Access, bandwidth: &Figure<f64>) -> Figure<f64> {
     match sampled(plan, figures, access, None) {
         Ok((mean, _)) => with_mean(bandwidth, mean),
-        Err(reason) => Figure::NotMeasured(reason),
+        Err(reason) => Figure::missing(reason),
     }
 }
 

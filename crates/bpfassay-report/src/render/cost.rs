@@ -104,7 +104,7 @@ pub(super) fn run_times(results: &Results) -> Option<Table> {
             let runs = cell.run_times.iter().fold(0u64, |sum, time| sum.saturating_add(time.runs));
             let per_event = match &all.per_event_ns {
                 Figure::Value(value) => words::number(*value),
-                Figure::NotMeasured(reason) => format!("{NONE} {}", remarks.mark(reason.clone())),
+                Figure::NotMeasured(reason) => format!("{NONE} {}", remarks.mark(reason.to_string())),
             };
             let [all_programs, none] = ["all".to_owned(), "-".to_owned()];
             figures.push([all_programs, runs.to_string(), none, all.events.to_string(), per_event]);
