@@ -389,8 +389,8 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
     let block = &plan.blocks[0];
     let mut contents = Contents { header: header(plan), entries: Vec::new(), torn: None, digest: None };
     let mut boots = 0;
-    'process: loop {
-        let Some(todo) = contents.to_do(Again::Host).into_iter().find(|todo| todo.block.id == block.id) else { break };
+    let to_do = |contents: &Contents| contents.to_do(Again::Host).into_iter().find(|todo| todo.block.id == block.id);
+    'process: while let Some(todo) = to_do(&contents) {
         let mut attempt = Attempt::new(&todo);
         while let Some((boot, _)) = attempt.next() {
             let disturbance = disturbances.get(boots).copied().unwrap_or(Disturbance::None);
@@ -447,11 +447,11 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
         }
     }
     let runs_of = |boot: u32| {
-        let started = contents.entries.iter().filter_map(|entry| match entry {
+        let mut started = contents.entries.iter().filter_map(|entry| match entry {
             Entry::BlockStarted(started) if started.boot == boot && started.confirming.is_none() => Some(started),
             _ => None,
         });
-        started.last().map(|started| started.runs.clone()).unwrap_or_default()
+        started.next_back().map(|started| started.runs.clone()).unwrap_or_default()
     };
     let came = contents.records().into_iter().map(|(run, record)| {
         let came = match &record.outcome {
