@@ -125,7 +125,8 @@ impl Room {
             .env("HOME", self.path("home"))
             .env("TMPDIR", self.place(Place::Temporary))
             .arg("--cache")
-            .arg(self.place(Place::Cache))
+            // Not the place itself: what fills it would make it a directory that is no cache.
+            .arg(self.place(Place::Cache).join("bpfassay"))
             .stdin(Stdio::null())
             .stdout(fs::File::create(self.path("stdout"))?)
             .stderr(fs::File::create(self.path("stderr"))?);

@@ -208,6 +208,8 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ending: 
     }
     let failure = failure::of_ending(ending, &log);
     match (cut_short, &ending.reason) {
+        // What the guest did from then on was not looked at, so nothing follows from how it ended.
+        (Some(CutShort::Cancelled), _) => BootEnd::Interrupted,
         (Some(CutShort::Protest(message)), _) => {
             BootEnd::Broken { failure: failure::of_protest(message, Some(ending.phase), &log), at_ms }
         }

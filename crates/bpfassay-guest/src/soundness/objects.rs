@@ -16,6 +16,10 @@ const LISTS: [(&str, &str); 4] = [
     ("set_event", "enabled event"),
 ];
 
+/// The event that the kernel itself switches on, for good, when the first program that may call `bpf_trace_printk` is loaded
+/// (`__set_printk_clr_event`, kernel/trace/bpf_trace.c, since 5.9): no tool left it.
+const OF_KERNEL: &str = "bpf_trace:bpf_trace_printk";
+
 /// Files of tracefs with one value.
 const VALUES: [&str; 4] = ["current_tracer", "tracing_on", "set_event_pid", "set_ftrace_pid"];
 
@@ -39,7 +43,7 @@ pub(super) fn tracefs() -> Facts {
     let read = |name: &str| fs::read_to_string(format!("{TRACEFS}/{name}")).ok();
     for (name, what) in LISTS {
         let text = read(name).unwrap_or_default();
-        facts.extend(text.lines().map(|line| (format!("{what} {}", line.trim_end()), String::new())));
+        facts.extend(listed(what, &text).map(|fact| (fact, String::new())));
     }
     for name in VALUES {
         facts.extend(read(name).map(|value| (name.to_owned(), value.trim_end().to_owned())));
@@ -50,6 +54,11 @@ pub(super) fn tracefs() -> Facts {
         facts.insert(format!("instance {}", instance.file_name().to_string_lossy()), String::new());
     }
     Ok(facts)
+}
+
+/// What `text`, one of [`LISTS`], has that a tool may have left.
+fn listed<'a>(what: &'a str, text: &'a str) -> impl Iterator<Item = String> + 'a {
+    text.lines().map(str::trim_end).filter(|line| *line != OF_KERNEL).map(move |line| format!("{what} {line}"))
 }
 
 /// Functions that hold a kprobe, by `/sys/kernel/debug/kprobes/list`.
@@ -67,6 +76,12 @@ fn probe(line: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_switches_on_itself_was_left_by_no_tool() {
+        let text = "bpf_trace:bpf_trace_printk\nsched:sched_switch \n";
+        assert_eq!(listed("enabled event", text).collect::<Vec<_>>(), ["enabled event sched:sched_switch"]);
+    }
 
     #[test]
     fn a_probe_is_its_kind_and_place() {
