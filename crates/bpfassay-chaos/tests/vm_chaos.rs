@@ -1,4 +1,5 @@
-//! 20 seeds with real guests.
+//! 20 seeds with real guests. Not yet part of ci/test: most of these faults have been tried with scripted guests only. To run them:
+//! `cargo nextest run -p bpfassay-chaos --run-ignored only`, with the variables that ci/test sets.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
 
 use std::{
@@ -28,11 +29,13 @@ fn seeds(first: u64, count: u64) {
 }
 
 #[test]
+#[ignore = "takes half an hour, and most of these faults have been tried with scripted guests only"]
 fn seeds_1_to_10() {
     seeds(1, 10);
 }
 
 #[test]
+#[ignore = "takes half an hour, and most of these faults have been tried with scripted guests only"]
 fn seeds_11_to_20() {
     seeds(11, 10);
 }
