@@ -58,7 +58,7 @@ in
     # Builders have a terminal, where nextest would draw and leave nothing in the log.
     buildPhase = ''
       export HOME=$TMPDIR
-      BPFASSAY_VM_TESTS=off cargo nextest run --offline --workspace --exclude bpfassay --no-fail-fast --show-progress=none \
+      BPFASSAY_VM_TESTS=off cargo nextest run --offline --workspace --exclude bpfassay --exclude bpfassay-chaos --no-fail-fast --show-progress=none \
         --filterset 'not binary(debian) and not test(=a_refusal_is_one_line_and_status_3)'
     '';
     # For ci/nix-report; where .config/nextest.toml has it.
