@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{bpfassay, said};
+use common::{bpfassay, recipe, said};
 
 /// Whoever has no right to anything.
 const NOBODY: u32 = 65534;
@@ -135,21 +135,6 @@ fn whoever_holds_a_lock_is_named_to_those_who_wait() {
         holder.wait().unwrap();
         assert!(waiting.wait().unwrap().success());
     }
-}
-
-/// What `testbed compose` needs for a guest of nothing but names.
-fn recipe(directory: &Path) {
-    fs::create_dir(directory.join("programs")).unwrap();
-    for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
-        fs::write(directory.join("programs").join(program), program).unwrap();
-    }
-    // The head of an arm64 Image, and its banner.
-    let mut image = vec![0; 0x38];
-    image.extend(b"ARM\x64\0\0\0\0Linux version 6.12.1 (nobody)\0");
-    fs::write(directory.join("Image"), image).unwrap();
-    let text = r#"{"format": 1, "provider": "nix", "programs": {"aarch64": "programs"},
-        "targets": [{"arch": "aarch64", "name": "6.12", "version": "6.12.1", "image": "Image"}]}"#;
-    fs::write(directory.join("recipe.json"), text).unwrap();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::said;
+use common::{recipe, said};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// The command in `directory` exits with `code` within 20 s and says `words`.
@@ -55,17 +55,7 @@ fn pipes_devices_and_files_without_end_are_no_input() {
 
 /// A testbed of one guest for aarch64, of nothing but names.
 fn testbed(work: &Path) {
-    fs::create_dir(work.join("programs")).unwrap();
-    for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
-        fs::write(work.join("programs").join(program), program).unwrap();
-    }
-    // The head of an arm64 Image, and its banner.
-    let mut image = vec![0; 0x38];
-    image.extend(b"ARM\x64\0\0\0\0Linux version 6.12.1 (nobody)\0");
-    fs::write(work.join("Image"), image).unwrap();
-    let recipe = r#"{"format": 1, "provider": "nix", "programs": {"aarch64": "programs"},
-        "targets": [{"arch": "aarch64", "name": "6.12", "version": "6.12.1", "image": "Image"}]}"#;
-    fs::write(work.join("recipe.json"), recipe).unwrap();
+    recipe(work);
     exits(work, &["testbed", "compose", "recipe.json", "--output", "made", "--cache", "cache"], 0, "Linux 6.12.1");
 }
 

@@ -17,6 +17,21 @@ pub(crate) fn bpfassay(directory: &Path) -> Command {
     command
 }
 
+/// What `testbed compose` needs for a guest of nothing but names.
+pub(crate) fn recipe(directory: &Path) {
+    fs::create_dir(directory.join("programs")).unwrap();
+    for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
+        fs::write(directory.join("programs").join(program), program).unwrap();
+    }
+    // The head of an arm64 Image, and its banner.
+    let mut image = vec![0; 0x38];
+    image.extend(b"ARM\x64\0\0\0\0Linux version 6.12.1 (nobody)\0");
+    fs::write(directory.join("Image"), image).unwrap();
+    let text = r#"{"format": 1, "provider": "nix", "programs": {"aarch64": "programs"},
+        "targets": [{"arch": "aarch64", "name": "6.12", "version": "6.12.1", "image": "Image"}]}"#;
+    fs::write(directory.join("recipe.json"), text).unwrap();
+}
+
 /// A study of `vm-tests/`.
 pub(crate) fn study(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vm-tests").join(name)
