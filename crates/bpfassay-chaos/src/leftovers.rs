@@ -12,6 +12,8 @@ use crate::process::{Process, marked, signal};
 
 /// How long processes may take to be gone after the command: they are killed by its death.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often in a row there must be no process.
+const LOOKS: u32 = 3;
 /// How deep cgroups are looked for.
 const DEPTH: usize = 4;
 
@@ -53,9 +55,13 @@ fn processes(root: &Path) -> Vec<String> {
     let marker = root.display().to_string();
     let since = Instant::now();
     let mut left: Vec<Process>;
+    let mut nobody = 0;
     loop {
         left = marked(&marker);
-        if left.is_empty() || since.elapsed() > PATIENCE {
+        // A process that has just begun to execute a program has no environment for a moment (execve(2) replaces the memory first and
+        // writes the strings later): nobody once is not nobody.
+        nobody = if left.is_empty() { nobody + 1 } else { 0 };
+        if nobody == LOOKS || since.elapsed() > PATIENCE {
             break;
         }
         thread::sleep(Duration::from_millis(10));

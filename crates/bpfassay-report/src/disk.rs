@@ -4,11 +4,14 @@
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
+    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     path::Path,
 };
 
-use rustix::fs::OFlags;
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags},
+    io::Errno,
+};
 
 /// What a file is that is not regular: the text of the error that [`regular`] and its kind give.
 pub(crate) const NO_FILE: &str = "it is no regular file";
@@ -34,9 +37,9 @@ fn checked(file: File) -> io::Result<File> {
 
 /// A pipe without a reader and a symbolic link are no regular files either.
 fn named(error: io::Error) -> io::Error {
-    let number = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
     match number {
-        Some(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => io::Error::other(NO_FILE),
+        Some(Errno::LOOP | Errno::NXIO) => io::Error::other(NO_FILE),
         _ => error,
     }
 }
@@ -67,17 +70,51 @@ pub(crate) fn new(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create_new(true).custom_flags(flags(OFlags::NOFOLLOW)).open(path)
 }
 
-/// The same for writing anywhere in it.
-///
-/// # Errors
-/// As above.
-pub(crate) fn new_at_will(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(true).custom_flags(flags(OFlags::NOFOLLOW)).open(path)
+/// A file for writing anywhere in it, that is given the name `path` only once it is complete.
+#[derive(Debug)]
+pub(crate) struct Draft<'a> {
+    path: &'a Path,
+    has_name: bool,
+}
+
+impl<'a> Draft<'a> {
+    /// A file in the directory of `path`, which must not exist. It has no name, so that nothing of it stays where this process is
+    /// killed; on a file system without such files (NFS, for one) it has the name from the beginning.
+    ///
+    /// # Errors
+    /// Those of opening; `AlreadyExists` for anything that has the name, a symbolic link to nothing included.
+    pub(crate) fn new(path: &'a Path) -> io::Result<(Self, File)> {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        // open(2): EOPNOTSUPP where the file system, EISDIR where the kernel does not know O_TMPFILE.
+        let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match rustix::fs::open(directory, unnamed, Mode::from_raw_mode(0o666)) {
+            Ok(file) => Ok((Self { path, has_name: false }, file.into())),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+                let mut options = OpenOptions::new();
+                options.read(true).write(true).create_new(true).custom_flags(flags(OFlags::NOFOLLOW));
+                Ok((Self { path, has_name: true }, options.open(path)?))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives `file` its name.
+    ///
+    /// # Errors
+    /// Those of linkat(2), `AlreadyExists` included.
+    pub(crate) fn name(&self, file: &File) -> io::Result<()> {
+        if self.has_name {
+            return Ok(());
+        }
+        // As open(2) has it for O_TMPFILE: without privileges a file without a name is linked by way of /proc.
+        let descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(rustix::fs::linkat(CWD, descriptor, CWD, self.path, AtFlags::SYMLINK_FOLLOW)?)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::{fs, io::Write, os::unix::fs::symlink};
 
     use super::*;
 
@@ -88,7 +125,7 @@ mod tests {
         fs::write(at("file"), "x").unwrap();
         symlink(at("file"), at("link")).unwrap();
         symlink(at("nothing"), at("dangling")).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        rustix::fs::mkfifoat(CWD, at("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
 
         assert!(regular(&at("file")).is_ok() && regular(&at("link")).is_ok());
         for name in ["pipe", "."] {
@@ -102,5 +139,21 @@ mod tests {
         }
         assert!(!at("nothing").exists());
         assert_eq!(appendable(&at("new"), false).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+    #[test]
+    fn a_draft_has_its_name_only_in_the_end_and_takes_nobodys() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results");
+        let (draft, mut file) = Draft::new(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        // The file system under the temporary directory has files without names, as every one of a disk in Linux.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        draft.name(&file).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"half");
+        assert_eq!(draft.name(&file).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        symlink("nothing", folder.path().join("link")).unwrap();
+        let path = folder.path().join("link");
+        let (draft, file) = Draft::new(&path).unwrap();
+        assert_eq!(draft.name(&file).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }
 }

@@ -169,9 +169,9 @@ impl Supervisor {
                     }
                 },
                 flood = self.floods.recv(), if floods_open => match flood {
+                    // What the agent sent before it is read on: it says in which run this was.
                     Some(flood) => {
                         case.judge(flood);
-                        agent_open = false;
                         alarms.end_now();
                     }
                     None => floods_open = false,
@@ -229,14 +229,16 @@ impl Supervisor {
         let flood = self.floods.try_recv().ok().or_else(|| flood::of_exit(status.as_ref().ok()?));
         if let Some(flood) = flood {
             case.judge(flood);
-            agent_open = false;
         }
         if case.is_flood() {
             // Nobody wants to read the rest of it.
             enough.store(true, Ordering::Relaxed);
         }
+        // A flood on the agent's port goes on behind the messages that say in which run it began; it is not read for longer than this.
+        let flood_end = case.is_flood().then(|| Instant::now() + DRAIN_PATIENCE);
         while agent_open {
             tokio::select! {
+                () = sleep_until(flood_end.unwrap_or_else(Instant::now)), if flood_end.is_some() => agent_open = false,
                 message = heard.recv() => {
                     let delivery = message.and_then(|message| take(message, &mut order, &mut case, self.started.elapsed()));
                     agent_open = delivery.is_some();

@@ -273,12 +273,13 @@ pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsErro
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
     }
-    let written = disk::new_at_will(&temporary).map_err(serde_json::Error::io).and_then(|file| {
+    let written = disk::Draft::new(&temporary).map_err(serde_json::Error::io).and_then(|(draft, file)| {
         let (digest, mut file) = print(file, results)?;
         let sealed = file
             .seek(SeekFrom::Start(HEAD.len() as u64))
             .and_then(|_| file.write_all(digest.as_bytes()))
             .and_then(|()| file.sync_data())
+            .and_then(|()| draft.name(&file))
             .and_then(|()| fs::rename(&temporary, &path));
         sealed.map_err(serde_json::Error::io)
     });
