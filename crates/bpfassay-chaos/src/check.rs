@@ -83,8 +83,10 @@ fn figures(bench: &Bench, expected: &Expected, block: &Block, records: &Records)
     let was_in_boot = |run: &&PlannedRun| {
         let id = &run.order.id;
         records.get(id).is_some_and(|record| match &record.outcome {
-            Outcome::Failed(_) => {
-                expected.lies.contains(id) || expected.blamed.get(id).is_some_and(|blame| blame.in_guest)
+            // A lie that contradicts what its agent said before is garbage, for which the block is booted again without it.
+            outcome @ Outcome::Failed(_) => {
+                expected.lies.contains(id) && kind(outcome).as_deref() == Some("run")
+                    || expected.blamed.get(id).is_some_and(|blame| blame.in_guest)
             }
             Outcome::Measured(_) | Outcome::Refused(_) => true,
         })

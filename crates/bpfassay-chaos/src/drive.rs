@@ -239,11 +239,12 @@ impl<'a> Course<'a> {
             if let Some(status) = child.try_wait()? {
                 break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code);
             }
-            // A deed may come too late.
-            let _ = self.room.serve(&self.trial.host, self.process);
-            if let Some((ms, deed)) = timed.take_if(|(ms, _)| since.elapsed() >= Duration::from_millis(*ms)) {
-                let _ = (ms, self.room.act(&deed, self.process));
+            let mut done = vec![self.room.serve(&self.trial.host, self.process)];
+            if let Some((_, deed)) = timed.take_if(|(ms, _)| since.elapsed() >= Duration::from_millis(*ms)) {
+                done.push(self.room.act(&deed, self.process));
             }
+            let failed = done.into_iter().filter_map(Result::err).filter(|error| !is_too_late(error));
+            self.came.violations.extend(failed.map(|error| format!("the host did not do its part: {error}")));
             if looked.elapsed() > 10 * PERIOD {
                 looked = Instant::now();
                 self.came.peak_kib = self.came.peak_kib.max(memory(self.process));
@@ -314,6 +315,11 @@ impl<'a> Course<'a> {
             .push_str(&format!("--- {stage}, {end:?}\n{}\n", said.replace(|c: char| c.is_control() && c != '\n', "?")));
         self.came.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
     }
+}
+
+/// Whether there was nothing left to do a deed to.
+fn is_too_late(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
 const fn is_hosts(act: &crate::script::Act) -> bool {

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::{
     mount::{MountFlags, UnmountFlags, mount, unmount},
-    process::{Pid, Resource, Rlimit, Signal, prlimit},
+    process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit},
 };
 
 use crate::{
@@ -297,7 +297,8 @@ impl Deeds<'_> {
             }
             HostDeed::Descriptors(most) => {
                 let pid = i32::try_from(command).ok().and_then(Pid::from_raw);
-                let limit = Rlimit { current: Some(*most), maximum: None };
+                // The hard limit, which the command has from this program, stays: not even root may raise it beyond fs.nr_open.
+                let limit = Rlimit { current: Some(*most), ..getrlimit(Resource::Nofile) };
                 prlimit(pid, Resource::Nofile, limit)?;
             }
             HostDeed::NoQemu => fs::remove_file(self.root.join("bin").join(QEMU))?,

@@ -12,7 +12,10 @@ use bpfassay_protocol::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::{EndReason, output::Output};
+use crate::{
+    EndReason,
+    output::{Backlog, Output},
+};
 
 /// Bytes that messages may take which have not come to the owner of the guest: more than the heaviest message by itself.
 const CAPACITY: u32 = 72 << 20;
@@ -20,41 +23,101 @@ const CAPACITY: u32 = 72 << 20;
 /// 32, but numbers and the names of fields are gone once the message is there.
 const VALUE: usize = 16;
 
+/// Most bytes read at once to catch up with an agent that goes on writing: more than may be left to be read.
+const CATCH_UP: usize = 2 * Backlog::LIMIT as usize;
+
 /// A message and the room that it takes.
 pub(crate) struct Received {
     pub(crate) message: GuestMessage,
     pub(crate) room: OwnedSemaphorePermit,
 }
 
-/// Reads the agent's frames until the stream ends or is no stream of messages.
-pub(crate) async fn listen(mut agent: Output, received: mpsc::Sender<Result<Received, EndReason>>) {
-    let capacity = Arc::new(Semaphore::new(CAPACITY as usize));
-    let mut decoder = Decoder::default();
+/// What the listener gives.
+pub(crate) enum Heard {
+    /// The next message.
+    Message(Received),
+    /// The stream is no stream of messages; nothing follows.
+    Wrong(EndReason),
+    /// Everything that the agent had written when this number was asked for came before it.
+    CaughtUp(u64),
+}
+
+/// Reads the agent's frames until the stream ends or is no stream of messages, and answers each number in `asked`.
+///
+/// Console and agent's port are read apart: whoever wants to know in which run a line of the console came must first have read what the
+/// agent had said by then.
+pub(crate) async fn listen(agent: Output, heard: mpsc::Sender<Heard>, mut asked: mpsc::UnboundedReceiver<u64>) {
+    let mut listener =
+        Listener { agent, heard, capacity: Arc::new(Semaphore::new(CAPACITY as usize)), decoder: Decoder::default() };
     let mut buffer = vec![0; 64 << 10];
+    let mut asked_open = true;
     loop {
-        let Ok(count @ 1..) = agent.read(&mut buffer).await else { return };
-        decoder.push(&buffer[..count]);
+        tokio::select! {
+            number = asked.recv(), if asked_open => match number {
+                Some(number) => {
+                    if listener.catch_up(&mut buffer).await.is_none() || listener.give(Heard::CaughtUp(number)).await.is_none() {
+                        return;
+                    }
+                }
+                None => asked_open = false,
+            },
+            count = listener.agent.read(&mut buffer) => {
+                let Ok(count @ 1..) = count else { return };
+                if listener.take(&buffer[..count]).await.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+struct Listener {
+    agent: Output,
+    heard: mpsc::Sender<Heard>,
+    capacity: Arc<Semaphore>,
+    decoder: Decoder,
+}
+
+impl Listener {
+    /// Takes in `bytes`. `None`: nothing more is to be read.
+    async fn take(&mut self, bytes: &[u8]) -> Option<()> {
+        self.decoder.push(bytes);
         loop {
-            let weight = match decoder.payload() {
-                Ok(None) => break,
+            let weight = match self.decoder.payload() {
+                Ok(None) => return Some(()),
                 Ok(Some(payload)) => weight(payload),
                 Err(error) => {
-                    let _ = received.send(Err(garbage(&error))).await;
-                    return;
+                    self.give(Heard::Wrong(garbage(&error))).await;
+                    return None;
                 }
             };
             // It is never closed.
-            let Ok(room) = Arc::clone(&capacity).acquire_many_owned(weight).await else { return };
-            let message = match decoder.next() {
-                Ok(None) => break,
-                Ok(Some(message)) => Ok(Received { message, room }),
-                Err(error) => Err(garbage(&error)),
-            };
-            let lost = message.is_err();
-            if received.send(message).await.is_err() || lost {
-                return;
+            let room = Arc::clone(&self.capacity).acquire_many_owned(weight).await.ok()?;
+            match self.decoder.next() {
+                Ok(None) => return Some(()),
+                Ok(Some(message)) => self.give(Heard::Message(Received { message, room })).await?,
+                Err(error) => {
+                    self.give(Heard::Wrong(garbage(&error))).await;
+                    return None;
+                }
             }
         }
+    }
+
+    /// Takes in what is there now.
+    async fn catch_up(&mut self, buffer: &mut [u8]) -> Option<()> {
+        let mut left = CATCH_UP;
+        while left > 0 {
+            // An error is for the next ordinary read to find.
+            let Ok(count @ 1..) = self.agent.read_now(buffer) else { break };
+            left = left.saturating_sub(count);
+            self.take(&buffer[..count]).await?;
+        }
+        Some(())
+    }
+
+    async fn give(&self, heard: Heard) -> Option<()> {
+        self.heard.send(heard).await.ok()
     }
 }
 
@@ -106,7 +169,7 @@ mod tests {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let (sender, mut received) = mpsc::channel(1000);
         let (read, _write) = ours.into_split();
-        tokio::spawn(listen(Output::Socket(read), sender));
+        tokio::spawn(listen(Output::Socket(read), sender, mpsc::unbounded_channel().1));
         let text = "x".repeat(4 << 20);
         let frame = encode(&GuestMessage::Log { text }).unwrap();
         let writer = tokio::spawn(async move {
@@ -124,7 +187,7 @@ mod tests {
         assert!(!writer.is_finished());
         waiting.clear();
         for _ in 17..40 {
-            received.recv().await.unwrap().ok().unwrap();
+            assert!(matches!(received.recv().await, Some(Heard::Message(_))));
         }
         writer.await.unwrap();
     }
@@ -134,9 +197,46 @@ mod tests {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let (sender, mut received) = mpsc::channel(1);
         let (read, _write) = ours.into_split();
-        tokio::spawn(listen(Output::Socket(read), sender));
+        tokio::spawn(listen(Output::Socket(read), sender, mpsc::unbounded_channel().1));
         theirs.write_all(&encode(&serde_json::json!({ "type": "phase", "phase": "lunch" })).unwrap()).await.unwrap();
-        let Some(Err(EndReason::Garbage { message })) = received.recv().await else { unreachable!() };
+        let Some(Heard::Wrong(EndReason::Garbage { message })) = received.recv().await else { unreachable!() };
         assert!(message.contains("lunch"), "{message}");
+    }
+
+    /// What is asked for right after the agent wrote two frames comes after both, wherever they are read from.
+    async fn catches_up(agent: Output, mut write: impl FnMut(&[u8])) {
+        let (sender, mut received) = mpsc::channel(16);
+        let (ask, asked) = mpsc::unbounded_channel();
+        tokio::spawn(listen(agent, sender, asked));
+        for number in 0..50 {
+            let frame = encode(&GuestMessage::Log { text: format!("{number}") }).unwrap();
+            write(&frame);
+            write(&frame);
+            ask.send(number).unwrap();
+            let mut before = 0;
+            loop {
+                match received.recv().await.unwrap() {
+                    Heard::Message(_) => before += 1,
+                    Heard::CaughtUp(answered) => break assert_eq!(answered, number),
+                    Heard::Wrong(reason) => panic!("{reason}"),
+                }
+            }
+            assert_eq!(before, 2, "{number}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_written_before_a_question_comes_before_its_answer() {
+        use std::io::Write;
+        let (theirs, ours) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let (read, _write) = UnixStream::from_std(ours).unwrap().into_split();
+        catches_up(Output::Socket(read), |bytes| (&theirs).write_all(bytes).unwrap()).await;
+
+        let (file, other) = crate::output::file_in_memory("test").unwrap();
+        let (_ended, gone) = tokio::sync::watch::channel(false);
+        let mut other = std::fs::File::from(other);
+        let tail = crate::output::Tail::new(file, gone);
+        catches_up(Output::File(tail), move |bytes| other.write_all(bytes).unwrap()).await;
     }
 }

@@ -11,10 +11,14 @@ use std::{
     time::Duration,
 };
 
-use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::{
+    fs::{FallocateFlags, MemfdFlags},
+    io::Errno,
+    net::RecvFlags,
+};
 use tokio::{
     io::AsyncReadExt,
-    net::unix::OwnedReadHalf,
+    net::{UnixStream, unix::OwnedReadHalf},
     sync::watch,
     time::{sleep, timeout},
 };
@@ -37,6 +41,22 @@ impl Output {
         match self {
             Self::Socket(socket) => socket.read(buffer).await,
             Self::File(tail) => tail.read(buffer).await,
+        }
+    }
+
+    /// Reads what there is already; 0 where there is nothing.
+    pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Socket(socket) => {
+                // By the system call itself: tokio's own attempt goes by what the reactor last found out.
+                let socket: &UnixStream = socket.as_ref();
+                match rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT)) {
+                    Ok((count, _)) => Ok(count),
+                    Err(Errno::AGAIN) => Ok(0),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            Self::File(tail) => tail.read_now(buffer),
         }
     }
 }
@@ -63,24 +83,32 @@ impl Tail {
         Backlog { file: Arc::clone(&self.file), read: Arc::clone(&self.read) }
     }
 
+    fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = rustix::io::retry_on_intr(|| rustix::io::pread(&*self.file, &mut *buffer, self.offset))?;
+        if count > 0 {
+            // The file lies in memory, and what was read is of no use to anybody. Where the pages cannot be given back they go with the
+            // file.
+            let _ = rustix::fs::fallocate(
+                &*self.file,
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                0,
+                self.offset.saturating_add(count as u64),
+            );
+            self.offset = self.offset.saturating_add(count as u64);
+            self.read.store(self.offset, Ordering::Relaxed);
+        }
+        Ok(count)
+    }
+
+    /// Nothing is lost where this is given up while it waits.
     async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // A file that always has more would otherwise never let other tasks of this thread come round.
+        tokio::task::coop::consume_budget().await;
         loop {
             // Asked first, so that what was written last is not missed.
             let gone = *self.gone.borrow();
-            let count = rustix::io::retry_on_intr(|| rustix::io::pread(&*self.file, &mut *buffer, self.offset))?;
+            let count = self.read_now(buffer)?;
             if count > 0 {
-                // The file lies in memory, and what was read is of no use to anybody. Where the pages cannot be given back they
-                // go with the file.
-                let _ = rustix::fs::fallocate(
-                    &*self.file,
-                    FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-                    0,
-                    self.offset.saturating_add(count as u64),
-                );
-                self.offset = self.offset.saturating_add(count as u64);
-                self.read.store(self.offset, Ordering::Relaxed);
-                // A file that always has more would otherwise never let other tasks of this thread come round.
-                tokio::task::coop::consume_budget().await;
                 return Ok(count);
             }
             if gone {

@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     BootedFor, Deadlines, EndReason, Ending, Event, MessageOrder, Trouble,
-    agent::{self, Received},
+    agent::{self, Heard},
     console::{ConsoleLog, Lines, Watch},
     flood,
     guest::Delivery,
@@ -115,7 +115,10 @@ impl Supervisor {
             tokio::spawn(write_all(console_write, self.console_input)),
             tokio::spawn(write_all(agent_write, self.agent_input)),
         ];
-        let listener = tokio::spawn(agent::listen(agent_read, heard_sender));
+        let (ask, asked) = mpsc::unbounded_channel();
+        let listener = tokio::spawn(agent::listen(agent_read, heard_sender, asked));
+        // What the kernel reported, until all is read that the agent had said by then: it says in which run it was.
+        let mut held = Held::default();
 
         let mut case = Case::new(Progress::new(self.deadlines));
         let mut order = MessageOrder::new(self.booted_for);
@@ -143,14 +146,26 @@ impl Supervisor {
                         if case.is_dead() && alarms.last_words.is_none() {
                             alarms.last_words = Some(Instant::now() + LAST_WORDS);
                         }
-                        queue.push_back((Event::Trouble(trouble), None));
+                        // The listener ends with the agent's port.
+                        match agent_open && ask.send(held.next()).is_ok() {
+                            true => held.push(trouble),
+                            false => queue.push_back((Event::Trouble(trouble), None)),
+                        }
                     }
                     None => console_open = false,
                 },
                 message = heard.recv(), if agent_open && queue.len() < EVENT_BACKLOG => {
-                    let Some(message) = message else {
-                        agent_open = false;
-                        continue;
+                    let message = match message {
+                        None => {
+                            agent_open = false;
+                            held.all(&mut queue);
+                            continue;
+                        }
+                        Some(Heard::CaughtUp(number)) => {
+                            held.up_to(number, &mut queue);
+                            continue;
+                        }
+                        Some(message) => message,
                     };
                     match take(message, &mut order, &mut case, self.started.elapsed()) {
                         Some(delivery) => {
@@ -164,6 +179,7 @@ impl Supervisor {
                         }
                         None => {
                             agent_open = false;
+                            held.all(&mut queue);
                             alarms.end_now();
                         }
                     }
@@ -239,10 +255,13 @@ impl Supervisor {
         while agent_open {
             tokio::select! {
                 () = sleep_until(flood_end.unwrap_or_else(Instant::now)), if flood_end.is_some() => agent_open = false,
-                message = heard.recv() => {
-                    let delivery = message.and_then(|message| take(message, &mut order, &mut case, self.started.elapsed()));
-                    agent_open = delivery.is_some();
-                    queue.extend(delivery);
+                message = heard.recv() => match message {
+                    Some(Heard::CaughtUp(number)) => held.up_to(number, &mut queue),
+                    message => {
+                        let delivery = message.and_then(|message| take(message, &mut order, &mut case, self.started.elapsed()));
+                        agent_open = delivery.is_some();
+                        queue.extend(delivery);
+                    }
                 },
                 // Messages that wait for the owner keep those behind them at the port.
                 permit = self.events.reserve(), if !queue.is_empty() => deliver(permit, &mut queue),
@@ -253,6 +272,7 @@ impl Supervisor {
             }
         }
         listener.abort();
+        held.all(&mut queue);
         let patience = Instant::now() + DRAIN_PATIENCE;
         let drain = async {
             while let Some(notice) = self.notices.recv().await {
@@ -316,25 +336,52 @@ fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecD
 
 /// Takes account of what came from the agent, and gives what the owner gets of it. `None` is the end of all that this agent may say,
 /// and `case` has the reason.
-fn take(
-    received: Result<Received, EndReason>,
-    order: &mut MessageOrder,
-    case: &mut Case,
-    now: Duration,
-) -> Option<Delivery> {
-    let received = received.and_then(|received| match order.take(&received.message) {
-        Ok(()) => Ok(received),
-        Err(error) => Err(EndReason::Garbage { message: error.to_string() }),
-    });
-    match received {
-        Ok(Received { message, room }) => {
-            case.progress.heard(&message, now);
-            Some((Event::Message(message), Some(room)))
-        }
-        Err(reason) => {
+fn take(heard: Heard, order: &mut MessageOrder, case: &mut Case, now: Duration) -> Option<Delivery> {
+    let received = match heard {
+        Heard::Message(received) => received,
+        Heard::Wrong(reason) => {
             case.judge(reason);
-            None
+            return None;
         }
+        Heard::CaughtUp(_) => return None,
+    };
+    if let Err(error) = order.take(&received.message) {
+        case.judge(EndReason::Garbage { message: error.to_string() });
+        return None;
+    }
+    case.progress.heard(&received.message, now);
+    Some((Event::Message(received.message), Some(received.room)))
+}
+
+/// What the kernel reported, in order, each with the number of the question whose answer it waits for.
+#[derive(Default)]
+struct Held {
+    last: u64,
+    waiting: VecDeque<(u64, Trouble)>,
+}
+
+impl Held {
+    /// The number of the next question.
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Holds `trouble` until the last question is answered.
+    fn push(&mut self, trouble: Trouble) {
+        self.waiting.push_back((self.last, trouble));
+    }
+
+    /// The question `number` is answered.
+    fn up_to(&mut self, number: u64, queue: &mut VecDeque<Delivery>) {
+        while let Some((_, trouble)) = self.waiting.pop_front_if(|(asked, _)| *asked <= number) {
+            queue.push_back((Event::Trouble(trouble), None));
+        }
+    }
+
+    /// No question will be answered any more.
+    fn all(&mut self, queue: &mut VecDeque<Delivery>) {
+        self.up_to(u64::MAX, queue);
     }
 }
 

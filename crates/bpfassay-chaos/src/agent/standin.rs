@@ -80,11 +80,12 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
         _ => {}
     }
     let (ours, theirs) = UnixStream::pair()?;
-    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
     let name = arguments.first().cloned().unwrap_or_default();
     let mut player = Command::new(name);
     player.arg(PLAYER).args(&arguments[1..]).stdin(Stdio::from(OwnedFd::from(ours))).stdout(Stdio::null());
     player.spawn()?;
+    // Only QEMU has this end: with QEMU it closes, which a player notices that begins when QEMU is dead already.
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
     qemu.args(machine(arguments, theirs.as_raw_fd()));
     Err(qemu.exec())
 }
