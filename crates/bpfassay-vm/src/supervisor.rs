@@ -349,7 +349,9 @@ fn take(heard: Heard, order: &mut MessageOrder, case: &mut Case, now: Duration) 
         case.judge(EndReason::Garbage { message: error.to_string() });
         return None;
     }
-    case.progress.heard(&received.message, now);
+    if !case.heard(&received.message, now) {
+        return None;
+    }
     Some((Event::Message(received.message), Some(received.room)))
 }
 

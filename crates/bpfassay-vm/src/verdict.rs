@@ -1,11 +1,15 @@
 //! Why a guest ended, out of all that was seen. Pure.
 
-use std::{io, process::ExitStatus};
+use std::{io, process::ExitStatus, time::Duration};
+
+use bpfassay_protocol::message::GuestMessage;
 
 use crate::{EndReason, Trouble, TroubleKind, monitor::Shutdown, progress::Progress};
 
 /// Bytes kept of each thing that a guest said of its own end.
 const MAX_WORDS: usize = 4096;
+/// Most bytes that an agent may log in one boot. Honest ones log some lines.
+const MAX_LOGGED: usize = 32 << 20;
 /// Most differences kept of a guest that is not as before.
 const MAX_DIFFERENCES: usize = 64;
 
@@ -19,11 +23,12 @@ pub(crate) struct Case {
     certain: bool,
     pub(crate) stop_asked: bool,
     pub(crate) shutdown: Option<Shutdown>,
+    logged: usize,
 }
 
 impl Case {
     pub(crate) fn new(progress: Progress) -> Self {
-        Self { progress, judged: None, death: None, certain: false, stop_asked: false, shutdown: None }
+        Self { progress, judged: None, death: None, certain: false, stop_asked: false, shutdown: None, logged: 0 }
     }
 
     /// Whether the host has judged, so that QEMU is being killed.
@@ -49,6 +54,21 @@ impl Case {
     /// The host's own judgement; the first one counts.
     pub(crate) fn judge(&mut self, reason: EndReason) {
         self.judged.get_or_insert(reason);
+    }
+
+    /// Takes account of a message: what of the run it is about, and how much the agent logs. Where the owner takes everything as fast as
+    /// it comes, nothing else would end a guest that logs for ever before the end of its phase. `false`: it may say no more.
+    pub(crate) fn heard(&mut self, message: &GuestMessage, now: Duration) -> bool {
+        self.progress.heard(message, now);
+        if let GuestMessage::Log { text } = message {
+            self.logged = self.logged.saturating_add(text.len());
+            if self.logged > MAX_LOGGED {
+                let message = format!("more than {} MiB were logged by the agent", MAX_LOGGED >> 20);
+                self.judge(EndReason::Flood { message });
+                return false;
+            }
+        }
+        true
     }
 
     /// Takes account of what the kernel reported.
@@ -123,9 +143,7 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::process::ExitStatusExt, time::Duration};
-
-    use bpfassay_protocol::message::GuestMessage;
+    use std::os::unix::process::ExitStatusExt;
 
     use super::*;
     use crate::Deadlines;
@@ -164,6 +182,18 @@ mod tests {
         assert_eq!(case(&[]).reason(&[], &exited(0)), EndReason::PoweredOffEarly);
         assert!(matches!(case(DONE).reason(&[], &exited(1)), EndReason::QemuExited { .. }));
         assert!(matches!(case(DONE).reason(&[], &Err(io::Error::other("lost"))), EndReason::QemuExited { .. }));
+    }
+
+    #[test]
+    fn an_agent_that_logs_for_ever_is_a_flood() {
+        let mut case = case(&[]);
+        let line = GuestMessage::Log { text: "x".repeat(1 << 20) };
+        for _ in 0..32 {
+            assert!(case.heard(&line, Duration::ZERO));
+            assert!(!case.is_judged());
+        }
+        assert!(!case.heard(&GuestMessage::Log { text: "x".to_owned() }, Duration::ZERO));
+        assert!(case.is_flood());
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read},
     path::Path,
+    sync::mpsc,
+    thread,
 };
-
-use serde::de::DeserializeOwned;
 
 use super::{Contents, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, Torn, chain, sound::Sound};
 use crate::{Entry, Header, JOURNAL_VERSION, disk};
@@ -40,17 +40,56 @@ pub(super) fn read_file(path: &Path, file: File) -> Result<Contents, JournalErro
             message: "the header is missing, so no run was ever begun".to_owned(),
         });
     };
-    let mut sound = Sound::new(&header.plan).map_err(|message| lines.corrupt(message))?;
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut line = Vec::new();
-    while lines.next(&mut line, MAX_LINE)? {
-        let mut entry: Entry = lines.opened(&mut line)?;
-        sound.next(&entry).map_err(|message| lines.corrupt(message))?;
-        entry.shrink();
-        entries.push(entry);
-    }
-    drop(sound);
+    let sound = Sound::new(&header.plan).map_err(|message| lines.corrupt(message))?;
+    // One thread reads lines and sums them up, the other makes entries of them: each is about half of the work.
+    let (sender, receiver) = mpsc::sync_channel(WAITING);
+    let (read, entries) = thread::scope(|scope| {
+        let entries = scope.spawn(|| entries_of(receiver, sound));
+        let read = lines.batches(&sender);
+        drop(sender);
+        match entries.join() {
+            Ok(entries) => (read, entries),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    });
+    // What is wrong with an entry comes first: lines are read ahead of it.
+    let entries =
+        entries.map_err(|(line, message)| JournalError::Corrupt { path: path.to_path_buf(), line, message })?;
+    read?;
     Ok(Contents { header, entries, torn: lines.torn, digest: Some(lines.chain) })
+}
+
+/// Whole lines that follow each other, without their sums.
+#[derive(Default)]
+struct Batch {
+    /// The number of the first.
+    first: usize,
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+/// A batch is full when it has so many bytes.
+const BATCH: usize = 1 << 20;
+/// Batches that wait to be made entries of.
+const WAITING: usize = 4;
+
+/// The entries in `batches`, or what is wrong with the first that is wrong, with the number of its line.
+fn entries_of(batches: mpsc::Receiver<Batch>, mut sound: Sound<'_>) -> Result<Vec<Entry>, (usize, String)> {
+    let mut entries = Vec::new();
+    for batch in batches {
+        let mut start = 0;
+        for (index, &end) in batch.ends.iter().enumerate() {
+            let at_line = |message: String| (batch.first + index, message);
+            let object = batch.bytes.get(start..end).unwrap_or_default();
+            let mut entry: Entry = serde_json::from_slice(object).map_err(|error| at_line(error.to_string()))?;
+            sound.next(&entry).map_err(at_line)?;
+            entry.shrink();
+            entries.push(entry);
+            start = end;
+        }
+    }
+    Ok(entries)
 }
 
 impl Lines<'_> {
@@ -80,10 +119,32 @@ impl Lines<'_> {
         Ok(true)
     }
 
-    /// What is in `line`, whose sum must fit.
-    fn opened<T: DeserializeOwned>(&mut self, line: &mut [u8]) -> Result<T, JournalError> {
-        let object = self.chain.open(line).map_err(|message| self.corrupt(message))?;
-        serde_json::from_slice(object).map_err(|error| self.corrupt(error.to_string()))
+    /// Gives all lines to `batches`, until nobody takes them any more.
+    fn batches(&mut self, batches: &mpsc::SyncSender<Batch>) -> Result<(), JournalError> {
+        let mut line = Vec::new();
+        let mut batch = Batch::default();
+        let read = loop {
+            match self.next(&mut line, MAX_LINE) {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            let object = match self.chain.open(&mut line) {
+                Ok(object) => object,
+                Err(message) => break Err(self.corrupt(message)),
+            };
+            if batch.ends.is_empty() {
+                batch.first = self.number;
+            }
+            batch.bytes.extend_from_slice(object);
+            batch.ends.push(batch.bytes.len());
+            if batch.bytes.len() >= BATCH && batches.send(std::mem::take(&mut batch)).is_err() {
+                return Ok(());
+            }
+        };
+        // Whatever ended this, something may be wrong with what came before. One that finds that takes no more.
+        let _ = batches.send(batch);
+        read
     }
 
     /// The header, if there is a whole line.

@@ -1,0 +1,208 @@
+//! JSON text with the keys of every object in order, as [`serde_json::Value`] prints it, without that value: for hundreds of thousands
+//! of records it takes most of the time.
+
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    io::{self, Write},
+    rc::Rc,
+};
+
+use serde::Serialize;
+use serde_json::{Serializer, ser::Formatter};
+
+/// Writes values one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Canonical {
+    text: Shared,
+    /// The member of an object, while it is put in order.
+    spare: Vec<u8>,
+}
+
+/// What the serializer writes to and its formatter looks at.
+#[derive(Debug, Default, Clone)]
+struct Shared(Rc<RefCell<Vec<u8>>>);
+
+/// Puts the members of objects in order as soon as an object is complete.
+struct Sorting<'a> {
+    text: Shared,
+    objects: Vec<Object>,
+    spare: &'a mut Vec<u8>,
+}
+
+/// An object that is being written.
+#[derive(Default)]
+struct Object {
+    members: Vec<Member>,
+}
+
+/// Where in the text a member is.
+#[derive(Clone, Copy)]
+struct Member {
+    start: usize,
+    key_end: usize,
+    end: usize,
+}
+
+impl Canonical {
+    /// The text of `value`.
+    ///
+    /// # Errors
+    /// Those of its `Serialize`.
+    pub(super) fn text<T: Serialize>(&mut self, value: &T) -> serde_json::Result<impl AsRef<[u8]>> {
+        self.text.0.borrow_mut().clear();
+        let sorting = Sorting { text: self.text.clone(), objects: Vec::new(), spare: &mut self.spare };
+        value.serialize(&mut Serializer::with_formatter(self.text.clone(), sorting))?;
+        Ok(Borrowed(self.text.0.borrow()))
+    }
+}
+
+/// The text that was written last.
+struct Borrowed<'a>(std::cell::Ref<'a, Vec<u8>>);
+
+impl AsRef<[u8]> for Borrowed<'_> {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sorting<'_> {
+    fn here(&self) -> usize {
+        self.text.0.borrow().len()
+    }
+}
+
+/// The key in `text`, which is its JSON text.
+fn key(text: &[u8]) -> Cow<'_, [u8]> {
+    match text.contains(&b'\\') {
+        // It was written by serde_json.
+        true => serde_json::from_slice::<String>(text).map_or(Cow::Borrowed(text), |key| key.into_bytes().into()),
+        false => Cow::Borrowed(text.get(1..text.len().saturating_sub(1)).unwrap_or_default()),
+    }
+}
+
+impl Formatter for Sorting<'_> {
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.objects.push(Object::default());
+        writer.write_all(b"{")
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, _writer: &mut W, _first: bool) -> io::Result<()> {
+        let start = self.here();
+        if let Some(object) = self.objects.last_mut() {
+            object.members.push(Member { start, key_end: start, end: start });
+        }
+        Ok(())
+    }
+
+    fn end_object_key<W: ?Sized + Write>(&mut self, _writer: &mut W) -> io::Result<()> {
+        let here = self.here();
+        if let Some(member) = self.objects.last_mut().and_then(|object| object.members.last_mut()) {
+            member.key_end = here;
+        }
+        Ok(())
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, _writer: &mut W) -> io::Result<()> {
+        let here = self.here();
+        if let Some(member) = self.objects.last_mut().and_then(|object| object.members.last_mut()) {
+            member.end = here;
+        }
+        Ok(())
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        let Object { mut members } = self.objects.pop().unwrap_or_default();
+        if let (Some(first), Some(last)) = (members.first().copied(), members.last().copied()) {
+            let mut text = self.text.0.borrow_mut();
+            let (start, end) = (first.start, last.end);
+            members.sort_by(|a, b| key(&text[a.start..a.key_end]).cmp(&key(&text[b.start..b.key_end])));
+            self.spare.clear();
+            for (index, member) in members.iter().enumerate() {
+                if index > 0 {
+                    self.spare.push(b',');
+                }
+                self.spare.extend_from_slice(&text[member.start..member.end]);
+            }
+            text.truncate(start);
+            debug_assert!(self.spare.len() + 1 >= end - start);
+            text.extend_from_slice(self.spare);
+        }
+        writer.write_all(b"}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Serialize, Debug)]
+    struct Unordered {
+        z: f64,
+        a: Option<u64>,
+        m: HashMap<String, Vec<Inner>>,
+        n: i64,
+        b: bool,
+    }
+
+    #[derive(Serialize, Debug, Clone)]
+    #[serde(tag = "type")]
+    enum Inner {
+        Zero,
+        One { y: f64, x: String },
+    }
+
+    fn text(value: &impl Serialize) -> String {
+        String::from_utf8(Canonical::default().text(value).unwrap().as_ref().to_vec()).unwrap()
+    }
+
+    fn inner() -> impl Strategy<Value = Inner> {
+        prop_oneof![Just(Inner::Zero), (any::<f64>(), ".{0,4}").prop_map(|(y, x)| Inner::One { y, x })]
+    }
+
+    fn unordered() -> impl Strategy<Value = Unordered> {
+        let keys = "[a-cZ_\"\\\\\n\u{7f}ä€/]{0,3}";
+        let map = prop::collection::hash_map(keys, prop::collection::vec(inner(), 0..3), 0..6);
+        (any::<f64>(), any::<Option<u64>>(), map, any::<i64>(), any::<bool>()).prop_map(|(z, a, m, n, b)| Unordered {
+            z,
+            a,
+            m,
+            n,
+            b,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_is_that_of_a_value(value in unordered()) {
+            let wanted = serde_json::to_value(&value).unwrap();
+            prop_assert_eq!(text(&value), wanted.to_string());
+            prop_assert_eq!(serde_json::from_str::<Value>(&text(&value)).unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn one_writer_writes_many() {
+        let mut canonical = Canonical::default();
+        for wanted in [r#"{"a":{},"b":[{"c":1,"d":null}]}"#, "[]", "7"] {
+            let value: Value = serde_json::from_str(wanted).unwrap();
+            assert_eq!(canonical.text(&value).unwrap().as_ref(), wanted.as_bytes());
+        }
+    }
+}
