@@ -1,30 +1,22 @@
 //! The same with real guests: tools that misbehave in them, signals to the command, QEMU killed and stopped, at drawn times.
 
+mod site;
+
 use std::{
-    fs, io,
-    os::unix::process::ExitStatusExt,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    io,
+    path::PathBuf,
     sync::{Mutex, PoisonError},
-    thread,
     time::{Duration, Instant},
 };
 
-use bpfassay_report::Contents;
-use bpfassay_study::Plan;
-
+use self::site::Site;
 use crate::{
     bench::{BenchError, is_tool_run},
     check::{self, Records, Stage},
     drive::Came,
-    leftovers::Before,
-    process::{marked, signal},
     random::Random,
     trial::{End, Expected},
 };
-
-/// How long a command may take: hanging guests are waited for, twice.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What a tool does to its guest.
 pub struct ToolFault {
@@ -105,19 +97,6 @@ pub const TOOLS: &[ToolFault] = &[
     },
 ];
 
-/// What every tool begins with.
-const PRELUDE: &str = r#"$| = 1;
-sub ready { print "ready\n" }
-sub sys { no warnings; syscall(shift, @_) }
-sub put { my ($path, $text) = @_; open(my $f, '>', $path) or return; syswrite($f, $text) }
-sub crash { put('/proc/sys/kernel/sysrq', '1'); put('/proc/sysrq-trigger', 'c') }
-# Out of the cgroup that it would be killed with.
-sub away { $SIG{INT} = $SIG{TERM} = $SIG{HUP} = 'IGNORE'; put('/sys/fs/cgroup/cgroup.procs', $$) }
-# Ends at once, and something of it does its work so many seconds later.
-sub later { my $s = shift; $SIG{INT} = sub { if (!fork) { away(); select undef, undef, undef, $s; crash(); } exit 0 } }
-sub stay { sleep 1 while 1 }
-"#;
-
 /// What is done to the command or its guests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum HostFault {
@@ -125,6 +104,8 @@ enum HostFault {
     Signal(i32),
     /// QEMU gets this signal.
     Qemu(i32),
+    /// An object in the cache is damaged before the command begins.
+    Object,
 }
 
 /// Faults of the host, one line each.
@@ -135,6 +116,7 @@ const HOST: &[(&str, HostFault)] = &[
     ("guest/qemu-killed", HostFault::Qemu(9)),
     ("guest/qemu-crashes", HostFault::Qemu(11)),
     ("guest/qemu-stopped", HostFault::Qemu(19)),
+    ("guest/damaged-object", HostFault::Object),
 ];
 
 /// What a seed draws.
@@ -234,7 +216,13 @@ impl GuestDriver {
     /// The study with trouble of the host's.
     fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<Came, BenchError> {
         let mut site = Site::new(self, None)?;
+        if fault == HostFault::Object {
+            site.damage_cache(u64::try_from(after.as_millis()).unwrap_or_default())?;
+        }
         site.command(&site.begin(), Some((after, fault)))?;
+        if fault == HostFault::Object && !site.has_said("in the cache is damaged") {
+            site.wrong("first", vec!["a damaged object was used, or taken from elsewhere, without a word".to_owned()]);
+        }
         let mut expected = Expected::default();
         let stopped = fault == HostFault::Qemu(19);
         if stopped {
@@ -249,7 +237,7 @@ impl GuestDriver {
         let end = site.came.ends.first().copied().unwrap_or(End::Never);
         let interrupted = match fault {
             HostFault::Signal(number) => end == End::Signal(number) || end == End::Code(130),
-            HostFault::Qemu(_) => false,
+            HostFault::Qemu(_) | HostFault::Object => false,
         };
         let stage = if interrupted { Stage::Interrupted } else { Stage::Ended };
         let (plan, mut records) = site.after("first", &expected, stage)?;
@@ -281,226 +269,11 @@ impl GuestDriver {
     }
 }
 
-/// Where one trial takes place.
-struct Site<'a> {
-    driver: &'a GuestDriver,
-    directory: tempfile::TempDir,
-    tool: Option<PathBuf>,
-    before: Before,
-    came: Came,
-    process: u32,
-}
-
-impl<'a> Site<'a> {
-    fn new(driver: &'a GuestDriver, tool: Option<&ToolFault>) -> Result<Self, BenchError> {
-        use std::os::unix::fs::PermissionsExt;
-        let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
-        let root = directory.path();
-        fs::set_permissions(root, fs::Permissions::from_mode(0o755))?;
-        fs::create_dir(root.join("tmp"))?;
-        // One boot tells all of a tool; what is resumed needs two.
-        let (rounds, replicates) = if tool.is_some() { (2, 1) } else { (1, 2) };
-        fs::write(root.join("study.toml"), study(rounds, replicates))?;
-        let tool = match tool {
-            None => None,
-            Some(tool) => {
-                fs::write(root.join("tool.pl"), format!("{PRELUDE}{}\n", tool.script))?;
-                let path = root.join("tool.toml");
-                fs::write(&path, TOOL_FILE)?;
-                Some(path)
-            }
-        };
-        let before = Before::now(root);
-        Ok(Self { driver, tool, before, directory, came: Came::default(), process: 0 })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn begin(&self) -> Vec<PathBuf> {
-        let mut words = vec!["run".into(), self.path("study.toml"), "--output".into(), self.path("out")];
-        if let Some(tool) = &self.tool {
-            words.extend(["--tool".into(), tool.clone()]);
-        }
-        words.extend(self.guests());
-        words
-    }
-
-    fn resume(&self, more: &[&str]) -> Vec<PathBuf> {
-        let mut words = vec!["run".into(), "--resume".into(), self.path("out")];
-        words.extend(more.iter().map(PathBuf::from));
-        words.extend(self.guests());
-        words
-    }
-
-    fn guests(&self) -> Vec<PathBuf> {
-        vec!["--manifest".into(), self.driver.manifest.clone(), "--accelerator".into(), "tcg".into(), "--yes".into()]
-    }
-
-    /// Runs the command to its end, with `fault` so long after its start.
-    fn command(&mut self, words: &[PathBuf], fault: Option<(Duration, HostFault)>) -> Result<(), BenchError> {
-        let root = self.directory.path().to_owned();
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut child = Command::new(&self.driver.bpfassay)
-            .args(words)
-            .current_dir(&root)
-            // By this its processes, QEMU among them, are known again.
-            .env("PATH", format!("{}:{path}", root.join("bin").display()))
-            .env("TMPDIR", root.join("tmp"))
-            .env_remove("RUST_LOG")
-            .stdin(Stdio::null())
-            .stdout(fs::File::create(root.join("stdout"))?)
-            .stderr(fs::File::create(root.join("stderr"))?)
-            .spawn()?;
-        self.process = child.id();
-        let since = Instant::now();
-        let mut fault = fault;
-        let end = loop {
-            if let Some(status) = child.try_wait()? {
-                break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code);
-            }
-            if let Some((_, what)) = fault.filter(|(after, _)| since.elapsed() >= *after)
-                && self.strike(what, &root)
-            {
-                fault = None;
-            }
-            if since.elapsed() > PATIENCE {
-                child.kill()?;
-                child.wait()?;
-                break End::Never;
-            }
-            thread::sleep(Duration::from_millis(5));
-        };
-        self.came.ends.push(end);
-        Ok(())
-    }
-
-    /// Whether there was something to strike.
-    fn strike(&self, fault: HostFault, root: &Path) -> bool {
-        match fault {
-            HostFault::Signal(number) => signal(self.process, number).is_ok(),
-            HostFault::Qemu(number) => {
-                let all = marked(&root.display().to_string());
-                let qemu = all
-                    .iter()
-                    .find(|process| process.command.contains("qemu-system") && process.command.contains("-initrd"));
-                qemu.is_some_and(|qemu| signal(qemu.id, number).is_ok())
-            }
-        }
-    }
-
-    fn contents(&self) -> Result<Option<Contents>, bpfassay_report::JournalError> {
-        let text = fs::read(self.path("out").join("journal.jsonl")).unwrap_or_default();
-        if !text.contains(&b'\n') {
-            return Ok(None);
-        }
-        Contents::read(&self.path("out")).map(Some)
-    }
-
-    fn plan(&self) -> Result<Plan, BenchError> {
-        let said = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
-        match self.contents() {
-            Ok(Some(contents)) => Ok(contents.header.plan),
-            Ok(None) => Err(BenchError::Study(said())),
-            Err(error) => Err(BenchError::Study(format!("{error}: {}", said()))),
-        }
-    }
-
-    /// The plan and the records of what was begun, and whatever is wrong with them.
-    fn after(
-        &mut self,
-        stage: &str,
-        expected: &Expected,
-        how_far: Stage,
-    ) -> Result<(Option<Plan>, Records), BenchError> {
-        let mut wrong = self.before.left(self.directory.path(), &self.path("tmp"), self.process);
-        let mut said = fs::read(self.path("stdout")).unwrap_or_default();
-        said.extend(fs::read(self.path("stderr")).unwrap_or_default());
-        if let Some(place) = check::control_character(&said) {
-            wrong.push(format!("a control character for the terminal: {place}"));
-        }
-        let (plan, records) = match self.contents() {
-            Ok(None) => (None, Records::new()),
-            Ok(Some(contents)) => {
-                let results = bpfassay_report::derive(&contents);
-                let records =
-                    results.runs.into_iter().map(|result| (result.record.run.clone(), result.record)).collect();
-                (Some(contents.header.plan), records)
-            }
-            Err(error) => {
-                wrong.push(format!("the journal cannot be read: {error}"));
-                (None, Records::new())
-            }
-        };
-        if let Some(plan) = &plan {
-            wrong.extend(check::outcomes(plan, expected, &records, how_far));
-        } else if how_far == Stage::Ended {
-            wrong.push("nothing was begun".to_owned());
-        }
-        self.wrong(stage, wrong);
-        Ok((plan, records))
-    }
-
-    fn wrong(&mut self, stage: &str, wrong: Vec<String>) {
-        if wrong.is_empty() {
-            return;
-        }
-        let mut said = fs::read(self.path("stdout")).unwrap_or_default();
-        said.extend(fs::read(self.path("stderr")).unwrap_or_default());
-        let said = String::from_utf8_lossy(&said).replace(|c: char| c.is_control() && c != '\n', "?");
-        self.came.said.push_str(&format!("--- {stage}, {:?}\n{said}\n", self.came.ends.last()));
-        self.came.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
-    }
-}
-
-const TOOL_FILE: &str = r#"schema = 1
-[tool]
-name = "wrong"
-description = "Does what no tool may do"
-[source]
-script = { path = "tool.pl", interpreter = "/usr/bin/perl", debian = { suite = "trixie", package = "perl-base" } }
-[start]
-ready = { line = "^ready" }
-"#;
-
-fn study(rounds: u32, replicates: u32) -> String {
-    format!(
-        r#"
-schema = 1
-name = "chaos"
-description = "A study to be disturbed."
-clock = "instructions"
-probes = ["none", "fexit"]
-[[targets]]
-arch = "x86_64"
-kernels = "6.12"
-[[file_systems]]
-type = "tmpfs"
-size_mib = 32
-[[workloads]]
-name = "w"
-options = "-a POSIX -w -r -t 256k -b 4m"
-[design]
-replicates = {replicates}
-rounds = {rounds}
-warm_up = 1
-seed = 7
-[deadlines]
-boot = "30s"
-set-up = "20s"
-attach = "20s"
-workload = "20s"
-tear-down = "20s"
-"#
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::*;
+    use super::{site::study, *};
 
     #[test]
     fn names_are_unique() {

@@ -9,6 +9,7 @@ pub mod agent;
 pub mod bench;
 pub mod check;
 pub mod control;
+pub mod damaged_cache;
 pub mod drive;
 pub mod fault;
 pub mod guests;

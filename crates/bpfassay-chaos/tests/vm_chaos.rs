@@ -1,4 +1,4 @@
-//! 20 seeds with real guests: each of the 16 faults once, four of them twice.
+//! 20 seeds with real guests: each of the 17 faults once, three of them twice.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
 
 use std::{

@@ -1,0 +1,99 @@
+//! A cache of its own for one trial: the objects of another one, one of them with a bit flipped.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// Makes one at `directory` out of the cache that `manifest` names objects of. Damaged is what a guest of the trial needs: its kernel
+/// or a part of its initramfs; which one, and where, `draw` says.
+///
+/// # Errors
+/// Those of the file system; a manifest without such objects.
+pub fn make(manifest: &Path, directory: &Path, draw: u64) -> io::Result<()> {
+    let needed = needed(&fs::read(manifest)?)
+        .ok_or_else(|| io::Error::other(format!("{} names no objects of a cache", manifest.display())))?;
+    let object = usize::try_from(draw).ok().and_then(|draw| needed.get(draw % needed.len()));
+    let (root, object) = object
+        .and_then(|path| Some((path.ancestors().nth(3)?, path)))
+        .ok_or_else(|| io::Error::other("no object to damage"))?;
+    fs::create_dir(directory)?;
+    for name in ["objects", "records"] {
+        link(&root.join(name), &directory.join(name))?;
+    }
+    for name in ["CACHEDIR.TAG", "bpfassay-cache"] {
+        fs::copy(root.join(name), directory.join(name))?;
+    }
+    let mut bytes = fs::read(object)?;
+    let length = bytes.len().max(1);
+    if let Some(byte) = usize::try_from(draw).ok().and_then(|draw| bytes.get_mut(draw.wrapping_mul(7919) % length)) {
+        *byte ^= 1 << (draw % 8);
+    }
+    let copy = directory.join(object.strip_prefix(root).map_err(io::Error::other)?);
+    // The name goes, not what the other cache has under it.
+    fs::remove_file(&copy)?;
+    fs::write(copy, bytes)
+}
+
+/// The kernel and the first two parts of the initramfs of x86_64 6.12 in a manifest: all guests of that target need them.
+fn needed(manifest: &[u8]) -> Option<Vec<PathBuf>> {
+    let manifest: serde_json::Value = serde_json::from_slice(manifest).ok()?;
+    let is_target = |target: &&serde_json::Value| target["arch"] == "x86_64" && target["name"] == "6.12";
+    let target = manifest["targets"].as_array()?.iter().find(is_target)?;
+    let places = ["/kernel/image/path", "/initramfs/0/archive/path", "/initramfs/1/archive/path"];
+    let paths = places.iter().map(|place| Some(PathBuf::from(target.pointer(place)?.as_str()?)));
+    let paths = paths.collect::<Option<Vec<_>>>()?;
+    paths.iter().all(|path| path.ancestors().nth(2).is_some_and(|path| path.ends_with("objects"))).then_some(paths)
+}
+
+/// The files in `from` by hard links in `to`; copies of them on another file system.
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            link(&from, &to)?;
+        } else if let Err(error) = fs::hard_link(&from, &to) {
+            if error.kind() != io::ErrorKind::CrossesDevices {
+                return Err(error);
+            }
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_object_of_the_copy_is_damaged_and_none_of_the_original() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = folder.path().join("cache");
+        fs::create_dir_all(cache.join("objects/ab")).unwrap();
+        fs::create_dir_all(cache.join("records/kernel")).unwrap();
+        for name in ["CACHEDIR.TAG", "bpfassay-cache", "objects/ab/1", "objects/ab/2", "objects/ab/3"] {
+            fs::write(cache.join(name), name).unwrap();
+        }
+        let path = |name: &str| cache.join("objects/ab").join(name);
+        let manifest = serde_json::json!({ "targets": [{
+            "arch": "x86_64", "name": "6.12", "kernel": { "image": { "path": path("1") } },
+            "initramfs": [{ "archive": { "path": path("2") } }, { "archive": { "path": path("3") } }],
+        }] });
+        let file = folder.path().join("manifest");
+        fs::write(&file, manifest.to_string()).unwrap();
+        for draw in 0..30 {
+            let copy = folder.path().join(format!("copy-{draw}"));
+            make(&file, &copy, draw).unwrap();
+            let differs =
+                |name: &&str| fs::read(copy.join("objects/ab").join(name)).unwrap() != fs::read(path(name)).unwrap();
+            assert_eq!(["1", "2", "3"].iter().filter(|name| differs(name)).count(), 1);
+            assert!(copy.join("records/kernel").is_dir());
+        }
+        for name in ["1", "2", "3"] {
+            assert_eq!(fs::read_to_string(path(name)).unwrap(), format!("objects/ab/{name}"));
+        }
+    }
+}
