@@ -11,7 +11,7 @@ use std::{
 
 use self::site::Site;
 use crate::{
-    bench::{BenchError, is_tool_run},
+    bench::BenchError,
     check::{self, Records, Stage},
     drive::Came,
     random::Random,
@@ -223,24 +223,13 @@ impl GuestDriver {
         if fault == HostFault::Object && !site.has_said("in the cache is damaged") {
             site.wrong("first", vec!["a damaged object was used, or taken from elsewhere, without a word".to_owned()]);
         }
-        let mut expected = Expected::default();
-        let stopped = fault == HostFault::Qemu(19);
-        if stopped {
-            let plan = site.plan()?;
-            for (_, run) in plan.runs() {
-                // Whoever hangs in a tool run is blamed for it; where none had run, nobody is.
-                if is_tool_run(&run.order) {
-                    expected.blame(&run.order.id, &["deadline", "silent", "host"], false);
-                }
-            }
-        }
         let end = site.came.ends.first().copied().unwrap_or(End::Never);
         let interrupted = match fault {
             HostFault::Signal(number) => end == End::Signal(number) || end == End::Code(130),
             HostFault::Qemu(_) | HostFault::Object => false,
         };
         let stage = if interrupted { Stage::Interrupted } else { Stage::Ended };
-        let (plan, mut records) = site.after("first", &expected, stage)?;
+        let (plan, mut records) = site.after("first", &Expected::default(), stage)?;
         if !interrupted
             && let Some(plan) = &plan
             && end != End::Code(check::code(plan, &records))

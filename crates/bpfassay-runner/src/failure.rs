@@ -20,6 +20,7 @@ pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
         | EndReason::PoweredOffEarly
         | EndReason::Reset
         | EndReason::QemuStopped { .. }
+        | EndReason::QemuSuspended
         | EndReason::QemuExited { .. } => FailureKind::EarlyExit,
         EndReason::Silent { .. } => FailureKind::Silent,
         EndReason::Hung { .. } | EndReason::TooLong { .. } | EndReason::LingeredOn { .. } => ending
@@ -42,12 +43,12 @@ pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     RunFailure { kind, phase: Some(ending.phase), telling, log: Some(log.to_owned()), after: None }
 }
 
-/// Whether a guest that ended for `reason` was failed by the host: its QEMU ended by itself or by a signal, or stopped the guest for
-/// want of something; or nobody watched the guest any more.
+/// Whether a guest that ended for `reason` was failed by the host: its QEMU ended by itself, was ended or stopped by a signal, or stopped
+/// the guest for want of something; or nobody watched the guest any more.
 #[must_use]
 pub fn is_of_host(reason: &EndReason) -> bool {
     match reason {
-        EndReason::QemuExited { .. } | EndReason::Stopped => true,
+        EndReason::QemuExited { .. } | EndReason::QemuSuspended | EndReason::Stopped => true,
         // A guest that tells of its panic is stopped, too.
         EndReason::QemuStopped { state } => state != "guest-panicked",
         _ => false,

@@ -101,6 +101,8 @@ pub enum EndReason {
         /// QEMU's word for the state of the guest.
         state: String,
     },
+    /// Somebody on the host stopped QEMU (SIGSTOP), so that the guest could not come further in time.
+    QemuSuspended,
     /// QEMU itself failed or was killed.
     QemuExited {
         /// How it exited.
@@ -142,6 +144,7 @@ impl fmt::Display for EndReason {
                 write!(f, "the agent speaks protocol version {theirs}, not {ours}: rebuild the guest payload")
             }
             Self::QemuStopped { state } => write!(f, "QEMU stopped the guest by itself ({state})"),
+            Self::QemuSuspended => write!(f, "QEMU was stopped by a signal, and not continued in time"),
             Self::QemuExited { status } => write!(f, "QEMU ended on its own ({status})"),
         }
     }
@@ -206,6 +209,7 @@ mod tests {
             EndReason::Garbage { message: "expected a frame".to_owned() },
             EndReason::ProtocolVersion { theirs: 2, ours: 1 },
             EndReason::QemuStopped { state: "internal-error".to_owned() },
+            EndReason::QemuSuspended,
             EndReason::QemuExited { status: "signal: 9 (SIGKILL)".to_owned() },
         ]
     }
@@ -226,6 +230,6 @@ mod tests {
         assert_eq!(lines[0], "done");
         assert_eq!(lines[2], "kernel oops: Oops [#1] (phase workload of run r7, after 12.3 s)");
         let last = "QEMU ended on its own (signal: 9 (SIGKILL)) (phase workload of run r7, after 12.3 s): last";
-        assert_eq!(lines[13], last);
+        assert_eq!(lines[14], last);
     }
 }

@@ -160,6 +160,11 @@ impl Progress {
         }
     }
 
+    /// Nobody looked for some time, and maybe nothing ran: the time of the phase begins again `now`.
+    pub(crate) fn restart(&mut self, now: Duration) {
+        self.since = now;
+    }
+
     /// The time allowed for what the guest is doing, in whole.
     pub(crate) fn allowance(&self) -> Option<Duration> {
         if self.leaving { self.deadlines.power_off.map(Duration::from_secs) } else { self.deadlines.of(self.phase) }

@@ -47,6 +47,10 @@ const QUIT_PATIENCE: Duration = Duration::from_secs(2);
 /// be read; and for its standard error.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 
+/// An alarm that rings so late was rung on a host that stood still: this program, and maybe QEMU, was stopped or frozen, nobody knows
+/// from when on.
+const LATE: Duration = Duration::from_secs(1);
+
 /// From the word that the console's reader has read enough to its report.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
@@ -119,6 +123,8 @@ impl Supervisor {
         let listener = tokio::spawn(agent::listen(agent_read, heard_sender, asked));
         // What the kernel reported, until all is read that the agent had said by then: it says in which run it was.
         let mut held = Held::default();
+        // The end of a phase that has come, and the question that is to be answered first: the agent may have said something in time.
+        let mut last_look: Option<(u64, Instant)> = None;
 
         let mut case = Case::new(Progress::new(self.deadlines));
         let mut order = MessageOrder::new(self.booted_for);
@@ -136,6 +142,7 @@ impl Supervisor {
             // While the owner does not take events, the guest cannot report progress either: the time of its phase stands still, that
             // of the boot does not.
             let phase_end = phase_end.filter(|_| queue.len() < EVENT_BACKLOG && !case.is_judged());
+            let phase_end = phase_end.filter(|end| last_look.is_none_or(|(_, asked_for)| asked_for != *end));
             let alarm = alarms.next(phase_end, whole_boot_end.filter(|_| !case.is_judged()));
             tokio::select! {
                 status = self.child.wait() => break status,
@@ -158,11 +165,18 @@ impl Supervisor {
                     let message = match message {
                         None => {
                             agent_open = false;
+                            last_look = None;
                             held.all(&mut queue);
                             continue;
                         }
                         Some(Heard::CaughtUp(number)) => {
                             held.up_to(number, &mut queue);
+                            if let Some((_, end)) = last_look.take_if(|(asked, _)| *asked <= number)
+                                && case.progress.deadline().and_then(|at| self.started.checked_add(at)) == Some(end)
+                            {
+                                case.judge(overdue(&case, self.child.id()));
+                                alarms.end_now();
+                            }
                             continue;
                         }
                         Some(message) => message,
@@ -216,11 +230,24 @@ impl Supervisor {
                 () = sleep_until(alarm.map_or_else(Instant::now, |(at, _)| at)), if alarm.is_some() => {
                     match alarm.map(|(_, alarm)| alarm) {
                         Some(Alarm::Phase) => {
-                            case.judge(case.overdue());
-                            alarms.end_now();
+                            let late = alarm.map(|(at, _)| at.elapsed()).unwrap_or_default();
+                            if late > LATE {
+                                case.progress.restart(self.started.elapsed());
+                                continue;
+                            }
+                            let number = held.next();
+                            match phase_end.filter(|_| agent_open && ask.send(number).is_ok()) {
+                                Some(end) => last_look = Some((number, end)),
+                                None => {
+                                    case.judge(overdue(&case, self.child.id()));
+                                    alarms.end_now();
+                                }
+                            }
                         }
                         Some(Alarm::WholeBoot) => {
-                            case.judge(EndReason::TooLong { seconds: whole_boot.unwrap_or_default() });
+                            let seconds = whole_boot.unwrap_or_default();
+                            let suspended = is_suspended(self.child.id()).then_some(EndReason::QemuSuspended);
+                            case.judge(suspended.unwrap_or(EndReason::TooLong { seconds }));
                             alarms.end_now();
                         }
                         Some(Alarm::LastWords) => alarms.end_now(),
@@ -323,6 +350,18 @@ impl Supervisor {
             let _ = self.events.send(event).await;
         }
     }
+}
+
+/// Why a guest that has not come further in time is ended.
+fn overdue(case: &Case, qemu: Option<u32>) -> EndReason {
+    if is_suspended(qemu) { EndReason::QemuSuspended } else { case.overdue() }
+}
+
+/// Whether the process is stopped (proc_pid_stat(5): the state is the first word behind the name in parentheses).
+fn is_suspended(process: Option<u32>) -> bool {
+    let stat = process.and_then(|id| std::fs::read(format!("/proc/{id}/stat")).ok()).unwrap_or_default();
+    let behind = stat.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 1);
+    matches!(stat.get(behind..), Some([b' ', b'T' | b't', ..]))
 }
 
 /// Gives the owner the first event of `queue`.

@@ -88,15 +88,24 @@ fn everywhere(draw: &mut Draw<'_>, deed: Deed, point: Point) -> Trial {
     trial
 }
 
-/// It looks like a guest that hangs. Whoever hangs once in a tool run is blamed for it, unless the host finds out.
+/// Stopped and never continued, it hangs like a guest that hangs; but the host sees why. Once, or always in one block.
 fn stopped(draw: &mut Draw<'_>) -> Trial {
-    let mut trial = draw.broken_guest(Deed::Stop(None), &["deadline", "silent", "host"], true);
-    for blame in trial.expected.blamed.values_mut() {
-        blame.must = false;
+    let mut trial = draw.trial();
+    let (block, mut point) = draw.moment();
+    if point == Point::Launch {
+        // Before it answers its monitor nobody waits for its guest.
+        point = Point::Boot;
     }
-    // A host that finds out tries again, and fails the block if it goes on.
-    if trial.expected.lasts {
-        host_of(&mut trial.expected, all_runs(draw.bench));
+    let again = draw.random.percent(30);
+    let when = match again {
+        true => When::always(Some(&block.id), vec![point]),
+        false => When::once(&block.id, point),
+    };
+    if again {
+        host_of(&mut trial.expected, block.runs.iter().map(|run| run.order.id.clone()));
     }
+    trial.expected.hangs = 4;
+    trial.told = format!("{} in {}", if again { "always" } else { "once" }, block.id);
+    trial.acts.push(Act { when, deed: Deed::Stop(None) });
     trial
 }

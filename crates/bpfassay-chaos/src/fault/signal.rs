@@ -21,6 +21,14 @@ pub(super) const FAULTS: &[Fault] = &[
         at_moment(draw, &mut trial, HostDeed::Pause(for_ms));
         trial
     }),
+    // For longer than any phase of the study may take.
+    Fault::new("signal/paused-for-long", |draw| {
+        let mut trial = draw.trial();
+        at_moment(draw, &mut trial, HostDeed::Pause(8000));
+        trial.expected.hangs = 2;
+        trial
+    })
+    .rare(),
 ];
 
 /// How a command may end that got this signal.
