@@ -8,6 +8,7 @@
 )]
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -54,14 +55,15 @@ impl Page {
     }
 }
 
-/// README.md, docs/ and the pages beside the results; `None`, said aloud, where the sources are built without them (Nix).
+/// The pages at the top, docs/ and the pages beside the results; `None`, said aloud, where the sources are built without them (Nix).
 fn pages() -> Option<Vec<Page>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if !root.join("README.md").exists() {
         println!("SKIPPED: there is no README.md beside these sources");
         return None;
     }
-    let mut paths = vec![root.join("README.md")];
+    let mut paths: Vec<_> =
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].iter().map(|name| root.join(name)).collect();
     for folder in ["docs", "results", "results/quick"] {
         let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
         paths.extend(entries.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
@@ -135,6 +137,39 @@ fn links_lead_somewhere() {
         }
     }
     assert!(count > 20, "only {count} links were found");
+}
+
+/// The crates that the manifest of a crate depends on when it is built, without their common prefix.
+fn dependencies(manifest: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(manifest).unwrap();
+    let section = text.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+    let lines = section.lines().take_while(|line| !line.starts_with('['));
+    lines
+        .filter_map(|line| line.strip_prefix("bpfassay-"))
+        .map(|rest| rest.split(['.', ' ', '=']).next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_crates_are_those_of_the_architecture() {
+    let Some(pages) = pages() else { return };
+    let page = pages.iter().find(|page| page.path.ends_with("docs/architecture.md")).unwrap();
+    let rows = page.text.lines().filter_map(|line| line.strip_prefix("| `bpfassay"));
+    let table: BTreeMap<String, BTreeSet<String>> = rows
+        .map(|row| {
+            let (name, rest) = row.split_once('`').unwrap();
+            let depends = rest.trim_end_matches(" |").rsplit_once('|').unwrap().1;
+            let depends = depends.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            (format!("bpfassay{name}"), depends)
+        })
+        .collect();
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let directories = fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path());
+    let found: BTreeMap<String, BTreeSet<String>> = directories
+        .filter(|path| path.join("Cargo.toml").is_file())
+        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), dependencies(&path.join("Cargo.toml"))))
+        .collect();
+    assert_eq!(table, found);
 }
 
 #[test]
