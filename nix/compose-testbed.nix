@@ -1,19 +1,19 @@
-# From a recipe to a testbed (crates/bpfassay-testbed/src/compose.rs).
+# From a spec to a testbed (crates/bpfassay-testbed/src/compose.rs).
 { pkgs, bpfassay }:
 {
   name,
-  recipe,
+  spec,
   passthru ? { },
 }:
 pkgs.runCommand name
   {
     nativeBuildInputs = [ bpfassay ];
     passthru = passthru // {
-      recipeFile = recipe;
+      specFile = spec;
     };
   }
   ''
     export HOME=$TMPDIR
-    bpfassay --cache "$TMPDIR/cache" testbed compose ${recipe} --output "$out"
+    bpfassay --cache "$TMPDIR/cache" testbed compose ${spec} --output "$out"
     bpfassay --cache "$TMPDIR/cache" testbed check "$out/manifest.json"
   ''

@@ -1,5 +1,5 @@
 # A testbed: guests for kernels, in a directory with the manifest that `bpfassay --manifest` takes. What Nix evaluates is the
-# recipe; the guests are composed by bpfassay itself, as those of every other provider.
+# spec; the guests are composed by bpfassay itself, as those of every other provider.
 {
   pkgs,
   arch,
@@ -100,7 +100,7 @@ let
       config = if built then "${kernel.configfile}" else kernel.config or null;
     };
 
-  recipe = {
+  spec = {
     format = 1;
     provider = "nix";
     toolchain = lib.sort (a: b: a.name < b.name) (
@@ -134,9 +134,9 @@ assert lib.assertMsg (found != [ ])
   })";
 import ./compose-testbed.nix { inherit pkgs bpfassay; } {
   inherit name;
-  recipe = pkgs.writers.writeJSON "${name}-recipe.json" recipe;
+  spec = pkgs.writers.writeJSON "${name}-spec.json" spec;
   passthru = {
-    inherit recipe absent;
+    inherit spec absent;
     targets = found;
   };
 }

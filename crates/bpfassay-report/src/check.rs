@@ -30,23 +30,23 @@ pub struct Checked {
     /// What it came to.
     pub soundness: Soundness,
     /// What was checked, or what is wrong, with all its causes.
-    pub words: String,
+    pub message: String,
 }
 
 impl Checked {
-    fn new(what: &'static str, soundness: Soundness, words: impl Into<String>) -> Self {
-        Self { what, soundness, words: words.into() }
+    fn new(what: &'static str, soundness: Soundness, message: impl Into<String>) -> Self {
+        Self { what, soundness, message: message.into() }
     }
 
     /// `error` with its causes.
     fn failed(what: &'static str, is_unreadable: bool, error: &dyn std::error::Error) -> Self {
-        let mut words = error.to_string();
+        let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
-            words = format!("{words}: {cause}");
+            message = format!("{message}: {cause}");
             source = cause.source();
         }
-        Self::new(what, if is_unreadable { Soundness::Unreadable } else { Soundness::Wrong }, words)
+        Self::new(what, if is_unreadable { Soundness::Unreadable } else { Soundness::Wrong }, message)
     }
 }
 
@@ -58,8 +58,8 @@ pub fn check(directory: &Path) -> Vec<Checked> {
     let sealed = results::sealed(&directory.join(results::FILE_NAME));
     checked.push(match &sealed {
         Ok(sealed) => {
-            let words = format!("as it was written: {} runs, digest {}", sealed.results.runs.len(), sealed.digest);
-            Checked::new(results::FILE_NAME, Soundness::Sound, words)
+            let message = format!("as it was written: {} runs, digest {}", sealed.results.runs.len(), sealed.digest);
+            Checked::new(results::FILE_NAME, Soundness::Sound, message)
         }
         Err(ResultsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Checked::new(
             results::FILE_NAME,
@@ -82,23 +82,23 @@ fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Ch
         Ok(contents) => {
             let lines = contents.digest.as_ref().map_or(0, |digest| digest.lines);
             let plan = &contents.header.plan;
-            let mut words = format!(
+            let mut message = format!(
                 "{lines} lines, each with its sum; plan {} with {} runs in {} boots; every entry is of the plan",
                 plan.digest,
                 plan.runs().count(),
                 plan.blocks.len()
             );
             if let Some(torn) = &contents.torn {
-                words.push_str(&format!(
+                message.push_str(&format!(
                     "; line {} was not written to its end ({} bytes) and counts for nothing",
                     torn.line, torn.bytes
                 ));
             }
-            Checked::new(journal::FILE_NAME, Soundness::Sound, words)
+            Checked::new(journal::FILE_NAME, Soundness::Sound, message)
         }
         Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            let words = format!("{} has none: name the results directory of a run", directory.display());
-            Checked::new(journal::FILE_NAME, Soundness::Wrong, words)
+            let message = format!("{} has none: name the results directory of a run", directory.display());
+            Checked::new(journal::FILE_NAME, Soundness::Wrong, message)
         }
         Err(error) => Checked::failed(journal::FILE_NAME, matches!(error, JournalError::Io { .. }), error),
     }
@@ -107,7 +107,7 @@ fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Ch
 /// Whether results are what the journal comes to.
 fn follows(derived: &Results, sealed: &results::Sealed) -> Checked {
     const WHAT: &str = "results of the journal";
-    let wrong = |words: String| Checked::new(WHAT, Soundness::Wrong, words);
+    let wrong = |message: String| Checked::new(WHAT, Soundness::Wrong, message);
     let found = &sealed.results;
     // Results that were written by this version from this journal are the same to the byte.
     match results::digest(derived) {
@@ -190,8 +190,8 @@ fn logs(directory: &Path, derived: &Results) -> Checked {
     match missing.first() {
         None => Checked::new(WHAT, Soundness::Sound, format!("{}, all there", named.len())),
         Some(first) => {
-            let words = format!("{} of {} are missing, {first} first", missing.len(), named.len());
-            Checked::new(WHAT, Soundness::Wrong, words)
+            let message = format!("{} of {} are missing, {first} first", missing.len(), named.len());
+            Checked::new(WHAT, Soundness::Wrong, message)
         }
     }
 }

@@ -304,7 +304,7 @@ fn nothing_is_written_through_symbolic_links() {
 
 /// What `check` finds, by part.
 fn found(directory: &Path) -> Vec<(&'static str, Soundness, String)> {
-    check(directory).into_iter().map(|one| (one.what, one.soundness, one.words)).collect()
+    check(directory).into_iter().map(|one| (one.what, one.soundness, one.message)).collect()
 }
 
 fn wrong(directory: &Path, what: &str) -> String {

@@ -9,16 +9,16 @@ use std::{
 use bpfassay_protocol::message::{GuestMessage, HostMessage};
 use bpfassay_report::{Entry, Journal, JournalError, ToDo};
 use bpfassay_study::Study;
-use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, Severity, Trouble, VmError};
+use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Severity, VmError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Observer, Progress, Rig, RigError,
+    HostSetup, HostSetupError, Observer, Progress,
     attempt::Attempt,
     blame::{BootEnd, HostTrouble},
     boot::{Boot, Tally},
     failure,
-    rig::{deadlines, whole_boot_seconds},
+    host_setup::{deadlines, whole_boot_seconds},
 };
 
 /// Directory of console logs in a results directory.
@@ -28,7 +28,7 @@ pub const LOGS: &str = "logs";
 const MAX_NOTES: usize = 50;
 
 /// From a line that tells of trouble to the end of the guest: the rest of the report comes in that time.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const OUTPUT_TAIL: Duration = Duration::from_secs(1);
 
 /// What every block is carried out with.
 pub(crate) struct Context<'a> {
@@ -45,9 +45,9 @@ pub enum BlockError {
     /// Nothing can be recorded any more.
     #[error("the journal cannot be written, so nothing measured from here on would be kept")]
     Journal(#[from] JournalError),
-    /// The rig lacks something.
+    /// The host set-up lacks something.
     #[error("a guest cannot be put together")]
-    Rig(#[from] RigError),
+    HostSetup(#[from] HostSetupError),
 }
 
 impl Context<'_> {
@@ -61,9 +61,9 @@ impl Context<'_> {
 }
 
 /// Carries out `todo` with guests of `rig`, and says how that went.
-pub(crate) async fn carry_out(
+pub(crate) async fn execute(
     context: &Context<'_>,
-    rig: &Rig,
+    host_setup: &HostSetup,
     todo: &ToDo,
     tally: &mut Tally,
 ) -> Result<Attempt, BlockError> {
@@ -78,7 +78,7 @@ pub(crate) async fn carry_out(
             () = tokio::time::sleep(pause) => {}
         }
         let mut boot = Boot::new(context, &todo.block, plan, tally);
-        let (end, notes) = once(&mut boot, rig).await?;
+        let (end, notes) = once(&mut boot, host_setup).await?;
         let conclusion = attempt.ended(&boot.plan, &boot.seen, &end, boot.now());
         boot.concluded(conclusion, notes)?;
     }
@@ -86,12 +86,12 @@ pub(crate) async fn carry_out(
 }
 
 /// One boot: how it ended, and lines of its console worth keeping.
-async fn once(boot: &mut Boot<'_>, rig: &Rig) -> Result<(BootEnd, Vec<String>), BlockError> {
+async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, Vec<String>), BlockError> {
     let (context, block) = (boot.context, boot.block);
     let study = context.study;
     let log = boot.log.clone();
-    let machine = rig.machine(study, block)?;
-    let (qemu, _) = rig.qemu(block.target.arch)?;
+    let machine = host_setup.machine(study, block)?;
+    let (qemu, _) = host_setup.qemu(block.target.arch)?;
     let command = std::iter::once(qemu.program.as_os_str())
         .chain(machine.arguments().iter().map(std::ffi::OsString::as_os_str))
         .map(|word| word.to_string_lossy().into_owned())
@@ -99,13 +99,13 @@ async fn once(boot: &mut Boot<'_>, rig: &Rig) -> Result<(BootEnd, Vec<String>), 
     boot.started(command)?;
     let failed = |error: &dyn std::error::Error, class| Ok((host_trouble(error, class), Vec::new()));
 
-    let job = match rig.job(study, block, &boot.plan.runs) {
+    let job = match host_setup.job(study, block, &boot.plan.runs) {
         // One kernel that cannot serve the file system is no reason to stop the others.
-        Err(error @ RigError::Modules { .. }) => return failed(&error, HostTrouble::Lacking),
+        Err(error @ HostSetupError::Modules { .. }) => return failed(&error, HostTrouble::Lacking),
         job => job?,
     };
-    let initramfs = match rig.initramfs(&block.target, &job) {
-        Err(error @ RigError::Initramfs { .. }) => return failed(&error, HostTrouble::Initramfs),
+    let initramfs = match host_setup.initramfs(&block.target, &job) {
+        Err(error @ HostSetupError::Initramfs { .. }) => return failed(&error, HostTrouble::Initramfs),
         initramfs => initramfs?,
     };
     let mut options = BootOptions::new(context.directory.join(&log));
@@ -131,7 +131,7 @@ enum CutShort {
     /// The agent said what it must not.
     Protest(String),
     /// The kernel reported trouble that spoils runs.
-    Spoilt(Trouble),
+    Spoilt(KernelIncident),
 }
 
 /// What came of watching a guest.
@@ -146,7 +146,7 @@ struct Watched {
 async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockError> {
     let cancel = boot.context.cancel;
     let mut notes = guest.unconfined().to_vec();
-    let mut note = |trouble: &Trouble| {
+    let mut note = |trouble: &KernelIncident| {
         if notes.len() < MAX_NOTES {
             notes.push(trouble.to_string());
         }
@@ -172,14 +172,14 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
                     break Some(CutShort::Protest(protest));
                 }
             }
-            Event::Trouble(trouble) => match trouble.kind.severity() {
+            Event::KernelIncident(trouble) => match trouble.kind.severity() {
                 Severity::Note => note(&trouble),
                 // Before the first run there is nothing to spoil, after the last nothing is left to.
                 Severity::SpoilsRun if boot.is_spoilt_by_trouble() => {
                     died_ms.get_or_insert(boot.now().boot_ms);
                     // What a run measured under it cannot be trusted, nor the guest that any other would be measured in. The
                     // details follow the line.
-                    let _ = tokio::time::timeout(LAST_WORDS, guest.end()).await;
+                    let _ = tokio::time::timeout(OUTPUT_TAIL, guest.end()).await;
                     break Some(CutShort::Spoilt(trouble));
                 }
                 Severity::SpoilsRun => note(&trouble),
@@ -219,9 +219,9 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ending: 
         }
         (Some(CutShort::Spoilt(trouble)), _) => {
             // With the details that came after it was reported.
-            let is_same = |full: &&Trouble| full.line == trouble.line && full.time_us == trouble.time_us;
-            let full = ending.troubles.iter().find(is_same).unwrap_or(&trouble);
-            BootEnd::Broken { failure: failure::of_trouble(full, ending.phase, &log), at_ms }
+            let is_same = |full: &&KernelIncident| full.line == trouble.line && full.time_us == trouble.time_us;
+            let full = ending.incidents.iter().find(is_same).unwrap_or(&trouble);
+            BootEnd::Broken { failure: failure::of_incident(full, ending.phase, &log), at_ms }
         }
         // A signal to all processes of a terminal reaches QEMU, too.
         (_, EndReason::Stopped | EndReason::QemuExited { .. }) if is_cancelled => BootEnd::Interrupted,

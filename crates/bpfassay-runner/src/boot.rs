@@ -58,7 +58,7 @@ pub(crate) struct Boot<'a> {
     pub(crate) log: String,
     pub(crate) seen: Seen,
     pub(crate) since: Instant,
-    /// Trouble that came when everything was done, and changes nothing.
+    /// KernelIncident that came when everything was done, and changes nothing.
     pub(crate) after_done: Option<RunFailure>,
     tally: &'a mut Tally,
 }

@@ -2,7 +2,7 @@
 
 use bpfassay_protocol::message::Phase;
 use bpfassay_report::{FailureKind, RunFailure};
-use bpfassay_vm::{EndReason, Ending, Trouble, TroubleKind};
+use bpfassay_vm::{EndReason, Ending, KernelIncident, KernelIncidentKind};
 
 /// Most lines kept with a failure.
 const MAX_TELLING: usize = 12;
@@ -11,7 +11,7 @@ const MAX_TELLING: usize = 12;
 #[must_use]
 pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     let kind = match &ending.reason {
-        EndReason::KernelDied { trouble } => of_trouble_kind(trouble.kind),
+        EndReason::KernelDied { incident } => of_incident_kind(incident.kind),
         EndReason::AgentFailed { .. } => FailureKind::Agent,
         EndReason::Unsound { .. } => FailureKind::Unsound,
         reason if is_of_host(reason) => FailureKind::Host,
@@ -22,18 +22,18 @@ pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
         | EndReason::QemuStopped { .. }
         | EndReason::QemuSuspended
         | EndReason::QemuExited { .. } => FailureKind::EarlyExit,
-        EndReason::Silent { .. } => FailureKind::Silent,
-        EndReason::Hung { .. } | EndReason::TooLong { .. } | EndReason::LingeredOn { .. } => ending
-            .troubles
+        EndReason::BootTimeout { .. } => FailureKind::Silent,
+        EndReason::PhaseTimeout { .. } | EndReason::TooLong { .. } | EndReason::ShutdownTimeout { .. } => ending
+            .incidents
             .iter()
-            .map(|trouble| of_trouble_kind(trouble.kind))
+            .map(|incident| of_incident_kind(incident.kind))
             .find(|kind| matches!(kind, FailureKind::RcuStall | FailureKind::Lockup | FailureKind::HungTask))
             .unwrap_or(FailureKind::Deadline),
-        EndReason::Garbage { .. } | EndReason::Flood { .. } => FailureKind::Garbage,
+        EndReason::ProtocolError { .. } | EndReason::Flood { .. } => FailureKind::Garbage,
         EndReason::ProtocolVersion { .. } => FailureKind::ProtocolVersion,
     };
     let mut telling = vec![ending.to_string()];
-    telling.extend(ending.troubles.iter().flat_map(lines));
+    telling.extend(ending.incidents.iter().flat_map(lines));
     if telling.len() == 1 {
         // The kernel reported nothing: the last it said is all there is to go by.
         telling.extend(ending.console_tail.iter().rev().take(4).rev().cloned());
@@ -69,28 +69,28 @@ pub fn of_protest(message: String, phase: Option<Phase>, log: &str) -> RunFailur
 
 /// The failure that `trouble` is, reported by a kernel in `phase` that goes on.
 #[must_use]
-pub fn of_trouble(trouble: &Trouble, phase: Phase, log: &str) -> RunFailure {
-    let mut telling: Vec<String> = lines(trouble).collect();
+pub fn of_incident(incident: &KernelIncident, phase: Phase, log: &str) -> RunFailure {
+    let mut telling: Vec<String> = lines(incident).collect();
     telling.truncate(MAX_TELLING);
-    let kind = of_trouble_kind(trouble.kind);
+    let kind = of_incident_kind(incident.kind);
     RunFailure { kind, phase: Some(phase), telling, log: Some(log.to_owned()), after: None }
 }
 
-fn lines(trouble: &Trouble) -> impl Iterator<Item = String> + '_ {
+fn lines(trouble: &KernelIncident) -> impl Iterator<Item = String> + '_ {
     std::iter::once(trouble.line.clone()).chain(trouble.details.iter().cloned())
 }
 
-const fn of_trouble_kind(kind: TroubleKind) -> FailureKind {
+const fn of_incident_kind(kind: KernelIncidentKind) -> FailureKind {
     match kind {
-        TroubleKind::Panic => FailureKind::Panic,
-        TroubleKind::Oops => FailureKind::Oops,
-        TroubleKind::Bug | TroubleKind::Warning => FailureKind::Bug,
-        TroubleKind::RcuStall => FailureKind::RcuStall,
-        TroubleKind::SoftLockup | TroubleKind::HardLockup => FailureKind::Lockup,
-        TroubleKind::HungTask => FailureKind::HungTask,
-        TroubleKind::OutOfMemory => FailureKind::OutOfMemory,
-        TroubleKind::Initramfs => FailureKind::Initramfs,
-        TroubleKind::NfsStall => FailureKind::NfsStall,
+        KernelIncidentKind::Panic => FailureKind::Panic,
+        KernelIncidentKind::Oops => FailureKind::Oops,
+        KernelIncidentKind::Bug | KernelIncidentKind::Warning => FailureKind::Bug,
+        KernelIncidentKind::RcuStall => FailureKind::RcuStall,
+        KernelIncidentKind::SoftLockup | KernelIncidentKind::HardLockup => FailureKind::Lockup,
+        KernelIncidentKind::HungTask => FailureKind::HungTask,
+        KernelIncidentKind::OutOfMemory => FailureKind::OutOfMemory,
+        KernelIncidentKind::Initramfs => FailureKind::Initramfs,
+        KernelIncidentKind::NfsStall => FailureKind::NfsStall,
     }
 }
 
@@ -98,18 +98,18 @@ const fn of_trouble_kind(kind: TroubleKind) -> FailureKind {
 mod tests {
     use super::*;
 
-    fn trouble(kind: TroubleKind, line: &str) -> Trouble {
-        Trouble { kind, line: line.to_owned(), time_us: None, details: vec!["RIP: 0010:f+0x1/0x2".to_owned()] }
+    fn incident(kind: KernelIncidentKind, line: &str) -> KernelIncident {
+        KernelIncident { kind, line: line.to_owned(), time_us: None, details: vec!["RIP: 0010:f+0x1/0x2".to_owned()] }
     }
 
-    fn ending(reason: EndReason, troubles: Vec<Trouble>) -> Ending {
+    fn ending(reason: EndReason, incidents: Vec<KernelIncident>) -> Ending {
         Ending {
             reason,
             phase: Phase::Workload,
             run: Some("r".to_owned()),
             lived_ms: 5000,
-            troubles,
-            console_tail: vec!["last words".to_owned()],
+            incidents,
+            console_tail: vec!["the output tail".to_owned()],
             qemu_stderr: String::new(),
             log_incomplete: None,
         }
@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     fn a_dead_kernel_is_named_after_what_killed_it() {
-        let panic = trouble(TroubleKind::Panic, "Kernel panic - not syncing: sysrq triggered crash");
+        let panic = incident(KernelIncidentKind::Panic, "Kernel panic - not syncing: sysrq triggered crash");
         let failure =
-            of_ending(&ending(EndReason::KernelDied { trouble: Box::new(panic.clone()) }, vec![panic]), "logs/b.log");
+            of_ending(&ending(EndReason::KernelDied { incident: Box::new(panic.clone()) }, vec![panic]), "logs/b.log");
         assert_eq!((failure.kind, failure.phase), (FailureKind::Panic, Some(Phase::Workload)));
         assert!(failure.telling[0].contains("sysrq triggered crash"), "{:?}", failure.telling);
         assert!(failure.telling.iter().any(|line| line.starts_with("RIP:")));
@@ -127,11 +127,14 @@ mod tests {
 
     #[test]
     fn a_hang_is_named_after_the_stall_that_the_kernel_reported() {
-        let stall = trouble(TroubleKind::RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU");
-        assert_eq!(of_ending(&ending(EndReason::Hung { seconds: 9 }, vec![stall]), "l").kind, FailureKind::RcuStall);
-        let silent = of_ending(&ending(EndReason::Hung { seconds: 9 }, Vec::new()), "l");
+        let stall = incident(KernelIncidentKind::RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU");
+        assert_eq!(
+            of_ending(&ending(EndReason::PhaseTimeout { seconds: 9 }, vec![stall]), "l").kind,
+            FailureKind::RcuStall
+        );
+        let silent = of_ending(&ending(EndReason::PhaseTimeout { seconds: 9 }, Vec::new()), "l");
         assert_eq!(silent.kind, FailureKind::Deadline);
-        assert_eq!(silent.telling.last().map(String::as_str), Some("last words"));
+        assert_eq!(silent.telling.last().map(String::as_str), Some("the output tail"));
     }
 
     #[test]
@@ -146,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let many = (0..100).map(|i| trouble(TroubleKind::Warning, &format!("WARNING {i}"))).collect();
+        let many = (0..100).map(|i| trouble(KernelIncidentKind::Warning, &format!("WARNING {i}"))).collect();
         assert_eq!(of_ending(&ending(EndReason::Reset, many), "l").telling.len(), MAX_TELLING);
     }
 }

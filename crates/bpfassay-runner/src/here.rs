@@ -31,8 +31,9 @@ use crate::{
     attempt::{Conclusion, Judged},
     block::{Context, chain},
     boot::{Boot, Tally},
-    failure, pool,
-    rig::{self, deadlines},
+    failure,
+    host_setup::{self, deadlines},
+    pool,
     seen::BootPlan,
 };
 
@@ -56,7 +57,7 @@ pub struct Agent {
 
 /// What is to be carried out on this system.
 #[derive(Debug)]
-pub struct HereOrder<'a> {
+pub struct HereConfig<'a> {
     /// The study that the blocks come from; its clock is the wall clock.
     pub study: &'a Study,
     /// The blocks to do, one after the other.
@@ -67,18 +68,18 @@ pub struct HereOrder<'a> {
     pub directory: &'a Path,
 }
 
-/// Carries out `order` and writes everything that comes of it to `journal`, as [`crate::carry_out`] does with guests. An agent
+/// Carries out `order` and writes everything that comes of it to `journal`, as [`crate::execute`] does with guests. An agent
 /// that does not come to its end fails the run in flight and the rest of its block; the next block gets another one.
 ///
 /// # Errors
 /// [`RunnerError`]
 pub async fn carry_out_here(
-    order: HereOrder<'_>,
+    order: HereConfig<'_>,
     journal: Journal,
     observer: &dyn Observer,
     cancel: &CancellationToken,
 ) -> Result<Summary, RunnerError> {
-    let HereOrder { study, blocks, agent, directory } = order;
+    let HereConfig { study, blocks, agent, directory } = order;
     pool::make_logs(directory)?;
     let journal = Mutex::new(journal);
     let context = Context { study, directory, journal: &journal, observer, cancel };
@@ -110,7 +111,7 @@ fn job(study: &Study, block: &Block) -> Job {
         modules: Vec::new(),
         file_system: block.file_system.clone(),
         settle_ms: 0,
-        task: Task::Runs { runs: block.runs.iter().map(|run| rig::order(study, block, run)).collect() },
+        task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::order(study, block, run)).collect() },
     }
 }
 
@@ -121,7 +122,7 @@ enum End {
     /// It was told to stop.
     Cancelled,
     /// It did something that it must not, or too slowly.
-    Trouble(FailureKind, String),
+    KernelIncident(FailureKind, String),
 }
 
 impl Boot<'_> {
@@ -158,7 +159,7 @@ impl Boot<'_> {
         let end = end?;
         let trouble = match (end, heard.failed) {
             (End::Cancelled, _) => None,
-            (End::Trouble(kind, message), _) => Some((kind, message)),
+            (End::KernelIncident(kind, message), _) => Some((kind, message)),
             (End::Closed, Some(message)) => Some((FailureKind::Agent, message)),
             (End::Closed, None) if self.is_done() => None,
             (End::Closed, None) => {
@@ -234,7 +235,7 @@ impl Boot<'_> {
     /// Takes in what the agent says until it says no more, or must be stopped.
     async fn listen(&mut self, child: &mut Child, heard: &mut Heard) -> Result<End, crate::block::BlockError> {
         let Some(mut stdout) = child.stdout.take() else {
-            return Ok(End::Trouble(FailureKind::Host, "the agent was started without a pipe".to_owned()));
+            return Ok(End::KernelIncident(FailureKind::Host, "the agent was started without a pipe".to_owned()));
         };
         self.since = std::time::Instant::now();
         let limits = deadlines(self.context.study);
@@ -249,13 +250,19 @@ impl Boot<'_> {
             };
             let length = match read {
                 Err(_) => {
-                    return Ok(End::Trouble(FailureKind::Deadline, format!("the phase {} took too long", heard.phase)));
+                    return Ok(End::KernelIncident(
+                        FailureKind::Deadline,
+                        format!("the phase {} took too long", heard.phase),
+                    ));
                 }
                 Ok(Err(error)) => {
-                    return Ok(End::Trouble(FailureKind::Host, format!("cannot read from the agent: {error}")));
+                    return Ok(End::KernelIncident(FailureKind::Host, format!("cannot read from the agent: {error}")));
                 }
                 Ok(Ok(0)) if decoder.is_mid_frame() => {
-                    return Ok(End::Trouble(FailureKind::Garbage, "the agent ended within a message".to_owned()));
+                    return Ok(End::KernelIncident(
+                        FailureKind::Garbage,
+                        "the agent ended within a message".to_owned(),
+                    ));
                 }
                 Ok(Ok(0)) => return Ok(End::Closed),
                 Ok(Ok(length)) => length,
@@ -270,7 +277,7 @@ impl Boot<'_> {
                             FrameError::Version { .. } => FailureKind::ProtocolVersion,
                             _ => FailureKind::Garbage,
                         };
-                        return Ok(End::Trouble(kind, chain(&error)));
+                        return Ok(End::KernelIncident(kind, chain(&error)));
                     }
                 };
                 match &message {
@@ -285,7 +292,7 @@ impl Boot<'_> {
                     _ => {}
                 }
                 if let Some(protest) = self.hear(message)? {
-                    return Ok(End::Trouble(FailureKind::Garbage, protest));
+                    return Ok(End::KernelIncident(FailureKind::Garbage, protest));
                 }
             }
         }
@@ -436,7 +443,7 @@ mod tests {
         fs::write(&program, script).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let agent = Agent { program, mount: "/mnt/nfs".into(), external_ior: Some("/opt/ior".into()) };
-        let order = HereOrder { study: &plan.study, blocks: plan.blocks.clone(), agent: &agent, directory: &results };
+        let order = HereConfig { study: &plan.study, blocks: plan.blocks.clone(), agent: &agent, directory: &results };
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let summary = runtime.block_on(carry_out_here(order, journal, &Nobody, cancel)).unwrap();
         (summary, Contents::read(&results).unwrap(), directory)

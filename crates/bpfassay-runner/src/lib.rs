@@ -1,7 +1,7 @@
 //! Carrying out a plan: which guest is booted when, what its messages mean for the runs, what goes into the journal.
 //!
 //! Here: the pool of guests side by side ([`pool`]), one block from its first boot to its last ([`block`]), a boot while it
-//! lasts (`boot`), the machine and job made for a boot ([`rig`]), how many guests fit on the host ([`slots`]), and which named
+//! lasts (`boot`), the machine and job made for a boot ([`host_setup`]), how many guests fit on the host ([`slots`]), and which named
 //! failure an ending is ([`failure`]).
 //! What is decided is apart from what is done, and pure: what was seen of a boot ([`seen`]), who is to blame for its end
 //! ([`blame`]), which boot comes next and what is recorded ([`attempt`]), whether whole classes of blocks fail alike ([`alike`]).
@@ -17,13 +17,13 @@ pub mod block;
 mod boot;
 pub mod failure;
 pub mod here;
+pub mod host_setup;
 pub mod observer;
 pub mod pool;
-pub mod rig;
 pub mod seen;
 pub mod slots;
 
-pub use here::{Agent, HereOrder, carry_out_here};
+pub use here::{Agent, HereConfig, carry_out_here};
+pub use host_setup::{HostSetup, HostSetupError};
 pub use observer::{Observer, Progress};
-pub use pool::{Order, RunnerError, Summary, carry_out};
-pub use rig::{Rig, RigError};
+pub use pool::{RunnerConfig, RunnerError, Summary, execute};

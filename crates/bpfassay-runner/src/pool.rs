@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Observer, Progress, Rig,
+    HostSetup, Observer, Progress,
     alike::Alike,
     block::{self, BlockError, Context, LOGS, unix_ms},
     boot::{Tally, record_run},
@@ -60,9 +60,9 @@ impl Summary {
     }
 }
 
-/// What is to be carried out, with what, and where its logs go.
+/// What is to be executed, with what, and where its logs go.
 #[derive(Debug)]
-pub struct Order<'a> {
+pub struct RunnerConfig<'a> {
     /// The study that the blocks come from.
     pub study: &'a Study,
     /// The blocks to do, each with what is known of it.
@@ -70,7 +70,7 @@ pub struct Order<'a> {
     /// Blocks that were given up before, because no guest of theirs was ever ready, and how.
     pub never_ready: Vec<(Block, RunFailure)>,
     /// What boots them.
-    pub rig: &'a Rig,
+    pub host_setup: &'a HostSetup,
     /// Guests side by side.
     pub slots: NonZeroU32,
     /// The results directory; console logs go to [`LOGS`] in it.
@@ -83,19 +83,19 @@ pub(crate) fn make_logs(directory: &Path) -> Result<(), RunnerError> {
     std::fs::create_dir_all(&logs).map_err(|source| RunnerError::Directory { what: logs.display().to_string(), source })
 }
 
-/// Carries out `order` and writes everything that comes of it to `journal`.
+/// Executes `config` and writes everything that comes of it to `journal`.
 ///
 /// When `cancel` is cancelled, all guests are stopped; the blocks in flight are not complete then, and are done again on resuming.
 ///
 /// # Errors
 /// [`RunnerError`]; guests and runs that fail are no errors but records.
-pub async fn carry_out(
-    order: Order<'_>,
+pub async fn execute(
+    config: RunnerConfig<'_>,
     journal: Journal,
     observer: &dyn Observer,
     cancel: &CancellationToken,
 ) -> Result<Summary, RunnerError> {
-    let Order { study, blocks, never_ready, rig, slots, directory } = order;
+    let RunnerConfig { study, blocks, never_ready, host_setup, slots, directory } = config;
     make_logs(directory)?;
     let journal = Mutex::new(journal);
     let context = Context { study, directory, journal: &journal, observer, cancel };
@@ -119,7 +119,7 @@ pub async fn carry_out(
             let not_tried = alike().not_tried(&todo.block);
             let done = match not_tried {
                 Some(failure) => not_begun(&context, &todo, &failure, &mut tally),
-                None => block::carry_out(&context, rig, &todo, &mut tally)
+                None => block::execute(&context, host_setup, &todo, &mut tally)
                     .await
                     .map(|attempt| alike().done(&todo.block, &attempt)),
             };

@@ -1,7 +1,7 @@
 //! The provider `nix`, and any other builder: guests from kernels and programs that were built elsewhere, and testbeds that
 //! can be carried about.
 //!
-//! A builder says in a [`Recipe`] where its kernels and programs lie; composing the guests from that is done here and nowhere
+//! A builder says in a [`TestbedSpec`] where its kernels and programs lie; composing the guests from that is done here and nowhere
 //! else, so that guests of all providers are made alike. [`pack`] puts everything that a manifest names into one directory.
 
 use std::{
@@ -23,10 +23,10 @@ use crate::{
     payload::Payload,
 };
 
-/// Version of the recipe's form.
+/// Version of the spec's form.
 pub const RECIPE_FORMAT: u32 = 1;
 
-/// Largest recipe that is read, in bytes.
+/// Largest spec that is read, in bytes.
 const MAX_RECIPE: u64 = 16 << 20;
 
 /// The manifest's name in a directory made by [`pack`].
@@ -35,10 +35,10 @@ pub const MANIFEST: &str = "manifest.json";
 /// Where the files lie in a directory made by [`pack`], under their digests.
 const FILES: &str = "files";
 
-/// What guests are to be composed of; paths are absolute, or relative to the recipe's directory.
+/// What guests are to be composed of; paths are absolute, or relative to the spec's directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recipe {
+pub struct TestbedSpec {
     /// [`RECIPE_FORMAT`].
     pub format: u32,
     /// Whose kernels and programs these are.
@@ -52,13 +52,13 @@ pub struct Recipe {
     #[serde(default)]
     pub ior: BTreeMap<Arch, PathBuf>,
     /// The kernels.
-    pub targets: Vec<Ingredients>,
+    pub targets: Vec<TargetInputs>,
 }
 
-/// One kernel of a [`Recipe`].
+/// One kernel of a [`TestbedSpec`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ingredients {
+pub struct TargetInputs {
     /// Its architecture.
     pub arch: Arch,
     /// Its name in studies and on the command line.
@@ -73,14 +73,14 @@ pub struct Ingredients {
     pub config: Option<PathBuf>,
 }
 
-/// Why a recipe cannot be used.
+/// Why a spec cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecipeError {
     /// It is not JSON, or not of the form expected.
-    #[error("{} is no recipe of format {RECIPE_FORMAT} for a testbed: make it again with the flake of this version", path.display())]
+    #[error("{} is no spec of format {RECIPE_FORMAT} for a testbed: make it again with the flake of this version", path.display())]
     Form {
-        /// The recipe.
+        /// The spec.
         path: PathBuf,
         /// Where and why.
         #[source]
@@ -89,88 +89,88 @@ pub enum RecipeError {
     /// It contradicts itself or the catalogue.
     #[error("{}: {problem}", path.display())]
     Content {
-        /// The recipe.
+        /// The spec.
         path: PathBuf,
         /// What is wrong.
         problem: String,
     },
 }
 
-impl Recipe {
-    /// Reads the recipe at `path` and makes its paths absolute.
+impl TestbedSpec {
+    /// Reads the spec at `path` and makes its paths absolute.
     ///
     /// # Errors
     /// [`Error::Io`], [`RecipeError`].
     pub fn load(path: &Path) -> Result<Self> {
         let text = bpfassay_input::read(path, MAX_RECIPE).map_err(Error::io("read", path))?;
-        let mut recipe = Self::parse(path, &text)?;
+        let mut spec = Self::parse(path, &text)?;
         let directory = std::path::absolute(path).map_err(Error::io("find", path))?;
         let directory = directory.parent().unwrap_or(Path::new("/"));
-        let programs = recipe.programs.values_mut().chain(recipe.ior.values_mut());
-        let kernels = recipe.targets.iter_mut().flat_map(|target| {
+        let programs = spec.programs.values_mut().chain(spec.ior.values_mut());
+        let kernels = spec.targets.iter_mut().flat_map(|target| {
             [Some(&mut target.image), target.modules.as_mut(), target.config.as_mut()].into_iter().flatten()
         });
         for path in programs.chain(kernels) {
             *path = directory.join(&path);
         }
-        Ok(recipe)
+        Ok(spec)
     }
 
-    /// Reads the text of a recipe; `path` names it in messages. Whether what it names exists is found out by [`compose`].
+    /// Reads the text of a spec; `path` names it in messages. Whether what it names exists is found out by [`compose`].
     ///
     /// # Errors
     /// [`RecipeError`].
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, RecipeError> {
         let form = |source| RecipeError::Form { path: path.to_owned(), source };
         let refuse = |problem| RecipeError::Content { path: path.to_owned(), problem };
-        let recipe: Self = serde_json::from_slice(text).map_err(form)?;
-        if recipe.format != RECIPE_FORMAT {
-            return Err(refuse(format!("has format {}, this program reads {RECIPE_FORMAT}", recipe.format)));
+        let spec: Self = serde_json::from_slice(text).map_err(form)?;
+        if spec.format != RECIPE_FORMAT {
+            return Err(refuse(format!("has format {}, this program reads {RECIPE_FORMAT}", spec.format)));
         }
-        if recipe.targets.is_empty() {
+        if spec.targets.is_empty() {
             return Err(refuse("names no kernel".to_owned()));
         }
-        for (index, target) in recipe.targets.iter().enumerate() {
+        for (index, target) in spec.targets.iter().enumerate() {
             let (arch, name) = (target.arch, &target.name);
             if name.is_empty() {
                 return Err(refuse(format!("a kernel for {arch} has no name")));
             }
-            if recipe.targets[..index].iter().any(|other| (other.arch, &other.name) == (arch, name)) {
+            if spec.targets[..index].iter().any(|other| (other.arch, &other.name) == (arch, name)) {
                 return Err(refuse(format!("the target {arch} {name} stands there twice")));
             }
-            if !recipe.programs.contains_key(&arch) {
+            if !spec.programs.contains_key(&arch) {
                 return Err(refuse(format!("there are no programs for the target {arch} {name}")));
             }
         }
-        Ok(recipe)
+        Ok(spec)
     }
 
     /// The targets whose names nothing in `catalogue` explains: kernels that somebody added.
     #[must_use]
-    pub fn strangers<'a>(&'a self, catalogue: &Catalogue) -> Vec<&'a Ingredients> {
-        let known = |target: &Ingredients| {
+    pub fn unknown_targets<'a>(&'a self, catalogue: &Catalogue) -> Vec<&'a TargetInputs> {
+        let known = |target: &TargetInputs| {
             catalogue.nixpkgs(&target.name).is_some() || catalogue.find(target.arch, &target.name).is_ok()
         };
         self.targets.iter().filter(|target| !known(target)).collect()
     }
 }
 
-/// Composes the guests of `recipe` in the cache, and the manifest that describes them.
+/// Composes the guests of `spec` in the cache, and the manifest that describes them.
 ///
 /// # Errors
 /// [`Error::LocalKernel`] for an image or modules that cannot be used or do not fit together, [`Error::Modules`],
 /// [`Error::Overlay`], [`Error::Io`], and others of the cache.
-pub fn compose(cache: &Cache, recipe: &Recipe) -> Result<Manifest> {
+pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     let mut shared = BTreeMap::new();
-    for (&arch, directory) in &recipe.programs {
+    for (&arch, directory) in &spec.programs {
         let payload = Payload::from_directory(cache, arch, directory)?;
         let mut segments = vec![image::base_segment(cache, &payload)?];
-        if let Some(tree) = recipe.ior.get(&arch) {
+        if let Some(tree) = spec.ior.get(&arch) {
             segments.push(image::overlay_segment(cache, arch, tree)?);
         }
         shared.insert(arch, segments);
     }
-    let target = |made: &Ingredients| -> Result<Target> {
+    let target = |made: &TargetInputs| -> Result<Target> {
         let mut kernel = local::prepare(cache, &made.image, made.modules.as_deref(), Some(made.arch))?;
         kernel.name.clone_from(&made.name);
         kernel.version.clone_from(&made.version);
@@ -182,9 +182,9 @@ pub fn compose(cache: &Cache, recipe: &Recipe) -> Result<Manifest> {
     };
     Ok(Manifest {
         format: FORMAT,
-        provider: Provider { name: recipe.provider, version: env!("CARGO_PKG_VERSION").to_owned() },
-        toolchain: recipe.toolchain.clone(),
-        targets: recipe.targets.iter().map(target).collect::<Result<_>>()?,
+        provider: Provider { name: spec.provider, version: env!("CARGO_PKG_VERSION").to_owned() },
+        toolchain: spec.toolchain.clone(),
+        targets: spec.targets.iter().map(target).collect::<Result<_>>()?,
     })
 }
 

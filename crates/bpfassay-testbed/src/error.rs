@@ -150,7 +150,7 @@ pub enum Error {
     Manifest(#[from] ManifestError),
     /// Recipes for testbeds.
     #[error(transparent)]
-    Recipe(#[from] RecipeError),
+    TestbedSpec(#[from] RecipeError),
     /// Initramfs archives.
     #[error(transparent)]
     Archive(#[from] ArchiveError),

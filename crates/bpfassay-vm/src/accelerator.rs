@@ -11,7 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BootOptions, Deadlines, EndReason, Ending, Event, Guest, Machine, Qemu, TroubleKind, VmError, device::is_native,
+    BootOptions, Deadlines, EndReason, Ending, Event, Guest, KernelIncidentKind, Machine, Qemu, VmError,
+    device::is_native,
 };
 
 /// What runs the guest's instructions.
@@ -172,12 +173,12 @@ async fn try_kvm(
 fn verdict(ending: &Ending) -> Result<String, String> {
     match &ending.reason {
         // The kernel found no root: it initialised every CPU and itself on the way there.
-        EndReason::KernelDied { trouble }
-            if trouble.kind == TroubleKind::Panic && trouble.line.contains("Unable to mount root fs") =>
+        EndReason::KernelDied { incident }
+            if incident.kind == KernelIncidentKind::Panic && incident.line.contains("Unable to mount root fs") =>
         {
             Ok(format!("a kernel booted under KVM in {} ms", ending.lived_ms))
         }
-        EndReason::Silent { seconds } if ending.console_tail.is_empty() => {
+        EndReason::BootTimeout { seconds } if ending.console_tail.is_empty() => {
             Err(format!("a kernel booted under KVM wrote nothing to its console within {seconds} s"))
         }
         reason => Err(format!("a kernel booted under KVM did not come to its end: {reason}")),

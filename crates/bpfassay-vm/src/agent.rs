@@ -144,8 +144,8 @@ fn garbage(error: &FrameError) -> EndReason {
         FrameError::Version { theirs } => {
             EndReason::ProtocolVersion { theirs: u32::from(*theirs), ours: PROTOCOL_VERSION }
         }
-        FrameError::Payload { source, .. } => EndReason::Garbage { message: format!("{error}: {source}") },
-        error => EndReason::Garbage { message: error.to_string() },
+        FrameError::Payload { source, .. } => EndReason::ProtocolError { message: format!("{error}: {source}") },
+        error => EndReason::ProtocolError { message: error.to_string() },
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
         let (read, _write) = ours.into_split();
         tokio::spawn(listen(Output::Socket(read), sender, mpsc::unbounded_channel().1));
         theirs.write_all(&encode(&serde_json::json!({ "type": "phase", "phase": "lunch" })).unwrap()).await.unwrap();
-        let Some(Heard::Wrong(EndReason::Garbage { message })) = received.recv().await else { unreachable!() };
+        let Some(Heard::Wrong(EndReason::ProtocolError { message })) = received.recv().await else { unreachable!() };
         assert!(message.contains("lunch"), "{message}");
     }
 

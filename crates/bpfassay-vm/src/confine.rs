@@ -28,7 +28,7 @@ use tokio::{
 
 use crate::{
     Accelerator,
-    device::{Device, bare::Bare, board::Board, sandbox::Sandbox},
+    device::{Device, board::Board, no_defaults::NoDefaults, sandbox::Sandbox},
     process,
 };
 
@@ -187,7 +187,7 @@ fn may_change_user() -> Result<bool, String> {
 }
 
 /// The first capability in need that `/proc/self/status` does not show as effective: to change users, and afterwards to kill such a
-/// QEMU and to decide how its threads are scheduled (`seat.rs`).
+/// QEMU and to decide how its threads are scheduled (`cpu_pinning.rs`).
 fn missing_capability(status: &str) -> Option<&'static str> {
     const NEEDED: [(u32, &str); 4] = [(5, "CAP_KILL"), (6, "CAP_SETGID"), (7, "CAP_SETUID"), (23, "CAP_SYS_NICE")];
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -220,7 +220,8 @@ fn group_of_kvm(device: &Path) -> Result<Option<libc::gid_t>, String> {
 /// Starts QEMU with a board and nothing on it, and has it quit. `Err`: why it did not come so far, in one line.
 async fn try_start(program: &Path, arch: Arch, sandbox: bool, own_user: bool) -> Result<(), String> {
     let limits = Limits { groups: own_user.then(Vec::new), cpus: 1 };
-    let devices: [&dyn Device; 3] = [&Sandbox { on: sandbox }, &Bare, &Board { arch, accelerator: Accelerator::Tcg }];
+    let devices: [&dyn Device; 3] =
+        [&Sandbox { on: sandbox }, &NoDefaults, &Board { arch, accelerator: Accelerator::Tcg }];
     let mut command = Command::new(absolute(program));
     command
         .args(devices.iter().flat_map(|device| device.arguments()))

@@ -6,7 +6,7 @@ use bpfassay_protocol::message::Phase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Trouble;
+use crate::KernelIncident;
 
 /// The end of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -20,7 +20,7 @@ pub struct Ending {
     /// Milliseconds of the host from QEMU's start to its exit.
     pub lived_ms: u64,
     /// What the kernel reported on its console, in order, bounded in number.
-    pub troubles: Vec<Trouble>,
+    pub incidents: Vec<KernelIncident>,
     /// The last lines of the console, bounded in number and length.
     pub console_tail: Vec<String>,
     /// What QEMU wrote to standard error, shortened.
@@ -37,10 +37,10 @@ pub enum EndReason {
     Done,
     /// It was told to stop, and stopped or was stopped.
     Stopped,
-    /// The kernel died: panic, oops or BUG. [`Ending::troubles`] says how it came.
+    /// The kernel died: panic, oops or BUG. [`Ending::incidents`] says how it came.
     KernelDied {
         /// The telling line.
-        trouble: Box<Trouble>,
+        incident: Box<KernelIncident>,
     },
     /// The agent said that it could not go on.
     AgentFailed {
@@ -59,12 +59,12 @@ pub enum EndReason {
     /// The guest reset itself without a word on the console (a triple fault, for one).
     Reset,
     /// The agent never spoke.
-    Silent {
+    BootTimeout {
         /// Seconds waited.
         seconds: u64,
     },
     /// The agent spoke, then nothing came of the phase it was in.
-    Hung {
+    PhaseTimeout {
         /// Seconds that the phase may take.
         seconds: u64,
     },
@@ -79,13 +79,13 @@ pub enum EndReason {
         message: String,
     },
     /// It did not power off in time after its work was done.
-    LingeredOn {
+    ShutdownTimeout {
         /// Seconds waited.
         seconds: u64,
     },
     /// What came on the agent's port is not this protocol: no frames, no messages, or messages out of order
     /// ([`crate::OutOfOrder`]).
-    Garbage {
+    ProtocolError {
         /// What is wrong with it.
         message: String,
     },
@@ -123,23 +123,23 @@ impl fmt::Display for EndReason {
         match self {
             Self::Done => write!(f, "done"),
             Self::Stopped => write!(f, "stopped by the host"),
-            Self::KernelDied { trouble } => write!(f, "{trouble}"),
+            Self::KernelDied { incident } => write!(f, "{incident}"),
             Self::AgentFailed { message } => write!(f, "the agent failed: {message}"),
             Self::Unsound { run, differences } => {
                 write!(f, "the guest was not as before after {run}: {}", differences.join("; "))
             }
             Self::PoweredOffEarly => write!(f, "the guest powered off before its work was done"),
             Self::Reset => write!(f, "the guest reset itself without a word"),
-            Self::Silent { seconds } => {
+            Self::BootTimeout { seconds } => {
                 write!(f, "the agent did not speak within {seconds} s: is it in the initramfs, is the virtio console?")
             }
-            Self::Hung { seconds } => write!(f, "the guest hung: the phase was not over after {seconds} s"),
+            Self::PhaseTimeout { seconds } => write!(f, "the guest hung: the phase was not over after {seconds} s"),
             Self::TooLong { seconds } => {
                 write!(f, "the guest had not ended {seconds} s after its start, the time for a whole boot")
             }
             Self::Flood { message } => write!(f, "the guest flooded the host: {message}"),
-            Self::LingeredOn { seconds } => write!(f, "the guest did not power off within {seconds} s"),
-            Self::Garbage { message } => write!(f, "garbage on the agent's port: {message}"),
+            Self::ShutdownTimeout { seconds } => write!(f, "the guest did not power off within {seconds} s"),
+            Self::ProtocolError { message } => write!(f, "protocol error on the agent's port: {message}"),
             Self::ProtocolVersion { theirs, ours } => {
                 write!(f, "the agent speaks protocol version {theirs}, not {ours}: rebuild the guest payload")
             }
@@ -173,7 +173,7 @@ impl fmt::Display for Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TroubleKind;
+    use crate::KernelIncidentKind;
 
     fn ending(reason: EndReason) -> Ending {
         Ending {
@@ -181,7 +181,7 @@ mod tests {
             phase: Phase::Workload,
             run: Some("r7".to_owned()),
             lived_ms: 12_345,
-            troubles: Vec::new(),
+            incidents: Vec::new(),
             console_tail: vec!["last line".to_owned()],
             qemu_stderr: "first\nlast".to_owned(),
             log_incomplete: None,
@@ -189,8 +189,8 @@ mod tests {
     }
 
     fn reasons() -> Vec<EndReason> {
-        let trouble = Trouble {
-            kind: TroubleKind::Oops,
+        let incident = KernelIncident {
+            kind: KernelIncidentKind::Oops,
             line: "Oops [#1]".to_owned(),
             time_us: Some(7),
             details: vec!["epc : vfs_read+0x2/0x30".to_owned()],
@@ -198,15 +198,15 @@ mod tests {
         vec![
             EndReason::Done,
             EndReason::Stopped,
-            EndReason::KernelDied { trouble: Box::new(trouble) },
+            EndReason::KernelDied { incident: Box::new(incident) },
             EndReason::AgentFailed { message: "mount: no such device".to_owned() },
             EndReason::PoweredOffEarly,
             EndReason::Unsound { run: "r7".to_owned(), differences: vec!["/mnt/nfs is not mounted".to_owned()] },
             EndReason::Reset,
-            EndReason::Silent { seconds: 60 },
-            EndReason::Hung { seconds: 600 },
-            EndReason::LingeredOn { seconds: 20 },
-            EndReason::Garbage { message: "expected a frame".to_owned() },
+            EndReason::BootTimeout { seconds: 60 },
+            EndReason::PhaseTimeout { seconds: 600 },
+            EndReason::ShutdownTimeout { seconds: 20 },
+            EndReason::ProtocolError { message: "expected a frame".to_owned() },
             EndReason::ProtocolVersion { theirs: 2, ours: 1 },
             EndReason::QemuStopped { state: "internal-error".to_owned() },
             EndReason::QemuSuspended,

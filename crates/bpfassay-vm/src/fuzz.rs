@@ -7,7 +7,7 @@ use crate::{
     qemu::{self, QemuVersion},
 };
 
-/// What a guest writes to its console: lines of bounded length without control characters, and a bounded number of troubles.
+/// What a guest writes to its console: lines of bounded length without control characters, and a bounded number of incidents.
 pub fn console(bytes: &[u8]) {
     let (mut lines, mut watch) = (Lines::default(), Watch::default());
     let mut look = |line: String| {
@@ -20,9 +20,9 @@ pub fn console(bytes: &[u8]) {
         lines.push(piece, &mut look);
     }
     lines.finish().into_iter().for_each(look);
-    assert!(watch.troubles().len() <= 32);
-    for trouble in watch.troubles() {
-        assert!(trouble.details.len() <= 16 && trouble.line.len() <= 600);
+    assert!(watch.incidents().len() <= 32);
+    for incident in watch.incidents() {
+        assert!(incident.details.len() <= 16 && incident.line.len() <= 600);
     }
 }
 

@@ -12,14 +12,14 @@ use tokio::{
 };
 
 use crate::{
-    BootedFor, Deadlines, Ending, Initramfs, Machine, Qemu, QemuVersion, Trouble, VmError,
+    BootedFor, Deadlines, Ending, Initramfs, KernelIncident, Machine, Qemu, QemuVersion, VmError,
     console::ConsoleLog,
+    cpu_pinning::CpuPinning,
     device::descriptor,
     flood, load,
     monitor::Monitor,
     process,
-    seat::Seat,
-    supervisor::{self, Order},
+    supervisor::{self, StopRequest},
 };
 
 /// How long a QEMU that has refused its guest may take to be gone.
@@ -64,8 +64,8 @@ impl BootOptions {
 pub enum Event {
     /// The agent says something.
     Message(GuestMessage),
-    /// The kernel reports trouble. The guest goes on unless an end follows.
-    Trouble(Trouble),
+    /// The kernel reports an incident. The guest goes on unless an end follows.
+    KernelIncident(KernelIncident),
     /// The guest has ended. Always the last event; asked again, [`Guest::next_event`] gives it again.
     Ended(Box<Ending>),
 }
@@ -78,7 +78,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Guest {
     events: mpsc::Receiver<Delivery>,
-    orders: mpsc::UnboundedSender<Order>,
+    stop_requests: mpsc::UnboundedSender<StopRequest>,
     agent: mpsc::Sender<Vec<u8>>,
     pub(crate) terminal: Option<TerminalEnds>,
     qemu_version: QemuVersion,
@@ -86,7 +86,7 @@ pub struct Guest {
     one_way: bool,
     unconfined: Vec<String>,
     ended: Option<Box<Ending>>,
-    _seat: Option<Seat>,
+    _cpu_pinning: Option<CpuPinning>,
 }
 
 /// An event on its way to the owner, and the room that it takes until it is there.
@@ -122,7 +122,7 @@ impl Guest {
         }
         let log = ConsoleLog::create(&options.log_path, options.log_limit)
             .map_err(|source| VmError::Log { path: options.log_path.clone(), source })?;
-        let farewell = frame::encode(&HostMessage::PowerOff).map_err(VmError::Frame)?;
+        let shutdown_ack = frame::encode(&HostMessage::PowerOff).map_err(VmError::Frame)?;
         let machine = Machine { sandbox: machine.sandbox && qemu.confinement.sandbox, ..machine.clone() };
         if !machine.sandbox && qemu.confinement.sandbox {
             unconfined.push("QEMU runs without its filter of system calls: the machine is to have none".to_owned());
@@ -147,12 +147,12 @@ impl Guest {
             let stderr = timeout(REFUSAL_PATIENCE, stderr).await.ok().and_then(Result::ok).unwrap_or_default();
             return Err(VmError::Refused { status, stderr });
         };
-        if let (Some(seat), Some(process)) = (&process.seat, process_id) {
-            seat.favour_main_loop(process);
+        if let (Some(cpu_pinning), Some(process)) = (&process.cpu_pinning, process_id) {
+            cpu_pinning.favour_main_loop(process);
         }
         let qemu_version = monitor.version;
         let (event_sender, events) = mpsc::channel(supervisor::EVENT_BACKLOG);
-        let (orders, order_receiver) = mpsc::unbounded_channel();
+        let (stop_requests, stop_receiver) = mpsc::unbounded_channel();
         let (agent, agent_input) = mpsc::channel(AGENT_BACKLOG);
         let (output_sender, output) = mpsc::channel(TERMINAL_BACKLOG);
         let (input, input_receiver) = mpsc::channel(TERMINAL_BACKLOG);
@@ -176,16 +176,16 @@ impl Guest {
             floods,
             _flood_guard: flood_guard,
             agent_input,
-            farewell: (agent.clone(), farewell),
+            shutdown_ack: (agent.clone(), shutdown_ack),
             events: event_sender,
-            orders: order_receiver,
+            stop_requests: stop_receiver,
             deadlines,
             booted_for: if options.interactive { BootedFor::Shell } else { BootedFor::Runs },
         };
         tokio::spawn(supervisor.run());
         Ok(Self {
             events,
-            orders,
+            stop_requests,
             agent,
             terminal,
             qemu_version,
@@ -193,7 +193,7 @@ impl Guest {
             one_way: machine.clock.is_one_way(),
             unconfined,
             ended: None,
-            _seat: process.seat,
+            _cpu_pinning: process.cpu_pinning,
         })
     }
 
@@ -255,7 +255,7 @@ impl Guest {
             let _ = self.send(&HostMessage::PowerOff);
         }
         // The guest may have ended by itself, which is what was asked for.
-        let _ = self.orders.send(Order::Stop { grace });
+        let _ = self.stop_requests.send(StopRequest { grace });
     }
 
     /// Stops the guest as [`Self::request_stop`] does and waits for its end. Events until then are dropped.

@@ -2,7 +2,7 @@
 //!
 //! Here: the QEMU command line as a list of devices ([`Machine`], pure), finding a QEMU ([`Qemu`]), choosing the
 //! accelerator by booting ([`accelerator`]), running guests ([`Guest`]) with deadlines per phase ([`Deadlines`]), the
-//! console and what the kernel says there when it is in trouble ([`console`]), and how each guest ended ([`Ending`]).
+//! console and what the kernel reports there ([`console`]), and how each guest ended ([`Ending`]).
 //! Not here: what a guest's root file system holds, which runs it does, and any policy about what an ending means
 //! for a run.
 //!
@@ -12,9 +12,11 @@ pub mod accelerator;
 mod agent;
 mod confine;
 pub mod console;
+mod cpu_pinning;
 pub mod device;
 mod ending;
 mod error;
+mod exit_classifier;
 mod flood;
 #[doc(hidden)]
 pub mod fuzz;
@@ -27,19 +29,17 @@ mod output;
 mod process;
 mod progress;
 pub mod qemu;
-mod seat;
 mod supervisor;
 mod terminal;
-mod verdict;
 
 pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorWish};
 pub use confine::Confinement;
-pub use console::{Severity, Trouble, TroubleKind};
+pub use console::{KernelIncident, KernelIncidentKind, Severity};
 pub use device::clock::Clock;
 pub use ending::{EndReason, Ending};
 pub use error::VmError;
 pub use guest::{BootOptions, Event, Guest};
-pub use machine::{Initramfs, Layout, Machine, shell_words};
+pub use machine::{Aslr, Initramfs, Machine, shell_words};
 pub use order::{BootedFor, MessageOrder, OutOfOrder};
 pub use output::file_for_initramfs;
 pub use progress::Deadlines;

@@ -12,15 +12,16 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Accelerator, Clock,
     device::{
-        Device, agent_port::AgentPort, bare::Bare, board::Board, boot::Boot, clock::World, conduct::Conduct,
-        console::Console, cpu::Cpu, descriptor, memory::Memory, monitor::Monitor, path_of, sandbox::Sandbox,
+        Device, agent_port::AgentPort, board::Board, boot::Boot, clock::ClockAndSeed, console::Console, cpu::Cpu,
+        descriptor, kernel_params::KernelParams, memory::Memory, monitor::Monitor, no_defaults::NoDefaults, path_of,
+        sandbox::Sandbox,
     },
 };
 
 /// Whether kernel and processes lie at the same addresses on every boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Layout {
+pub enum Aslr {
     /// `nokaslr norandmaps`: the same addresses every time.
     #[default]
     Fixed,
@@ -64,7 +65,7 @@ pub struct Machine {
     pub initrd: Option<Initramfs>,
     /// Whether addresses are the same on every boot.
     #[serde(default)]
-    pub layout: Layout,
+    pub aslr: Aslr,
     /// Whether the kernel says everything on the console, not only warnings and worse.
     #[serde(default)]
     pub verbose: bool,
@@ -93,7 +94,7 @@ impl Machine {
             memory_mib: 1024,
             kernel: kernel.into(),
             initrd: None,
-            layout: Layout::Fixed,
+            aslr: Aslr::Fixed,
             verbose: false,
             sandbox: true,
             kernel_parameters: Vec::new(),
@@ -102,18 +103,18 @@ impl Machine {
 
     /// The parts other than the kernel, in the order of their arguments.
     fn devices(&self) -> Vec<Box<dyn Device>> {
-        let Self { arch, accelerator, clock, seed, cpus, memory_mib, layout, verbose, sandbox, .. } = *self;
+        let Self { arch, accelerator, clock, seed, cpus, memory_mib, aslr, verbose, sandbox, .. } = *self;
         vec![
             Box::new(Sandbox { on: sandbox }),
-            Box::new(Bare),
+            Box::new(NoDefaults),
             Box::new(Board { arch, accelerator }),
             Box::new(Cpu { arch, accelerator, count: cpus }),
             Box::new(Memory { mib: memory_mib }),
-            Box::new(World { clock, seed }),
+            Box::new(ClockAndSeed { clock, seed }),
             Box::new(Monitor),
             Box::new(Console { arch, verbose, clock }),
             Box::new(AgentPort { clock }),
-            Box::new(Conduct { arch, accelerator, cpus, layout }),
+            Box::new(KernelParams { arch, accelerator, cpus, aslr }),
         ]
     }
 

@@ -32,7 +32,7 @@ pub enum BootedFor {
 
 /// A message that must not come where it came.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("protocol error: received {received}, expected {expected}")]
+#[error("received {received}, expected {expected}")]
 pub struct OutOfOrder {
     /// The message, in words.
     pub received: String,

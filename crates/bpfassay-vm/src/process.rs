@@ -29,9 +29,9 @@ use tokio::{
 use crate::{
     Clock, VmError,
     confine::{Limits, absolute},
+    cpu_pinning::{self, CpuPinning},
     device::descriptor,
     output::{Backlog, Output, Tail, file_in_memory},
-    seat::{self, Seat},
 };
 
 /// A running QEMU and this side's ends of its sockets or files.
@@ -41,7 +41,7 @@ pub(crate) struct Process {
     pub(crate) agent: Channel,
     pub(crate) monitor: UnixStream,
     /// For guests that count instructions.
-    pub(crate) seat: Option<Seat>,
+    pub(crate) cpu_pinning: Option<CpuPinning>,
 }
 
 /// This side's end of a character device (`device::channel`).
@@ -108,9 +108,9 @@ pub(crate) async fn start(
         // A group of its own: Ctrl-C reaches this program, which stops its guests in order.
         .process_group(0)
         .kill_on_drop(true);
-    let seat = if clock.is_one_way() { Seat::take() } else { None };
-    let child = spawn(command, inherited, seat.as_ref().map(Seat::cpus), limits).await?;
-    Ok(Process { child, console, agent, monitor, seat })
+    let cpu_pinning = if clock.is_one_way() { CpuPinning::take() } else { None };
+    let child = spawn(command, inherited, cpu_pinning.as_ref().map(CpuPinning::cpus), limits).await?;
+    Ok(Process { child, console, agent, monitor, cpu_pinning })
 }
 
 /// A connected pair: this side's end for tokio, and the other's.
@@ -141,7 +141,7 @@ fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Opti
     let prepare = move || -> io::Result<()> {
         // What needs the rights of this program comes before it gives them up.
         if let Some(cpus) = &cpus {
-            seat::sit_down(cpus)?;
+            cpu_pinning::pin(cpus)?;
         }
         for (descriptor, number) in &descriptors {
             place(descriptor, *number)?;

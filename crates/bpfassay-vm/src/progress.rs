@@ -122,7 +122,7 @@ impl Progress {
     }
 
     /// Takes account of a message that came `now` after QEMU's start.
-    pub(crate) fn heard(&mut self, message: &GuestMessage, now: Duration) {
+    pub(crate) fn handle_message(&mut self, message: &GuestMessage, now: Duration) {
         if !self.spoke {
             self.spoke = true;
             self.enter(Phase::SetUp, None, now);
@@ -208,23 +208,23 @@ mod tests {
     fn every_phase_has_its_own_time_from_its_own_beginning() {
         let mut progress = Progress::new(deadlines());
         assert_eq!(progress.deadline(), Some(10 * SECOND));
-        progress.heard(&GuestMessage::Hello { agent: "1".to_owned() }, 3 * SECOND);
+        progress.handle_message(&GuestMessage::Hello { agent: "1".to_owned() }, 3 * SECOND);
         assert_eq!((progress.phase, progress.deadline()), (Phase::SetUp, Some(23 * SECOND)));
-        progress.heard(&phase(Phase::Attach), 5 * SECOND);
+        progress.handle_message(&phase(Phase::Attach), 5 * SECOND);
         assert_eq!(progress.deadline(), Some(35 * SECOND));
-        progress.heard(&phase(Phase::Workload), 6 * SECOND);
+        progress.handle_message(&phase(Phase::Workload), 6 * SECOND);
         assert_eq!(progress.deadline(), Some(46 * SECOND));
-        progress.heard(&GuestMessage::Log { text: String::new() }, 30 * SECOND);
+        progress.handle_message(&GuestMessage::Log { text: String::new() }, 30 * SECOND);
         assert_eq!(progress.deadline(), Some(46 * SECOND), "talk is not progress");
         assert_eq!(progress.run.as_deref(), Some("r1"));
-        progress.heard(&phase(Phase::Shell), 31 * SECOND);
+        progress.handle_message(&phase(Phase::Shell), 31 * SECOND);
         assert_eq!(progress.deadline(), None);
     }
 
     #[test]
     fn the_last_word_starts_the_time_to_power_off_once() {
         let mut progress = Progress::new(deadlines());
-        progress.heard(&GuestMessage::Done, 7 * SECOND);
+        progress.handle_message(&GuestMessage::Done, 7 * SECOND);
         assert!(progress.done);
         progress.leave(9 * SECOND);
         assert_eq!(progress.deadline(), Some(12 * SECOND));
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!((long.workload, long.shell, long.boot), (Some(u64::MAX), None, Some(30)));
         assert_eq!(long.whole_boot, Some(300));
         let mut progress = Progress::new(long);
-        progress.heard(&phase(Phase::Workload), SECOND);
+        progress.handle_message(&phase(Phase::Workload), SECOND);
         assert!(progress.deadline().is_some());
     }
 }

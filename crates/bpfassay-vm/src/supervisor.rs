@@ -23,15 +23,15 @@ use tokio::{
 };
 
 use crate::{
-    BootedFor, Deadlines, EndReason, Ending, Event, MessageOrder, Trouble,
+    BootedFor, Deadlines, EndReason, Ending, Event, KernelIncident, MessageOrder,
     agent::{self, Heard},
     console::{ConsoleLog, Lines, Watch},
+    exit_classifier::ExitClassifier,
     flood,
     guest::Delivery,
     monitor::{Monitor, Notice},
     output::Output,
     progress::Progress,
-    verdict::Case,
 };
 
 /// Events that may wait for the owner of the guest before the agent's port is read no further.
@@ -40,7 +40,7 @@ pub(crate) const EVENT_BACKLOG: usize = 64;
 const STDERR_LIMIT: usize = 8 << 10;
 /// From the line that tells of the kernel's death to the kill of a guest that has not ended by itself: the rest of the
 /// report comes in that time.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const OUTPUT_TAIL: Duration = Duration::from_secs(5);
 /// From the order to quit to the kill of a QEMU that does not.
 const QUIT_PATIENCE: Duration = Duration::from_secs(2);
 /// From QEMU's exit to the end of its sockets, which closes at once unless something else holds them open; for what comes of them to
@@ -54,11 +54,10 @@ const LATE: Duration = Duration::from_secs(1);
 /// From the word that the console's reader has read enough to its report.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// What the owner of a guest wants of it.
+/// The owner of a guest wants it to end: within `grace`, or to be ended.
 #[derive(Debug)]
-pub(crate) enum Order {
-    /// To end within `grace`, or be ended.
-    Stop { grace: Duration },
+pub(crate) struct StopRequest {
+    pub(crate) grace: Duration,
 }
 
 /// Everything there is to watch and to report to.
@@ -79,9 +78,9 @@ pub(crate) struct Supervisor {
     pub(crate) _flood_guard: flood::Guard,
     pub(crate) agent_input: mpsc::Receiver<Vec<u8>>,
     /// Frame to answer an agent's last word with, and where to put it.
-    pub(crate) farewell: (mpsc::Sender<Vec<u8>>, Vec<u8>),
+    pub(crate) shutdown_ack: (mpsc::Sender<Vec<u8>>, Vec<u8>),
     pub(crate) events: mpsc::Sender<Delivery>,
-    pub(crate) orders: mpsc::UnboundedReceiver<Order>,
+    pub(crate) stop_requests: mpsc::UnboundedReceiver<StopRequest>,
     pub(crate) deadlines: Deadlines,
     pub(crate) booted_for: BootedFor,
 }
@@ -96,7 +95,7 @@ fn is_last(message: &GuestMessage) -> bool {
 enum Alarm {
     Phase,
     WholeBoot,
-    LastWords,
+    OutputTail,
     Quit,
     Kill,
 }
@@ -105,7 +104,7 @@ impl Supervisor {
     /// Watches until QEMU is gone, then reports the end.
     pub(crate) async fn run(mut self) {
         let ((console_read, console_write), (agent_read, agent_write)) = (self.console, self.agent);
-        let (trouble_sender, mut troubles) = mpsc::unbounded_channel();
+        let (trouble_sender, mut incidents) = mpsc::unbounded_channel();
         let (heard_sender, mut heard) = mpsc::channel(16);
         let enough = Arc::new(AtomicBool::new(false));
         let mut console = tokio::spawn(watch_console(
@@ -126,37 +125,37 @@ impl Supervisor {
         // The end of a phase that has come, and the question that is to be answered first: the agent may have said something in time.
         let mut last_look: Option<(u64, Instant)> = None;
 
-        let mut case = Case::new(Progress::new(self.deadlines));
+        let mut classifier = ExitClassifier::new(Progress::new(self.deadlines));
         let mut order = MessageOrder::new(self.booted_for);
         let mut queue = VecDeque::<Delivery>::new();
-        let whole_boot = case.progress.whole_boot();
+        let whole_boot = classifier.progress.whole_boot();
         let whole_boot_end = whole_boot.and_then(|seconds| self.started.checked_add(Duration::from_secs(seconds)));
         let mut alarms = Alarms::default();
-        let mut orders_open = true;
+        let mut stop_requests_open = true;
         let mut agent_open = true;
         let mut monitor_open = true;
         let mut console_open = true;
         let mut floods_open = true;
         let status = loop {
-            let phase_end = case.progress.deadline().and_then(|at| self.started.checked_add(at));
+            let phase_end = classifier.progress.deadline().and_then(|at| self.started.checked_add(at));
             // While the owner does not take events, the guest cannot report progress either: the time of its phase stands still, that
             // of the boot does not.
-            let phase_end = phase_end.filter(|_| queue.len() < EVENT_BACKLOG && !case.is_judged());
+            let phase_end = phase_end.filter(|_| queue.len() < EVENT_BACKLOG && !classifier.is_decided());
             let phase_end = phase_end.filter(|end| last_look.is_none_or(|(_, asked_for)| asked_for != *end));
-            let alarm = alarms.next(phase_end, whole_boot_end.filter(|_| !case.is_judged()));
+            let alarm = alarms.next(phase_end, whole_boot_end.filter(|_| !classifier.is_decided()));
             tokio::select! {
                 status = self.child.wait() => break status,
                 permit = self.events.reserve(), if !queue.is_empty() => deliver(permit, &mut queue),
-                trouble = troubles.recv(), if console_open => match trouble {
-                    Some(trouble) => {
-                        case.troubled(&trouble);
-                        if case.is_dead() && alarms.last_words.is_none() {
-                            alarms.last_words = Some(Instant::now() + LAST_WORDS);
+                incident = incidents.recv(), if console_open => match incident {
+                    Some(incident) => {
+                        classifier.take_incident(&incident);
+                        if classifier.is_dead() && alarms.output_tail.is_none() {
+                            alarms.output_tail = Some(Instant::now() + OUTPUT_TAIL);
                         }
                         // The listener ends with the agent's port.
                         match agent_open && ask.send(held.next()).is_ok() {
-                            true => held.push(trouble),
-                            false => queue.push_back((Event::Trouble(trouble), None)),
+                            true => held.push(incident),
+                            false => queue.push_back((Event::KernelIncident(incident), None)),
                         }
                     }
                     None => console_open = false,
@@ -172,21 +171,21 @@ impl Supervisor {
                         Some(Heard::CaughtUp(number)) => {
                             held.up_to(number, &mut queue);
                             if let Some((_, end)) = last_look.take_if(|(asked, _)| *asked <= number)
-                                && case.progress.deadline().and_then(|at| self.started.checked_add(at)) == Some(end)
+                                && classifier.progress.deadline().and_then(|at| self.started.checked_add(at)) == Some(end)
                             {
-                                case.judge(overdue(&case, self.child.id()));
+                                classifier.decide(overdue(&classifier, self.child.id()));
                                 alarms.end_now();
                             }
                             continue;
                         }
                         Some(message) => message,
                     };
-                    match take(message, &mut order, &mut case, self.started.elapsed()) {
+                    match take(message, &mut order, &mut classifier, self.started.elapsed()) {
                         Some(delivery) => {
                             if let (Event::Message(message), _) = &delivery && is_last(message) {
                                 // The agent cannot see whether its last frame has left QEMU; it waits for this before it powers
                                 // off. One that takes no messages has its own deadline, and ours for lingering.
-                                let (agent, frame) = &self.farewell;
+                                let (agent, frame) = &self.shutdown_ack;
                                 let _ = agent.try_send(frame.clone());
                             }
                             queue.push_back(delivery);
@@ -201,30 +200,30 @@ impl Supervisor {
                 flood = self.floods.recv(), if floods_open => match flood {
                     // What the agent sent before it is read on: it says in which run this was.
                     Some(flood) => {
-                        case.judge(flood);
+                        classifier.decide(flood);
                         alarms.end_now();
                     }
                     None => floods_open = false,
                 },
                 notice = self.notices.recv(), if monitor_open => match notice {
-                    Some(Notice::Shutdown(shutdown)) => case.shutdown = Some(shutdown),
+                    Some(Notice::Shutdown(shutdown)) => classifier.shutdown = Some(shutdown),
                     Some(Notice::GuestPanicked) => {
-                        case.panicked();
-                        alarms.last_words.get_or_insert_with(|| Instant::now() + LAST_WORDS);
+                        classifier.panicked();
+                        alarms.output_tail.get_or_insert_with(|| Instant::now() + OUTPUT_TAIL);
                     }
                     Some(Notice::Paused) => {
                         if let Some(state) = stopped_state(&self.monitor).await {
-                            case.judge(EndReason::QemuStopped { state });
+                            classifier.decide(EndReason::QemuStopped { state });
                             alarms.end_now();
                         }
                     }
                     None => monitor_open = false,
                 },
-                order = self.orders.recv(), if orders_open => {
+                request = self.stop_requests.recv(), if stop_requests_open => {
                     // Nobody holds the guest any more: it has no reason to go on.
-                    let grace = order.map_or(Duration::ZERO, |Order::Stop { grace }| grace);
-                    orders_open = !grace.is_zero();
-                    case.stop_asked = true;
+                    let grace = request.map_or(Duration::ZERO, |StopRequest { grace }| grace);
+                    stop_requests_open = !grace.is_zero();
+                    classifier.stop_asked = true;
                     alarms.quit = Some(Instant::now() + grace);
                 },
                 () = sleep_until(alarm.map_or_else(Instant::now, |(at, _)| at)), if alarm.is_some() => {
@@ -232,14 +231,14 @@ impl Supervisor {
                         Some(Alarm::Phase) => {
                             let late = alarm.map(|(at, _)| at.elapsed()).unwrap_or_default();
                             if late > LATE {
-                                case.progress.restart(self.started.elapsed());
+                                classifier.progress.restart(self.started.elapsed());
                                 continue;
                             }
                             let number = held.next();
                             match phase_end.filter(|_| agent_open && ask.send(number).is_ok()) {
                                 Some(end) => last_look = Some((number, end)),
                                 None => {
-                                    case.judge(overdue(&case, self.child.id()));
+                                    classifier.decide(overdue(&classifier, self.child.id()));
                                     alarms.end_now();
                                 }
                             }
@@ -247,10 +246,10 @@ impl Supervisor {
                         Some(Alarm::WholeBoot) => {
                             let seconds = whole_boot.unwrap_or_default();
                             let suspended = is_suspended(self.child.id()).then_some(EndReason::QemuSuspended);
-                            case.judge(suspended.unwrap_or(EndReason::TooLong { seconds }));
+                            classifier.decide(suspended.unwrap_or(EndReason::TooLong { seconds }));
                             alarms.end_now();
                         }
-                        Some(Alarm::LastWords) => alarms.end_now(),
+                        Some(Alarm::OutputTail) => alarms.end_now(),
                         Some(Alarm::Quit) => {
                             self.monitor.quit();
                             alarms.quit = None;
@@ -271,21 +270,21 @@ impl Supervisor {
         self.qemu_gone.send_replace(true);
         let flood = self.floods.try_recv().ok().or_else(|| flood::of_exit(status.as_ref().ok()?));
         if let Some(flood) = flood {
-            case.judge(flood);
+            classifier.decide(flood);
         }
-        if case.is_flood() {
+        if classifier.is_flood() {
             // Nobody wants to read the rest of it.
             enough.store(true, Ordering::Relaxed);
         }
         // A flood on the agent's port goes on behind the messages that say in which run it began; it is not read for longer than this.
-        let flood_end = case.is_flood().then(|| Instant::now() + DRAIN_PATIENCE);
+        let flood_end = classifier.is_flood().then(|| Instant::now() + DRAIN_PATIENCE);
         while agent_open {
             tokio::select! {
                 () = sleep_until(flood_end.unwrap_or_else(Instant::now)), if flood_end.is_some() => agent_open = false,
                 message = heard.recv() => match message {
                     Some(Heard::CaughtUp(number)) => held.up_to(number, &mut queue),
                     message => {
-                        let delivery = message.and_then(|message| take(message, &mut order, &mut case, self.started.elapsed()));
+                        let delivery = message.and_then(|message| take(message, &mut order, &mut classifier, self.started.elapsed()));
                         agent_open = delivery.is_some();
                         queue.extend(delivery);
                     }
@@ -304,12 +303,12 @@ impl Supervisor {
         let drain = async {
             while let Some(notice) = self.notices.recv().await {
                 if let Notice::Shutdown(shutdown) = notice {
-                    case.shutdown = Some(shutdown);
+                    classifier.shutdown = Some(shutdown);
                 }
             }
-            while let Some(trouble) = troubles.recv().await {
-                case.troubled(&trouble);
-                queue.push_back((Event::Trouble(trouble), None));
+            while let Some(incident) = incidents.recv().await {
+                classifier.take_incident(&incident);
+                queue.push_back((Event::KernelIncident(incident), None));
             }
         };
         if timeout_at(patience, drain).await.is_err() {
@@ -329,17 +328,17 @@ impl Supervisor {
         let report = match report {
             Some(report) => report,
             None => ConsoleReport {
-                troubles: Vec::new(),
+                incidents: Vec::new(),
                 tail: Vec::new(),
                 problem: Some("the console was not read to its end".to_owned()),
             },
         };
         let ending = Ending {
-            reason: case.reason(&report.troubles, &status),
-            phase: case.progress.phase,
-            run: case.progress.run,
+            reason: classifier.reason(&report.incidents, &status),
+            phase: classifier.progress.phase,
+            run: classifier.progress.run,
             lived_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            troubles: report.troubles,
+            incidents: report.incidents,
             console_tail: report.tail,
             qemu_stderr: timeout(DRAIN_PATIENCE, self.stderr).await.ok().and_then(Result::ok).unwrap_or_default(),
             log_incomplete: report.problem,
@@ -353,8 +352,8 @@ impl Supervisor {
 }
 
 /// Why a guest that has not come further in time is ended.
-fn overdue(case: &Case, qemu: Option<u32>) -> EndReason {
-    if is_suspended(qemu) { EndReason::QemuSuspended } else { case.overdue() }
+fn overdue(classifier: &ExitClassifier, qemu: Option<u32>) -> EndReason {
+    if is_suspended(qemu) { EndReason::QemuSuspended } else { classifier.overdue() }
 }
 
 /// Whether the process is stopped (proc_pid_stat(5): the state is the first word behind the name in parentheses).
@@ -368,27 +367,27 @@ fn is_suspended(process: Option<u32>) -> bool {
 fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecDeque<Delivery>) {
     match (permit, queue.pop_front()) {
         (Ok(permit), Some(event)) => permit.send(event),
-        // The owner is gone; the closed orders say so too.
+        // The owner is gone; the closed stop requests say so too.
         _ => queue.clear(),
     }
 }
 
 /// Takes account of what came from the agent, and gives what the owner gets of it. `None` is the end of all that this agent may say,
-/// and `case` has the reason.
-fn take(heard: Heard, order: &mut MessageOrder, case: &mut Case, now: Duration) -> Option<Delivery> {
+/// and `classifier` has the reason.
+fn take(heard: Heard, order: &mut MessageOrder, classifier: &mut ExitClassifier, now: Duration) -> Option<Delivery> {
     let received = match heard {
         Heard::Message(received) => received,
         Heard::Wrong(reason) => {
-            case.judge(reason);
+            classifier.decide(reason);
             return None;
         }
         Heard::CaughtUp(_) => return None,
     };
     if let Err(error) = order.take(&received.message) {
-        case.judge(EndReason::Garbage { message: error.to_string() });
+        classifier.decide(EndReason::ProtocolError { message: error.to_string() });
         return None;
     }
-    if !case.heard(&received.message, now) {
+    if !classifier.handle_message(&received.message, now) {
         return None;
     }
     Some((Event::Message(received.message), Some(received.room)))
@@ -398,7 +397,7 @@ fn take(heard: Heard, order: &mut MessageOrder, case: &mut Case, now: Duration) 
 #[derive(Default)]
 struct Held {
     last: u64,
-    waiting: VecDeque<(u64, Trouble)>,
+    waiting: VecDeque<(u64, KernelIncident)>,
 }
 
 impl Held {
@@ -408,15 +407,15 @@ impl Held {
         self.last
     }
 
-    /// Holds `trouble` until the last question is answered.
-    fn push(&mut self, trouble: Trouble) {
-        self.waiting.push_back((self.last, trouble));
+    /// Holds `incident` until the last question is answered.
+    fn push(&mut self, incident: KernelIncident) {
+        self.waiting.push_back((self.last, incident));
     }
 
     /// The question `number` is answered.
     fn up_to(&mut self, number: u64, queue: &mut VecDeque<Delivery>) {
-        while let Some((_, trouble)) = self.waiting.pop_front_if(|(asked, _)| *asked <= number) {
-            queue.push_back((Event::Trouble(trouble), None));
+        while let Some((_, incident)) = self.waiting.pop_front_if(|(asked, _)| *asked <= number) {
+            queue.push_back((Event::KernelIncident(incident), None));
         }
     }
 
@@ -437,7 +436,7 @@ async fn stopped_state(monitor: &Monitor) -> Option<String> {
 /// Instants at which something is due besides the end of a phase.
 #[derive(Default)]
 struct Alarms {
-    last_words: Option<Instant>,
+    output_tail: Option<Instant>,
     quit: Option<Instant>,
     kill: Option<Instant>,
 }
@@ -447,7 +446,7 @@ impl Alarms {
         let alarms = [
             (phase, Alarm::Phase),
             (whole_boot, Alarm::WholeBoot),
-            (self.last_words, Alarm::LastWords),
+            (self.output_tail, Alarm::OutputTail),
             (self.quit, Alarm::Quit),
             (self.kill, Alarm::Kill),
         ];
@@ -466,7 +465,7 @@ pub(crate) fn abandoned() -> Ending {
         phase: Phase::Boot,
         run: None,
         lived_ms: 0,
-        troubles: Vec::new(),
+        incidents: Vec::new(),
         console_tail: Vec::new(),
         qemu_stderr: String::new(),
         log_incomplete: Some("the task that watched the guest ended before it".to_owned()),
@@ -475,7 +474,7 @@ pub(crate) fn abandoned() -> Ending {
 
 /// What the console had to say in whole.
 struct ConsoleReport {
-    troubles: Vec<Trouble>,
+    incidents: Vec<KernelIncident>,
     tail: Vec<String>,
     problem: Option<String>,
 }
@@ -485,7 +484,7 @@ async fn watch_console(
     mut console: Output,
     mut log: ConsoleLog,
     mut output: Option<mpsc::Sender<Vec<u8>>>,
-    troubles: mpsc::UnboundedSender<Trouble>,
+    incidents: mpsc::UnboundedSender<KernelIncident>,
     enough: Arc<AtomicBool>,
 ) -> ConsoleReport {
     let mut lines = Lines::default();
@@ -499,9 +498,9 @@ async fn watch_console(
             tracing::debug!(target: "bpfassay_vm::console", "{}: {line}", log.name());
         }
         log.line(line);
-        if let Some(trouble) = watch.line(line) {
+        if let Some(incident) = watch.line(line) {
             // The receiver goes only with the whole supervisor.
-            let _ = troubles.send(trouble);
+            let _ = incidents.send(incident);
         }
     };
     let mut buffer = vec![0; 16 << 10];
@@ -524,7 +523,7 @@ async fn watch_console(
         look(&line, &mut log);
     }
     let (tail, problem) = log.finish();
-    ConsoleReport { troubles: watch.troubles().to_vec(), tail, problem }
+    ConsoleReport { incidents: watch.incidents().to_vec(), tail, problem }
 }
 
 /// Writes what comes, in order, until it is aborted or the other side is gone. Where there is no way to the guest it ends at

@@ -5,7 +5,7 @@
 use std::{env, fs, path::Path};
 
 use bpfassay_protocol::Arch;
-use bpfassay_vm::{Accelerator, Clock, Initramfs, Layout, Machine, qemu::program_name};
+use bpfassay_vm::{Accelerator, Aslr, Clock, Initramfs, Machine, qemu::program_name};
 
 fn check(name: &str, machine: &Machine) {
     let program = program_name(machine.arch);
@@ -50,14 +50,14 @@ fn every_option_of_a_study() {
     let options = Machine {
         cpus: 4,
         memory_mib: 2048,
-        layout: Layout::Random,
+        aslr: Aslr::Random,
         verbose: true,
         kernel_parameters: vec!["mitigations=off".to_owned(), "nfs.localio_enabled=0".to_owned()],
         kernel: "/cache/it's here/kernel".into(),
         ..machine(Arch::X86_64)
     };
     check("x86_64-options", &options);
-    check("aarch64-processes", &Machine { layout: Layout::Processes, ..machine(Arch::Aarch64) });
+    check("aarch64-processes", &Machine { aslr: Aslr::Processes, ..machine(Arch::Aarch64) });
 }
 
 #[test]

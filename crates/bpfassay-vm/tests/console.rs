@@ -8,17 +8,17 @@
 
 use std::{fs, path::Path};
 
-use bpfassay_vm::{Trouble, TroubleKind, console::Watch};
+use bpfassay_vm::{KernelIncident, KernelIncidentKind, console::Watch};
 
 fn directory() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/console")
 }
 
-fn watched(text: &str) -> Vec<Trouble> {
+fn watched(text: &str) -> Vec<KernelIncident> {
     let mut watch = Watch::default();
     let told = text.lines().filter_map(|line| watch.line(line.trim_end())).count();
-    assert_eq!(told, watch.troubles().len());
-    watch.troubles().to_vec()
+    assert_eq!(told, watch.incidents().len());
+    watch.incidents().to_vec()
 }
 
 /// The logs whose names begin so, with their names.
@@ -37,9 +37,9 @@ fn logs(start: &str) -> Vec<(String, String)> {
 #[test]
 fn ordinary_boots_tell_of_nothing_but_their_end() {
     for (name, text) in logs("boot-") {
-        let troubles = watched(&text);
+        let incidents = watched(&text);
         // Kernels whose virtio console is a module were booted without a root and end in a panic.
-        let unexpected = troubles.iter().find(|trouble| !trouble.line.contains("Unable to mount root fs"));
+        let unexpected = incidents.iter().find(|incident| !incident.line.contains("Unable to mount root fs"));
         assert_eq!(unexpected, None, "{name}");
         assert!(text.lines().count() > 100, "{name} is the console of a whole boot");
     }
@@ -48,11 +48,11 @@ fn ordinary_boots_tell_of_nothing_but_their_end() {
 #[test]
 fn a_triggered_crash_is_one_panic_with_the_frames_that_led_to_it() {
     for (name, text) in logs("crash-") {
-        let troubles = watched(&text);
-        assert_eq!(troubles.len(), 1, "{name}: {troubles:?}");
-        assert_eq!(troubles[0].kind, TroubleKind::Panic, "{name}");
-        assert_eq!(troubles[0].line, "Kernel panic - not syncing: sysrq triggered crash", "{name}");
-        assert!(troubles[0].details.iter().any(|line| line.contains("sysrq_handle_crash+")), "{name}: {troubles:?}");
+        let incidents = watched(&text);
+        assert_eq!(incidents.len(), 1, "{name}: {incidents:?}");
+        assert_eq!(incidents[0].kind, KernelIncidentKind::Panic, "{name}");
+        assert_eq!(incidents[0].line, "Kernel panic - not syncing: sysrq triggered crash", "{name}");
+        assert!(incidents[0].details.iter().any(|line| line.contains("sysrq_handle_crash+")), "{name}: {incidents:?}");
     }
 }
 
@@ -60,10 +60,10 @@ fn a_triggered_crash_is_one_panic_with_the_frames_that_led_to_it() {
 fn an_oops_is_one_oops_with_its_place_and_then_the_panic() {
     for start in ["oops-", "illegal-", "brk-"] {
         for (name, text) in logs(start) {
-            let troubles = watched(&text);
-            let kinds: Vec<_> = troubles.iter().map(|trouble| trouble.kind).collect();
-            assert_eq!(kinds, [TroubleKind::Oops, TroubleKind::Panic], "{name}: {troubles:#?}");
-            let oops = &troubles[0];
+            let incidents = watched(&text);
+            let kinds: Vec<_> = incidents.iter().map(|incident| incident.kind).collect();
+            assert_eq!(kinds, [KernelIncidentKind::Oops, KernelIncidentKind::Panic], "{name}: {incidents:#?}");
+            let oops = &incidents[0];
             let place = ["RIP: ", "pc : ", "epc : "];
             assert!(
                 oops.details.iter().any(|line| place.iter().any(|start| line.starts_with(start))),
@@ -81,10 +81,13 @@ fn an_oops_is_one_oops_with_its_place_and_then_the_panic() {
 #[test]
 fn a_kernel_that_loops_is_a_stall_or_a_lockup_and_not_dead() {
     for (name, text) in logs("lockup-") {
-        let troubles = watched(&text);
-        assert!(!troubles.is_empty(), "{name}");
-        for trouble in troubles {
-            assert!(matches!(trouble.kind, TroubleKind::SoftLockup | TroubleKind::RcuStall), "{name}: {trouble:#?}");
+        let incidents = watched(&text);
+        assert!(!incidents.is_empty(), "{name}");
+        for incident in incidents {
+            assert!(
+                matches!(incident.kind, KernelIncidentKind::SoftLockup | KernelIncidentKind::RcuStall),
+                "{name}: {incident:#?}"
+            );
         }
     }
 }
@@ -97,12 +100,12 @@ fn single_messages_are_told_apart() {
         let (kind, line) = entry.split_once('\t').unwrap();
         let expected = match kind {
             "-" => None,
-            kind => Some(serde_json::from_value::<TroubleKind>(kind.into()).unwrap()),
+            kind => Some(serde_json::from_value::<KernelIncidentKind>(kind.into()).unwrap()),
         };
         for stamp in ["", "[    1.234567] ", "[12345.000001][    T1] ", "~ # [    1.234567] "] {
             // Without a time stamp a message in the middle of a line is not one.
             let told = Watch::default().line(&format!("{stamp}{line}"));
-            assert_eq!(told.map(|trouble| trouble.kind), expected, "{stamp}{line}");
+            assert_eq!(told.map(|incident| incident.kind), expected, "{stamp}{line}");
         }
         count += 1;
     }

@@ -25,7 +25,7 @@ use bpfassay_protocol::{
     message::{GuestMessage, HostMessage, Phase},
 };
 use bpfassay_vm::{
-    Clock, EndReason, Ending, Event, Guest, Initramfs, Machine, Severity, Trouble, TroubleKind, VmError,
+    Clock, EndReason, Ending, Event, Guest, Initramfs, KernelIncident, KernelIncidentKind, Machine, Severity, VmError,
     file_for_initramfs,
 };
 use common::{Bench, runs};
@@ -109,13 +109,13 @@ impl Drop for Load {
 }
 
 /// Everything until the end.
-async fn story(guest: &mut Guest) -> (Vec<GuestMessage>, Vec<Trouble>, Ending) {
-    let (mut messages, mut troubles) = (Vec::new(), Vec::new());
+async fn story(guest: &mut Guest) -> (Vec<GuestMessage>, Vec<KernelIncident>, Ending) {
+    let (mut messages, mut incidents) = (Vec::new(), Vec::new());
     loop {
         match guest.next_event().await {
             Event::Message(message) => messages.push(message),
-            Event::Trouble(trouble) => troubles.push(trouble),
-            Event::Ended(ending) => return (messages, troubles, *ending),
+            Event::KernelIncident(incident) => incidents.push(incident),
+            Event::Ended(ending) => return (messages, incidents, *ending),
         }
     }
 }
@@ -126,12 +126,12 @@ mod scenario {
     pub(crate) async fn a_kernel_without_root_panics(arch: Arch) {
         let Some(bench) = Bench::new(arch).await else { return };
         let mut guest = bench.boot().await;
-        let (_, troubles, ending) = story(&mut guest).await;
-        let EndReason::KernelDied { trouble } = &ending.reason else { panic!("{ending:?}") };
-        assert_eq!(trouble.kind, TroubleKind::Panic);
-        assert!(trouble.line.contains("Unable to mount root fs"), "{trouble:?}");
-        assert!(trouble.time_us.is_some());
-        assert_eq!(troubles.len(), 1, "nothing else on an ordinary console: {troubles:?}");
+        let (_, incidents, ending) = story(&mut guest).await;
+        let EndReason::KernelDied { incident } = &ending.reason else { panic!("{ending:?}") };
+        assert_eq!(incident.kind, KernelIncidentKind::Panic);
+        assert!(incident.line.contains("Unable to mount root fs"), "{incident:?}");
+        assert!(incident.time_us.is_some());
+        assert_eq!(incidents.len(), 1, "nothing else on an ordinary console: {incidents:?}");
         assert_eq!(ending.phase, Phase::Boot);
         let log = bench.log();
         assert!(log.contains("Call Trace:") || log.contains("Call trace:"), "the log holds the whole report: {log}");
@@ -158,9 +158,9 @@ mod scenario {
         let mut guest = bench.boot().await;
         let (messages, _, ending) = story(&mut guest).await;
         assert_eq!(messages, up(&[phase(Phase::Workload)]));
-        let EndReason::KernelDied { trouble } = &ending.reason else { panic!("{ending:?}") };
-        assert!(trouble.line.contains("sysrq triggered crash"), "{trouble:?}");
-        assert!(trouble.details.iter().any(|line| line.contains("sysrq")), "first frames: {trouble:?}");
+        let EndReason::KernelDied { incident } = &ending.reason else { panic!("{ending:?}") };
+        assert!(incident.line.contains("sysrq triggered crash"), "{incident:?}");
+        assert!(incident.details.iter().any(|line| line.contains("sysrq")), "first frames: {incident:?}");
         assert_eq!((ending.phase, ending.run.as_deref()), (Phase::Workload, Some("run-1")));
     }
 
@@ -171,9 +171,9 @@ mod scenario {
         let mut guest = bench.boot().await;
         let process = guest.process_id().unwrap();
         assert!(runs(process));
-        let (messages, troubles, ending) = story(&mut guest).await;
+        let (messages, incidents, ending) = story(&mut guest).await;
         assert_eq!(messages, up(&[GuestMessage::Done]));
-        assert_eq!(troubles, []);
+        assert_eq!(incidents, []);
         assert_eq!(ending.reason, EndReason::Done, "{ending:?}");
         assert!(!runs(process));
         println!("{arch}: {} ms from QEMU's start to its exit", ending.lived_ms);
@@ -185,7 +185,7 @@ mod scenario {
         let mut guest = bench.boot().await;
         let (messages, _, ending) = story(&mut guest).await;
         assert_eq!(messages, []);
-        assert_eq!(ending.reason, EndReason::Silent { seconds: 3 });
+        assert_eq!(ending.reason, EndReason::BootTimeout { seconds: 3 });
         assert!(ending.lived_ms >= 3000);
         assert!(!runs(guest.process_id().unwrap()));
     }
@@ -196,7 +196,7 @@ mod scenario {
         bench.options.deadlines.workload = Some(1);
         let mut guest = bench.boot().await;
         let (_, _, ending) = story(&mut guest).await;
-        assert_eq!(ending.reason, EndReason::Hung { seconds: 1 });
+        assert_eq!(ending.reason, EndReason::PhaseTimeout { seconds: 1 });
         assert_eq!((ending.phase, ending.run.as_deref()), (Phase::Workload, Some("run-1")));
         assert!(ending.to_string().contains("phase workload of run run-1"), "{ending}");
     }
@@ -208,7 +208,7 @@ mod scenario {
         let mut guest = bench.boot().await;
         let (messages, _, ending) = story(&mut guest).await;
         assert_eq!(messages, [hello()], "what came before it counts");
-        let EndReason::Garbage { message } = &ending.reason else { panic!("{ending:?}") };
+        let EndReason::ProtocolError { message } = &ending.reason else { panic!("{ending:?}") };
         assert!(message.contains("does not speak this protocol"), "{message}");
     }
 
@@ -228,7 +228,7 @@ mod scenario {
         assert_eq!(ending.reason, EndReason::PoweredOffEarly, "it read the message: {ending:?}");
     }
 
-    /// What goes wrong where QEMU's threads have no seat (`seat.rs`): one boot of this test in thirty has naps of its own.
+    /// What goes wrong where QEMU's threads have no CPUs of their own (`cpu_pinning.rs`): one boot of this test in thirty has naps of its own.
     pub(crate) async fn naps_by_the_instruction_clock_are_the_same_beside_any_load(arch: Arch) {
         let mut said = Vec::new();
         for loaded in [true, false] {
@@ -237,9 +237,9 @@ mod scenario {
             bench.machine.clock = Clock::Instructions;
             bench.options.deadlines.workload = Some(240);
             let load = loaded.then(Load::start);
-            let (_, troubles, _) = story(&mut bench.boot().await).await;
+            let (_, incidents, _) = story(&mut bench.boot().await).await;
             drop(load);
-            assert_eq!(troubles, []);
+            assert_eq!(incidents, []);
             let log = bench.log();
             said.push(log.lines().find(|line| line.contains("naps ")).unwrap_or_else(|| panic!("{log}")).to_owned());
         }
@@ -287,7 +287,7 @@ mod scenario {
             let Some(bench) = Bench::with_init(arch, &data, "h", "").await else { return };
             let (messages, _, ending) = story(&mut bench.boot().await).await;
             assert_eq!(messages, up(&[phase(Phase::Workload)]), "what came before it counts");
-            let EndReason::Garbage { message } = &ending.reason else { panic!("{ending:?}") };
+            let EndReason::ProtocolError { message } = &ending.reason else { panic!("{ending:?}") };
             assert!(message.contains(words), "{message}");
         }
     }
@@ -298,12 +298,12 @@ mod scenario {
         let data = frames(&up(&[GuestMessage::Done]));
         let Some(bench) = Bench::with_init(arch, &data, "kp", text).await else { return };
         let mut guest = bench.boot().await;
-        let (_, troubles, ending) = story(&mut guest).await;
-        assert_eq!(troubles.len(), 1, "{troubles:?}");
-        assert_eq!(troubles[0].kind, TroubleKind::SoftLockup);
-        assert_eq!(troubles[0].kind.severity(), Severity::SpoilsRun);
+        let (_, incidents, ending) = story(&mut guest).await;
+        assert_eq!(incidents.len(), 1, "{incidents:?}");
+        assert_eq!(incidents[0].kind, KernelIncidentKind::SoftLockup);
+        assert_eq!(incidents[0].kind.severity(), Severity::SpoilsRun);
         assert_eq!(ending.reason, EndReason::Done);
-        assert_eq!(ending.troubles, troubles);
+        assert_eq!(ending.incidents, incidents);
     }
 }
 
@@ -349,7 +349,7 @@ async fn an_agent_that_fails_and_one_that_lingers() {
     bench = Bench::with_init(Arch::X86_64, &frames(&up(&[GuestMessage::Done])), "h", "").await.unwrap();
     bench.options.deadlines.power_off = Some(1);
     let ending = bench.boot().await.end().await;
-    assert_eq!(ending.reason, EndReason::LingeredOn { seconds: 1 });
+    assert_eq!(ending.reason, EndReason::ShutdownTimeout { seconds: 1 });
 }
 
 #[tokio::test]

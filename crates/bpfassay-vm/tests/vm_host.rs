@@ -137,7 +137,7 @@ async fn qemu_is_kept_away_from_the_host() {
             println!("QEMU has no user of its own here: {:?}", guest.unconfined());
         }
         if clock == Clock::Instructions {
-            // Its place (`seat.rs`), which it took while it was another user.
+            // Its place (`cpu_pinning.rs`), which it took while it was another user.
             let cpus = status(qemu, "Cpus_allowed_list");
             assert!(cpus.parse::<u32>().is_ok(), "{cpus}");
         }

@@ -1,4 +1,4 @@
-//! What the arguments of a verb choose: a part of a study, with tools beside it. Tool files are read once, so that plan and guests
+//! What the arguments of a command choose: a part of a study, with tools beside it. Tool files are read once, so that plan and guests
 //! speak of the same.
 
 use std::{
@@ -88,7 +88,7 @@ impl Chosen {
                 code: USAGE,
                 report: miette::miette!(
                     help = "begin again in another directory, with --tool, or leave out what makes other guests",
-                    "these guests would have to be made again, without the file of the tool {}, which nothing here tells",
+                    "these guests would have to be made again, without the file of the tool {}, which is not known here",
                     tool.file.name
                 ),
             }),
@@ -110,7 +110,7 @@ pub(crate) fn local_image(selection: &cli::Selection) -> Result<Option<&Path>, F
         |help: &str, what: &str| Err(Failure { code: USAGE, report: miette::miette!(help = help, "{}", what) });
     match selection.kernel.as_slice() {
         [one] if is_image(one) => Ok(Some(Path::new(one))),
-        words if words.iter().any(|word| is_image(word)) => refuse(
+        names if names.iter().any(|name| is_image(name)) => refuse(
             "run the study once per image",
             "--kernel takes the path of one image by itself, or names of the catalogue",
         ),
@@ -122,7 +122,7 @@ pub(crate) fn local_image(selection: &cli::Selection) -> Result<Option<&Path>, F
     }
 }
 
-/// Whether a word after `--kernel` is the path of an image and no name of the catalogue, all of which begin with a digit.
-pub(crate) fn is_image(word: &str) -> bool {
-    word.contains('/') || (!word.starts_with(|c: char| c.is_ascii_digit()) && Path::new(word).is_file())
+/// Whether an argument of `--kernel` is the path of an image and no name of the catalogue, all of which begin with a digit.
+pub(crate) fn is_image(argument: &str) -> bool {
+    argument.contains('/') || (!argument.starts_with(|c: char| c.is_ascii_digit()) && Path::new(argument).is_file())
 }

@@ -25,16 +25,16 @@ use crate::exit;
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub(crate) verb: Verb,
+    pub(crate) command: Command,
 
-    /// Options of every verb.
+    /// Options of every command.
     #[command(flatten)]
     pub(crate) global: Global,
 }
 
-/// Options of every verb.
+/// Options of every command.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of every verb")]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// Answer yes to every question (also when CI=true)
     #[arg(long, short = 'y', global = true)]
@@ -61,12 +61,12 @@ pub(crate) struct Global {
     pub(crate) verbose: u8,
 }
 
-/// The verbs.
+/// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
-    /// Carry out a study: set up what it needs, boot, measure, print the table
+pub(crate) enum Command {
+    /// Run a study: set up what it needs, boot, measure, print the table
     Run(Run),
-    /// Carry out a study on this machine itself, without guests, on a file system that is mounted here
+    /// Run a study on this machine itself, without guests, on a file system that is mounted here
     Here(Here),
     /// Show what a study would do, without starting anything
     Plan(Plan),
@@ -78,7 +78,7 @@ pub(crate) enum Verb {
     Doctor(Doctor),
     /// Boot a guest and give a shell in it, with the NFS mount, the tracer and the workload at hand
     Shell(Shell),
-    /// Carry out part of a run again and demand the same raw figures (instruction clock)
+    /// Re-execute part of a run; fails unless every raw figure matches (instruction clock)
     Verify(Verify),
     /// Check that a results directory is whole: the journal and results as they were written, every figure as the journal has it
     Check(Check),
@@ -96,7 +96,7 @@ pub(crate) enum Verb {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// Write the manual's pages, one per verb, for man(1)
+    /// Write the manual's pages, one per command, for man(1)
     Man {
         /// Directory for them, such as ~/.local/share/man/man1; made where it does not exist
         #[arg(value_name = "DIR")]
@@ -203,7 +203,7 @@ pub(crate) struct Run {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) accelerator: AcceleratorChoice,
 
-    /// How to tell what happens: a bar or lines on standard error and a table at the end, or a JSON object per event on standard
+    /// How to report what happens: a bar or lines on standard error and a table at the end, or a JSON object per event on standard
     /// output (`bpfassay schema events`)
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) message_format: MessageFormat,
@@ -347,16 +347,16 @@ pub(crate) struct Check {
 pub(crate) struct Testbed {
     /// What to do with it.
     #[command(subcommand)]
-    pub(crate) verb: TestbedVerb,
+    pub(crate) command: TestbedCommand,
 }
 
 /// What can be done with testbeds.
 #[derive(Debug, Subcommand)]
-pub(crate) enum TestbedVerb {
-    /// Compose the guests of a recipe (JSON: kernels and programs that were built elsewhere) in a new directory
+pub(crate) enum TestbedCommand {
+    /// Compose the guests of a testbed specification (JSON: kernels and programs that were built elsewhere) in a new directory
     Compose {
-        /// The recipe
-        recipe: PathBuf,
+        /// The testbed specification
+        spec: PathBuf,
         /// Directory for the testbed; its manifest is manifest.json there
         #[arg(long, short, value_name = "DIR")]
         output: PathBuf,
@@ -369,13 +369,13 @@ pub(crate) enum TestbedVerb {
         #[arg(long, short, value_name = "DIR")]
         output: PathBuf,
     },
-    /// Check a manifest and the content of every file that it names, or a recipe by itself
+    /// Check a manifest and the content of every file that it names, or a testbed specification by itself
     Check {
-        /// The manifest, or the recipe
+        /// The manifest, or the testbed specification
         file: PathBuf,
-        /// The file is a recipe; what it names need not exist yet
+        /// The file is a testbed specification; what it names need not exist yet
         #[arg(long)]
-        recipe: bool,
+        spec: bool,
     },
 }
 
@@ -398,7 +398,7 @@ pub(crate) enum SchemaOf {
     Events,
 }
 
-/// How what happens is told.
+/// How what happens is reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MessageFormat {
     /// To people
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn run_without_arguments_means_quick() {
         let cli = Cli::try_parse_from(["bpfassay", "run"]).unwrap();
-        let Verb::Run(run) = cli.verb else { panic!("not run") };
+        let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.selection.study, "quick");
     }
 

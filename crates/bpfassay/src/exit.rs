@@ -42,7 +42,7 @@ Exit codes:
     4  at least one run ended otherwise than expected (and no gate found a regression)
     5  a gate found a regression
     6  no gate found a regression, but at least one is inconclusive, which is no pass
-    7  verify: carried out again, the raw figures are others
+    7  verify: re-executed runs have other raw figures
   130  interrupted; what was measured is kept, `run --resume DIR` goes on";
 
 /// An error that knows its exit code.
@@ -50,7 +50,7 @@ Exit codes:
 pub(crate) struct Failure {
     /// The exit code.
     pub(crate) code: u8,
-    /// What to tell.
+    /// What to report.
     pub(crate) report: miette::Report,
 }
 
@@ -85,7 +85,7 @@ impl From<bpfassay_testbed::Error> for Failure {
             | Error::Catalogue(_)
             | Error::LocalKernel { .. }
             | Error::Manifest(_)
-            | Error::Recipe(_)
+            | Error::TestbedSpec(_)
             | Error::Overlay(_)
             | Error::Tool { .. }
             | Error::ToolFile(_) => USAGE,
@@ -135,7 +135,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What a verb comes to.
+/// What a command comes to.
 pub(crate) type Outcome = Result<u8, Failure>;
 
 /// As the process's exit code, after the report was printed.
@@ -143,7 +143,7 @@ pub(crate) fn finish(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            output::tell(&failure.report);
+            output::print_report(&failure.report);
             ExitCode::from(failure.code)
         }
     }

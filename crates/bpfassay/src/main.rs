@@ -1,22 +1,22 @@
 //! The command `bpfassay`: its arguments, its questions, its output, its exit codes.
 //!
-//! Here: [`cli`] (what can be said), [`exit`] (the exit codes), one module per verb in [`verbs`], what verbs share
-//! ([`chosen`], [`setup`], [`bench`], [`host`], [`progress`]), and [`output`], through which everything is printed. Errors become
+//! Here: [`cli`] (what can be said), [`exit`] (the exit codes), one module per command in [`commands`], what commands share
+//! ([`chosen`], [`setup`], [`session`], [`host`], [`progress`]), and [`output`], through which everything is printed. Errors become
 //! reports here and nowhere else.
 //! Not here: anything that another program could want to do without a command line; that lies in the libraries.
 
 #![forbid(unsafe_code)]
 
-mod bench;
 mod chosen;
 mod cli;
+mod commands;
 mod exit;
 mod host;
 mod output;
 mod progress;
 mod provenance;
+mod session;
 mod setup;
-mod verbs;
 
 use std::{io::Write as _, panic::AssertUnwindSafe, process::ExitCode};
 
@@ -24,7 +24,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|fault| {
-        // Nobody can be told that standard error is gone; the exit code remains.
+        // There is no way to report that standard error is gone; the exit code remains.
         let _ = writeln!(output::stderr(), "a fault of bpfassay itself: {fault}");
     }));
     let cli = match cli::Cli::try_parse() {
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         }
     };
     output::log_to_stderr(cli.global.verbose);
-    match std::panic::catch_unwind(AssertUnwindSafe(|| verbs::perform(cli))) {
+    match std::panic::catch_unwind(AssertUnwindSafe(|| commands::perform(cli))) {
         Ok(outcome) => exit::finish(outcome),
         Err(_) => ExitCode::from(exit::INTERNAL),
     }

@@ -19,7 +19,7 @@ use std::{
 
 use bpfassay_report::plain;
 
-pub(crate) use self::{bar::Bar, log::log_to_stderr, report::tell};
+pub(crate) use self::{bar::Bar, log::log_to_stderr, report::print_report};
 
 /// A stream that takes text, line feeds and tabs. Everything else is shown by its number.
 #[derive(Debug)]
@@ -120,13 +120,13 @@ fn is_ours(number: &str) -> bool {
     matches!(number.parse::<u8>(), Ok(0..=4 | 22..=24 | 30..=37 | 39 | 90..=97)) && !number.starts_with('+')
 }
 
-/// Prints what clap says of the command line: help, or what is wrong with it. The words of the command line stand in it
+/// Prints what clap says of the command line: help, or what is wrong with it. The arguments stand in it
 /// among colours of its own: where they hold what is no text, it has none.
 pub(crate) fn answer(said: &clap::Error) {
     let rendered = said.render();
-    let is_safe = std::env::args_os().all(|word| !word.to_string_lossy().contains(plain::is_hazard));
+    let is_safe = std::env::args_os().all(|argument| !argument.to_string_lossy().contains(plain::is_hazard));
     let text = |colours: bool| if colours && is_safe { rendered.ansi().to_string() } else { rendered.to_string() };
-    // Nobody can be told that there is nobody to tell; the exit code remains.
+    // There is no way to report that there is none; the exit code remains.
     let _ = if said.use_stderr() {
         let mut screen = coloured_stderr();
         screen.colours &= is_safe;

@@ -1,4 +1,4 @@
-//! What is told while a plan is carried out: events, for people ([`shown`]) or as JSON for programs.
+//! What is reported while a plan is executed: events, for people ([`shown`]) or as JSON for programs.
 
 mod left;
 mod shown;
@@ -20,7 +20,7 @@ use bpfassay_report::{
 use bpfassay_runner::{Observer, Progress};
 use bpfassay_study::{Block, Plan};
 
-use crate::{cli::MessageFormat, exit::Failure, output, verbs};
+use crate::{cli::MessageFormat, commands, exit::Failure, output};
 use left::Left;
 
 /// Takes events in, from several tasks at once.
@@ -56,16 +56,16 @@ fn json(event: &Event) -> Option<String> {
 /// # Errors
 /// An infrastructure failure where it cannot be written.
 pub(crate) fn conclude(event: &Event) -> Result<(), Failure> {
-    json(event).map_or(Ok(()), |line| verbs::print(&line))
+    json(event).map_or(Ok(()), |line| commands::print(&line))
 }
 
-/// Makes events of what the runner tells.
+/// Makes events of what the runner reports.
 pub(crate) struct Watcher<'a> {
     plan: &'a Plan,
     directory: PathBuf,
-    /// [`Telling::study`]
+    /// [`Reporting::study`]
     study: Option<String>,
-    /// [`Telling::here`]
+    /// [`Reporting::here`]
     here: Option<PathBuf>,
     /// What else a command needs to find the same guests.
     overlays: Vec<String>,
@@ -84,13 +84,13 @@ struct State {
     left: Left,
 }
 
-/// How to tell what happens.
+/// How to report what happens.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Telling<'a> {
-    /// The study, as the user named it: a word of a command line. `None` where nobody knows where its file lies, as of a
+pub(crate) struct Reporting<'a> {
+    /// The study, as the user named it: an argument. `None` where nobody knows where its file lies, as of a
     /// run that is resumed: then there is no command that finds it.
     pub(crate) study: Option<&'a str>,
-    /// Options that say where kernels, testbed and cache are, where the user did: words of a command line.
+    /// Options that say where kernels, testbed and cache are, where the user did: arguments.
     pub(crate) overlays: &'a [String],
     /// In which form.
     pub(crate) format: MessageFormat,
@@ -98,7 +98,7 @@ pub(crate) struct Telling<'a> {
     pub(crate) here: Option<&'a Path>,
 }
 
-/// The study of a plan that was read back, for [`Telling::study`]: results tell its name, which finds bundled ones only.
+/// The study of a plan that was read back, for [`Reporting::study`]: results have its name, which finds bundled ones only.
 pub(crate) fn bundled(plan: &Plan) -> Option<&str> {
     let name = plan.study.name.as_str();
     bpfassay_study::bundled::study(name)?;
@@ -115,9 +115,9 @@ impl<'a> Watcher<'a> {
         blocks: &[ToDo],
         jobs: NonZeroU32,
         directory: &Path,
-        telling: Telling<'_>,
+        reporting: Reporting<'_>,
     ) -> Self {
-        let Telling { study, overlays, format, here } = telling;
+        let Reporting { study, overlays, format, here } = reporting;
         let of = blocks.iter().map(|todo| todo.open().count() as u64).sum();
         let mut cells = BTreeMap::new();
         for run in blocks.iter().flat_map(ToDo::open) {
@@ -166,7 +166,7 @@ impl<'a> Watcher<'a> {
         let (outcome, is_expected, message) = match &record.outcome {
             Outcome::Measured(_) => (Ending::Measured, !is_refusal_expected, None),
             Outcome::Refused(refusal) => (Ending::Refused, is_refusal_expected, Some(refusal.message.clone())),
-            // The log is told by itself.
+            // The log is reported by itself.
             Outcome::Failed(failure) => {
                 let failure = bpfassay_report::RunFailure { log: None, ..failure.clone() };
                 (Ending::Failed, false, Some(failure.to_string()))
@@ -222,8 +222,8 @@ impl<'a> Watcher<'a> {
         let study = self.study.as_deref()?;
         if let Some(mount) = &self.here {
             let mount = mount.display().to_string();
-            let words = ["bpfassay", "here", study, "--mount", &mount, "--cell", &record.cell];
-            return Some(words.map(str::to_owned).to_vec());
+            let args = ["bpfassay", "here", study, "--mount", &mount, "--cell", &record.cell];
+            return Some(args.map(str::to_owned).to_vec());
         }
         let clock = self.plan.study.clock.to_string();
         Some(self.command(&["run", study, "--cell", &record.cell, "--clock", &clock]))
@@ -234,9 +234,9 @@ impl<'a> Watcher<'a> {
         Some(self.command(&["shell", "--study", self.study.as_deref()?, "--cell", &record.cell]))
     }
 
-    fn command(&self, words: &[&str]) -> Vec<String> {
-        let words = words.iter().copied().chain(self.overlays.iter().map(String::as_str));
-        ["bpfassay"].into_iter().chain(words).map(str::to_owned).collect()
+    fn command(&self, args: &[&str]) -> Vec<String> {
+        let args = args.iter().copied().chain(self.overlays.iter().map(String::as_str));
+        ["bpfassay"].into_iter().chain(args).map(str::to_owned).collect()
     }
 }
 
@@ -317,8 +317,8 @@ mod tests {
 
     #[test]
     fn words_are_typed_as_a_shell_reads_them() {
-        let words = ["bpfassay", "run", "my study.toml", "it's", ""].map(str::to_owned);
-        assert_eq!(shell_words(&words), r"bpfassay run 'my study.toml' 'it'\''s' ''");
+        let args = ["bpfassay", "run", "my study.toml", "it's", ""].map(str::to_owned);
+        assert_eq!(shell_words(&args), r"bpfassay run 'my study.toml' 'it'\''s' ''");
     }
 
     #[test]
@@ -326,10 +326,10 @@ mod tests {
         let plan = plan();
         let blocks: Vec<_> = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
         let overlays = ["--kernel", "./bzImage", "--tool", "mine.toml"].map(str::to_owned);
-        let telling =
-            Telling { study: Some("small.toml"), overlays: &overlays, format: MessageFormat::Human, here: None };
-        let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), telling);
-        let here = Telling { here: Some(Path::new("/mnt/my nfs")), ..telling };
+        let reporting =
+            Reporting { study: Some("small.toml"), overlays: &overlays, format: MessageFormat::Human, here: None };
+        let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), reporting);
+        let here = Reporting { here: Some(Path::new("/mnt/my nfs")), ..reporting };
         let here = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), here);
         let block = &plan.blocks[1];
         let failure = RunFailure {
@@ -343,7 +343,7 @@ mod tests {
         let ended = watcher.run_ended(&record);
         let without_guests = here.run_ended(&record);
         let nobody_knows =
-            Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), Telling { study: None, ..telling });
+            Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), Reporting { study: None, ..reporting });
         let without_study = nobody_knows.run_ended(&record);
         nobody_knows.finish();
         watcher.finish();
@@ -353,8 +353,8 @@ mod tests {
         assert_eq!(ended.log.unwrap(), Path::new("out/logs/one.log"));
         let cell = &block.runs[0].cell;
         let (repeat, shell) = (ended.repeat.unwrap(), ended.shell.unwrap());
-        for words in [&repeat, &shell] {
-            crate::cli::Cli::try_parse_from(words).unwrap();
+        for args in [&repeat, &shell] {
+            crate::cli::Cli::try_parse_from(args).unwrap();
         }
         let repeat = shell_words(&repeat);
         assert_eq!(
@@ -385,8 +385,8 @@ mod tests {
     fn runs_that_are_done_again_are_counted_once() {
         let plan = plan();
         let blocks: Vec<_> = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
-        let telling = Telling { study: None, overlays: &[], format: MessageFormat::Human, here: None };
-        let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), telling);
+        let reporting = Reporting { study: None, overlays: &[], format: MessageFormat::Human, here: None };
+        let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), reporting);
         let block = &plan.blocks[0];
         let host = RunFailure { kind: FailureKind::Host, phase: None, telling: Vec::new(), log: None, after: None };
         let record = |run: usize| RunRecord::new(block, &block.runs[run], 1, 0, 1500, Outcome::Failed(host.clone()));

@@ -7,7 +7,7 @@ use bpfassay_report::{
     Provenance,
     provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},
 };
-use bpfassay_runner::{Rig, slots};
+use bpfassay_runner::{HostSetup, slots};
 use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
     cache::Digest,
@@ -25,13 +25,13 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// As results tell of it, with `jobs` guests side by side.
+    /// As results have it, with `jobs` guests side by side.
     pub(crate) fn facts(&self, jobs: u32) -> HostFacts {
         HostFacts { jobs, ..self.facts.clone() }
     }
 }
 
-/// Looks at this host. What it does not tell is `unknown` or 0, never a guess.
+/// Looks at this host. What it does not report is `unknown` or 0, never a guess.
 pub(crate) fn host() -> Host {
     let uname = rustix::system::uname();
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
@@ -47,7 +47,7 @@ pub(crate) fn host() -> Host {
         .and_then(|line| line.split_once(':'))
         .map_or_else(|| "unknown".to_owned(), |(_, value)| value.trim().to_owned());
     Host {
-        // A host that does not tell its memory gets one guest at a time.
+        // A host that does not report its memory gets one guest at a time.
         room: slots::Host { cpus, available_mib: memory("MemAvailable").unwrap_or(0) / 1024 },
         facts: HostFacts {
             machine: uname.machine().to_string_lossy().into_owned(),
@@ -107,8 +107,9 @@ pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Pa
 /// How the machine whose root directory is `root` executes, and why that is believed. A guest of QEMU counts as emulated unless
 /// it has the clock that only KVM gives (x86; arch/x86/kernel/kvmclock.c).
 fn accelerator_of(root: &Path) -> (&'static str, &'static str) {
-    let holds = |path: &str, word: &str| {
-        fs::read(root.join(path)).is_ok_and(|text| text.windows(word.len()).any(|window| window == word.as_bytes()))
+    let holds = |path: &str, pattern: &str| {
+        fs::read(root.join(path))
+            .is_ok_and(|text| text.windows(pattern.len()).any(|window| window == pattern.as_bytes()))
     };
     let is_qemu = holds("sys/class/dmi/id/sys_vendor", "QEMU")
         // hw/arm/virt.c and hw/riscv/virt.c of QEMU.
@@ -124,9 +125,14 @@ fn accelerator_of(root: &Path) -> (&'static str, &'static str) {
 }
 
 /// Everything that went into the results of `plan`.
-pub(crate) fn collect(rig: &Rig, manifest: &Manifest, plan: &Plan, host: HostFacts) -> Result<Provenance, Failure> {
+pub(crate) fn collect(
+    host_setup: &HostSetup,
+    manifest: &Manifest,
+    plan: &Plan,
+    host: HostFacts,
+) -> Result<Provenance, Failure> {
     let mut qemu = std::collections::BTreeMap::new();
-    for (&arch, (program, choice)) in &rig.qemu {
+    for (&arch, (program, choice)) in &host_setup.qemu {
         let mut machine = Machine::new(arch, "");
         machine.accelerator = choice.accelerator;
         let facts = QemuFacts {

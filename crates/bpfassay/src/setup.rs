@@ -1,4 +1,4 @@
-//! What the verbs share: from arguments to a plan, from a plan to a testbed, from a testbed to a rig.
+//! What the commands share: from arguments to a plan, from a plan to a testbed, from a testbed to a host_setup.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::Provenance;
-use bpfassay_runner::Rig;
+use bpfassay_runner::HostSetup;
 use bpfassay_study::{Available, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
 use bpfassay_testbed::{
     Error,
@@ -71,7 +71,7 @@ impl Store {
         Ok(Self { cache, catalogue, options })
     }
 
-    /// For verbs that download nothing, whatever the command line says.
+    /// For commands that download nothing, whatever the command line says.
     pub(crate) fn open_offline(global: &cli::Global) -> Result<Self, Failure> {
         let mut store = Self::open(global)?;
         store.options.offline = true;
@@ -233,7 +233,7 @@ pub(crate) fn host_packages(plan: &Plan, made_elsewhere: bool, global: &cli::Glo
         let wanted: Vec<&str> = archs.iter().flat_map(|&arch| debian_packages(arch).split_whitespace()).collect();
         match bpfassay_testbed::toolchain::missing_host_packages(&wanted) {
             Ok(missing) => missing,
-            // No Debian: whoever looks for QEMU later tells what is missing.
+            // No Debian: whoever looks for QEMU later reports what is missing.
             Err(Error::Program { .. }) => Vec::new(),
             Err(error) => return Err(error.into()),
         }
@@ -365,7 +365,7 @@ pub(crate) async fn rig(
     plan: &Plan,
     wish: cli::AcceleratorChoice,
     trial: Trial,
-) -> Result<Rig, Failure> {
+) -> Result<HostSetup, Failure> {
     let mut qemu = BTreeMap::new();
     for target in plan.targets() {
         if qemu.contains_key(&target.arch) {
@@ -378,7 +378,7 @@ pub(crate) async fn rig(
         let choice = choose(store, &found, image, wish, trial).await?;
         qemu.insert(target.arch, (found, choice));
     }
-    Ok(Rig { qemu, images })
+    Ok(HostSetup { qemu, images })
 }
 
 async fn choose(

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{bpfassay, recipe, said};
+use common::{bpfassay, said, spec};
 
 /// Whoever has no right to anything.
 const NOBODY: u32 = 65534;
@@ -143,11 +143,11 @@ fn a_cache_of_roots_is_used_by_others_as_far_as_it_goes() {
         return;
     }
     let place = open_to_all();
-    recipe(place.path());
+    spec(place.path());
     let cache = place.path().join("cache");
     let compose = |mut command: Command, output: &str| {
         command
-            .args(["testbed", "compose", "recipe.json", "--cache"])
+            .args(["testbed", "compose", "spec.json", "--cache"])
             .arg(&cache)
             .args(["--output", output])
             .output()

@@ -283,11 +283,11 @@ fn a_testbed_from_elsewhere_is_composed_checked_and_keeps_a_study_to_what_it_has
     let mut image = vec![0; 0x38];
     image.extend(b"ARM\x64\0\0\0\0Linux version 6.12.1 (nobody)\0");
     fs::write(at("Image"), image).unwrap();
-    let recipe = r#"{"format": 1, "provider": "nix", "programs": {"aarch64": "programs"},
+    let spec = r#"{"format": 1, "provider": "nix", "programs": {"aarch64": "programs"},
         "targets": [{"arch": "aarch64", "name": "6.12", "version": "6.12.1", "image": "Image"}]}"#;
-    fs::write(at("recipe.json"), recipe).unwrap();
-    assert!(exits(&["testbed", "check", "--recipe", &at("recipe.json")], 0).contains("6.12.1"));
-    exits(&["testbed", "compose", &at("recipe.json"), "--output", &at("made")], 0);
+    fs::write(at("spec.json"), spec).unwrap();
+    assert!(exits(&["testbed", "check", "--spec", &at("spec.json")], 0).contains("6.12.1"));
+    exits(&["testbed", "compose", &at("spec.json"), "--output", &at("made")], 0);
     exits(&["testbed", "pack", &at("made/manifest.json"), "--output", &at("packed")], 0);
     assert_eq!(fs::read(at("made/manifest.json")).unwrap(), fs::read(at("packed/manifest.json")).unwrap());
     fs::remove_dir_all(at("made")).unwrap();
@@ -300,8 +300,8 @@ fn a_testbed_from_elsewhere_is_composed_checked_and_keeps_a_study_to_what_it_has
     let said = exits(&["plan", "quick", "--available"], 2);
     assert!(said.contains("--manifest"), "{said}");
 
-    fs::write(at("recipe.json"), recipe.replace("\"image\"", "\"picture\"")).unwrap();
-    assert!(exits(&["testbed", "check", "--recipe", &at("recipe.json")], 2).contains("picture"));
+    fs::write(at("spec.json"), spec.replace("\"image\"", "\"picture\"")).unwrap();
+    assert!(exits(&["testbed", "check", "--spec", &at("spec.json")], 2).contains("picture"));
     let image = fs::read_dir(at("packed/files")).unwrap().next().unwrap().unwrap().path();
     fs::remove_file(&image).unwrap();
     exits(&["testbed", "check", &manifest], 3);

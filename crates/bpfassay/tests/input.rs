@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{recipe, said};
+use common::{said, spec};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// The command in `directory` exits with `code` within 20 s and says `words`.
@@ -44,7 +44,7 @@ fn pipes_devices_and_files_without_end_are_no_input() {
             &["plan", "quick", "--tool", file],
             &["plan", "quick", "--qemu", "--manifest", file, "--cache", "cache", "--offline"],
             &["testbed", "check", file],
-            &["testbed", "check", "--recipe", file],
+            &["testbed", "check", "--spec", file],
             &["testbed", "compose", file, "--output", output, "--cache", "cache"],
             &["testbed", "pack", file, "--output", output],
         ] {
@@ -55,8 +55,8 @@ fn pipes_devices_and_files_without_end_are_no_input() {
 
 /// A testbed of one guest for aarch64, of nothing but names.
 fn testbed(work: &Path) {
-    recipe(work);
-    exits(work, &["testbed", "compose", "recipe.json", "--output", "made", "--cache", "cache"], 0, "Linux 6.12.1");
+    spec(work);
+    exits(work, &["testbed", "compose", "spec.json", "--output", "made", "--cache", "cache"], 0, "Linux 6.12.1");
 }
 
 fn with_tool(work: &Path, source: &str, code: i32, words: &str) {

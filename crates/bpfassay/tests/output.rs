@@ -114,12 +114,11 @@ fn a_manifest_s_names_are_shown_and_not_obeyed() {
     let mut image = vec![0; 0x38];
     image.extend(b"ARM\x64\0\0\0\0Linux version 6.12.1 (nobody)\0");
     fs::write(work.path().join("Image"), image).unwrap();
-    let recipe = r#"{"format": 1, "provider": "nix", "programs": {"aarch64": "programs"},
+    let spec = r#"{"format": 1, "provider": "nix", "programs": {"aarch64": "programs"},
         "targets": [{"arch": "aarch64", "name": "6.12", "version": "6.12.1", "image": "Image"}]}"#;
     let at = |name: &str, text: &str| fs::write(work.path().join(name), text).unwrap();
-    at("recipe.json", recipe);
-    let output =
-        bpfassay(work.path()).args(["testbed", "compose", "recipe.json", "--output", "made"]).output().unwrap();
+    at("spec.json", spec);
+    let output = bpfassay(work.path()).args(["testbed", "compose", "spec.json", "--output", "made"]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
 
     let file = work.path().join("made/manifest.json");

@@ -68,7 +68,7 @@ pub const TARGETS: &[Target] = &[
     Target::text("debian_versions", 1000, &[], testbed::versions),
     Target::text("catalogue", 200, &["kernels/debian.toml"], testbed::catalogue),
     Target::bytes("manifest", 6000, &["crates/bpfassay-testbed/src/manifest/testdata"], testbed::manifest),
-    Target::bytes("recipe", 6000, &[], testbed::recipe),
+    Target::bytes("testbed_spec", 6000, &[], testbed::testbed_spec),
     Target::text("testbed_words", 1000, &[], testbed::words),
     Target::text("qemu_version", 6000, &[], vm::qemu_version),
     Target::text("cpuinfo", 6000, &[], vm::cpuinfo),

@@ -7,7 +7,7 @@ use bpfassay_testbed::{
     apt::{ReleaseFile, parse_index, parse_print_uris},
     cache::Digest,
     catalogue::{Catalogue, Pattern},
-    compose::Recipe,
+    compose::TestbedSpec,
     kernel::{builds, compare_versions},
     local,
     manifest::Manifest,
@@ -95,13 +95,13 @@ pub(super) fn manifest(text: &[u8]) {
     assert_eq!(again.as_ref(), Some(&manifest));
 }
 
-/// A recipe.
-pub(super) fn recipe(text: &[u8]) {
-    let path = Path::new("/testbed/recipe.json");
-    if let Ok(recipe) = Recipe::parse(path, text)
+/// A spec.
+pub(super) fn testbed_spec(text: &[u8]) {
+    let path = Path::new("/testbed/spec.json");
+    if let Ok(spec) = TestbedSpec::parse(path, text)
         && let Ok(catalogue) = Catalogue::bundled()
     {
-        let _ = recipe.strangers(&catalogue);
+        let _ = spec.unknown_targets(&catalogue);
     }
 }
 

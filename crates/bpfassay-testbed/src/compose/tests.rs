@@ -12,11 +12,11 @@ const TEXT: &str = r#"{
   ]
 }"#;
 
-fn parse(text: &str) -> Result<Recipe, RecipeError> {
-    Recipe::parse(Path::new("r.json"), text.as_bytes())
+fn parse(text: &str) -> Result<TestbedSpec, RecipeError> {
+    TestbedSpec::parse(Path::new("r.json"), text.as_bytes())
 }
 
-/// A directory with a recipe and all that it names.
+/// A directory with a spec and all that it names.
 fn ingredients() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join("programs")).unwrap();
@@ -25,7 +25,7 @@ fn ingredients() -> (tempfile::TempDir, PathBuf) {
     }
     fs::write(directory.path().join("Image"), arm64_image("6.12.94")).unwrap();
     fs::write(directory.path().join("config"), "CONFIG_BPF=y\n").unwrap();
-    let path = directory.path().join("recipe.json");
+    let path = directory.path().join("spec.json");
     fs::write(&path, TEXT).unwrap();
     (directory, path)
 }
@@ -34,7 +34,7 @@ fn ingredients() -> (tempfile::TempDir, PathBuf) {
 fn what_was_composed_and_packed_can_be_carried_away() {
     let (work, path) = ingredients();
     let cache = Cache::open(work.path().join("cache")).unwrap();
-    let manifest = compose(&cache, &Recipe::load(&path).unwrap()).unwrap();
+    let manifest = compose(&cache, &TestbedSpec::load(&path).unwrap()).unwrap();
     let packed = work.path().join("packed");
     pack(&manifest, &packed).unwrap();
     let elsewhere = work.path().join("elsewhere");
@@ -53,7 +53,7 @@ fn the_same_ingredients_make_the_same_testbed() {
     let packed = |_| {
         let (work, path) = ingredients();
         let cache = Cache::open(work.path().join("cache")).unwrap();
-        pack(&compose(&cache, &Recipe::load(&path).unwrap()).unwrap(), &work.path().join("packed")).unwrap();
+        pack(&compose(&cache, &TestbedSpec::load(&path).unwrap()).unwrap(), &work.path().join("packed")).unwrap();
         fs::read_to_string(work.path().join("packed").join(MANIFEST)).unwrap()
     };
     assert_eq!(packed(1), packed(2));
@@ -63,7 +63,7 @@ fn the_same_ingredients_make_the_same_testbed() {
 fn a_testbed_is_not_packed_over_another() {
     let (work, path) = ingredients();
     let cache = Cache::open(work.path().join("cache")).unwrap();
-    let mut manifest = compose(&cache, &Recipe::load(&path).unwrap()).unwrap();
+    let mut manifest = compose(&cache, &TestbedSpec::load(&path).unwrap()).unwrap();
     let packed = work.path().join("packed");
     pack(&manifest, &packed).unwrap();
     assert!(matches!(pack(&manifest, &packed), Err(Error::Io { action: "create", .. })));
@@ -85,7 +85,7 @@ fn what_is_missing_or_does_not_fit_is_refused() {
     let cache = Cache::open(work.path().join("cache")).unwrap();
     let message = |text: &str| {
         fs::write(&path, text).unwrap();
-        compose(&cache, &Recipe::load(&path).unwrap()).unwrap_err().to_string()
+        compose(&cache, &TestbedSpec::load(&path).unwrap()).unwrap_err().to_string()
     };
     let error = message(&TEXT.replace("aarch64", "riscv64"));
     assert!(error.ends_with("is a kernel for aarch64, not for riscv64"), "{error}");
@@ -108,8 +108,8 @@ fn recipes_that_contradict_themselves_are_refused() {
         (TEXT.replace("{ \"aarch64\": \"programs\" }", "{}"), "no programs for the target aarch64 6.12"),
         (two, "stands there twice"),
         (format!("{start}{end}"), "names no kernel"),
-        (TEXT.replace("\"image\"", "\"picture\""), "is no recipe of format 1"),
-        (String::new(), "is no recipe of format 1"),
+        (TEXT.replace("\"image\"", "\"picture\""), "is no spec of format 1"),
+        (String::new(), "is no spec of format 1"),
     ] {
         let error = parse(&text).unwrap_err().to_string();
         assert!(error.starts_with("r.json") && error.contains(problem), "{error}");
@@ -119,9 +119,9 @@ fn recipes_that_contradict_themselves_are_refused() {
 #[test]
 fn kernels_that_somebody_added_are_told_from_those_of_the_catalogue() {
     let catalogue = Catalogue::bundled().unwrap();
-    assert!(parse(TEXT).unwrap().strangers(&catalogue).is_empty());
-    let recipe = parse(&TEXT.replace("\"6.12\"", "\"mine\"")).unwrap();
-    assert_eq!(recipe.strangers(&catalogue)[0].name, "mine");
+    assert!(parse(TEXT).unwrap().unknown_targets(&catalogue).is_empty());
+    let spec = parse(&TEXT.replace("\"6.12\"", "\"mine\"")).unwrap();
+    assert_eq!(spec.unknown_targets(&catalogue)[0].name, "mine");
 }
 
 proptest! {

@@ -1,11 +1,11 @@
-//! The guest's console: bytes to lines, lines to a bounded log, lines to [`Trouble`].
+//! The guest's console: bytes to lines, lines to a bounded log, lines to [`KernelIncident`].
 
+mod incident;
 mod lines;
 mod log;
-mod trouble;
 mod watch;
 
+pub use incident::{KernelIncident, KernelIncidentKind, Severity};
 pub(crate) use lines::Lines;
 pub(crate) use log::ConsoleLog;
-pub use trouble::{Severity, Trouble, TroubleKind};
 pub use watch::Watch;

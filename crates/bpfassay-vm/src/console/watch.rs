@@ -1,16 +1,16 @@
-//! Finds trouble in console lines. Pure.
+//! Finds incidents in console lines. Pure.
 //!
 //! A kernel message is matched at its beginning only, after the time stamp: the same words inside a sentence (`RETBleed:
-//! WARNING: …`) are not trouble. A time stamp in the middle of a line begins a message too, because a program's
+//! WARNING: …`) are no incidents. A time stamp in the middle of a line begins a message too, because a program's
 //! unfinished line may stand before it.
 
-use super::{Trouble, TroubleKind};
+use super::{KernelIncident, KernelIncidentKind};
 
 /// Troubles kept; a guest that reports more has long been judged.
 const MAX_TROUBLES: usize = 32;
-/// Detail lines kept per trouble.
+/// Detail lines kept per incident.
 const MAX_DETAILS: usize = 16;
-/// Frames kept of the back trace of a trouble.
+/// Frames kept of the back trace of an incident.
 const MAX_FRAMES: u32 = 6;
 /// Bytes of a line kept.
 const MAX_KEPT: usize = 512;
@@ -18,9 +18,9 @@ const MAX_KEPT: usize = 512;
 const REACH: u32 = 120;
 
 /// Beginnings of messages, by kind. In a list, the first that fits counts.
-const HEADLINES: &[(TroubleKind, &[&str])] = &[
+const HEADLINES: &[(KernelIncidentKind, &[&str])] = &[
     (
-        TroubleKind::Panic,
+        KernelIncidentKind::Panic,
         &[
             "Kernel panic - not syncing",
             "traps: PANIC: double fault",
@@ -32,9 +32,9 @@ const HEADLINES: &[(TroubleKind, &[&str])] = &[
             "init_coldboot: ",
         ],
     ),
-    (TroubleKind::SoftLockup, &["watchdog: BUG: soft lockup - CPU", "BUG: soft lockup - CPU"]),
+    (KernelIncidentKind::SoftLockup, &["watchdog: BUG: soft lockup - CPU", "BUG: soft lockup - CPU"]),
     (
-        TroubleKind::HardLockup,
+        KernelIncidentKind::HardLockup,
         &[
             "NMI watchdog: Watchdog detected hard LOCKUP",
             "watchdog: Watchdog detected hard LOCKUP",
@@ -42,9 +42,9 @@ const HEADLINES: &[(TroubleKind, &[&str])] = &[
             "Watchdog detected hard LOCKUP",
         ],
     ),
-    (TroubleKind::SoftLockup, &["BUG: workqueue lockup - pool"]),
+    (KernelIncidentKind::SoftLockup, &["BUG: workqueue lockup - pool"]),
     (
-        TroubleKind::Oops,
+        KernelIncidentKind::Oops,
         &[
             "BUG: kernel NULL pointer dereference",
             "BUG: unable to handle ",
@@ -62,10 +62,10 @@ const HEADLINES: &[(TroubleKind, &[&str])] = &[
             "Oops - ",
         ],
     ),
-    (TroubleKind::Bug, &["kernel BUG at ", "Kernel BUG [#", "BUG: "]),
-    (TroubleKind::HungTask, &["INFO: task "]),
+    (KernelIncidentKind::Bug, &["kernel BUG at ", "Kernel BUG [#", "BUG: "]),
+    (KernelIncidentKind::HungTask, &["INFO: task "]),
     (
-        TroubleKind::OutOfMemory,
+        KernelIncidentKind::OutOfMemory,
         &[
             "Out of memory: Killed process",
             "Out of memory: Kill process",
@@ -73,12 +73,15 @@ const HEADLINES: &[(TroubleKind, &[&str])] = &[
             "Out of memory and no killable processes",
         ],
     ),
-    (TroubleKind::Initramfs, &["Initramfs unpacking failed"]),
-    (TroubleKind::NfsStall, &["nfs: server "]),
-    (TroubleKind::Warning, &["WARNING: ", "UBSAN: ", "list_add corruption", "list_del corruption", "refcount_t: "]),
+    (KernelIncidentKind::Initramfs, &["Initramfs unpacking failed"]),
+    (KernelIncidentKind::NfsStall, &["nfs: server "]),
+    (
+        KernelIncidentKind::Warning,
+        &["WARNING: ", "UBSAN: ", "list_add corruption", "list_del corruption", "refcount_t: "],
+    ),
 ];
 
-/// Beginnings of lines that say more about the trouble before them.
+/// Beginnings of lines that say more about the incident before them.
 const DETAILS: &[&str] = &[
     "Oops",
     "Internal error: ",
@@ -106,19 +109,19 @@ const DETAILS: &[&str] = &[
 /// Looks at a console line by line.
 #[derive(Debug, Default)]
 pub struct Watch {
-    troubles: Vec<Trouble>,
-    /// Lines seen since the last trouble, and frames still wanted of its back trace.
+    incidents: Vec<KernelIncident>,
+    /// Lines seen since the last incident, and frames still wanted of its back trace.
     since: u32,
     frames: u32,
 }
 
 impl Watch {
-    /// Looks at the next line. Gives the trouble that it tells of, if it tells of a new one.
-    pub fn line(&mut self, line: &str) -> Option<Trouble> {
+    /// Looks at the next line. Gives the incident that it reports, if it reports a new one.
+    pub fn line(&mut self, line: &str) -> Option<KernelIncident> {
         let (time_us, message) = message(line);
         self.since = self.since.saturating_add(1);
         let kind = classify(message);
-        let open = if self.since <= REACH { self.troubles.last_mut() } else { None };
+        let open = if self.since <= REACH { self.incidents.last_mut() } else { None };
         match (kind, open) {
             // One fault prints several headlines (`BUG: kernel NULL pointer dereference`, then `Oops: 0002 [#1]`); only the
             // panic that follows from it is news.
@@ -127,13 +130,13 @@ impl Watch {
                 None
             }
             (Some(kind), _) => {
-                if self.troubles.len() == MAX_TROUBLES {
+                if self.incidents.len() == MAX_TROUBLES {
                     return None;
                 }
-                let trouble = Trouble { kind, line: shortened(message), time_us, details: Vec::new() };
-                self.troubles.push(trouble.clone());
+                let incident = KernelIncident { kind, line: shortened(message), time_us, details: Vec::new() };
+                self.incidents.push(incident.clone());
                 (self.since, self.frames) = (0, MAX_FRAMES);
-                Some(trouble)
+                Some(incident)
             }
             (None, Some(open)) => {
                 if DETAILS.iter().any(|start| message.starts_with(start)) {
@@ -148,42 +151,42 @@ impl Watch {
         }
     }
 
-    /// Every trouble so far, in order, with its details.
+    /// Every incident so far, in order, with its details.
     #[must_use]
-    pub fn troubles(&self) -> &[Trouble] {
-        &self.troubles
+    pub fn incidents(&self) -> &[KernelIncident] {
+        &self.incidents
     }
 }
 
 /// Whether a headline of `kind` right after `open` tells of the same event.
-fn belongs(open: &Trouble, kind: TroubleKind) -> bool {
-    use TroubleKind::{Bug, HardLockup, HungTask, Oops, Panic, RcuStall, SoftLockup};
+fn belongs(open: &KernelIncident, kind: KernelIncidentKind) -> bool {
+    use KernelIncidentKind::{Bug, HardLockup, HungTask, Oops, Panic, RcuStall, SoftLockup};
     // Only a death has more than one headline of its own; a second oops under the first one's panic is its consequence.
     match open.kind {
         Oops | Bug => matches!(kind, Oops | Bug) && !has_ended(open),
-        Panic => matches!(kind, Oops | Bug | Panic | TroubleKind::Warning),
+        Panic => matches!(kind, Oops | Bug | Panic | KernelIncidentKind::Warning),
         RcuStall | SoftLockup | HardLockup | HungTask => kind == open.kind && !has_ended(open) && kind == RcuStall,
         _ => false,
     }
 }
 
 /// Whether the report of `open` is over.
-fn has_ended(open: &Trouble) -> bool {
+fn has_ended(open: &KernelIncident) -> bool {
     open.details.iter().any(|detail| detail.starts_with("---[ end "))
 }
 
-/// The kind of trouble that a message tells of.
-fn classify(message: &str) -> Option<TroubleKind> {
+/// The kind of incident that a message reports.
+fn classify(message: &str) -> Option<KernelIncidentKind> {
     if is_rcu_stall(message) {
-        return Some(TroubleKind::RcuStall);
+        return Some(KernelIncidentKind::RcuStall);
     }
     for (kind, starts) in HEADLINES {
         if starts.iter().any(|start| message.starts_with(start)) {
             let holds = match kind {
-                TroubleKind::HungTask => message.contains(" blocked ") && message.contains(" for more than "),
-                TroubleKind::NfsStall => message.contains(" not responding"),
-                TroubleKind::HardLockup => message.contains("hard LOCKUP"),
-                TroubleKind::Panic if message.starts_with("init_coldboot") => message.contains("failed"),
+                KernelIncidentKind::HungTask => message.contains(" blocked ") && message.contains(" for more than "),
+                KernelIncidentKind::NfsStall => message.contains(" not responding"),
+                KernelIncidentKind::HardLockup => message.contains("hard LOCKUP"),
+                KernelIncidentKind::Panic if message.starts_with("init_coldboot") => message.contains("failed"),
                 _ => true,
             };
             return holds.then_some(*kind);
@@ -191,7 +194,7 @@ fn classify(message: &str) -> Option<TroubleKind> {
     }
     // x86 before 6.10 names other exceptions without a common word: `invalid opcode: 0000 [#1] PREEMPT SMP`.
     if message.contains(": 0000 [#") || message.contains(": 0002 [#") {
-        return Some(TroubleKind::Oops);
+        return Some(KernelIncidentKind::Oops);
     }
     None
 }
@@ -218,9 +221,9 @@ fn line_is_frame(message: &str) -> bool {
         && !PRINTING.iter().any(|start| frame.starts_with(start))
 }
 
-fn keep_detail(trouble: &mut Trouble, message: &str) {
-    if trouble.details.len() < MAX_DETAILS {
-        trouble.details.push(shortened(message.trim()));
+fn keep_detail(incident: &mut KernelIncident, message: &str) {
+    if incident.details.len() < MAX_DETAILS {
+        incident.details.push(shortened(message.trim()));
     }
 }
 
@@ -291,9 +294,9 @@ mod tests {
                 let _ = watch.line(&format!("[    1.000000]  frame+0x1/0x2 {}", "x".repeat(5000)));
             }
         }
-        assert_eq!(watch.troubles().len(), MAX_TROUBLES);
-        assert!(watch.troubles().iter().all(|trouble| trouble.details.len() == MAX_FRAMES as usize));
-        assert!(watch.troubles()[0].details.iter().all(|line| line.len() <= MAX_KEPT));
+        assert_eq!(watch.incidents().len(), MAX_TROUBLES);
+        assert!(watch.incidents().iter().all(|incident| incident.details.len() == MAX_FRAMES as usize));
+        assert!(watch.incidents()[0].details.iter().all(|line| line.len() <= MAX_KEPT));
     }
 
     #[test]
@@ -310,14 +313,14 @@ mod tests {
         fn any_lines_are_taken(lines: Vec<String>) {
             let mut watch = Watch::default();
             let told = lines.iter().filter_map(|line| watch.line(line)).count();
-            prop_assert_eq!(told, watch.troubles().len());
+            prop_assert_eq!(told, watch.incidents().len());
         }
 
         #[test]
         fn a_panic_is_told_whatever_stands_before_it(before in "[^\\[\n]{0,40}", time in 0u64..1_000_000) {
             let line = format!("{before}[{time:5}.000001] Kernel panic - not syncing: x");
             let told = Watch::default().line(&line).unwrap();
-            prop_assert_eq!(told.kind, TroubleKind::Panic);
+            prop_assert_eq!(told.kind, KernelIncidentKind::Panic);
             prop_assert_eq!(told.time_us, Some(time * 1_000_000 + 1));
         }
     }

@@ -39,14 +39,14 @@ impl fmt::Display for Clock {
 
 /// Clock, calendar and randomness: all that a guest learns of the world in which it runs.
 #[derive(Debug, Clone, Copy)]
-pub struct World {
+pub struct ClockAndSeed {
     /// The clock.
     pub clock: Clock,
     /// Seed of all that is random in the machine; only under [`Clock::Instructions`].
     pub seed: u64,
 }
 
-impl Device for World {
+impl Device for ClockAndSeed {
     fn arguments(&self) -> Vec<OsString> {
         match self.clock {
             // The clock of the VM and not of the host: a guest that the host stops does not see time jump.

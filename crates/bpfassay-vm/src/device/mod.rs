@@ -9,15 +9,15 @@ use bpfassay_protocol::Arch;
 use self::clock::Clock;
 
 pub mod agent_port;
-pub mod bare;
 pub mod board;
 pub mod boot;
 pub mod clock;
-pub mod conduct;
 pub mod console;
 pub mod cpu;
+pub mod kernel_params;
 pub mod memory;
 pub mod monitor;
+pub mod no_defaults;
 pub mod sandbox;
 
 /// A part of a machine.

@@ -17,7 +17,7 @@ use bpfassay_study::{Available, Narrowing, Study, bundled, expand};
 use clap::Parser as _;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-use super::{Cli, Verb};
+use super::{Cli, Command};
 
 /// A page, and where it lies.
 struct Page {
@@ -93,10 +93,10 @@ fn commands_are_understood() {
             for words in commands(line) {
                 let cli = Cli::try_parse_from(&words)
                     .unwrap_or_else(|error| panic!("{}: {line}: {error}", page.path.display()));
-                let study = match &cli.verb {
-                    Verb::Run(run) => &run.selection.study,
-                    Verb::Plan(plan) => &plan.selection.study,
-                    Verb::Fetch(fetch) => &fetch.selection.study,
+                let study = match &cli.command {
+                    Command::Run(run) => &run.selection.study,
+                    Command::Plan(plan) => &plan.selection.study,
+                    Command::Fetch(fetch) => &fetch.selection.study,
                     _ => continue,
                 };
                 let is_file = study.ends_with(".toml");
@@ -159,7 +159,8 @@ fn the_crates_are_those_of_the_architecture() {
         .map(|row| {
             let (name, rest) = row.split_once('`').unwrap();
             let depends = rest.trim_end_matches(" |").rsplit_once('|').unwrap().1;
-            let depends = depends.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            let depends =
+                depends.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
             (format!("bpfassay{name}"), depends)
         })
         .collect();

@@ -42,7 +42,7 @@ pub(crate) struct Here {
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 
-    /// How to tell what happens, as with `run`
+    /// How to report what happens, as with `run`
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) message_format: MessageFormat,
 }

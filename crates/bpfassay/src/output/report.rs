@@ -15,7 +15,7 @@ use super::{coloured_stderr, colours, stderr};
 const MOST: usize = 16_000;
 
 /// Prints `report` on standard error.
-pub(crate) fn tell(report: &miette::Report) {
+pub(crate) fn print_report(report: &miette::Report) {
     let stream = stderr().stream;
     let text = shown(report, colours(&stream), stream.is_terminal());
     // Nobody can be told that standard error is gone; the exit code remains.

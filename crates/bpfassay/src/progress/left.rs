@@ -73,7 +73,7 @@ impl Left {
         }
     }
 
-    /// A run of `cell` in the block named `block` ended after `seconds`; 0 if it never began, which tells nothing.
+    /// A run of `cell` in the block named `block` ended after `seconds`; 0 if it never began, which says nothing.
     pub(super) fn ended(&mut self, block: &str, cell: &str, seconds: f64) {
         let Some(waiting) = self.blocks.get_mut(block) else { return };
         if let Some(at) = waiting.cells.iter().position(|left| left == cell) {

@@ -111,7 +111,7 @@ impl Shown {
         self.bar.set_position(ended.done);
         let left = ended.seconds_left.map(|left| format!(" (about {} left)", duration(left))).unwrap_or_default();
         self.bar.set_prefix(format!(", {}/{} cells{left}", ended.cells_done, ended.cells_of));
-        for line in told(ended) {
+        for line in lines_of(ended) {
             self.line(&line);
         }
     }
@@ -172,8 +172,8 @@ fn ended_badly(block: &str, trouble: Option<&RunFailure>, verdict: Option<&BootV
     Some(format!("{block}: {trouble}: {verdict}"))
 }
 
-/// The lines that tell of a run.
-fn told(ended: &RunEnded) -> Vec<String> {
+/// The lines that report a run.
+fn lines_of(ended: &RunEnded) -> Vec<String> {
     let RunEnded { run, seconds, .. } = ended;
     let run = line(run);
     let message = excerpt(ended.message.as_deref().unwrap_or_default(), MOST_OF_REASON);
@@ -188,11 +188,11 @@ fn told(ended: &RunEnded) -> Vec<String> {
         }
         Ending::Failed => format!("{run}: FAILED: {message}"),
     }];
-    let word = |words: &Option<Vec<String>>| words.as_ref().map(shell_words);
+    let line = |args: &Option<Vec<String>>| args.as_ref().map(shell_words);
     for (name, what) in [
         ("log", ended.log.as_deref().map(output::path)),
-        ("this cell again", word(&ended.repeat)),
-        ("a shell in its guest", word(&ended.shell)),
+        ("this cell again", line(&ended.repeat)),
+        ("a shell in its guest", line(&ended.shell)),
     ] {
         if let Some(what) = what {
             lines.push(format!("  {name}: {what}"));
@@ -256,8 +256,8 @@ mod tests {
 
     #[test]
     fn times_are_told_as_precisely_as_they_are_known() {
-        let told = [0.4, 59.0, 89.0, 91.0, 3600.0 * 3.0 + 320.0].map(duration);
-        assert_eq!(told, ["0 s", "59 s", "1 min", "2 min", "3 h 5 min"]);
+        let texts = [0.4, 59.0, 89.0, 91.0, 3600.0 * 3.0 + 320.0].map(duration);
+        assert_eq!(texts, ["0 s", "59 s", "1 min", "2 min", "3 h 5 min"]);
     }
 
     fn hostile() -> RunEnded {
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn words_of_guests_are_shown_and_not_obeyed() {
         for ended in [hostile(), RunEnded { outcome: Ending::Refused, ..hostile() }] {
-            let lines = told(&ended);
+            let lines = lines_of(&ended);
             assert_eq!(lines.len(), 3);
             for text in lines.iter().map(|text| excerpt(text, MOST)) {
                 assert!(!text.contains(plain::is_hazard), "{text:?}");
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_run_that_failed_is_told_with_what_to_do_next() {
-        let words = |text: &str| Some(text.split(' ').map(str::to_owned).collect());
+        let args = |text: &str| Some(text.split(' ').map(str::to_owned).collect());
         let ended = RunEnded {
             run: "x86_64_7.2_w_nfs4.2_1_r1_fexit".to_owned(),
             cell: "x86_64_7.2_w_nfs4.2_fexit".to_owned(),
@@ -396,8 +396,8 @@ mod tests {
             message: Some("kernel panic during workload: Kernel panic".to_owned()),
             bytes: Vec::new(),
             log: Some("out/logs/x86_64_7.2_w_nfs4.2_1_boot1.log".into()),
-            repeat: words("bpfassay run quick --cell x86_64_7.2_w_nfs4.2_fexit"),
-            shell: words("bpfassay shell --study quick --cell x86_64_7.2_w_nfs4.2_fexit"),
+            repeat: args("bpfassay run quick --cell x86_64_7.2_w_nfs4.2_fexit"),
+            shell: args("bpfassay shell --study quick --cell x86_64_7.2_w_nfs4.2_fexit"),
             done: 1,
             of: 2,
             cells_done: 0,
@@ -410,6 +410,6 @@ mod tests {
             "  this cell again: bpfassay run quick --cell x86_64_7.2_w_nfs4.2_fexit",
             "  a shell in its guest: bpfassay shell --study quick --cell x86_64_7.2_w_nfs4.2_fexit",
         ];
-        assert_eq!(told(&ended), expected);
+        assert_eq!(lines_of(&ended), expected);
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn bpfassay(directory: &Path) -> Command {
 }
 
 /// What `testbed compose` needs for a guest of nothing but names.
-pub(crate) fn recipe(directory: &Path) {
+pub(crate) fn spec(directory: &Path) {
     fs::create_dir(directory.join("programs")).unwrap();
     for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
         fs::write(directory.join("programs").join(program), program).unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn recipe(directory: &Path) {
     fs::write(directory.join("Image"), image).unwrap();
     let text = r#"{"format": 1, "provider": "nix", "programs": {"aarch64": "programs"},
         "targets": [{"arch": "aarch64", "name": "6.12", "version": "6.12.1", "image": "Image"}]}"#;
-    fs::write(directory.join("recipe.json"), text).unwrap();
+    fs::write(directory.join("spec.json"), text).unwrap();
 }
 
 /// A study of `vm-tests/`.

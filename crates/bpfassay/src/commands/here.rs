@@ -1,4 +1,4 @@
-//! `bpfassay here`: carry out a study on this machine itself, without guests.
+//! `bpfassay here`: run a study on this machine itself, without guests.
 
 use std::{
     num::NonZeroU32,
@@ -6,18 +6,19 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_runner::{Agent, HereOrder};
+use bpfassay_runner::{Agent, HereConfig};
 use bpfassay_study::{Available, Clock, LeftOut, Narrowing, Plan, Study, Target};
 use bpfassay_vm::qemu;
 use tokio_util::sync::CancellationToken;
 
 use super::run;
 use crate::{
-    bench::{check_ids, stop_on_signals},
     cli,
     exit::{Failure, INFRASTRUCTURE, Outcome, USAGE},
-    progress::{Telling, Watcher},
-    provenance, setup,
+    progress::{Reporting, Watcher},
+    provenance,
+    session::{check_ids, stop_on_signals},
+    setup,
 };
 
 /// The agent, and what it starts.
@@ -52,23 +53,23 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let (directory, journal, blocks) = run::begin(&plan, arguments.output.as_deref(), provenance)?;
     let cancel = CancellationToken::new();
     stop_on_signals(&cancel);
-    let telling = Telling {
+    let reporting = Reporting {
         study: Some(&arguments.study),
         overlays: &[],
         format: arguments.message_format,
         here: Some(&agent.mount),
     };
     let summary = run::until_narrow(&plan, &directory, journal, blocks, async |blocks, journal| {
-        let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, &directory, telling);
+        let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, &directory, reporting);
         let blocks = blocks.into_iter().map(|todo| todo.block).collect();
-        let order = HereOrder { study: &plan.study, blocks, agent: &agent, directory: &directory };
+        let order = HereConfig { study: &plan.study, blocks, agent: &agent, directory: &directory };
         let outcome = bpfassay_runner::carry_out_here(order, journal, &watcher, &cancel).await;
         watcher.finish();
         outcome.map_err(Failure::infrastructure)
     })
     .await?;
     let end = run::End { summary, how_to_go_on: "; what was measured is kept".to_owned() };
-    run::told(&directory, &end, arguments.message_format)
+    run::report(&directory, &end, arguments.message_format)
 }
 
 /// The study with this machine as its only target.

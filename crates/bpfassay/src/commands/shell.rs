@@ -48,20 +48,21 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     setup::host_packages(&plan, arguments.overlays.manifest.is_some(), global)?;
     let store = Store::open(global)?;
     let testbed = setup::testbed(&store, &chosen, &arguments.overlays, &plan, setup::Shell::With)?;
-    let rig = setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Boot).await?;
-    let image = rig.image(&target).map_err(|error| Failure::new(INTERNAL, error))?;
-    let (qemu, choice) = rig.qemu(target.arch).map_err(|error| Failure::new(INTERNAL, error))?;
+    let host_setup =
+        setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Boot).await?;
+    let image = host_setup.image(&target).map_err(|error| Failure::new(INTERNAL, error))?;
+    let (qemu, choice) = host_setup.qemu(target.arch).map_err(|error| Failure::new(INTERNAL, error))?;
 
     let file_system =
         plan.blocks.first().map_or(FileSystem::Tmpfs { size_mib: 256 }, |block| block.file_system.clone());
     let modules = image.module_paths(&file_system).map_err(Failure::usage)?;
     let job = Job { protocol: PROTOCOL_VERSION, modules, file_system, settle_ms: 0, task: Task::Shell };
     let scratch = store.cache.scratch()?;
-    let initramfs = rig.initramfs(&target, &job).map_err(Failure::infrastructure)?;
+    let initramfs = host_setup.initramfs(&target, &job).map_err(Failure::infrastructure)?;
     let mut machine = Machine::new(target.arch, image.kernel());
     machine.accelerator = choice.accelerator;
     machine.cpus = arguments.cpus.unwrap_or(plan.study.guest.cpus);
-    let memory = rig.memory_mib(&plan.study, &target).map_err(|error| Failure::new(INTERNAL, error))?;
+    let memory = host_setup.memory_mib(&plan.study, &target).map_err(|error| Failure::new(INTERNAL, error))?;
     machine.memory_mib = arguments.memory.unwrap_or(memory);
     machine.initrd = Some(Initramfs::OpenFile);
     machine.sandbox = qemu.confinement.sandbox;
@@ -116,7 +117,7 @@ async fn told_to_end() {
 /// Guests under the other clock take no input.
 const WALL: Clock = Clock::Wall;
 
-/// The kernel's name or the path of its image; a cell tells by itself which of the catalogue it is.
+/// The kernel's name or the path of its image; a cell names by itself which of the catalogue it is.
 fn kernel(arguments: &cli::Shell) -> Option<String> {
     match (&arguments.kernel, &arguments.cell) {
         (None, None) => Some("6.12".to_owned()),

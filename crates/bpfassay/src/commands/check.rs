@@ -16,9 +16,9 @@ pub(crate) fn check(arguments: &cli::Check) -> Outcome {
             Soundness::Unreadable => "CANNOT BE READ",
             Soundness::Wrong => "WRONG",
         };
-        // What is wrong is told in words of the files, which anybody may have written.
-        let words: String = one.words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        text.push_str(&format!("{}: {verdict}: {words}\n", one.what));
+        // What is wrong is reported with excerpts of the files, which anybody may have written.
+        let message: String = one.message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        text.push_str(&format!("{}: {verdict}: {message}\n", one.what));
     }
     super::print(&text)?;
     Ok(match checked.iter().map(|one| one.soundness).max() {

@@ -24,12 +24,12 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
         // Only what is in the cache: planning downloads and builds nothing.
         let store = Store::open_offline(global)?;
         let testbed = setup::testbed(&store, &chosen, &arguments.overlays, &plan, setup::Shell::Without)?;
-        let rig =
+        let host_setup =
             setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Recorded).await?;
         let mut text = String::new();
         for block in &plan.blocks {
-            let machine = rig.machine(&plan.study, block).map_err(|error| Failure::new(INTERNAL, error))?;
-            let (qemu, choice) = rig.qemu(block.target.arch).map_err(|error| Failure::new(INTERNAL, error))?;
+            let machine = host_setup.machine(&plan.study, block).map_err(|error| Failure::new(INTERNAL, error))?;
+            let (qemu, choice) = host_setup.qemu(block.target.arch).map_err(|error| Failure::new(INTERNAL, error))?;
             // Writing to a string cannot fail.
             let reason = plain::line(&choice.reason);
             let _ = writeln!(text, "\n# {}\n# accelerator {}: {reason}", plain::line(&block.id), choice.accelerator);

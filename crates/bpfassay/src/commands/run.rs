@@ -1,4 +1,4 @@
-//! `bpfassay run`: carry out a study.
+//! `bpfassay run`: run a study.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ use bpfassay_study::{Block, Clock, Plan};
 use bpfassay_vm::shell_words;
 
 use crate::{
-    bench::{Bench, check_ids},
     chosen::{Chosen, is_image},
     cli::{self, MessageFormat},
     exit::{Failure, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
     output,
-    progress::{self, Telling, bundled},
+    progress::{self, Reporting, bundled},
+    session::{Session, check_ids},
     setup::{self, Store},
 };
 
@@ -51,11 +51,11 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         Some(testbed) => testbed,
         None => setup::testbed(&store, &chosen, &arguments.overlays, &plan, setup::Shell::Without)?,
     };
-    let bench = Bench::set_up(&store, testbed, &plan, arguments.accelerator, arguments.jobs).await?;
-    if resumed.is_none() && plan.study.clock_of_host && bench.has_kvm() {
+    let session = Session::set_up(&store, testbed, &plan, arguments.accelerator, arguments.jobs).await?;
+    if resumed.is_none() && plan.study.clock_of_host && session.has_kvm() {
         plan = setup::expand(&chosen, &arguments.overlays, Some(Clock::Wall), global)?;
     }
-    let provenance = bench.provenance.clone();
+    let provenance = session.provenance.clone();
 
     let mut never_ready = Vec::new();
     let (directory, journal, blocks) = match resumed {
@@ -73,13 +73,13 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     };
     let study = if arguments.resume.is_some() { bundled(&plan) } else { Some(arguments.selection.study.as_str()) };
     let overlays = overlays(&arguments, global);
-    let telling = Telling { study, overlays: &overlays, format: arguments.message_format, here: None };
+    let reporting = Reporting { study, overlays: &overlays, format: arguments.message_format, here: None };
     let summary = until_narrow(&plan, &directory, journal, blocks, async |blocks, journal| {
-        bench.carry_out(&plan, blocks, never_ready.clone(), journal, &directory, telling).await
+        session.execute(&plan, blocks, never_ready.clone(), journal, &directory, reporting).await
     })
     .await?;
     let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_words([&directory]));
-    told(&directory, &End { summary, how_to_go_on }, arguments.message_format)
+    report(&directory, &End { summary, how_to_go_on }, arguments.message_format)
 }
 
 /// What is done again of what ended badly.
@@ -98,7 +98,7 @@ fn given_up(contents: &Contents, blocks: &[ToDo]) -> Vec<(Block, RunFailure)> {
     all.filter_map(|block| Some((block.clone(), standing.past(block).never_ready()?.clone()))).collect()
 }
 
-/// How carrying out ended.
+/// How the run ended.
 pub(super) struct End {
     /// What it came to.
     pub(super) summary: Summary,
@@ -135,17 +135,17 @@ pub(super) fn begin(plan: &Plan, output: Option<&Path>, provenance: Provenance) 
     Ok((directory, journal, blocks))
 }
 
-/// Has `carry_out` do `blocks`, and then whatever sequential sampling asks for: what was measured tells whether there is more to
+/// Has `execute` do `blocks`, and then whatever sequential sampling asks for: what was measured decides whether there is more to
 /// do. Where boots are fixed there is not.
 pub(super) async fn until_narrow(
     plan: &Plan,
     directory: &Path,
     mut journal: Journal,
     mut blocks: Vec<ToDo>,
-    carry_out: impl AsyncFn(Vec<ToDo>, Journal) -> Result<Summary, Failure>,
+    execute: impl AsyncFn(Vec<ToDo>, Journal) -> Result<Summary, Failure>,
 ) -> Result<Summary, Failure> {
     loop {
-        let summary = carry_out(blocks, journal).await?;
+        let summary = execute(blocks, journal).await?;
         if summary.cancelled || summary.paused.is_some() || plan.until().is_none() {
             return Ok(summary);
         }
@@ -158,8 +158,8 @@ pub(super) async fn until_narrow(
     }
 }
 
-/// Derives the results in `directory` and tells them, with what is left to do.
-pub(super) fn told(directory: &Path, end: &End, format: MessageFormat) -> Outcome {
+/// Derives the results in `directory` and prints them, with what is left to do.
+pub(super) fn report(directory: &Path, end: &End, format: MessageFormat) -> Outcome {
     let End { summary: Summary { cancelled, paused, .. }, how_to_go_on } = end;
     let (results, fingerprint) = conclude(directory)?;
     let code = if *cancelled { INTERRUPTED } else { verdict(&results, paused.is_some()) };
@@ -197,23 +197,23 @@ pub(super) fn told(directory: &Path, end: &End, format: MessageFormat) -> Outcom
     Ok(code)
 }
 
-/// Options that another command needs to find the same guests, as words of a command line.
+/// Options that another command needs to find the same guests, as arguments.
 fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     let path = |path: &Path| path.display().to_string();
     let selection = &arguments.selection;
     let images = selection.kernel.iter().filter(|kernel| is_image(kernel)).cloned();
-    let mut words: Vec<(&str, String)> = images.map(|image| ("--kernel", image)).collect();
-    words.extend(selection.modules.as_deref().map(|modules| ("--modules", path(modules))));
+    let mut args: Vec<(&str, String)> = images.map(|image| ("--kernel", image)).collect();
+    args.extend(selection.modules.as_deref().map(|modules| ("--modules", path(modules))));
     let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));
-    words.extend(arguments.overlays.ior.iter().map(of_arch));
-    words.extend(selection.tool.iter().map(|tool| ("--tool", tool.clone())));
-    words.extend(arguments.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
-    words.extend(global.cache.as_deref().map(|cache| ("--cache", path(cache))));
-    let mut words: Vec<String> = words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();
+    args.extend(arguments.overlays.ior.iter().map(of_arch));
+    args.extend(selection.tool.iter().map(|tool| ("--tool", tool.clone())));
+    args.extend(arguments.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
+    args.extend(global.cache.as_deref().map(|cache| ("--cache", path(cache))));
+    let mut args: Vec<String> = args.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();
     if arguments.overlays.available {
-        words.push("--available".to_owned());
+        args.push("--available".to_owned());
     }
-    words
+    args
 }
 
 /// Derives the results from the journal and writes `results.json`. The fingerprint goes with them where raw figures are the

@@ -1,4 +1,4 @@
-//! `bpfassay verify`: carry out part of a run again and demand the same raw figures.
+//! `bpfassay verify`: re-execute part of a run; fails unless every raw figure matches.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use bpfassay_runner::block::unix_ms;
 use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{
-    bench::{Bench, check_ids},
     chosen::Chosen,
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
     output,
-    progress::{Telling, bundled},
+    progress::{Reporting, bundled},
     provenance,
+    session::{Session, check_ids},
     setup::{self, Store, Testbed},
 };
 
@@ -34,8 +34,8 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     setup::host_packages(&plan, provider == "nix", global)?;
     let store = Store::open(global)?;
     let testbed = same_testbed(&store, &contents, &arguments.directory, &plan)?;
-    let bench = Bench::set_up(&store, testbed, &plan, cli::AcceleratorChoice::Tcg, arguments.jobs).await?;
-    let provenance = bench.provenance.clone();
+    let session = Session::set_up(&store, testbed, &plan, cli::AcceleratorChoice::Tcg, arguments.jobs).await?;
+    let provenance = session.provenance.clone();
 
     let again = tempfile::Builder::new().prefix("bpfassay-verify-").tempdir().map_err(|error| {
         failure(INFRASTRUCTURE, "free some space there", &format!("cannot make a temporary directory: {error}"))
@@ -44,8 +44,8 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let header = Header { journal: JOURNAL_VERSION, started_unix_ms: unix_ms(), plan: plan.clone(), provenance };
     let journal = Journal::create(&directory, &header)?;
     let todo = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
-    let telling = Telling { study: bundled(&plan), overlays: &[], format: cli::MessageFormat::Human, here: None };
-    let summary = bench.carry_out(&plan, todo, Vec::new(), journal, &directory, telling).await?;
+    let reporting = Reporting { study: bundled(&plan), overlays: &[], format: cli::MessageFormat::Human, here: None };
+    let summary = session.execute(&plan, todo, Vec::new(), journal, &directory, reporting).await?;
     if summary.cancelled {
         super::print("interrupted; nothing is said of the figures\n")?;
         return Ok(INTERRUPTED);
@@ -80,11 +80,11 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
         return Ok(SUCCESS);
     }
     let kept = again.keep();
-    super::print(&told(&differences, &of, &kept.join("results")))?;
+    super::print(&differences_text(&differences, &of, &kept.join("results")))?;
     Ok(NOT_REPRODUCED)
 }
 
-fn told(differences: &[Difference], of: &str, kept: &Path) -> String {
+fn differences_text(differences: &[Difference], of: &str, kept: &Path) -> String {
     let mut text = format!("not reproduced: {of}: {} runs have other raw figures\n", differences.len());
     for Difference { run, place, first, second } in differences.iter().take(SHOWN) {
         let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
@@ -98,7 +98,7 @@ fn told(differences: &[Difference], of: &str, kept: &Path) -> String {
     text
 }
 
-/// The blocks to carry out again: those that came to their end, of which `sample` are taken evenly over the
+/// The blocks to re-execute: those that came to their end, of which `sample` are taken evenly over the
 /// plan.
 fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Failure> {
     let plan = &contents.header.plan;

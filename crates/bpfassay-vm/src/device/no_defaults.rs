@@ -6,9 +6,9 @@ use super::{Device, arguments};
 
 /// No default devices, no display, no NIC, no user configuration; QEMU exits where the guest would reboot.
 #[derive(Debug, Clone, Copy)]
-pub struct Bare;
+pub struct NoDefaults;
 
-impl Device for Bare {
+impl Device for NoDefaults {
     fn arguments(&self) -> Vec<OsString> {
         arguments(["-no-user-config", "-nodefaults", "-display", "none", "-nic", "none", "-no-reboot"])
     }

@@ -10,7 +10,7 @@ use crate::{
     output,
 };
 
-/// One page per verb in `directory`, and that of the command.
+/// One page per command in `directory`, and that of the command.
 pub(crate) fn pages(directory: &Path) -> Outcome {
     let written = fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
     written.map_err(|error| {

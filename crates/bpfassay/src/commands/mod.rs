@@ -1,4 +1,4 @@
-//! The verbs, one module each.
+//! The commands, one module each.
 
 mod check;
 mod compare;
@@ -25,31 +25,31 @@ use bpfassay_report::plain;
 use rustix::fs::{Mode, OFlags};
 
 use crate::{
-    cli::{Cli, Verb},
+    cli::{Cli, Command},
     exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome},
     output,
 };
 
 /// Does what the command line says.
 pub(crate) fn perform(cli: Cli) -> Outcome {
-    let Cli { verb, global } = cli;
-    match verb {
-        Verb::Run(arguments) => with_runtime(run::run(arguments, &global)),
-        Verb::Here(arguments) => with_runtime(here::here(arguments)),
-        Verb::Plan(arguments) => with_runtime(plan::plan(arguments, &global)),
-        Verb::Kernels(arguments) => kernels::kernels(&arguments, &global),
-        Verb::Fetch(arguments) => with_runtime(fetch::fetch(arguments, &global)),
-        Verb::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
-        Verb::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
-        Verb::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
-        Verb::Check(arguments) => check::check(&arguments),
-        Verb::Compare(arguments) => compare::compare(&arguments),
-        Verb::Trend(arguments) => trend::trend(&arguments),
-        Verb::Report(arguments) => report::report(&arguments),
-        Verb::Schema(arguments) => schema::schema(&arguments),
-        Verb::Completions { shell } => manual::completions(shell),
-        Verb::Man { directory } => manual::pages(&directory),
-        Verb::Testbed(arguments) => testbed::testbed(&arguments, &global),
+    let Cli { command, global } = cli;
+    match command {
+        Command::Run(arguments) => with_runtime(run::run(arguments, &global)),
+        Command::Here(arguments) => with_runtime(here::here(arguments)),
+        Command::Plan(arguments) => with_runtime(plan::plan(arguments, &global)),
+        Command::Kernels(arguments) => kernels::kernels(&arguments, &global),
+        Command::Fetch(arguments) => with_runtime(fetch::fetch(arguments, &global)),
+        Command::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
+        Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
+        Command::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
+        Command::Check(arguments) => check::check(&arguments),
+        Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Trend(arguments) => trend::trend(&arguments),
+        Command::Report(arguments) => report::report(&arguments),
+        Command::Schema(arguments) => schema::schema(&arguments),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { directory } => manual::pages(&directory),
+        Command::Testbed(arguments) => testbed::testbed(&arguments, &global),
     }
 }
 
@@ -65,7 +65,7 @@ fn with_runtime(work: impl Future<Output = Outcome>) -> Outcome {
     runtime.block_on(work)
 }
 
-/// Columns of the terminal that standard output is, if it is one and tells.
+/// Columns of the terminal that standard output is, if it is one and reports them.
 fn terminal_width() -> Option<u16> {
     let stdout = output::stdout().into_inner();
     if !stdout.is_terminal() {

@@ -4,28 +4,28 @@
 use std::{num::NonZeroU32, path::Path};
 
 use bpfassay_report::{Journal, Provenance, RunFailure, ToDo, plain};
-use bpfassay_runner::{Order, Rig, Summary, slots};
+use bpfassay_runner::{HostSetup, RunnerConfig, Summary, slots};
 use bpfassay_study::{Block, Plan};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli,
     exit::{Failure, INTERNAL, INTERRUPTED, USAGE},
-    progress::{Telling, Watcher},
+    progress::{Reporting, Watcher},
     provenance,
     setup::{self, Store, Testbed, Trial},
 };
 
 /// A host that is ready to measure.
-pub(crate) struct Bench {
-    rig: Rig,
+pub(crate) struct Session {
+    host_setup: HostSetup,
     slots: NonZeroU32,
     cancel: CancellationToken,
     /// What it measures with.
     pub(crate) provenance: Provenance,
 }
 
-impl Bench {
+impl Session {
     /// For the guests of `plan`, `jobs` of them side by side (`None`: as many as the host has room for).
     pub(crate) async fn set_up(
         store: &Store,
@@ -34,37 +34,44 @@ impl Bench {
         accelerator: cli::AcceleratorChoice,
         jobs: Option<u32>,
     ) -> Result<Self, Failure> {
-        let rig = setup::rig(store, testbed.images, plan, accelerator, Trial::Boot).await?;
+        let host_setup = setup::rig(store, testbed.images, plan, accelerator, Trial::Boot).await?;
         let host = provenance::host();
-        let memory = plan.targets().into_iter().map(|target| rig.memory_mib(&plan.study, target));
+        let memory = plan.targets().into_iter().map(|target| host_setup.memory_mib(&plan.study, target));
         let memory = memory.collect::<Result<Vec<_>, _>>().map_err(|error| Failure::new(INTERNAL, error))?;
         let largest = memory.into_iter().max().unwrap_or(plan.study.guest.memory_mib);
         let slots = slots::slots(host.room, plan.study.guest.cpus, largest, jobs);
-        let provenance = provenance::collect(&rig, &testbed.manifest, plan, host.facts(slots.get()))?;
+        let provenance = provenance::collect(&host_setup, &testbed.manifest, plan, host.facts(slots.get()))?;
         let cancel = CancellationToken::new();
         stop_on_signals(&cancel);
-        Ok(Self { rig, slots, cancel, provenance })
+        Ok(Self { host_setup, slots, cancel, provenance })
     }
 
     /// Whether KVM works for every architecture.
     pub(crate) fn has_kvm(&self) -> bool {
-        self.rig.qemu.keys().all(|&arch| !self.rig.is_emulated(arch))
+        self.host_setup.qemu.keys().all(|&arch| !self.host_setup.is_emulated(arch))
     }
 
-    /// Carries out `blocks` of `plan` and tells how it goes on. `never_ready`: blocks that were given up before because no guest of
+    /// Executes `blocks` of `plan` and reports progress. `never_ready`: blocks that were given up before because no guest of
     /// theirs was ever ready. Logs go to `directory`, the journal's.
-    pub(crate) async fn carry_out(
+    pub(crate) async fn execute(
         &self,
         plan: &Plan,
         blocks: Vec<ToDo>,
         never_ready: Vec<(Block, RunFailure)>,
         journal: Journal,
         directory: &Path,
-        telling: Telling<'_>,
+        reporting: Reporting<'_>,
     ) -> Result<Summary, Failure> {
-        let watcher = Watcher::new(plan, &blocks, self.slots, directory, telling);
-        let order = Order { study: &plan.study, blocks, never_ready, rig: &self.rig, slots: self.slots, directory };
-        let outcome = bpfassay_runner::carry_out(order, journal, &watcher, &self.cancel).await;
+        let watcher = Watcher::new(plan, &blocks, self.slots, directory, reporting);
+        let config = RunnerConfig {
+            study: &plan.study,
+            blocks,
+            never_ready,
+            host_setup: &self.host_setup,
+            slots: self.slots,
+            directory,
+        };
+        let outcome = bpfassay_runner::execute(config, journal, &watcher, &self.cancel).await;
         watcher.finish();
         outcome.map_err(Failure::infrastructure)
     }

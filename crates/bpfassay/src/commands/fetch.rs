@@ -31,7 +31,7 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
     }
     super::print("ready; these targets now run offline:\n")?;
     for target in &testbed.manifest.targets {
-        super::print(&super::testbed::told(target))?;
+        super::print(&super::testbed::summary(target))?;
     }
     Ok(SUCCESS)
 }

@@ -7,7 +7,7 @@ use bpfassay_report::plain;
 use bpfassay_testbed::{
     Error,
     catalogue::Catalogue,
-    compose::{self, Recipe},
+    compose::{self, TestbedSpec},
     manifest::{Check, Manifest, Target},
 };
 
@@ -19,30 +19,30 @@ use crate::{
 };
 
 pub(crate) fn testbed(arguments: &cli::Testbed, global: &cli::Global) -> Outcome {
-    match &arguments.verb {
-        cli::TestbedVerb::Compose { recipe, output } => {
-            let recipe = Recipe::load(recipe).map_err(input)?;
+    match &arguments.command {
+        cli::TestbedCommand::Compose { spec, output } => {
+            let spec = TestbedSpec::load(spec).map_err(input)?;
             let store = Store::open_offline(global)?;
-            let manifest = compose::compose(&store.cache, &recipe)?;
+            let manifest = compose::compose(&store.cache, &spec)?;
             compose::pack(&manifest, output)?;
             print(&manifest, &output.join(compose::MANIFEST))?;
         }
-        cli::TestbedVerb::Pack { manifest, output } => {
+        cli::TestbedCommand::Pack { manifest, output } => {
             let manifest = Manifest::load(manifest, Check::Size).map_err(input)?;
             compose::pack(&manifest, output)?;
             print(&manifest, &output.join(compose::MANIFEST))?;
         }
-        cli::TestbedVerb::Check { file, recipe: false } => {
+        cli::TestbedCommand::Check { file, spec: false } => {
             print(&Manifest::load(file, Check::Content).map_err(input)?, file)?;
         }
-        cli::TestbedVerb::Check { file, recipe: true } => {
-            let recipe = Recipe::load(file).map_err(input)?;
+        cli::TestbedCommand::Check { file, spec: true } => {
+            let spec = TestbedSpec::load(file).map_err(input)?;
             let catalogue = Catalogue::bundled().map_err(|error| Failure::new(INTERNAL, error))?;
-            for target in &recipe.targets {
+            for target in &spec.targets {
                 let version = target.version.as_deref().unwrap_or("of unknown version");
                 super::print(&line(target.arch, &target.name, version))?;
             }
-            for target in recipe.strangers(&catalogue) {
+            for target in spec.unknown_targets(&catalogue) {
                 super::print(&format!("not in the catalogue: {} {}\n", target.arch, plain::line(&target.name)))?;
             }
         }
@@ -53,20 +53,20 @@ pub(crate) fn testbed(arguments: &cli::Testbed, global: &cli::Global) -> Outcome
 /// What the user named cannot be read: a fault in the command line.
 fn input(error: Error) -> Failure {
     match error {
-        Error::Io { .. } | Error::Recipe(_) => Failure::usage(error),
+        Error::Io { .. } | Error::TestbedSpec(_) => Failure::usage(error),
         error => error.into(),
     }
 }
 
 fn print(manifest: &Manifest, path: &Path) -> Result<(), Failure> {
     for target in &manifest.targets {
-        super::print(&told(target))?;
+        super::print(&summary(target))?;
     }
     super::print(&format!("manifest: {}\n", output::path(path)))
 }
 
 /// The line of a target, whose names are those of whoever made the manifest.
-pub(super) fn told(target: &Target) -> String {
+pub(super) fn summary(target: &Target) -> String {
     line(target.arch, &target.name, &target.kernel.release)
 }
 

@@ -37,11 +37,11 @@ fn taken() -> MutexGuard<'static, BTreeMap<usize, u32>> {
 
 /// A CPU that a guest has until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct CpuPinning {
     cpu: usize,
 }
 
-impl Seat {
+impl CpuPinning {
     /// The CPU that fewest guests have among those that this program may use; `None` where the system does not tell them.
     pub(crate) fn take() -> Option<Self> {
         let allowed = sched_getaffinity(None).ok()?;
@@ -63,7 +63,7 @@ impl Seat {
     }
 
     /// Has the other threads of QEMU's process step back where its first thread, the main loop, has no real-time priority
-    /// ([`sit_down`] could not give it). To be called when its threads are there, that is when its monitor answers.
+    /// ([`pin`] could not give it). To be called when its threads are there, that is when its monitor answers.
     pub(crate) fn favour_main_loop(&self, process: u32) {
         if is_real_time(process) {
             return;
@@ -81,7 +81,7 @@ impl Seat {
 
 /// Puts the calling process on `cpus`, at real-time priority if it may have that; threads that it starts have none.
 /// For the time between fork and exec: makes system calls only.
-pub(crate) fn sit_down(cpus: &CpuSet) -> io::Result<()> {
+pub(crate) fn pin(cpus: &CpuSet) -> io::Result<()> {
     sched_setaffinity(None, cpus)?;
     let parameters = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -98,7 +98,7 @@ fn is_real_time(process: u32) -> bool {
     policy & !libc::c_long::from(libc::SCHED_RESET_ON_FORK) == libc::c_long::from(libc::SCHED_FIFO)
 }
 
-impl Drop for Seat {
+impl Drop for CpuPinning {
     fn drop(&mut self) {
         if let Some(guests) = taken().get_mut(&self.cpu) {
             *guests = guests.saturating_sub(1);
@@ -113,20 +113,20 @@ mod tests {
     #[test]
     fn guests_share_a_cpu_only_where_there_are_more_of_them() {
         // Numbers that no test of real guests has.
-        let take = || Seat::among([901, 902].into_iter()).unwrap();
+        let take = || CpuPinning::among([901, 902].into_iter()).unwrap();
         let (first, second) = (take(), take());
         assert_eq!((first.cpu, second.cpu), (901, 902));
         let third = take();
         assert_eq!(third.cpu, 901);
         drop((first, third));
         assert_eq!(take().cpu, 901);
-        assert!(Seat::among(std::iter::empty()).is_none());
+        assert!(CpuPinning::among(std::iter::empty()).is_none());
         assert!(second.cpus().is_set(902) && second.cpus().count() == 1);
     }
 
     #[test]
     fn the_cpu_is_one_that_this_program_may_use() {
-        let seat = Seat::take().unwrap();
-        assert!(sched_getaffinity(None).unwrap().is_set(seat.cpu));
+        let cpu_pinning = CpuPinning::take().unwrap();
+        assert!(sched_getaffinity(None).unwrap().is_set(cpu_pinning.cpu));
     }
 }

@@ -4,7 +4,7 @@ use std::{io, process::ExitStatus, time::Duration};
 
 use bpfassay_protocol::message::GuestMessage;
 
-use crate::{EndReason, Trouble, TroubleKind, monitor::Shutdown, progress::Progress};
+use crate::{EndReason, KernelIncident, KernelIncidentKind, monitor::Shutdown, progress::Progress};
 
 /// Bytes kept of each thing that a guest said of its own end.
 const MAX_WORDS: usize = 4096;
@@ -14,31 +14,31 @@ const MAX_LOGGED: usize = 32 << 20;
 const MAX_DIFFERENCES: usize = 64;
 
 /// What is known about the guest so far.
-pub(crate) struct Case {
+pub(crate) struct ExitClassifier {
     pub(crate) progress: Progress,
     /// The host's own judgement, which made it kill QEMU.
-    judged: Option<EndReason>,
+    decision: Option<EndReason>,
     /// The first sign of the kernel's death, and whether it is past doubt.
-    death: Option<Trouble>,
+    death: Option<KernelIncident>,
     certain: bool,
     pub(crate) stop_asked: bool,
     pub(crate) shutdown: Option<Shutdown>,
     logged: usize,
 }
 
-impl Case {
+impl ExitClassifier {
     pub(crate) fn new(progress: Progress) -> Self {
-        Self { progress, judged: None, death: None, certain: false, stop_asked: false, shutdown: None, logged: 0 }
+        Self { progress, decision: None, death: None, certain: false, stop_asked: false, shutdown: None, logged: 0 }
     }
 
-    /// Whether the host has judged, so that QEMU is being killed.
-    pub(crate) fn is_judged(&self) -> bool {
-        self.judged.is_some()
+    /// Whether the host has decision, so that QEMU is being killed.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.decision.is_some()
     }
 
     /// Whether that was for what the guest put out.
     pub(crate) fn is_flood(&self) -> bool {
-        matches!(self.judged, Some(EndReason::Flood { .. }))
+        matches!(self.decision, Some(EndReason::Flood { .. }))
     }
 
     /// Whether the kernel is dead past doubt.
@@ -52,19 +52,19 @@ impl Case {
     }
 
     /// The host's own judgement; the first one counts.
-    pub(crate) fn judge(&mut self, reason: EndReason) {
-        self.judged.get_or_insert(reason);
+    pub(crate) fn decide(&mut self, reason: EndReason) {
+        self.decision.get_or_insert(reason);
     }
 
     /// Takes account of a message: what of the run it is about, and how much the agent logs. Where the owner takes everything as fast as
     /// it comes, nothing else would end a guest that logs for ever before the end of its phase. `false`: it may say no more.
-    pub(crate) fn heard(&mut self, message: &GuestMessage, now: Duration) -> bool {
-        self.progress.heard(message, now);
+    pub(crate) fn handle_message(&mut self, message: &GuestMessage, now: Duration) -> bool {
+        self.progress.handle_message(message, now);
         if let GuestMessage::Log { text } = message {
             self.logged = self.logged.saturating_add(text.len());
             if self.logged > MAX_LOGGED {
                 let message = format!("more than {} MiB were logged by the agent", MAX_LOGGED >> 20);
-                self.judge(EndReason::Flood { message });
+                self.decide(EndReason::Flood { message });
                 return false;
             }
         }
@@ -72,15 +72,15 @@ impl Case {
     }
 
     /// Takes account of what the kernel reported.
-    pub(crate) fn troubled(&mut self, trouble: &Trouble) {
-        let (deadly, certain) = match trouble.kind {
-            TroubleKind::Panic | TroubleKind::Oops => (true, true),
+    pub(crate) fn take_incident(&mut self, incident: &KernelIncident) {
+        let (deadly, certain) = match incident.kind {
+            KernelIncidentKind::Panic | KernelIncidentKind::Oops => (true, true),
             // Many a BUG is only reported; one that kills brings a panic with it.
-            TroubleKind::Bug => (true, false),
+            KernelIncidentKind::Bug => (true, false),
             _ => (false, false),
         };
         if deadly && self.death.is_none() {
-            self.death = Some(trouble.clone());
+            self.death = Some(incident.clone());
         }
         self.certain |= certain;
     }
@@ -89,16 +89,16 @@ impl Case {
     pub(crate) fn overdue(&self) -> EndReason {
         let seconds = self.progress.allowance().unwrap_or_default().as_secs();
         if self.progress.done || self.progress.failed.is_some() || self.progress.unsound.is_some() {
-            EndReason::LingeredOn { seconds }
+            EndReason::ShutdownTimeout { seconds }
         } else if self.progress.spoke {
-            EndReason::Hung { seconds }
+            EndReason::PhaseTimeout { seconds }
         } else {
-            EndReason::Silent { seconds }
+            EndReason::BootTimeout { seconds }
         }
     }
 
     /// Why the guest ended, from everything known once QEMU is gone. The kernel's own death explains all else.
-    pub(crate) fn reason(&self, troubles: &[Trouble], status: &io::Result<ExitStatus>) -> EndReason {
+    pub(crate) fn reason(&self, incidents: &[KernelIncident], status: &io::Result<ExitStatus>) -> EndReason {
         let gone = match status {
             Ok(status) => EndReason::QemuExited { status: status.to_string() },
             Err(error) => EndReason::QemuExited { status: error.to_string() },
@@ -108,11 +108,12 @@ impl Case {
             && let Some(death) = &self.death
         {
             // With the details that came after it was reported.
-            let full = troubles.iter().find(|trouble| trouble.line == death.line && trouble.time_us == death.time_us);
-            return EndReason::KernelDied { trouble: Box::new(full.unwrap_or(death).clone()) };
+            let full =
+                incidents.iter().find(|incident| incident.line == death.line && incident.time_us == death.time_us);
+            return EndReason::KernelDied { incident: Box::new(full.unwrap_or(death).clone()) };
         }
-        if let Some(judged) = &self.judged {
-            return judged.clone();
+        if let Some(decision) = &self.decision {
+            return decision.clone();
         }
         if self.stop_asked {
             return if self.progress.done && clean { EndReason::Done } else { EndReason::Stopped };
@@ -148,16 +149,16 @@ mod tests {
     use super::*;
     use crate::Deadlines;
 
-    fn case(messages: &[GuestMessage]) -> Case {
+    fn classifier(messages: &[GuestMessage]) -> ExitClassifier {
         let mut progress = Progress::new(Deadlines::default());
         for message in messages {
-            progress.heard(message, Duration::ZERO);
+            progress.handle_message(message, Duration::ZERO);
         }
-        Case::new(progress)
+        ExitClassifier::new(progress)
     }
 
-    fn trouble(kind: TroubleKind, line: &str) -> Trouble {
-        Trouble { kind, line: line.to_owned(), time_us: Some(1), details: Vec::new() }
+    fn incident(kind: KernelIncidentKind, line: &str) -> KernelIncident {
+        KernelIncident { kind, line: line.to_owned(), time_us: Some(1), details: Vec::new() }
     }
 
     fn exited(code: i32) -> io::Result<ExitStatus> {
@@ -168,51 +169,54 @@ mod tests {
 
     #[test]
     fn only_a_clean_power_off_after_the_last_word_is_done() {
-        let mut good = case(DONE);
+        let mut good = classifier(DONE);
         good.shutdown = Some(Shutdown::GuestPowerOff);
         assert_eq!(good.reason(&[], &exited(0)), EndReason::Done);
         assert_eq!(good.reason(&[], &exited(1)), EndReason::PoweredOffEarly);
 
-        let mut reset = case(DONE);
+        let mut reset = classifier(DONE);
         reset.shutdown = Some(Shutdown::GuestReset);
         assert_eq!(reset.reason(&[], &exited(0)), EndReason::Reset);
 
         // QEMU 7.2 for riscv64 does not tell the monitor of a power-off.
-        assert_eq!(case(DONE).reason(&[], &exited(0)), EndReason::Done);
-        assert_eq!(case(&[]).reason(&[], &exited(0)), EndReason::PoweredOffEarly);
-        assert!(matches!(case(DONE).reason(&[], &exited(1)), EndReason::QemuExited { .. }));
-        assert!(matches!(case(DONE).reason(&[], &Err(io::Error::other("lost"))), EndReason::QemuExited { .. }));
+        assert_eq!(classifier(DONE).reason(&[], &exited(0)), EndReason::Done);
+        assert_eq!(classifier(&[]).reason(&[], &exited(0)), EndReason::PoweredOffEarly);
+        assert!(matches!(classifier(DONE).reason(&[], &exited(1)), EndReason::QemuExited { .. }));
+        assert!(matches!(classifier(DONE).reason(&[], &Err(io::Error::other("lost"))), EndReason::QemuExited { .. }));
     }
 
     #[test]
     fn an_agent_that_logs_for_ever_is_a_flood() {
-        let mut case = case(&[]);
+        let mut classifier = classifier(&[]);
         let line = GuestMessage::Log { text: "x".repeat(1 << 20) };
         for _ in 0..32 {
-            assert!(case.heard(&line, Duration::ZERO));
-            assert!(!case.is_judged());
+            assert!(classifier.handle_message(&line, Duration::ZERO));
+            assert!(!classifier.is_decided());
         }
-        assert!(!case.heard(&GuestMessage::Log { text: "x".to_owned() }, Duration::ZERO));
-        assert!(case.is_flood());
+        assert!(!classifier.handle_message(&GuestMessage::Log { text: "x".to_owned() }, Duration::ZERO));
+        assert!(classifier.is_flood());
     }
 
     #[test]
     fn the_death_of_the_kernel_explains_all_else() {
-        let mut dead = case(DONE);
+        let mut dead = classifier(DONE);
         dead.stop_asked = true;
-        dead.judge(EndReason::Hung { seconds: 1 });
-        dead.troubled(&trouble(TroubleKind::Warning, "WARNING: x"));
-        dead.troubled(&trouble(TroubleKind::Oops, "Oops [#1]"));
-        dead.troubled(&trouble(TroubleKind::Panic, "Kernel panic - not syncing: Fatal exception"));
-        let full = Trouble { details: vec!["epc : f+0x1/0x2".to_owned()], ..trouble(TroubleKind::Oops, "Oops [#1]") };
+        dead.decide(EndReason::PhaseTimeout { seconds: 1 });
+        dead.take_incident(&incident(KernelIncidentKind::Warning, "WARNING: x"));
+        dead.take_incident(&incident(KernelIncidentKind::Oops, "Oops [#1]"));
+        dead.take_incident(&incident(KernelIncidentKind::Panic, "Kernel panic - not syncing: Fatal exception"));
+        let full = KernelIncident {
+            details: vec!["epc : f+0x1/0x2".to_owned()],
+            ..incident(KernelIncidentKind::Oops, "Oops [#1]")
+        };
         let reason = dead.reason(std::slice::from_ref(&full), &exited(0));
-        assert_eq!(reason, EndReason::KernelDied { trouble: Box::new(full) }, "the first sign, with its details");
+        assert_eq!(reason, EndReason::KernelDied { incident: Box::new(full) }, "the first sign, with its details");
     }
 
     #[test]
     fn a_bug_that_does_not_kill_is_not_a_death() {
-        let mut limping = case(DONE);
-        limping.troubled(&trouble(TroubleKind::Bug, "BUG: scheduling while atomic"));
+        let mut limping = classifier(DONE);
+        limping.take_incident(&incident(KernelIncidentKind::Bug, "BUG: scheduling while atomic"));
         assert!(!limping.is_dead());
         assert_eq!(limping.reason(&[], &exited(0)), EndReason::Done);
         limping.panicked();
@@ -222,23 +226,23 @@ mod tests {
     #[test]
     fn what_a_guest_says_of_its_end_is_bounded() {
         let long = "x".repeat(1 << 20);
-        let failed = case(&[GuestMessage::Failed { message: long.clone() }]);
+        let failed = classifier(&[GuestMessage::Failed { message: long.clone() }]);
         let EndReason::AgentFailed { message } = failed.reason(&[], &exited(0)) else { panic!("another end") };
         assert_eq!(message.len(), MAX_WORDS);
-        let unsound = case(&[GuestMessage::Unsound { run: "r".to_owned(), differences: vec![long; 100] }]);
+        let unsound = classifier(&[GuestMessage::Unsound { run: "r".to_owned(), differences: vec![long; 100] }]);
         let EndReason::Unsound { differences, .. } = unsound.reason(&[], &exited(0)) else { panic!("another end") };
         assert_eq!((differences.len(), differences[0].len()), (MAX_DIFFERENCES, MAX_WORDS));
     }
 
     #[test]
     fn the_first_judgement_stands_and_a_stop_is_told_from_a_failure() {
-        let mut judged = case(&[]);
-        judged.judge(judged.overdue());
-        judged.judge(EndReason::Reset);
-        assert_eq!(judged.reason(&[], &exited(0)), EndReason::Silent { seconds: 60 });
+        let mut decision = classifier(&[]);
+        decision.decide(decision.overdue());
+        decision.decide(EndReason::Reset);
+        assert_eq!(decision.reason(&[], &exited(0)), EndReason::BootTimeout { seconds: 60 });
 
         let failed = GuestMessage::Failed { message: "mount".to_owned() };
-        let mut stopped = case(std::slice::from_ref(&failed));
+        let mut stopped = classifier(std::slice::from_ref(&failed));
         assert_eq!(stopped.reason(&[], &exited(0)), EndReason::AgentFailed { message: "mount".to_owned() });
         stopped.stop_asked = true;
         assert_eq!(stopped.reason(&[], &exited(0)), EndReason::Stopped);

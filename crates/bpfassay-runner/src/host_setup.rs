@@ -1,4 +1,4 @@
-//! The rig: for each target, the image and the QEMU that boot it; and from it the machine and the job of one boot.
+//! The host_setup: for each target, the image and the QEMU that boot it; and from it the machine and the job of one boot.
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
@@ -9,22 +9,22 @@ use bpfassay_protocol::{
 use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
 use bpfassay_vm::{
-    Accelerator, AcceleratorChoice, Clock, Deadlines, Initramfs, Layout, Machine, Qemu, device::memory::Memory,
+    Accelerator, AcceleratorChoice, Aslr, Clock, Deadlines, Initramfs, Machine, Qemu, device::memory::Memory,
     file_for_initramfs,
 };
 
 /// Everything that boots.
 #[derive(Debug)]
-pub struct Rig {
+pub struct HostSetup {
     /// QEMU and its accelerator per architecture.
     pub qemu: BTreeMap<Arch, (Qemu, AcceleratorChoice)>,
     /// The guest per target.
     pub images: BTreeMap<Target, GuestImage>,
 }
 
-/// The rig lacks something that a block needs: a fault of whoever prepared it.
+/// The host set-up lacks something that a block needs: a fault of whoever prepared it.
 #[derive(Debug, thiserror::Error)]
-pub enum RigError {
+pub enum HostSetupError {
     /// No image was prepared.
     #[error("no guest image was prepared for {0}")]
     NoImage(Target),
@@ -49,32 +49,32 @@ pub enum RigError {
     },
 }
 
-impl Rig {
+impl HostSetup {
     /// The image for `target`.
     ///
     /// # Errors
-    /// [`RigError::NoImage`]
-    pub fn image(&self, target: &Target) -> Result<&GuestImage, RigError> {
-        self.images.get(target).ok_or_else(|| RigError::NoImage(target.clone()))
+    /// [`HostSetupError::NoImage`]
+    pub fn image(&self, target: &Target) -> Result<&GuestImage, HostSetupError> {
+        self.images.get(target).ok_or_else(|| HostSetupError::NoImage(target.clone()))
     }
 
     /// QEMU for `arch`.
     ///
     /// # Errors
-    /// [`RigError::NoQemu`]
-    pub fn qemu(&self, arch: Arch) -> Result<&(Qemu, AcceleratorChoice), RigError> {
-        self.qemu.get(&arch).ok_or(RigError::NoQemu(arch))
+    /// [`HostSetupError::NoQemu`]
+    pub fn qemu(&self, arch: Arch) -> Result<&(Qemu, AcceleratorChoice), HostSetupError> {
+        self.qemu.get(&arch).ok_or(HostSetupError::NoQemu(arch))
     }
 
     /// The job of a boot that does `runs` of `block`.
     ///
     /// # Errors
-    /// [`RigError::NoImage`], [`RigError::Modules`]
-    pub fn job(&self, study: &Study, block: &Block, runs: &[PlannedRun]) -> Result<Job, RigError> {
+    /// [`HostSetupError::NoImage`], [`HostSetupError::Modules`]
+    pub fn job(&self, study: &Study, block: &Block, runs: &[PlannedRun]) -> Result<Job, HostSetupError> {
         let modules = self
             .image(&block.target)?
             .module_paths(&block.file_system)
-            .map_err(|source| RigError::Modules { target: block.target.clone(), source: Box::new(source) })?;
+            .map_err(|source| HostSetupError::Modules { target: block.target.clone(), source: Box::new(source) })?;
         Ok(Job {
             protocol: PROTOCOL_VERSION,
             modules,
@@ -90,10 +90,10 @@ impl Rig {
     /// The initramfs of a boot of `target` that does `job`, in memory.
     ///
     /// # Errors
-    /// [`RigError::NoImage`], [`RigError::Initramfs`]
-    pub fn initramfs(&self, target: &Target, job: &Job) -> Result<File, RigError> {
+    /// [`HostSetupError::NoImage`], [`HostSetupError::Initramfs`]
+    pub fn initramfs(&self, target: &Target, job: &Job) -> Result<File, HostSetupError> {
         const SHOWN: &str = "a file in memory";
-        let failed = |source| RigError::Initramfs { source: Box::new(source) };
+        let failed = |source| HostSetupError::Initramfs { source: Box::new(source) };
         let file = file_for_initramfs()
             .map_err(|source| failed(bpfassay_testbed::Error::Io { action: "create", path: SHOWN.into(), source }))?;
         self.image(target)?.write_initramfs_to(job, &file, Path::new(SHOWN)).map_err(failed)?;
@@ -103,8 +103,8 @@ impl Rig {
     /// The machine that boots `block` with an initramfs in an open file.
     ///
     /// # Errors
-    /// [`RigError::NoImage`], [`RigError::NoQemu`]
-    pub fn machine(&self, study: &Study, block: &Block) -> Result<Machine, RigError> {
+    /// [`HostSetupError::NoImage`], [`HostSetupError::NoQemu`]
+    pub fn machine(&self, study: &Study, block: &Block) -> Result<Machine, HostSetupError> {
         let arch = block.target.arch;
         let mut machine = Machine::new(arch, self.image(&block.target)?.kernel());
         let (qemu, choice) = self.qemu(arch)?;
@@ -119,10 +119,10 @@ impl Rig {
             }
         };
         machine.seed = seed(study, block);
-        machine.layout = match study.guest.addresses {
-            Addresses::Fixed => Layout::Fixed,
-            Addresses::Processes => Layout::Processes,
-            Addresses::All => Layout::Random,
+        machine.aslr = match study.guest.addresses {
+            Addresses::Fixed => Aslr::Fixed,
+            Addresses::Processes => Aslr::Processes,
+            Addresses::All => Aslr::Random,
         };
         machine.cpus = study.guest.cpus;
         machine.memory_mib = self.memory_mib(study, &block.target)?;
@@ -134,8 +134,8 @@ impl Rig {
     /// The memory of guests for `target`: the study's, and what tools take; more where QEMU would refuse that.
     ///
     /// # Errors
-    /// [`RigError::NoImage`]
-    pub fn memory_mib(&self, study: &Study, target: &Target) -> Result<u32, RigError> {
+    /// [`HostSetupError::NoImage`]
+    pub fn memory_mib(&self, study: &Study, target: &Target) -> Result<u32, HostSetupError> {
         let image = self.image(target)?;
         let wanted = study.guest.memory_mib.saturating_add(image.tools_mib());
         Ok(Memory::for_initramfs(target.arch, wanted, image.initramfs_bytes()).mib)

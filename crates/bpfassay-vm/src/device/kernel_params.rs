@@ -3,11 +3,11 @@
 use bpfassay_protocol::Arch;
 
 use super::Device;
-use crate::{Accelerator, Layout};
+use crate::{Accelerator, Aslr};
 
 /// The parameters that every guest gets.
 #[derive(Debug, Clone, Copy)]
-pub struct Conduct {
+pub struct KernelParams {
     /// Architecture of the guest.
     pub arch: Arch,
     /// What runs the guest's instructions.
@@ -15,10 +15,10 @@ pub struct Conduct {
     /// Number of vCPUs.
     pub cpus: u32,
     /// Whether addresses are the same on every boot.
-    pub layout: Layout,
+    pub aslr: Aslr,
 }
 
-impl Device for Conduct {
+impl Device for KernelParams {
     fn kernel_parameters(&self) -> Vec<String> {
         let mut words = vec![
             // A panic resets the machine at once, and `-no-reboot` makes QEMU exit; the trace is on the console by then.
@@ -43,12 +43,12 @@ impl Device for Conduct {
                 words.push("nolapic_timer");
             }
         }
-        match self.layout {
-            Layout::Fixed => words.extend(["nokaslr", "norandmaps"]),
+        match self.aslr {
+            Aslr::Fixed => words.extend(["nokaslr", "norandmaps"]),
             // Where the kernel has it: from Linux 5.13 on (39218ff4c625), not for every architecture at first. Others pass
             // the word by.
-            Layout::Processes => words.extend(["nokaslr", "randomize_kstack_offset=on"]),
-            Layout::Random => words.push("randomize_kstack_offset=on"),
+            Aslr::Processes => words.extend(["nokaslr", "randomize_kstack_offset=on"]),
+            Aslr::Random => words.push("randomize_kstack_offset=on"),
         }
         words.into_iter().map(str::to_owned).collect()
     }

@@ -1,4 +1,4 @@
-//! The troubles that a kernel reports about itself.
+//! The incidents that a kernel reports about itself.
 
 use std::fmt;
 
@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 
 /// Something that a kernel reported about itself on the console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Trouble {
+pub struct KernelIncident {
     /// What kind.
-    pub kind: TroubleKind,
+    pub kind: KernelIncidentKind,
     /// The line that told, without its time stamp.
     pub line: String,
     /// The kernel's time stamp of that line, in microseconds since boot, where it had one.
     pub time_us: Option<u64>,
     /// Telling lines that followed (registers that locate it, task, first frames), bounded in number. Complete only in
-    /// [`crate::Ending::troubles`], because they follow the line that told.
+    /// [`crate::Ending::incidents`], because they follow the line that reported it.
     pub details: Vec<String>,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for KernelIncident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind, self.line)
     }
 }
 
-/// Kinds of trouble.
+/// Kinds of incidents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum TroubleKind {
+pub enum KernelIncidentKind {
     /// `Kernel panic - not syncing`, or the firmware's counterpart.
     Panic,
     /// The kernel made an access or executed an instruction that it must not.
@@ -53,7 +53,7 @@ pub enum TroubleKind {
     Warning,
 }
 
-/// How much a trouble matters.
+/// How much an incident matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -65,7 +65,7 @@ pub enum Severity {
     Fatal,
 }
 
-impl TroubleKind {
+impl KernelIncidentKind {
     /// How much it matters.
     #[must_use]
     pub const fn severity(self) -> Severity {
@@ -83,7 +83,7 @@ impl TroubleKind {
     }
 }
 
-impl fmt::Display for TroubleKind {
+impl fmt::Display for KernelIncidentKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Panic => "kernel panic",
