@@ -235,7 +235,7 @@ async fn boot(mode: &str, clock: Clock, takes_events: bool) -> Ending {
 /// One test: what it measures is the memory of the whole process.
 #[test]
 fn every_flood_ends_in_time_by_a_named_kind_and_in_little_memory() {
-    use EndReason::{Flood, Garbage, Hung, Silent, TooLong};
+    use EndReason::{BootTimeout, Flood, PhaseTimeout, ProtocolError, TooLong};
     // With a runtime of its own, whose end waits for the tasks of this guest.
     let boot =
         |mode, clock, takes_events| tokio::runtime::Runtime::new().unwrap().block_on(boot(mode, clock, takes_events));
@@ -247,22 +247,25 @@ fn every_flood_ends_in_time_by_a_named_kind_and_in_little_memory() {
     // Whether the host reads these fast enough depends on the host.
     for mode in ["console lines", "both", "small messages", "large messages", "many values", "many runs"] {
         let ending = boot(mode, Clock::Instructions, true);
-        assert!(matches!(ending.reason, Flood { .. } | Hung { .. } | Silent { .. } | TooLong { .. }), "{ending:?}");
+        assert!(
+            matches!(ending.reason, Flood { .. } | PhaseTimeout { .. } | BootTimeout { .. } | TooLong { .. }),
+            "{ending:?}"
+        );
     }
     for clock in [Clock::Wall, Clock::Instructions] {
         let half = boot("half a message", clock, true);
-        assert!(matches!(half.reason, Silent { .. } | TooLong { .. }), "{half:?}");
+        assert!(matches!(half.reason, BootTimeout { .. } | TooLong { .. }), "{half:?}");
         let garbage = boot("garbage", clock, true);
-        assert!(matches!(garbage.reason, Garbage { .. } | Flood { .. }), "{garbage:?}");
+        assert!(matches!(garbage.reason, ProtocolError { .. } | Flood { .. }), "{garbage:?}");
         let strings = boot("many strings", clock, true);
-        assert!(matches!(strings.reason, Garbage { .. } | Flood { .. }), "{strings:?}");
+        assert!(matches!(strings.reason, ProtocolError { .. } | Flood { .. }), "{strings:?}");
         let line = boot("one console line", clock, true);
-        assert!(matches!(line.reason, Silent { .. } | TooLong { .. } | Flood { .. }), "{line:?}");
+        assert!(matches!(line.reason, BootTimeout { .. } | TooLong { .. } | Flood { .. }), "{line:?}");
     }
     // Where QEMU waits until the host reads, the guest's time is what ends it, or what its agent logs, which is counted.
     for (mode, takes_events) in [("small messages", true), ("many values", true), ("both", false)] {
         let ending = boot(mode, Clock::Wall, takes_events);
-        assert!(matches!(ending.reason, Flood { .. } | Hung { .. } | TooLong { .. }), "{mode}: {ending:?}");
+        assert!(matches!(ending.reason, Flood { .. } | PhaseTimeout { .. } | TooLong { .. }), "{mode}: {ending:?}");
     }
     for takes_events in [false, true] {
         let ending = boot("large messages", Clock::Wall, takes_events);

@@ -107,24 +107,24 @@ fn refusal(messages: &[GuestMessage]) -> String {
 #[test]
 fn words_name_the_message_and_what_was_expected() {
     let from_start = |more: &[GuestMessage]| refusal(&[start(), more.to_vec()].concat());
-    assert_eq!(refusal(&[ready()]), "protocol error: received `ready`, expected `hello` first and once");
-    assert_eq!(refusal(&[hello(), hello()]), "protocol error: received `hello`, expected phase `set-up`");
+    assert_eq!(refusal(&[ready()]), "received `ready`, expected `hello` first and once");
+    assert_eq!(refusal(&[hello(), hello()]), "received `hello`, expected phase `set-up`");
     assert_eq!(
         from_start(&[phase(Phase::Workload, "r1"), phase(Phase::Workload, "r1")]),
-        "protocol error: received phase `workload` of run `r1`, expected phase `tear-down` or the end of run `r1`, not measured"
+        "received phase `workload` of run `r1`, expected phase `tear-down` or the end of run `r1`, not measured"
     );
     assert_eq!(
         from_start(&[of_boot(Phase::Shell)]),
-        "protocol error: received phase `shell`, expected a phase or the end of a run that has not ended yet, or `done`"
+        "received phase `shell`, expected a phase or the end of a run that has not ended yet, or `done`"
     );
     assert_eq!(
         from_start(&[phase(Phase::Attach, "r1"), GuestMessage::Done]),
-        "protocol error: received `done`, expected phase `workload`, `tear-down` or the end of run `r1`"
+        "received `done`, expected phase `workload`, `tear-down` or the end of run `r1`"
     );
     let last = GuestMessage::Failed { message: "mount: \x1b[2Jno such device".to_owned() };
     assert_eq!(
         from_start(&[last, GuestMessage::Done]),
-        r"protocol error: received `done`, expected nothing after `failed` (`mount: \u{1b}[2Jno such device`)"
+        r"received `done`, expected nothing after `failed` (`mount: \u{1b}[2Jno such device`)"
     );
 }
 
