@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let many = (0..100).map(|i| trouble(KernelIncidentKind::Warning, &format!("WARNING {i}"))).collect();
+        let many = (0..100).map(|i| incident(KernelIncidentKind::Warning, &format!("WARNING {i}"))).collect();
         assert_eq!(of_ending(&ending(EndReason::Reset, many), "l").telling.len(), MAX_TELLING);
     }
 }
