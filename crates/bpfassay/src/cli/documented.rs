@@ -158,7 +158,7 @@ fn the_crates_are_those_of_the_architecture() {
     let table: BTreeMap<String, BTreeSet<String>> = rows
         .map(|row| {
             let (name, rest) = row.split_once('`').unwrap();
-            let depends = rest.trim_end_matches(" |").rsplit_once('|').unwrap().1;
+            let depends = rest.split('|').nth(2).unwrap();
             let depends =
                 depends.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
             (format!("bpfassay{name}"), depends)
