@@ -220,7 +220,7 @@ impl GuestDriver {
             site.damage_cache(u64::try_from(after.as_millis()).unwrap_or_default())?;
         }
         site.command(&site.begin(), Some((after, fault)))?;
-        if fault == HostFault::Object && !site.has_said("in the cache is damaged") {
+        if fault == HostFault::Object && !site.has_reported("in the cache is damaged") {
             site.wrong("first", vec!["a damaged object was used, or taken from elsewhere, without a word".to_owned()]);
         }
         let end = site.came.ends.first().copied().unwrap_or(End::Never);

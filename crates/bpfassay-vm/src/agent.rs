@@ -33,7 +33,7 @@ pub(crate) struct Received {
 }
 
 /// What the listener gives.
-pub(crate) enum Heard {
+pub(crate) enum PortEvent {
     /// The next message.
     Message(Received),
     /// The stream is no stream of messages; nothing follows.
@@ -46,16 +46,16 @@ pub(crate) enum Heard {
 ///
 /// Console and agent's port are read apart: whoever wants to know in which run a line of the console came must first have read what the
 /// agent had said by then.
-pub(crate) async fn listen(agent: Output, heard: mpsc::Sender<Heard>, mut asked: mpsc::UnboundedReceiver<u64>) {
+pub(crate) async fn listen(agent: Output, events: mpsc::Sender<PortEvent>, mut asked: mpsc::UnboundedReceiver<u64>) {
     let mut listener =
-        Listener { agent, heard, capacity: Arc::new(Semaphore::new(CAPACITY as usize)), decoder: Decoder::default() };
+        Listener { agent, events, capacity: Arc::new(Semaphore::new(CAPACITY as usize)), decoder: Decoder::default() };
     let mut buffer = vec![0; 64 << 10];
     let mut asked_open = true;
     loop {
         tokio::select! {
             number = asked.recv(), if asked_open => match number {
                 Some(number) => {
-                    if listener.catch_up(&mut buffer).await.is_none() || listener.give(Heard::CaughtUp(number)).await.is_none() {
+                    if listener.catch_up(&mut buffer).await.is_none() || listener.give(PortEvent::CaughtUp(number)).await.is_none() {
                         return;
                     }
                 }
@@ -73,7 +73,7 @@ pub(crate) async fn listen(agent: Output, heard: mpsc::Sender<Heard>, mut asked:
 
 struct Listener {
     agent: Output,
-    heard: mpsc::Sender<Heard>,
+    events: mpsc::Sender<PortEvent>,
     capacity: Arc<Semaphore>,
     decoder: Decoder,
 }
@@ -87,7 +87,7 @@ impl Listener {
                 Ok(None) => return Some(()),
                 Ok(Some(payload)) => weight(payload),
                 Err(error) => {
-                    self.give(Heard::Wrong(garbage(&error))).await;
+                    self.give(PortEvent::Wrong(garbage(&error))).await;
                     return None;
                 }
             };
@@ -95,9 +95,9 @@ impl Listener {
             let room = Arc::clone(&self.capacity).acquire_many_owned(weight).await.ok()?;
             match self.decoder.next() {
                 Ok(None) => return Some(()),
-                Ok(Some(message)) => self.give(Heard::Message(Received { message, room })).await?,
+                Ok(Some(message)) => self.give(PortEvent::Message(Received { message, room })).await?,
                 Err(error) => {
-                    self.give(Heard::Wrong(garbage(&error))).await;
+                    self.give(PortEvent::Wrong(garbage(&error))).await;
                     return None;
                 }
             }
@@ -116,8 +116,8 @@ impl Listener {
         Some(())
     }
 
-    async fn give(&self, heard: Heard) -> Option<()> {
-        self.heard.send(heard).await.ok()
+    async fn give(&self, event: PortEvent) -> Option<()> {
+        self.events.send(event).await.ok()
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
         assert!(!writer.is_finished());
         waiting.clear();
         for _ in 17..40 {
-            assert!(matches!(received.recv().await, Some(Heard::Message(_))));
+            assert!(matches!(received.recv().await, Some(PortEvent::Message(_))));
         }
         writer.await.unwrap();
     }
@@ -199,7 +199,9 @@ mod tests {
         let (read, _write) = ours.into_split();
         tokio::spawn(listen(Output::Socket(read), sender, mpsc::unbounded_channel().1));
         theirs.write_all(&encode(&serde_json::json!({ "type": "phase", "phase": "lunch" })).unwrap()).await.unwrap();
-        let Some(Heard::Wrong(EndReason::ProtocolError { message })) = received.recv().await else { unreachable!() };
+        let Some(PortEvent::Wrong(EndReason::ProtocolError { message })) = received.recv().await else {
+            unreachable!()
+        };
         assert!(message.contains("lunch"), "{message}");
     }
 
@@ -216,9 +218,9 @@ mod tests {
             let mut before = 0;
             loop {
                 match received.recv().await.unwrap() {
-                    Heard::Message(_) => before += 1,
-                    Heard::CaughtUp(answered) => break assert_eq!(answered, number),
-                    Heard::Wrong(reason) => panic!("{reason}"),
+                    PortEvent::Message(_) => before += 1,
+                    PortEvent::CaughtUp(answered) => break assert_eq!(answered, number),
+                    PortEvent::Wrong(reason) => panic!("{reason}"),
                 }
             }
             assert_eq!(before, 2, "{number}");

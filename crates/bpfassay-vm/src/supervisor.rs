@@ -24,8 +24,11 @@ use tokio::{
 
 use crate::{
     BootedFor, Deadlines, EndReason, Ending, Event, KernelIncident, MessageOrder,
-    agent::{self, Heard},
-    console::{ConsoleLog, Lines, Watch},
+    agent::{self, PortEvent},
+    console::{
+        ConsoleLog,
+        reader::{self, ConsoleReport},
+    },
     exit_classifier::ExitClassifier,
     flood,
     guest::Delivery,
@@ -105,9 +108,9 @@ impl Supervisor {
     pub(crate) async fn run(mut self) {
         let ((console_read, console_write), (agent_read, agent_write)) = (self.console, self.agent);
         let (trouble_sender, mut incidents) = mpsc::unbounded_channel();
-        let (heard_sender, mut heard) = mpsc::channel(16);
+        let (port_event_sender, mut port_events) = mpsc::channel(16);
         let enough = Arc::new(AtomicBool::new(false));
-        let mut console = tokio::spawn(watch_console(
+        let mut console = tokio::spawn(reader::watch(
             console_read,
             self.log,
             self.console_output,
@@ -119,7 +122,7 @@ impl Supervisor {
             tokio::spawn(write_all(agent_write, self.agent_input)),
         ];
         let (ask, asked) = mpsc::unbounded_channel();
-        let listener = tokio::spawn(agent::listen(agent_read, heard_sender, asked));
+        let listener = tokio::spawn(agent::listen(agent_read, port_event_sender, asked));
         // What the kernel reported, until all is read that the agent had said by then: it says in which run it was.
         let mut held = Held::default();
         // The end of a phase that has come, and the question that is to be answered first: the agent may have said something in time.
@@ -131,13 +134,15 @@ impl Supervisor {
         let whole_boot = classifier.progress.whole_boot();
         let whole_boot_end = whole_boot.and_then(|seconds| self.started.checked_add(Duration::from_secs(seconds)));
         let mut alarms = Alarms::default();
+        let started = self.started;
+        let end_of_phase = |progress: &Progress| progress.deadline().and_then(|at| started.checked_add(at));
         let mut stop_requests_open = true;
         let mut agent_open = true;
         let mut monitor_open = true;
         let mut console_open = true;
         let mut floods_open = true;
         let status = loop {
-            let phase_end = classifier.progress.deadline().and_then(|at| self.started.checked_add(at));
+            let phase_end = end_of_phase(&classifier.progress);
             // While the owner does not take events, the guest cannot report progress either: the time of its phase stands still, that
             // of the boot does not.
             let phase_end = phase_end.filter(|_| queue.len() < EVENT_BACKLOG && !classifier.is_decided());
@@ -160,7 +165,7 @@ impl Supervisor {
                     }
                     None => console_open = false,
                 },
-                message = heard.recv(), if agent_open && queue.len() < EVENT_BACKLOG => {
+                message = port_events.recv(), if agent_open && queue.len() < EVENT_BACKLOG => {
                     let message = match message {
                         None => {
                             agent_open = false;
@@ -168,12 +173,12 @@ impl Supervisor {
                             held.all(&mut queue);
                             continue;
                         }
-                        Some(Heard::CaughtUp(number)) => {
+                        Some(PortEvent::CaughtUp(number)) => {
                             held.up_to(number, &mut queue);
                             if let Some((_, end)) = last_look.take_if(|(asked, _)| *asked <= number)
-                                && classifier.progress.deadline().and_then(|at| self.started.checked_add(at)) == Some(end)
+                                && end_of_phase(&classifier.progress) == Some(end)
                             {
-                                classifier.decide(overdue(&classifier, self.child.id()));
+                                classifier.decide(unless_suspended(self.child.id(), classifier.overdue()));
                                 alarms.end_now();
                             }
                             continue;
@@ -238,15 +243,14 @@ impl Supervisor {
                             match phase_end.filter(|_| agent_open && ask.send(number).is_ok()) {
                                 Some(end) => last_look = Some((number, end)),
                                 None => {
-                                    classifier.decide(overdue(&classifier, self.child.id()));
+                                    classifier.decide(unless_suspended(self.child.id(), classifier.overdue()));
                                     alarms.end_now();
                                 }
                             }
                         }
                         Some(Alarm::WholeBoot) => {
                             let seconds = whole_boot.unwrap_or_default();
-                            let suspended = is_suspended(self.child.id()).then_some(EndReason::QemuSuspended);
-                            classifier.decide(suspended.unwrap_or(EndReason::TooLong { seconds }));
+                            classifier.decide(unless_suspended(self.child.id(), EndReason::TooLong { seconds }));
                             alarms.end_now();
                         }
                         Some(Alarm::OutputTail) => alarms.end_now(),
@@ -272,17 +276,17 @@ impl Supervisor {
         if let Some(flood) = flood {
             classifier.decide(flood);
         }
-        if classifier.is_flood() {
-            // Nobody wants to read the rest of it.
-            enough.store(true, Ordering::Relaxed);
-        }
         // A flood on the agent's port goes on behind the messages that say in which run it began; it is not read for longer than this.
         let flood_end = classifier.is_flood().then(|| Instant::now() + DRAIN_PATIENCE);
+        if flood_end.is_some() {
+            // Nobody wants to read the rest of the console.
+            enough.store(true, Ordering::Relaxed);
+        }
         while agent_open {
             tokio::select! {
                 () = sleep_until(flood_end.unwrap_or_else(Instant::now)), if flood_end.is_some() => agent_open = false,
-                message = heard.recv() => match message {
-                    Some(Heard::CaughtUp(number)) => held.up_to(number, &mut queue),
+                message = port_events.recv() => match message {
+                    Some(PortEvent::CaughtUp(number)) => held.up_to(number, &mut queue),
                     message => {
                         let delivery = message.and_then(|message| take(message, &mut order, &mut classifier, self.started.elapsed()));
                         agent_open = delivery.is_some();
@@ -351,16 +355,15 @@ impl Supervisor {
     }
 }
 
-/// Why a guest that has not come further in time is ended.
-fn overdue(classifier: &ExitClassifier, qemu: Option<u32>) -> EndReason {
-    if is_suspended(qemu) { EndReason::QemuSuspended } else { classifier.overdue() }
-}
-
-/// Whether the process is stopped (proc_pid_stat(5): the state is the first word behind the name in parentheses).
-fn is_suspended(process: Option<u32>) -> bool {
-    let stat = process.and_then(|id| std::fs::read(format!("/proc/{id}/stat")).ok()).unwrap_or_default();
+/// Why a guest that has not come further in time is ended: for `reason`, unless QEMU is stopped (`proc_pid_stat(5)`: the state is the
+/// first character behind the name in parentheses).
+fn unless_suspended(qemu: Option<u32>, reason: EndReason) -> EndReason {
+    let stat = qemu.and_then(|id| std::fs::read(format!("/proc/{id}/stat")).ok()).unwrap_or_default();
     let behind = stat.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 1);
-    matches!(stat.get(behind..), Some([b' ', b'T' | b't', ..]))
+    match stat.get(behind..) {
+        Some([b' ', b'T' | b't', ..]) => EndReason::QemuSuspended,
+        _ => reason,
+    }
 }
 
 /// Gives the owner the first event of `queue`.
@@ -374,14 +377,19 @@ fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecD
 
 /// Takes account of what came from the agent, and gives what the owner gets of it. `None` is the end of all that this agent may say,
 /// and `classifier` has the reason.
-fn take(heard: Heard, order: &mut MessageOrder, classifier: &mut ExitClassifier, now: Duration) -> Option<Delivery> {
-    let received = match heard {
-        Heard::Message(received) => received,
-        Heard::Wrong(reason) => {
+fn take(
+    event: PortEvent,
+    order: &mut MessageOrder,
+    classifier: &mut ExitClassifier,
+    now: Duration,
+) -> Option<Delivery> {
+    let received = match event {
+        PortEvent::Message(received) => received,
+        PortEvent::Wrong(reason) => {
             classifier.decide(reason);
             return None;
         }
-        Heard::CaughtUp(_) => return None,
+        PortEvent::CaughtUp(_) => return None,
     };
     if let Err(error) = order.take(&received.message) {
         classifier.decide(EndReason::ProtocolError { message: error.to_string() });
@@ -470,60 +478,6 @@ pub(crate) fn abandoned() -> Ending {
         qemu_stderr: String::new(),
         log_incomplete: Some("the task that watched the guest ended before it".to_owned()),
     }
-}
-
-/// What the console had to say in whole.
-struct ConsoleReport {
-    incidents: Vec<KernelIncident>,
-    tail: Vec<String>,
-    problem: Option<String>,
-}
-
-/// Reads the console to its end, or until it is `enough`.
-async fn watch_console(
-    mut console: Output,
-    mut log: ConsoleLog,
-    mut output: Option<mpsc::Sender<Vec<u8>>>,
-    incidents: mpsc::UnboundedSender<KernelIncident>,
-    enough: Arc<AtomicBool>,
-) -> ConsoleReport {
-    let mut lines = Lines::default();
-    let mut watch = Watch::default();
-    // Whoever is at the console sees it already.
-    let is_told = output.is_none();
-    let mut look = |line: &str, log: &mut ConsoleLog| {
-        if is_told {
-            // Nothing in it is for the terminal to obey.
-            let line = line.replace(char::is_control, " ");
-            tracing::debug!(target: "bpfassay_vm::console", "{}: {line}", log.name());
-        }
-        log.line(line);
-        if let Some(incident) = watch.line(line) {
-            // The receiver goes only with the whole supervisor.
-            let _ = incidents.send(incident);
-        }
-    };
-    let mut buffer = vec![0; 16 << 10];
-    // A reset connection is QEMU's death; its exit status tells more than this error does.
-    while let Ok(count @ 1..) = console.read(&mut buffer).await {
-        let bytes = &buffer[..count];
-        log.bytes(bytes);
-        lines.push(bytes, |line| look(&line, &mut log));
-        if let Some(terminal) = &output
-            && terminal.send(bytes.to_vec()).await.is_err()
-        {
-            output = None;
-        }
-        if enough.load(Ordering::Relaxed) {
-            log.left_unread();
-            break;
-        }
-    }
-    if let Some(line) = lines.finish() {
-        look(&line, &mut log);
-    }
-    let (tail, problem) = log.finish();
-    ConsoleReport { incidents: watch.incidents().to_vec(), tail, problem }
 }
 
 /// Writes what comes, in order, until it is aborted or the other side is gone. Where there is no way to the guest it ends at

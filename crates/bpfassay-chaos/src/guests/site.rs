@@ -110,9 +110,14 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Whether the command said `words`.
-    pub(super) fn has_said(&self, words: &str) -> bool {
-        fs::read_to_string(self.path("stderr")).is_ok_and(|said| said.contains(words))
+    /// What the command printed.
+    fn output(&self) -> Vec<u8> {
+        ["stdout", "stderr"].iter().flat_map(|name| fs::read(self.path(name)).unwrap_or_default()).collect()
+    }
+
+    /// Whether the command reported `text`.
+    pub(super) fn has_reported(&self, text: &str) -> bool {
+        fs::read_to_string(self.path("stderr")).is_ok_and(|printed| printed.contains(text))
     }
 
     /// Runs the command to its end, with `fault` so long after its start.
@@ -197,9 +202,7 @@ impl<'a> Site<'a> {
         how_far: Stage,
     ) -> Result<(Option<Plan>, Records), BenchError> {
         let mut wrong = self.before.left(self.directory.path(), &self.path("tmp"), self.process);
-        let mut said = fs::read(self.path("stdout")).unwrap_or_default();
-        said.extend(fs::read(self.path("stderr")).unwrap_or_default());
-        if let Some(place) = check::control_character(&said) {
+        if let Some(place) = check::control_character(&self.output()) {
             wrong.push(format!("a control character for the terminal: {place}"));
         }
         let (plan, records) = match self.contents() {
@@ -228,9 +231,7 @@ impl<'a> Site<'a> {
         if wrong.is_empty() {
             return;
         }
-        let mut said = fs::read(self.path("stdout")).unwrap_or_default();
-        said.extend(fs::read(self.path("stderr")).unwrap_or_default());
-        let said = String::from_utf8_lossy(&said).replace(|c: char| c.is_control() && c != '\n', "?");
+        let said = String::from_utf8_lossy(&self.output()).replace(|c: char| c.is_control() && c != '\n', "?");
         self.came.said.push_str(&format!("--- {stage}, {:?}\n{said}\n", self.came.ends.last()));
         self.came.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
     }

@@ -15,7 +15,7 @@ use serde_json::{Serializer, ser::Formatter};
 #[derive(Debug, Default)]
 pub(super) struct Canonical {
     text: Shared,
-    /// The member of an object, while it is put in order.
+    /// The members of an object, while they are put in order.
     spare: Vec<u8>,
 }
 
@@ -26,14 +26,9 @@ struct Shared(Rc<RefCell<Vec<u8>>>);
 /// Puts the members of objects in order as soon as an object is complete.
 struct Sorting<'a> {
     text: Shared,
-    objects: Vec<Object>,
+    /// The members so far of each object that is being written, the innermost last.
+    objects: Vec<Vec<Member>>,
     spare: &'a mut Vec<u8>,
-}
-
-/// An object that is being written.
-#[derive(Default)]
-struct Object {
-    members: Vec<Member>,
 }
 
 /// Where in the text a member is.
@@ -81,6 +76,11 @@ impl Sorting<'_> {
     fn here(&self) -> usize {
         self.text.0.borrow().len()
     }
+
+    /// The member that is being written.
+    fn member(&mut self) -> Option<&mut Member> {
+        self.objects.last_mut()?.last_mut()
+    }
 }
 
 /// The key in `text`, which is its JSON text.
@@ -94,21 +94,21 @@ fn key(text: &[u8]) -> Cow<'_, [u8]> {
 
 impl Formatter for Sorting<'_> {
     fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.objects.push(Object::default());
+        self.objects.push(Vec::new());
         writer.write_all(b"{")
     }
 
     fn begin_object_key<W: ?Sized + Write>(&mut self, _writer: &mut W, _first: bool) -> io::Result<()> {
         let start = self.here();
         if let Some(object) = self.objects.last_mut() {
-            object.members.push(Member { start, key_end: start, end: start });
+            object.push(Member { start, key_end: start, end: start });
         }
         Ok(())
     }
 
     fn end_object_key<W: ?Sized + Write>(&mut self, _writer: &mut W) -> io::Result<()> {
         let here = self.here();
-        if let Some(member) = self.objects.last_mut().and_then(|object| object.members.last_mut()) {
+        if let Some(member) = self.member() {
             member.key_end = here;
         }
         Ok(())
@@ -116,14 +116,14 @@ impl Formatter for Sorting<'_> {
 
     fn end_object_value<W: ?Sized + Write>(&mut self, _writer: &mut W) -> io::Result<()> {
         let here = self.here();
-        if let Some(member) = self.objects.last_mut().and_then(|object| object.members.last_mut()) {
+        if let Some(member) = self.member() {
             member.end = here;
         }
         Ok(())
     }
 
     fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        let Object { mut members } = self.objects.pop().unwrap_or_default();
+        let mut members = self.objects.pop().unwrap_or_default();
         if let (Some(first), Some(last)) = (members.first().copied(), members.last().copied()) {
             let mut text = self.text.0.borrow_mut();
             let (start, end) = (first.start, last.end);
@@ -136,7 +136,8 @@ impl Formatter for Sorting<'_> {
                 self.spare.extend_from_slice(&text[member.start..member.end]);
             }
             text.truncate(start);
-            debug_assert!(self.spare.len() + 1 >= end - start);
+            // The serializer leaves the commas to the formatter, which wrote none.
+            debug_assert_eq!(self.spare.len(), end - start + members.len() - 1);
             text.extend_from_slice(self.spare);
         }
         writer.write_all(b"}")

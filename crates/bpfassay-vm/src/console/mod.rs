@@ -3,6 +3,7 @@
 mod incident;
 mod lines;
 mod log;
+pub(crate) mod reader;
 mod watch;
 
 pub use incident::{KernelIncident, KernelIncidentKind, Severity};

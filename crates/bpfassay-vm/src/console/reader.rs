@@ -1,0 +1,65 @@
+//! The task that reads a guest's console.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::sync::mpsc;
+
+use super::{ConsoleLog, KernelIncident, Lines, Watch};
+use crate::output::Output;
+
+/// What came of the console in whole.
+pub(crate) struct ConsoleReport {
+    pub(crate) incidents: Vec<KernelIncident>,
+    pub(crate) tail: Vec<String>,
+    pub(crate) problem: Option<String>,
+}
+
+/// Reads the console to its end, or until it is `enough`.
+pub(crate) async fn watch(
+    mut console: Output,
+    mut log: ConsoleLog,
+    mut output: Option<mpsc::Sender<Vec<u8>>>,
+    incidents: mpsc::UnboundedSender<KernelIncident>,
+    enough: Arc<AtomicBool>,
+) -> ConsoleReport {
+    let mut lines = Lines::default();
+    let mut incidents_seen = Watch::default();
+    // Whoever is at the console sees it already.
+    let is_logged = output.is_none();
+    let mut look = |line: &str, log: &mut ConsoleLog| {
+        if is_logged {
+            // Nothing in it is for the terminal to obey.
+            let line = line.replace(char::is_control, " ");
+            tracing::debug!(target: "bpfassay_vm::console", "{}: {line}", log.name());
+        }
+        log.line(line);
+        if let Some(incident) = incidents_seen.line(line) {
+            // The receiver goes only with the whole supervisor.
+            let _ = incidents.send(incident);
+        }
+    };
+    let mut buffer = vec![0; 16 << 10];
+    // A reset connection is QEMU's death; its exit status tells more than this error does.
+    while let Ok(count @ 1..) = console.read(&mut buffer).await {
+        let bytes = &buffer[..count];
+        log.bytes(bytes);
+        lines.push(bytes, |line| look(&line, &mut log));
+        if let Some(terminal) = &output
+            && terminal.send(bytes.to_vec()).await.is_err()
+        {
+            output = None;
+        }
+        if enough.load(Ordering::Relaxed) {
+            log.left_unread();
+            break;
+        }
+    }
+    if let Some(line) = lines.finish() {
+        look(&line, &mut log);
+    }
+    let (tail, problem) = log.finish();
+    ConsoleReport { incidents: incidents_seen.incidents().to_vec(), tail, problem }
+}
