@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     STYLE,
-    figures::{Plot, sections},
+    figures::{Plot, plots},
 };
 use crate::{Results, render::finished};
 
@@ -29,7 +29,7 @@ pub struct NoFigure {
 /// # Errors
 /// [`NoFigure`]
 pub fn figure_svg(results: &Results, wanted: &str) -> Result<String, NoFigure> {
-    let plots: Vec<Plot> = sections(results).into_iter().flat_map(|section| section.plots).collect();
+    let plots: Vec<Plot> = plots(results).into_iter().flat_map(|group| group.plots).collect();
     let exact: Vec<&Plot> = plots.iter().filter(|plot| plot.title == wanted).collect();
     let found =
         if exact.is_empty() { plots.iter().filter(|plot| plot.title.contains(wanted)).collect() } else { exact };
