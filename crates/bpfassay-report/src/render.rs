@@ -5,6 +5,7 @@ mod attach;
 mod capabilities;
 mod compare;
 mod csv;
+mod format;
 mod html;
 mod junit;
 mod markdown;
@@ -20,6 +21,7 @@ use std::borrow::Cow;
 
 pub use compare::{comparison_markdown, comparison_text};
 pub use csv::csv;
+pub use format::{Format, FormatError, Options};
 pub use html::{NoFigure, comparison_html, figure_svg, html};
 pub use junit::{comparison_junit, junit};
 pub use markdown::markdown;
@@ -28,6 +30,10 @@ pub use text::{Style, text};
 pub use trend::{trend_markdown, trend_text};
 
 use crate::plain;
+
+/// The formats of a report, the default first. A new one is a file and its line here.
+pub const FORMATS: &[Format] =
+    &[html::FORMAT, text::FORMAT, markdown::FORMAT, junit::FORMAT, openmetrics::FORMAT, csv::FORMAT, html::SVG_FORMAT];
 
 /// `form` as it leaves this module. Every field of others' text is escaped where it is put in, as the form has it; whatever may
 /// have been forgotten there is caught here.

@@ -12,6 +12,7 @@ mod standalone;
 use askama::Template;
 use bpfassay_stats::Verdict;
 
+pub(super) use self::standalone::FORMAT as SVG_FORMAT;
 pub use self::{
     comparison::comparison_html,
     standalone::{NoFigure, figure_svg},
@@ -21,7 +22,9 @@ use self::{
     matrix::{Matrix, matrix},
 };
 use super::{
-    capabilities, finished as escaped, plain,
+    capabilities, finished as escaped,
+    format::Format,
+    plain,
     sections::{self, sections},
     table::Table,
 };
@@ -69,6 +72,14 @@ struct Failure {
     telling: Vec<String>,
     log: Option<String>,
 }
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "html",
+    about: "One page with tables and plots that needs nothing else",
+    file: Some("report.html"),
+    render: |results, _| Ok(html(results)?),
+};
 
 /// `results` as an HTML page.
 ///

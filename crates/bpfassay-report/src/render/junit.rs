@@ -3,13 +3,17 @@
 use bpfassay_stats::{Verdict, gate::Change};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::{compare, finished, plain};
+use super::{compare, finished, format::Format, plain};
 use crate::{
     FailureKind, Results,
     compare::{AccessComparison, CellComparison, Comparison, Fate},
     labels,
     results::{Attach, CellFailure, CellResult, GateResult},
 };
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format =
+    Format { name: "junit", about: "Test cases, for CI systems", file: None, render: |results, _| Ok(junit(results)?) };
 
 /// `results` as JUnit.
 ///

@@ -2,11 +2,21 @@
 
 use super::{
     capabilities::Page,
-    finished, plain,
+    finished,
+    format::Format,
+    plain,
     sections::{Section, sections},
     table::Table,
 };
 use crate::Results;
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "markdown",
+    about: "The tables, for pull requests and job summaries",
+    file: None,
+    render: |results, _| Ok(markdown(results)),
+};
 
 /// `results` as Markdown.
 #[must_use]

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use bpfassay_stats::Verdict;
 
-use super::{finished, plain};
+use super::{finished, format::Format, plain};
 use crate::{
     Results, labels,
     results::{CellAccess, CellResult},
@@ -14,6 +14,14 @@ use crate::{
 
 /// The values of one family: labels and value.
 type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "openmetrics",
+    about: "Gauges, for monitoring systems",
+    file: None,
+    render: |results, _| Ok(openmetrics(results)),
+};
 
 /// `results` as OpenMetrics.
 #[must_use]

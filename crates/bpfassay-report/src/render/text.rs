@@ -4,12 +4,21 @@ use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, TableStyle, W
 
 use super::{
     capabilities, finished,
+    format::{Format, Options},
     plain::line,
     sections::{Section, sections},
     table::Table,
     wrap::push_wrapped,
 };
 use crate::Results;
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "text",
+    about: "The tables of `run`, for terminals",
+    file: None,
+    render: |results, Options { width, .. }| Ok(text(results, Style { width })),
+};
 
 /// How the table looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

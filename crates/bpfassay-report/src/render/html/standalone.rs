@@ -6,11 +6,25 @@ use super::{
     STYLE,
     figures::{Plot, plots},
 };
-use crate::{Results, render::finished};
+use crate::{
+    Results,
+    render::{
+        finished,
+        format::{Format, Options},
+    },
+};
 
 /// Above the plot, for its title; below it, for its key.
 const TITLE: u32 = 32;
 const KEY: u32 = 28;
+
+/// See [`crate::render::FORMATS`].
+pub(in crate::render) const FORMAT: Format = Format {
+    name: "svg",
+    about: "One figure of the page (--figure), for light and dark",
+    file: None,
+    render: |results, Options { figure, .. }| Ok(figure_svg(results, figure.unwrap_or_default())?),
+};
 
 /// There is no such figure, or there are several.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
