@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use super::options::MIB;
+use crate::options::MIB;
 
 /// Longest summary accepted, in bytes.
 pub const MAX_SUMMARY: usize = 8 << 20;
@@ -247,16 +247,16 @@ fn figure<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::
     #[serde(untagged)]
     enum Figure {
         Number(f64),
-        Word(String),
+        Text(String),
         Nothing(()),
     }
     match Figure::deserialize(deserializer)? {
         Figure::Number(number) => Ok(Some(number)),
         Figure::Nothing(()) => Ok(None),
-        Figure::Word(word) if matches!(word.as_str(), "inf" | "-inf" | "nan" | "-nan") => Ok(None),
-        Figure::Word(word) => Err(D::Error::custom(format_args!(
+        Figure::Text(text) if matches!(text.as_str(), "inf" | "-inf" | "nan" | "-nan") => Ok(None),
+        Figure::Text(text) => Err(D::Error::custom(format_args!(
             "expected a number, found {:?}",
-            word.chars().take(40).collect::<String>()
+            text.chars().take(40).collect::<String>()
         ))),
     }
 }
@@ -269,11 +269,11 @@ impl RawTest {
             return Err(inconsistent("a transfer size of 0".to_owned()));
         }
         let first_size = |access| {
-            let word = match access {
+            let operation = match access {
                 Access::Write => "write",
                 Access::Read => "read",
             };
-            let size = totals.iter().find(|totals| totals.id == id && totals.operation == word)?.size_mib?;
+            let size = totals.iter().find(|totals| totals.id == id && totals.operation == operation)?.size_mib?;
             Some((size - ROUNDING, size + ROUNDING))
         };
         let (mut writes, mut reads) = (0, 0);

@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use bpfassay_workload::ior::{Api, Invocation, Plan};
+use bpfassay_ior::{Api, Invocation, Plan};
 
 fn plans() -> BTreeMap<String, Plan> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ior-configs");
@@ -27,11 +27,11 @@ fn plans() -> BTreeMap<String, Plan> {
 }
 
 #[test]
-fn every_file_is_valid_and_every_test_can_be_given_as_words() {
+fn every_file_is_valid_and_every_test_can_be_given_as_arguments() {
     for (name, plan) in plans() {
         for test in &plan.tests {
-            let words = test.to_words();
-            let again = Invocation::parse(words.iter().map(String::as_str)).unwrap().plan(None).unwrap();
+            let args = test.to_args();
+            let again = Invocation::parse(args.iter().map(String::as_str)).unwrap().plan(None).unwrap();
             assert_eq!(again.tests, std::slice::from_ref(test), "{name}");
         }
     }

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const TWO_TESTS: &[u8] = include_bytes!("../../../tests/data/two-tests.json");
-const STONEWALLED: &[u8] = include_bytes!("../../../tests/data/stonewalled.json");
+const TWO_TESTS: &[u8] = include_bytes!("../../tests/data/two-tests.json");
+const STONEWALLED: &[u8] = include_bytes!("../../tests/data/stonewalled.json");
 
 fn moved(test: &TestSummary) -> Vec<(u32, Access, Option<Moved>)> {
     test.results.iter().map(|result| (result.repetition, result.access, result.moved)).collect()

@@ -18,7 +18,7 @@ use super::{
     result::{Figures, Point, TestResult},
     warn,
 };
-use crate::ior::{AccessOrder, Options, ReorderRandom};
+use bpfassay_ior::{AccessOrder, Options, ReorderRandom};
 
 /// What rank 0 has besides the others.
 pub(crate) struct Lead<'a> {
@@ -27,7 +27,7 @@ pub(crate) struct Lead<'a> {
 }
 
 /// One rank in one test.
-pub(crate) struct Test<'a, I> {
+pub(crate) struct TestRun<'a, I> {
     pub(crate) backend: Backend<'a, I>,
     /// The ranks that take part.
     pub(crate) team: &'a Team,
@@ -55,7 +55,7 @@ struct Timers {
     close: (Duration, Duration),
 }
 
-impl<'a, I: Io> Test<'a, I> {
+impl<'a, I: Io> TestRun<'a, I> {
     pub(crate) fn new(
         backend: Backend<'a, I>,
         team: &'a Team,
@@ -105,7 +105,7 @@ impl<'a, I: Io> Test<'a, I> {
         names::test_file(&mut self.backend.io, self.backend.options, owner)
     }
 
-    /// Carries the test out. Gives back the calls' recipient and, on rank 0, the result.
+    /// Runs the test. Returns the recipient of the calls and, on rank 0, the result.
     pub(crate) fn run(mut self) -> Result<(I, TestResult), EngineError> {
         if self.lead.as_ref().is_some_and(|lead| lead.report.shows_tests()) {
             let path = self.file_name()?;

@@ -2,7 +2,7 @@
 
 use std::{fmt, slice};
 
-use super::{
+use crate::{
     OptionsError,
     directive::{self, SIZE, Target, bytes},
     error::shown,
@@ -33,8 +33,8 @@ impl SummaryFormat {
         }
     }
 
-    pub(crate) fn from_name(word: &str) -> Option<Self> {
-        [Self::Default, Self::Json, Self::Csv].into_iter().find(|format| format.name().eq_ignore_ascii_case(word))
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        [Self::Default, Self::Json, Self::Csv].into_iter().find(|format| format.name().eq_ignore_ascii_case(name))
     }
 }
 
@@ -74,17 +74,17 @@ pub struct Plan {
 }
 
 impl Invocation {
-    /// Reads the words of a command line, without the program's name.
+    /// Parses the arguments of a command line, without the program's name.
     ///
     /// # Errors
-    /// [`OptionsError`] at the first word that is wrong. Rules about combinations are checked by [`Invocation::plan`].
-    pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionsError> {
-        let words: Vec<&str> = words.into_iter().collect();
+    /// [`OptionsError`] at the first argument that is wrong. Rules about combinations are checked by [`Invocation::plan`].
+    pub fn parse<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionsError> {
+        let args: Vec<&str> = args.into_iter().collect();
         let mut invocation = Self::default();
         let mut flags = Vec::new();
-        let mut rest = words.iter();
-        while let Some(word) = rest.next() {
-            invocation.word(word, &mut rest, &mut flags)?;
+        let mut rest = args.iter();
+        while let Some(argument) = rest.next() {
+            invocation.argument(argument, &mut rest, &mut flags)?;
         }
         Ok(invocation)
     }
@@ -107,16 +107,16 @@ impl Invocation {
         Ok(Plan { tests, output })
     }
 
-    fn word(
+    fn argument(
         &mut self,
-        word: &str,
+        argument: &str,
         rest: &mut slice::Iter<'_, &str>,
         flags: &mut Vec<String>,
     ) -> Result<(), OptionsError> {
-        let unknown = || OptionsError::UnknownOption { word: shown(word) };
-        let (name, mut value) = match word.split_once('=') {
+        let unknown = || OptionsError::UnknownOption { option: shown(argument) };
+        let (name, mut value) = match argument.split_once('=') {
             Some((name, value)) => (name, Some(value)),
-            None => (word, None),
+            None => (argument, None),
         };
         if name.starts_with("--") {
             if value.is_none() && flags.iter().any(|flag| flag == name) {
@@ -131,7 +131,7 @@ impl Invocation {
             let attached = &letters[first.len_utf8()..];
             if !attached.is_empty() {
                 if value.is_some() || !attached.bytes().all(|byte| byte.is_ascii_digit()) {
-                    return Err(OptionsError::Attached { word: shown(word) });
+                    return Err(OptionsError::Attached { argument: shown(argument) });
                 }
                 value = Some(attached);
             }
@@ -147,7 +147,7 @@ impl Invocation {
         }
         for letter in letters.chars() {
             if takes_value(letter) {
-                return Err(OptionsError::Attached { word: shown(word) });
+                return Err(OptionsError::Attached { argument: shown(argument) });
             }
             let repeatable = matches!(letter, 'v' | 'z' | 'Z');
             let flag = format!("-{letter}");
@@ -178,7 +178,7 @@ impl Invocation {
         } else if FLAGS.contains(&name) {
             value.unwrap_or("1")
         } else {
-            return Err(OptionsError::UnknownOption { word: shown(name) });
+            return Err(OptionsError::UnknownOption { option: shown(name) });
         };
         self.directives(&format!("{name}={value}"))
     }
@@ -275,29 +275,29 @@ impl Plan {
     ///
     /// # Errors
     /// [`OptionsError`], or whatever `read` fails with.
-    pub fn from_words<'a, E: From<OptionsError>>(
-        words: impl IntoIterator<Item = &'a str>,
+    pub fn from_args<'a, E: From<OptionsError>>(
+        args: impl IntoIterator<Item = &'a str>,
         read: impl FnOnce(&str) -> Result<String, E>,
     ) -> Result<Self, E> {
-        let invocation = Invocation::parse(words)?;
+        let invocation = Invocation::parse(args)?;
         let text = invocation.script.as_deref().map(read).transpose()?;
         Ok(invocation.plan(text.as_deref())?)
     }
 }
 
 impl Options {
-    /// The options as words of a command line, which [`Invocation::parse`] reads back to the same.
+    /// The options as arguments of a command line, which [`Invocation::parse`] reads back to the same.
     ///
     /// What has its default value is left out, but for the interface, the sizes and the phases.
     #[must_use]
-    pub fn to_words(&self) -> Vec<String> {
+    pub fn to_args(&self) -> Vec<String> {
         let default = Self::default();
-        let mut words = Words(Vec::new());
-        words.value("-a", self.api);
-        words.value("-b", size(self.block_size));
-        words.value("-t", size(self.transfer_size));
-        words.value_unless(self.segments == default.segments, "-s", self.segments);
-        words.value_unless(self.repetitions == default.repetitions, "-i", self.repetitions);
+        let mut args = Args(Vec::new());
+        args.value("-a", self.api);
+        args.value("-b", size(self.block_size));
+        args.value("-t", size(self.transfer_size));
+        args.value_unless(self.segments == default.segments, "-s", self.segments);
+        args.value_unless(self.repetitions == default.repetitions, "-i", self.repetitions);
         for (flag, given) in [
             ("-w", self.write),
             ("-r", self.read),
@@ -320,59 +320,55 @@ impl Options {
             ("--mmap.madv_dont_need", self.mmap.dont_need),
             ("--mmap.madv_pattern", self.mmap.pattern),
         ] {
-            words.times(flag, given.into());
+            args.times(flag, given.into());
         }
-        words.times("-z", self.order.level());
-        words.times("-Z", self.reorder_random.level());
-        words.times("-v", self.verbose);
-        words.value_unless(self.reference == 0, "-A", self.reference);
-        words.value_unless(self.task_per_node_offset == default.task_per_node_offset, "-Q", self.task_per_node_offset);
-        words.value_unless(self.reorder_random_seed == 0, "-X", self.reorder_random_seed);
-        words.value_unless(self.inter_test_delay == 0, "-d", self.inter_test_delay);
-        words.value_unless(self.deadline == 0, "-D", self.deadline);
-        words.value_unless(self.max_time == 0, "-T", self.max_time);
-        words.value_unless(self.signature == 0, "-G", self.signature);
-        words.value_unless(self.packet == default.packet, "-l", self.packet.letter());
+        args.times("-z", self.order.level());
+        args.times("-Z", self.reorder_random.level());
+        args.times("-v", self.verbose);
+        args.value_unless(self.reference == 0, "-A", self.reference);
+        args.value_unless(self.task_per_node_offset == default.task_per_node_offset, "-Q", self.task_per_node_offset);
+        args.value_unless(self.reorder_random_seed == 0, "-X", self.reorder_random_seed);
+        args.value_unless(self.inter_test_delay == 0, "-d", self.inter_test_delay);
+        args.value_unless(self.deadline == 0, "-D", self.deadline);
+        args.value_unless(self.max_time == 0, "-T", self.max_time);
+        args.value_unless(self.signature == 0, "-G", self.signature);
+        args.value_unless(self.packet == default.packet, "-l", self.packet.letter());
         if let Some(tasks) = self.tasks {
-            words.value("-N", tasks);
+            args.value("-N", tasks);
         }
         if let Some(seed) = self.random_seed {
-            words.0.push(format!("--random-offset-seed={seed}"));
+            args.0.push(format!("--random-offset-seed={seed}"));
         }
-        words.value_unless(self.test_file == default.test_file, "-o", &self.test_file);
-        words.directive_unless(!self.wear_out, "stoneWallingWearOut", 1);
-        words.directive_unless(
-            self.wear_out_iterations == 0,
-            "stoneWallingWearOutIterations",
-            self.wear_out_iterations,
-        );
-        words.directive_unless(self.min_time == 0, "minTimeDuration", self.min_time);
+        args.value_unless(self.test_file == default.test_file, "-o", &self.test_file);
+        args.directive_unless(!self.wear_out, "stoneWallingWearOut", 1);
+        args.directive_unless(self.wear_out_iterations == 0, "stoneWallingWearOutIterations", self.wear_out_iterations);
+        args.directive_unless(self.min_time == 0, "minTimeDuration", self.min_time);
         for (key, value) in [("numNodes", self.nodes), ("numTasksOnNode0", self.tasks_on_node0)] {
-            words.directive_unless(value.is_none(), key, value.unwrap_or_default());
+            args.directive_unless(value.is_none(), key, value.unwrap_or_default());
         }
         if let Some(file) = &self.status_file {
-            words.directive_unless(false, "stoneWallingStatusFile", file);
+            args.directive_unless(false, "stoneWallingStatusFile", file);
         }
-        words.0
+        args.0
     }
 }
 
 impl Output {
-    /// The output as words of a command line; empty where everything has its default.
+    /// The output as arguments of a command line; empty where everything has its default.
     #[must_use]
-    pub fn to_words(&self) -> Vec<String> {
-        let mut words = Words(Vec::new());
-        words.directive_unless(self.format == SummaryFormat::Default, "summaryFormat", self.format);
+    pub fn to_args(&self) -> Vec<String> {
+        let mut args = Args(Vec::new());
+        args.directive_unless(self.format == SummaryFormat::Default, "summaryFormat", self.format);
         if let Some(file) = &self.file {
-            words.directive_unless(false, "summaryFile", file);
+            args.directive_unless(false, "summaryFile", file);
         }
-        words.0
+        args.0
     }
 }
 
-struct Words(Vec<String>);
+struct Args(Vec<String>);
 
-impl Words {
+impl Args {
     fn value(&mut self, option: &str, value: impl fmt::Display) {
         self.0.extend([option.to_owned(), value.to_string()]);
     }

@@ -1,14 +1,14 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ior::{Api, MmapOptions, Packet, PosixOptions};
+use crate::{Api, MmapOptions, Packet, PosixOptions};
 
 fn parse(text: &str) -> Result<Invocation, OptionsError> {
     Invocation::parse(text.split_whitespace())
 }
 
 #[test]
-fn words_are_read_as_ior_reads_them() {
+fn arguments_are_read_as_ior_reads_them() {
     let invocation = parse(
         "-a MMAP -wr -b 4m -t=64K -s 3 -i5 -zzFk -O summaryFormat=JSON,summaryFile=/x,fsync=1 --random-offset-seed=7 -vv --posix.odirect -o /a=b",
     )
@@ -133,13 +133,13 @@ prop_compose! {
 proptest! {
     #[test]
     fn options_survive_the_way_through_words(options in any_options()) {
-        let words = options.to_words();
-        let invocation = Invocation::parse(words.iter().map(String::as_str)).unwrap();
+        let args = options.to_args();
+        let invocation = Invocation::parse(args.iter().map(String::as_str)).unwrap();
         prop_assert_eq!(invocation.defaults, options);
     }
 
     #[test]
-    fn any_words_are_read_or_refused(words in prop::collection::vec("(-[a-zA-Z]{1,3}|--[a-z.]{0,8}|[a-zA-Z0-9=,#]{0,6})", 0..8)) {
-        let _ = Invocation::parse(words.iter().map(String::as_str)).and_then(|invocation| invocation.plan(Some("IOR START")));
+    fn any_words_are_read_or_refused(args in prop::collection::vec("(-[a-zA-Z]{1,3}|--[a-z.]{0,8}|[a-zA-Z0-9=,#]{0,6})", 0..8)) {
+        let _ = Invocation::parse(args.iter().map(String::as_str)).and_then(|invocation| invocation.plan(Some("IOR START")));
     }
 }

@@ -1,10 +1,10 @@
 //! IOR's directives: `key=value`, as scripts and `-O` have them.
 
-use super::{
+use crate::{
     OptionsError,
+    args::{Output, SummaryFormat},
     error::shown,
     options::{AccessOrder, Api, MmapOptions, Options, Packet, PosixOptions, ReorderRandom},
-    words::{Output, SummaryFormat},
 };
 
 /// Where the settings of the POSIX and MMAP interfaces go: IOR keeps them apart from the rest (see [`super::script`]).
@@ -36,7 +36,7 @@ const UNSUPPORTED: &[&str] = &[
     "--randomprefill",
 ];
 
-/// Carries out one line of comma-separated directives; `#` begins a comment.
+/// Applies one line of comma-separated directives; `#` begins a comment.
 pub(crate) fn line(text: &str, target: &mut Target<'_>) -> Result<(), OptionsError> {
     let text = text.split('#').next().unwrap_or_default();
     for piece in text.split(',') {
@@ -50,8 +50,8 @@ pub(crate) fn line(text: &str, target: &mut Target<'_>) -> Result<(), OptionsErr
 fn split(piece: &str) -> Option<(&str, &str)> {
     let (key, value) = piece.split_once('=')?;
     let (key, value) = (key.trim(), value.trim());
-    let word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
-    (word(key) && word(value)).then_some((key, value))
+    let is_word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
+    (is_word(key) && is_word(value)).then_some((key, value))
 }
 
 fn directive(key: &str, value: &str, target: &mut Target<'_>) -> Result<(), OptionsError> {
@@ -135,7 +135,7 @@ fn directive(key: &str, value: &str, target: &mut Target<'_>) -> Result<(), Opti
                 return Err(OptionsError::Unsupported { option: shown(key) });
             }
         }
-        _ => return Err(OptionsError::UnknownOption { word: shown(key) }),
+        _ => return Err(OptionsError::UnknownOption { option: shown(key) }),
     }
     Ok(())
 }
@@ -176,6 +176,6 @@ pub(crate) fn api(option: &str, value: &str) -> Result<Api, OptionsError> {
 }
 
 pub(crate) fn packet(option: &str, value: &str) -> Result<Packet, OptionsError> {
-    Packet::from_word(value)
+    Packet::from_name(value)
         .ok_or_else(|| OptionsError::bad(option, value, "one of timestamp, offset, incompressible, random"))
 }

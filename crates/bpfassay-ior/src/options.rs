@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::OptionsError;
+use crate::OptionsError;
 
 /// Bytes in a MiB.
 pub(crate) const MIB: u64 = 1 << 20;
@@ -32,10 +32,10 @@ impl Api {
         }
     }
 
-    /// The interface called `word`, in upper or lower case.
+    /// The interface called `name`, in upper or lower case.
     #[must_use]
-    pub fn from_name(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|api| api.name().eq_ignore_ascii_case(word))
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|api| api.name().eq_ignore_ascii_case(name))
     }
 }
 
@@ -80,10 +80,10 @@ impl Packet {
         self as u8
     }
 
-    /// The kind that `word` names: IOR looks at the first letter only, this accepts its four words and their letters.
+    /// The kind called `name`: IOR looks at the first letter only, this accepts its four names and their letters.
     #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        match word {
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
             "t" | "timestamp" => Some(Self::Timestamp),
             "o" | "offset" => Some(Self::Offset),
             "i" | "incompressible" => Some(Self::Incompressible),

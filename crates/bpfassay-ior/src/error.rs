@@ -1,13 +1,13 @@
 //! What can be wrong with options and scripts.
 
-/// Why words or a script are not options of IOR that this project accepts.
+/// Why arguments or a script are not options of IOR that this project accepts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// No option is called so.
-    #[error("unknown IOR option `{word}`")]
+    #[error("unknown IOR option `{option}`")]
     UnknownOption {
-        /// The word as given.
-        word: String,
+        /// The option as given.
+        option: String,
     },
     /// IOR has the option, this project does not.
     #[error("IOR option `{option}` is not supported: remove it")]
@@ -38,10 +38,10 @@ pub enum OptionsError {
         flag: String,
     },
     /// A value glued to its option: IOR reads its letters as flags too.
-    #[error("IOR option `{word}`: put a space before the value, IOR reads its letters as flags too")]
+    #[error("IOR option `{argument}`: put a space before the value, IOR reads its letters as flags too")]
     Attached {
-        /// The word as given.
-        word: String,
+        /// The argument as given.
+        argument: String,
     },
     /// Not `key=value`.
     #[error("`{text}` is not a directive: write key=value, several separated by commas")]

@@ -1,8 +1,8 @@
 //! IOR: options, scripts, summaries.
 
-use bpfassay_workload::ior::{Invocation, Plan, Summary};
+use bpfassay_ior::{Invocation, Plan, Summary};
 
-/// A command line of IOR, words separated by blanks.
+/// A command line of IOR, arguments separated by blanks.
 pub(super) fn options(text: &str) {
     let Ok(invocation) = Invocation::parse(text.split_whitespace()) else { return };
     if let Ok(plan) = invocation.plan(Some("IOR START\nIOR STOP\n")) {
@@ -19,11 +19,11 @@ pub(super) fn script(text: &str) {
     }
 }
 
-/// The words of each test are read as that test, where no word of it has a blank.
+/// The arguments of each test are parsed as that test, where none of them has a blank.
 fn comes_back(plan: &Plan) {
     for test in &plan.tests {
-        let words = test.to_words();
-        let again = Invocation::parse(words.iter().map(String::as_str));
+        let args = test.to_args();
+        let again = Invocation::parse(args.iter().map(String::as_str));
         let again = again.and_then(|again| again.plan(None));
         assert!(matches!(&again, Ok(again) if again.tests == [test.clone()]), "{test:?} became {again:?}");
     }

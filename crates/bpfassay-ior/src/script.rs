@@ -15,11 +15,11 @@
 //! test and the next one of that interface's settings: IOR makes its copy of them only when the following test ends,
 //! so that such a directive reaches one test too far back.
 
-use super::{
+use crate::{
     OptionsError,
+    args::Output,
     directive::{self, Target},
     options::{Api, MmapOptions, Options, PosixOptions},
-    words::Output,
 };
 
 /// Longest script accepted, in bytes.
@@ -151,9 +151,9 @@ pub(crate) fn parse(text: &str, defaults: &Options, output: &mut Output) -> Resu
     Ok(reader.finish())
 }
 
-/// Whether `line` holds `words` and blanks only, in upper or lower case.
-fn is_only(line: &str, words: &str) -> bool {
-    line.trim().eq_ignore_ascii_case(words)
+/// Whether `line` holds `keyword` and blanks only, in upper or lower case.
+fn is_only(line: &str, keyword: &str) -> bool {
+    line.trim().eq_ignore_ascii_case(keyword)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ior::{AccessOrder, Invocation, SummaryFormat};
+use crate::{AccessOrder, Invocation, SummaryFormat};
 
 fn tests(text: &str) -> Result<Vec<Options>, OptionsError> {
     parse(text, &Options::default(), &mut Output::default())
