@@ -1,15 +1,12 @@
-//! The table of pitfalls that the tracer found. What was found alike by many is told once.
+//! The table of pitfalls that the tracer found. What was found alike by many is common once.
 
 use std::collections::HashMap;
 
 use bpfassay_study::Target;
 
-use super::{
-    coverage::list,
-    rows::{Remarks, Table, differ},
-};
 use crate::{
     Results,
+    render::table::{Places, Remarks, Table, target_list},
     results::{CellFinding, CellResult},
 };
 
@@ -17,7 +14,7 @@ use crate::{
 #[derive(Default)]
 struct Alike<'a> {
     /// Everything that the cells below have in common: pitfall, subject, runs, remark, workload.
-    told: [String; 5],
+    common: [String; 5],
     /// Probe configurations of each target.
     places: Vec<(&'a Target, Vec<String>)>,
 }
@@ -30,9 +27,9 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let places = Places::of(results);
     for cell in &results.cells {
         for found in &cell.findings {
-            let told = told(&places, cell, found, &mut remarks);
-            let index = *known.entry(told).or_insert_with_key(|told| {
-                groups.push(Alike { told: told.clone(), places: Vec::new() });
+            let common = common(&places, cell, found, &mut remarks);
+            let index = *known.entry(common).or_insert_with_key(|common| {
+                groups.push(Alike { common: common.clone(), places: Vec::new() });
                 groups.len() - 1
             });
             let places = &mut groups[index].places;
@@ -45,23 +42,19 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         }
     }
     let rows: Vec<Vec<String>> = groups.iter().flat_map(rows).collect();
-    if rows.is_empty() {
-        return None;
-    }
-    Some(Table {
-        title: vec!["pitfalls that the tracer found".to_owned()],
-        columns: ["target", "probe", "pitfall", "concerns", "runs", "what was seen"].map(str::to_owned).into(),
+    let columns = ["target", "probe", "pitfall", "concerns", "runs", "what was seen"];
+    (!rows.is_empty()).then(|| Table {
         rows,
-        warnings: Vec::new(),
         remarks: remarks.0,
         legend: vec![
             "runs: in how many of the runs that attached or were refused; numbers in the remarks are of the first of them."
                 .to_owned(),
         ],
+        ..Table::new("pitfalls that the tracer found", columns)
     })
 }
 
-fn told(of: &Places, cell: &CellResult, found: &CellFinding, remarks: &mut Remarks) -> [String; 5] {
+fn common(of: &Places, cell: &CellResult, found: &CellFinding, remarks: &mut Remarks) -> [String; 5] {
     let finding = &found.finding;
     let done = cell.runs.measured.saturating_add(cell.runs.refused);
     [
@@ -69,7 +62,7 @@ fn told(of: &Places, cell: &CellResult, found: &CellFinding, remarks: &mut Remar
         finding.subject.clone(),
         format!("{} of {done}", found.runs.len()),
         remarks.mark(finding.detail.clone()),
-        of.workload(cell),
+        of.text(String::new(), &cell.case, &cell.file_system),
     ]
 }
 
@@ -82,41 +75,10 @@ fn rows(group: &Alike<'_>) -> Vec<Vec<String>> {
             None => merged.push((vec![target], probes)),
         }
     }
-    let [pitfall, subject, runs, remark, workload] = &group.told;
+    let [pitfall, subject, runs, remark, workload] = &group.common;
     let row = |(targets, probes): (Vec<&Target>, &[String])| {
-        let place = format!("{}{workload}", list(&targets));
+        let place = format!("{}{workload}", target_list(&targets));
         vec![place, probes.join(", "), pitfall.clone(), subject.clone(), runs.clone(), remark.clone()]
     };
     merged.into_iter().map(row).collect()
-}
-
-/// Where cells belong, with workload and file system where there are several.
-pub(super) struct Places {
-    many_cases: bool,
-    many_file_systems: bool,
-}
-
-impl Places {
-    pub(super) fn of(results: &Results) -> Self {
-        Self {
-            many_cases: differ(results, |cell| &cell.case),
-            many_file_systems: differ(results, |cell| &cell.file_system),
-        }
-    }
-
-    /// Target, workload and file system.
-    pub(super) fn place(&self, cell: &CellResult) -> String {
-        format!("{}{}", cell.target, self.workload(cell))
-    }
-
-    /// Workload and file system, where there are several.
-    fn workload(&self, cell: &CellResult) -> String {
-        let mut text = String::new();
-        for (name, is_one_of_many) in [(&cell.case, self.many_cases), (&cell.file_system, self.many_file_systems)] {
-            if is_one_of_many {
-                text = format!("{text} {name}");
-            }
-        }
-        text
-    }
 }

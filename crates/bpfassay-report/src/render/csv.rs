@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{finished, plain};
+use super::{finished, format::Format, plain};
 use crate::{Figure, Outcome, Results};
 
 /// The head.
@@ -26,6 +26,10 @@ const HEAD: [&str; 18] = [
     "merit",
     "merit_unit",
 ];
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format =
+    Format { name: "csv", about: "A line per run and access", file: None, render: |results, _| Ok(csv(results)?) };
 
 /// `results` as CSV (RFC 4180). A figure that was not measured is an empty field; text that a table program would calculate has an
 /// apostrophe before it.

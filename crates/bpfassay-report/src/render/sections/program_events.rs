@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use bpfassay_protocol::program_set::{ProgramEvent, ProgramSets};
 use bpfassay_study::Target;
 
-use super::{
-    rows::Table,
-    words::{NONE, number},
-};
 use crate::{
     Results,
-    derive::context::by_cell,
+    derive::lookup::by_cell,
+    labels::{NONE, number},
+    render::table::Table,
     results::{EventFigure, RunResult},
 };
 
@@ -86,20 +84,28 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             ]);
         }
     }
+    let columns = [
+        "target",
+        "workload",
+        "file system",
+        "set",
+        "event",
+        "runs",
+        "calls",
+        "workload's own",
+        "error",
+        "ns per call",
+    ];
     (!rows.is_empty()).then(|| Table {
-        title: vec!["what program sets saw of the workload".to_owned()],
-        columns: ["target", "workload", "file system", "set", "event", "runs", "calls", "workload's own", "error", "ns per call"]
-            .map(str::to_owned)
-            .into(),
         rows,
         warnings,
-        remarks: Vec::new(),
         legend: vec![
             "calls: of the workload's cgroup in its timed phases, in each run; runs of all configurations that have the set."
                 .to_owned(),
             "error: counted by the set - made by the workload, in calls, bytes and failures, over all phases; 0 is exact, - is not known."
                 .to_owned(),
         ],
+        ..Table::new("what program sets saw of the workload", columns)
     })
 }
 

@@ -11,18 +11,17 @@ use bpfassay_protocol::{
 };
 use bpfassay_study::Target;
 
-use super::{
-    rows::{Remarks, Table, attach},
-    words::NONE,
-};
 use crate::{
     Figure, Results,
-    derive::context::{ByCell, by_cell},
+    derive::lookup::{ByCell, by_cell},
+    labels::NONE,
+    render::{
+        attach::attach,
+        study,
+        table::{Remarks, Table, target_list},
+    },
     results::{CellResult, PathCoverage},
 };
-
-/// The first columns.
-const HEAD: [&str; 2] = ["path", "moves"];
 
 /// Workload case, file system, bytes per path.
 type Key<'a> = (&'a str, &'a str, u64);
@@ -59,12 +58,22 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
             }
         }
         for (targets, mut table) in shown {
-            table.title = vec![format!("{case}, {size} bytes by each path, {file_system}: {}", list(&targets))];
+            table.title = vec![format!("{case}, {size} bytes by each path, {file_system}: {}", target_list(&targets))];
             tables.push(table);
+        }
+    }
+    let stands_first = !study::has_figures(results);
+    if let Some(first) = tables.first_mut() {
+        first.anchor = Some("paths");
+        if stands_first {
+            first.title.insert(0, study::title(results));
         }
     }
     if let Some(last) = tables.last_mut() {
         last.legend = legend();
+        if stands_first {
+            last.warnings = study::warnings_with_doubts(results);
+        }
     }
     tables
 }
@@ -73,25 +82,12 @@ fn is_same(one: &Table, other: &Table) -> bool {
     (&one.columns, &one.rows, &one.remarks) == (&other.columns, &other.rows, &other.remarks)
 }
 
-/// `x86_64 6.1, 6.12; riscv64 7.2`
-pub(super) fn list(targets: &[&Target]) -> String {
-    let mut by_arch: Vec<(String, Vec<&str>)> = Vec::new();
-    for target in targets {
-        let arch = target.arch.to_string();
-        match by_arch.iter_mut().find(|(known, _)| *known == arch) {
-            Some((_, kernels)) => kernels.push(&target.kernel),
-            None => by_arch.push((arch, vec![&target.kernel])),
-        }
-    }
-    by_arch.iter().map(|(arch, kernels)| format!("{arch} {}", kernels.join(", "))).collect::<Vec<_>>().join("; ")
-}
-
 fn table(runs: &ByCell<'_>, cells: &[&CellResult]) -> Table {
     let traced: Vec<&CellResult> = cells.iter().copied().filter(|cell| !cell.probe.is_baseline()).collect();
     let shown = if traced.is_empty() { cells.to_vec() } else { traced };
     let mut remarks = Remarks::default();
-    let mut columns = HEAD.map(str::to_owned).to_vec();
-    columns.extend(shown.iter().map(|cell| cell.probe.to_string()));
+    let configurations = shown.iter().map(|cell| cell.probe.to_string());
+    let columns: Vec<String> = ["path", "moves"].map(str::to_owned).into_iter().chain(configurations).collect();
     let mut head = vec!["(attach)".to_owned(), String::new()];
     head.extend(shown.iter().map(|cell| attach(cell, &mut remarks)));
     let mut rows = vec![head];
@@ -102,12 +98,12 @@ fn table(runs: &ByCell<'_>, cells: &[&CellResult]) -> Table {
             let mut row = vec![if index == 0 { path.name().to_owned() } else { String::new() }, moves(owed)];
             for (cell, coverage) in shown.iter().zip(&coverage) {
                 let seen = coverage.get(&(path, owed.operation)).map_or(&[][..], Vec::as_slice);
-                row.push(in_words(cell, owed, seen));
+                row.push(shown_as(cell, owed, seen));
             }
             rows.push(row);
         }
     }
-    Table { title: Vec::new(), columns, rows, warnings: Vec::new(), remarks: remarks.0, legend: Vec::new() }
+    Table { rows, remarks: remarks.0, class, ..Table::new("", columns) }
 }
 
 fn of_cell<'a>(runs: &ByCell<'a>, cell: &CellResult) -> BTreeMap<(IoPath, Operation), Vec<&'a PathCoverage>> {
@@ -137,7 +133,7 @@ fn moves(owed: &Owed) -> String {
 }
 
 /// What the runs of a cell saw; where they differ, each once.
-fn in_words(cell: &CellResult, owed: &Owed, seen: &[&PathCoverage]) -> String {
+fn shown_as(cell: &CellResult, owed: &Owed, seen: &[&PathCoverage]) -> String {
     let mut words: Vec<String> = Vec::new();
     for row in seen {
         let word = one(cell, owed, row);
@@ -180,13 +176,8 @@ fn one(cell: &CellResult, owed: &Owed, row: &PathCoverage) -> String {
     text
 }
 
-/// Whether `table` is one of these.
-pub(super) fn is_of_paths(table: &Table) -> bool {
-    table.columns.iter().zip(HEAD).filter(|(column, head)| *column == head).count() == HEAD.len()
-}
-
-/// How the words of [`one`] are shown: `good`, `bad`, `open`; `None` for all others.
-pub(super) fn class(text: &str) -> Option<&'static str> {
+/// The class of a cell as [`one`] writes it.
+fn class(text: &str) -> Option<&'static str> {
     match text {
         "all" => Some("good"),
         "none" => Some("bad"),

@@ -4,12 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use bpfassay_protocol::program_set::ProgramSets;
 
-use super::{
-    rows::Table,
-    words::{self, NONE},
-};
 use crate::{
     Results,
+    labels::{self, NONE},
+    render::table::Table,
     results::{Access, CellResult},
 };
 
@@ -41,7 +39,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         let figures = columns.iter().map(|&(case, file_system, access)| {
             let found = first.get(&((target, probe), case, file_system));
             let found = found.and_then(|cell| cell.accesses.iter().find(|one| one.access == access));
-            found.and_then(|access| words::overhead(&access.overhead)).unwrap_or_else(|| NONE.to_owned())
+            found.and_then(|access| labels::overhead(&access.overhead)).unwrap_or_else(|| NONE.to_owned())
         });
         [target.to_string(), probe.sets.count().to_string(), probe.sets.to_string()]
             .into_iter()
@@ -54,12 +52,6 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         true => format!("{case} {access}, {file_system}"),
         false => format!("{case} {access}"),
     });
-    (!rows.is_empty()).then(|| Table {
-        title: vec!["overhead by number of program sets".to_owned()],
-        columns: ["target", "sets", "which"].map(str::to_owned).into_iter().chain(head).collect(),
-        rows,
-        warnings: Vec::new(),
-        remarks: Vec::new(),
-        legend: Vec::new(),
-    })
+    let columns = ["target", "sets", "which"].map(str::to_owned).into_iter().chain(head);
+    (!rows.is_empty()).then(|| Table { rows, ..Table::new("overhead by number of program sets", columns) })
 }

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use bpfassay_stats::Verdict;
 
-use super::{findings::Places, rows::Table};
 use crate::{
     Results,
+    labels::verdict as name,
+    render::table::{Places, Table},
     results::{CellResult, GateResult},
 };
 
@@ -23,19 +24,18 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let rows =
         of(Verdict::Regression).chain(of(Verdict::Inconclusive)).map(|gate| row(&places, &cells, gate)).collect();
     let certainty = results.plan.study.design.certainty;
+    let title = format!("verdicts on the gates of {}: {}", results.plan.study.name, counts.join(", "));
     Some(Table {
-        title: vec![format!("verdicts on the gates of {}: {}", results.plan.study.name, counts.join(", "))],
-        columns: ["verdict", "target", "probe", "access", "demanded", "found"].map(str::to_owned).into(),
         rows,
         warnings: match results.gates.is_empty() {
             true => vec!["no cell of the plan is one that a gate speaks of".to_owned()],
             false => Vec::new(),
         },
-        remarks: Vec::new(),
         legend: vec![format!(
             "error rate {} for either error, kept over all gates; inconclusive is no pass.",
             certainty.error_rate
         )],
+        ..Table::new(title, ["verdict", "target", "probe", "access", "demanded", "found"])
     })
 }
 
@@ -49,12 +49,4 @@ fn row(places: &Places, cells: &HashMap<&str, &CellResult>, gate: &GateResult) -
         gate.demand.to_string(),
         gate.found.clone(),
     ]
-}
-
-pub(super) const fn name(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Pass => "pass",
-        Verdict::Inconclusive => "inconclusive",
-        Verdict::Regression => "regression",
-    }
 }

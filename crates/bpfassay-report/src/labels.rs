@@ -1,15 +1,24 @@
-//! Figures as words.
+//! Figures and outcomes as they stand in tables and messages.
 
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};
-use bpfassay_stats::{Estimate, Summary};
+use bpfassay_stats::{Estimate, Summary, Verdict};
 
 use crate::{
     Figure,
     results::{ByteErrors, Overhead},
 };
 
-/// What stands in a table for a figure that there is not; the notes tell why.
+/// What stands in a table for a figure that there is not; the remarks say why.
 pub(crate) const NONE: &str = "not measured";
+
+/// The name of a verdict on a gate.
+pub(crate) const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Inconclusive => "inconclusive",
+        Verdict::Regression => "regression",
+    }
+}
 
 /// A number with four significant digits, at most three of them after the point.
 pub(crate) fn number(value: f64) -> String {

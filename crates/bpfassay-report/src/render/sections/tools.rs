@@ -2,12 +2,9 @@
 
 use bpfassay_tool::finding::{Compared, Kind, Verdict};
 
-use super::{
-    findings::Places,
-    rows::{Remarks, Table},
-};
 use crate::{
     Results,
+    render::table::{Places, Remarks, Table},
     results::{CellResult, ToolResult},
 };
 
@@ -18,12 +15,8 @@ fn tools(results: &Results) -> impl Iterator<Item = (&CellResult, &str, &ToolRes
     results.cells.iter().filter_map(|cell| Some((cell, cell.tool.as_deref()?, cell.tool_result.as_ref()?)))
 }
 
-/// The tables, where tools were under test that tool files describe.
-pub(super) fn tables(results: &Results) -> Vec<Table> {
-    figures(results).into_iter().chain(findings(results)).collect()
-}
-
-fn figures(results: &Results) -> Option<Table> {
+/// What each tool reported beside what really happened, where tools were under test that tool files describe.
+pub(super) fn figures(results: &Results) -> Option<Table> {
     let mut rows = Vec::new();
     let places = Places::of(results);
     for (cell, tool, result) in tools(results) {
@@ -58,20 +51,15 @@ fn figures(results: &Results) -> Option<Table> {
             ]);
         }
     }
-    if rows.is_empty() {
-        return None;
-    }
-    Some(Table {
-        title: vec!["what tools reported, and what really happened".to_owned()],
-        columns: ["target", "tool", "figure", "meaning", "reported", "really", "difference"].map(str::to_owned).into(),
+    let columns = ["target", "tool", "figure", "meaning", "reported", "really", "difference"];
+    (!rows.is_empty()).then(|| Table {
         rows,
-        warnings: Vec::new(),
-        remarks: Vec::new(),
         legend: vec![
             "really: what the bundled tracer counted in the same run, between the tool's last report before the workload and \
              its last one after it. moved: what calls moved of the bytes requested, in a run of its own."
                 .to_owned(),
         ],
+        ..Table::new("what tools reported, and what really happened", columns)
     })
 }
 
@@ -96,7 +84,8 @@ fn difference(one: &Compared) -> String {
     }
 }
 
-fn findings(results: &Results) -> Option<Table> {
+/// What was found of each.
+pub(super) fn findings(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
     let places = Places::of(results);
@@ -126,15 +115,10 @@ fn findings(results: &Results) -> Option<Table> {
             row("not judged".to_owned(), names.join(", "));
         }
     }
-    if rows.is_empty() {
-        return None;
-    }
-    Some(Table {
-        title: vec!["what was found of tools".to_owned()],
-        columns: ["target", "tool", "finding", "what was seen"].map(str::to_owned).into(),
+    (!rows.is_empty()).then(|| Table {
         rows,
-        warnings: Vec::new(),
         remarks: remarks.0,
         legend: vec!["clear: looked for and not there. docs/tools.md says what each finding means.".to_owned()],
+        ..Table::new("what was found of tools", ["target", "tool", "finding", "what was seen"])
     })
 }
