@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use bpfassay_document::Invalid;
+use bpfassay_input::document::Invalid;
 
 /// Why a tool file cannot be used.
 #[derive(Debug, thiserror::Error)]
