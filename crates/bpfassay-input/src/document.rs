@@ -283,6 +283,12 @@ impl<'d, 'i> Field<'d, 'i> {
         matches!(self.value.get_ref(), DeValue::Array(_))
     }
 
+    /// Whether the value is a table with the key `key`.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        matches!(self.value.get_ref(), DeValue::Table(table) if table.contains_key(key))
+    }
+
     /// Text.
     ///
     /// # Errors

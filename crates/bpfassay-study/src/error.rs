@@ -33,6 +33,17 @@ pub enum StudyError {
     Invalid(#[from] Invalid),
 }
 
+impl StudyError {
+    /// The file that is not valid, if that is the error.
+    #[must_use]
+    pub const fn invalid(&self) -> Option<&Invalid> {
+        match self {
+            Self::Invalid(invalid) => Some(invalid),
+            _ => None,
+        }
+    }
+}
+
 /// Why a study has no plan under the narrowing that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {

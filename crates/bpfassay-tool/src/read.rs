@@ -139,7 +139,7 @@ impl ToolFile {
         });
         let source =
             root.need("source", |field| source(field, &["binary", "debian", "nix", "script", "object", "guest"]));
-        let is_object = matches!(source, Ok(Source::Object(_)));
+        let is_object = root.get("source").is_some_and(|source| source.has("object"));
         let default = Start {
             arguments: Vec::new(),
             ready: if is_object { Ready::Started } else { Ready::Programs { count: 1, named: None } },
@@ -147,11 +147,7 @@ impl ToolFile {
         };
         let start = root.or("start", default.clone(), |field| start(field, default, is_object));
         let stop = root.or("stop", Stop::default(), stop);
-        // What a report can be depends on the source.
-        let report = match &source {
-            Ok(_) => root.optional("report", |field| report::read(field, is_object)),
-            Err(_) => Ok(None),
-        };
+        let report = root.optional("report", |field| report::read(field, is_object));
         let (name, description) = tool?;
         let Start { arguments, ready, deadline_ms } = start?;
         Ok(Self {

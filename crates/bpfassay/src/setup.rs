@@ -363,7 +363,7 @@ pub(crate) async fn rig(
     store: &Store,
     images: BTreeMap<Target, GuestImage>,
     plan: &Plan,
-    wish: cli::AcceleratorChoice,
+    wish: AcceleratorWish,
     trial: Trial,
 ) -> Result<HostSetup, Failure> {
     let mut qemu = BTreeMap::new();
@@ -385,14 +385,9 @@ async fn choose(
     store: &Store,
     qemu: &Qemu,
     image: &GuestImage,
-    wish: cli::AcceleratorChoice,
+    wish: AcceleratorWish,
     trial: Trial,
 ) -> Result<AcceleratorChoice, Failure> {
-    let wish = match wish {
-        cli::AcceleratorChoice::Auto => AcceleratorWish::Auto,
-        cli::AcceleratorChoice::Tcg => AcceleratorWish::Tcg,
-        cli::AcceleratorChoice::Kvm => AcceleratorWish::Kvm,
-    };
     let key = serde_json::to_vec(&AcceleratorKey::of_host(qemu)).map_err(|error| Failure::new(INTERNAL, error))?;
     let key = Digest::of(&key);
     let remembered: Option<AcceleratorChoice> = store.cache.recorded(ACCELERATORS, &key)?;

@@ -19,13 +19,12 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
     section
         .only(&[FORMS, &["counting", "unit", "whose", "only_files", "excludes_itself", "within", "figures"]].concat());
     let (kind, form_field) = one_of(&section, FORMS)?;
-    let form = form(kind, &form_field)?;
-    match (matches!(form, Form::Map { .. }), is_object) {
-        (true, false) => return Err(form_field.error("only maps of a bare object are read: see `source.object`")),
-        (false, true) => return Err(form_field.error("a bare object prints nothing: use `map`")),
-        _ => {}
-    }
-    let asked = matches!(form, Form::Map { .. } | Form::Openmetrics { .. });
+    let asked = matches!(kind, "map" | "openmetrics");
+    let form = match (kind == "map", is_object) {
+        (true, false) => Err(form_field.error("only maps of a bare object are read: see `source.object`")),
+        (false, true) => Err(form_field.error("a bare object prints nothing: use `map`")),
+        _ => form(kind, &form_field),
+    };
     let within_ms = section.or("within", (!asked).then_some(WITHIN_MS), |field| match asked {
         true => Err(field.error("this form is asked for, not waited for")),
         false => field.milliseconds(1..=HOUR_MS).map(Some),
@@ -36,6 +35,8 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
     let whose = section.or("whose", Whose::System, |field| field.choice(Whose::WORDS));
     let only_files = section.or("only_files", false, Field::boolean);
     let excludes_itself = section.or("excludes_itself", false, Field::boolean);
+    // What a figure can be depends on the form.
+    let form = form?;
     let usual = Usual { counting: counting?, unit: unit?, whose: whose?, only_files: only_files? };
     let figures = section.need("figures", |list| {
         let figures = list.distinct("figure", |element| figure(&element.table()?, &usual, &form))?;

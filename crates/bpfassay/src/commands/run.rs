@@ -7,7 +7,7 @@ use bpfassay_report::{
     Again, Contents, Entry, Event, FailureKind, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Provenance,
     Results, RunFailure, ToDo, event::Concluded, render, results, to_do,
 };
-use bpfassay_runner::{Summary, block::unix_ms};
+use bpfassay_runner::{Summary, unix_ms};
 use bpfassay_stats::Verdict;
 use bpfassay_study::{Block, Clock, Plan};
 use bpfassay_vm::shell_words;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What every probe counts and under which key. The crate bpfassay-ledger declares the same for Rust; a test
+ * What every probe counts and under which key. The crate bpfassay-tracer-common declares the same for Rust; a test
  * compares both sides through the object's BTF.
  *
  * A map layout (`map_*.h`, chosen by -DMAP_LAYOUT) declares the map `counters` and defines
- *	static void ledger_add(__u32 copy, const struct subject *subject, enum ledger_operation operation,
+ *	static void counter_add(__u32 copy, const struct subject *subject, enum operation operation,
  *			       __u64 bytes, __u64 errors, __u64 duration);
  * which adds one call. `copy` is constant: which of several copies of a program calls (0 where there is one only).
- * `duration` is LEDGER_NO_DURATION where it is not measured.
+ * `duration` is NO_DURATION where it is not measured.
  */
-#ifndef BPFASSAY_LEDGER_H
-#define BPFASSAY_LEDGER_H
+#ifndef BPFASSAY_COUNTERS_H
+#define BPFASSAY_COUNTERS_H
 
 #include "atomic.h"
 #include "mount.h"
 
 /* Sizes of maps: see the crate for their meaning. The loader may set others. */
-#define LEDGER_KEYS 8192
-#define LEDGER_LRU_KEYS 16384
-#define LEDGER_RING_BYTES (8 << 20)
-#define LEDGER_SLOTS 256
-#define LEDGER_LATENCY_KEYS 1024
-#define LEDGER_LATENCY_SLOTS 40
-#define LEDGER_NO_DURATION (~0ULL)
+#define COUNTER_KEYS 8192
+#define COUNTER_LRU_KEYS 16384
+#define RING_BYTES (8 << 20)
+#define COUNTER_SLOTS 256
+#define LATENCY_KEYS 1024
+#define LATENCY_SLOTS 40
+#define NO_DURATION (~0ULL)
 
 /* Numbers of the operations, in the order of `Operation::ALL`. */
-enum ledger_operation {
+enum operation {
 	OPERATION_READ,
 	OPERATION_WRITE,
 	OPERATION_READV,
@@ -49,26 +49,26 @@ enum ledger_operation {
 #define OPERATION_DATA_COUNT (OPERATION_WRITEV + 1)
 
 /* No implicit padding: the map compares keys byte by byte. */
-struct ledger_key {
+struct counter_key {
 	__u64 cgroup;
 	__u64 mount;
 	__u32 device;
-	enum ledger_operation operation;
+	enum operation operation;
 };
 
-struct ledger_value {
+struct counter_value {
 	__u64 calls;
 	__u64 bytes;
 	__u64 errors;
 };
 
 /* See map_percpu.h. */
-struct ledger_slot {
-	struct ledger_key key;
-	struct ledger_value value;
+struct counter_slot {
+	struct counter_key key;
+	struct counter_value value;
 };
 
-enum ledger_tally {
+enum tally {
 	TALLY_INSERT_FAILURES,
 	TALLY_RING_BUFFER_DROPS,
 	TALLY_INSERTIONS,
@@ -84,17 +84,17 @@ struct {
 } tallies SEC(".maps");
 
 /* Set before loading; the verifier then removes the code that is not wanted. Filters: zero means any. */
-struct ledger_settings {
+struct tracer_settings {
 	__u64 cgroup;
 	__u64 mount;
 	__u32 latency;
 	__u32 copies;
 };
 
-const volatile struct ledger_settings settings SEC(".rodata.settings") = {};
+const volatile struct tracer_settings settings SEC(".rodata.settings") = {};
 
 /* Adds one call to a value that several programs, CPUs or tasks may write to at once. */
-static __always_inline void value_add(struct ledger_value *value, __u64 bytes, __u64 errors)
+static __always_inline void value_add(struct counter_value *value, __u64 bytes, __u64 errors)
 {
 	ATOMIC_ADD(&value->calls, 1);
 	/* Adding a constant zero would become an atomic OR, which 5.10 does not know. */
@@ -105,7 +105,7 @@ static __always_inline void value_add(struct ledger_value *value, __u64 bytes, _
 }
 
 /* Rare, and done by programs that may interrupt each other: atomically. */
-static __always_inline void ledger_tally(enum ledger_tally which)
+static __always_inline void tally_add(enum tally which)
 {
 	__u32 index = which;
 	__u64 *count = bpf_map_lookup_elem(&tallies, &index);
@@ -114,20 +114,20 @@ static __always_inline void ledger_tally(enum ledger_tally which)
 		ATOMIC_ADD(count, 1);
 }
 
-struct ledger_histogram {
-	__u64 slots[LEDGER_LATENCY_SLOTS];
+struct latency_histogram {
+	__u64 slots[LATENCY_SLOTS];
 };
 
 /* Not made by the loader unless durations are measured. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, LEDGER_LATENCY_KEYS);
-	__type(key, struct ledger_key);
-	__type(value, struct ledger_histogram);
+	__uint(max_entries, LATENCY_KEYS);
+	__type(key, struct counter_key);
+	__type(value, struct latency_histogram);
 } latencies SEC(".maps");
 
 /* A histogram does not fit on the stack. */
-const struct ledger_histogram no_latencies SEC(".rodata.histogram") = {};
+const struct latency_histogram no_latencies SEC(".rodata.histogram") = {};
 
 /* Whose and where a call is: a key without its operation. */
 struct subject {
@@ -139,9 +139,9 @@ struct subject {
 	__u32 zero;
 };
 
-static __always_inline struct ledger_key key_of(const struct subject *subject, enum ledger_operation operation)
+static __always_inline struct counter_key key_of(const struct subject *subject, enum operation operation)
 {
-	return (struct ledger_key){
+	return (struct counter_key){
 		.cgroup = subject->cgroup,
 		.mount = subject->mount,
 		.device = subject->device,
@@ -206,58 +206,58 @@ static __always_inline __u32 log2_of(__u64 value)
 	return log + (value >> 1);
 }
 
-static __always_inline void latency_add(const struct ledger_key *key, __u64 duration)
+static __always_inline void latency_add(const struct counter_key *key, __u64 duration)
 {
-	struct ledger_histogram *histogram = bpf_map_lookup_elem(&latencies, key);
+	struct latency_histogram *histogram = bpf_map_lookup_elem(&latencies, key);
 	__u32 slot = log2_of(duration);
 
 	if (!histogram) {
 		bpf_map_update_elem(&latencies, key, &no_latencies, BPF_NOEXIST);
 		histogram = bpf_map_lookup_elem(&latencies, key);
 		if (!histogram) {
-			ledger_tally(TALLY_INSERT_FAILURES);
+			tally_add(TALLY_INSERT_FAILURES);
 			return;
 		}
 	}
-	if (slot >= LEDGER_LATENCY_SLOTS)
-		slot = LEDGER_LATENCY_SLOTS - 1;
+	if (slot >= LATENCY_SLOTS)
+		slot = LATENCY_SLOTS - 1;
 	/* Copies of a program may interrupt each other between two instructions. */
 	ATOMIC_ADD(&histogram->slots[slot], 1);
 }
 
 /* Now, if durations are measured. */
-static __always_inline __u64 ledger_clock(void)
+static __always_inline __u64 latency_clock(void)
 {
 	return settings.latency ? bpf_ktime_get_ns() : 0;
 }
 
-/* Counts a call that began at `start` (ledger_clock(); 0: unknown). */
-static __always_inline void ledger_count_copy(__u32 copy, const struct subject *subject,
-					      enum ledger_operation operation, __u64 bytes, __u64 errors, __u64 start)
+/* Counts a call that began at `start` (latency_clock(); 0: unknown). */
+static __always_inline void count_call_copy(__u32 copy, const struct subject *subject,
+					      enum operation operation, __u64 bytes, __u64 errors, __u64 start)
 {
-	__u64 duration = LEDGER_NO_DURATION;
+	__u64 duration = NO_DURATION;
 
 	if (settings.latency && start) {
-		struct ledger_key key = key_of(subject, operation);
+		struct counter_key key = key_of(subject, operation);
 
 		duration = bpf_ktime_get_ns() - start;
 		if (!LAYOUT_HAS_DURATION)
 			latency_add(&key, duration);
 	}
-	ledger_add(copy, subject, operation, bytes, errors, duration);
+	counter_add(copy, subject, operation, bytes, errors, duration);
 }
 
-static __always_inline void ledger_count(const struct subject *subject, enum ledger_operation operation, __u64 bytes,
+static __always_inline void count_call(const struct subject *subject, enum operation operation, __u64 bytes,
 					 __u64 errors, __u64 start)
 {
-	ledger_count_copy(0, subject, operation, bytes, errors, start);
+	count_call_copy(0, subject, operation, bytes, errors, start);
 }
 
 /* What a call that returns bytes or an error returned. */
-static __always_inline void ledger_count_returned(const struct subject *subject, enum ledger_operation operation,
+static __always_inline void count_call_returned(const struct subject *subject, enum operation operation,
 						  long ret, __u64 start)
 {
-	ledger_count(subject, operation, ret < 0 ? 0 : ret, ret < 0, start);
+	count_call(subject, operation, ret < 0 ? 0 : ret, ret < 0, start);
 }
 
 #endif

@@ -18,9 +18,9 @@ struct Before {
 
 /// While it lives, tasks with an ordinary policy do not preempt this thread. Sleeping ends that as ever.
 #[derive(Debug)]
-pub(crate) struct Undisturbed(Option<Before>);
+pub(crate) struct NoPreempt(Option<Before>);
 
-impl Undisturbed {
+impl NoPreempt {
     /// On kernels that preempt themselves; elsewhere there is nothing to do. Where the policy may not be changed (no
     /// `CAP_SYS_NICE`), readings go on as they are: what they make programs miss is counted as missed.
     pub(crate) fn begin() -> Self {
@@ -30,7 +30,7 @@ impl Undisturbed {
     }
 }
 
-impl Drop for Undisturbed {
+impl Drop for NoPreempt {
     fn drop(&mut self) {
         if let Some(Before { policy, parameters }) = &self.0 {
             // SAFETY: the parameters live; 0 is this thread. Going back is always allowed.

@@ -37,7 +37,7 @@ pub struct Field {
 
 /// A key or value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub struct TypeLayout {
     /// Size in bytes.
     pub size: usize,
     /// What can be read of it, in order; bit fields and floating point are left out.
@@ -46,11 +46,11 @@ pub struct Layout {
 
 /// The key and the value of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MapLayout {
+pub struct MapTypes {
     /// `None` where the object gives the key's size only.
-    pub key: Option<Layout>,
+    pub key: Option<TypeLayout>,
     /// Likewise.
-    pub value: Option<Layout>,
+    pub value: Option<TypeLayout>,
 }
 
 /// What was found so far.
@@ -65,7 +65,7 @@ impl Btf<'_> {
     /// the global variables of a section that is a map (`.bss`): then without a key, and the fields are the variables.
     /// `None` where there is no such map, or its description points outside the BTF.
     #[must_use]
-    pub fn map(&self, map: &str) -> Option<MapLayout> {
+    pub fn map(&self, map: &str) -> Option<MapTypes> {
         for &start in &self.starts {
             let section = self.read(start)?;
             if section.kind != kind::DATASEC {
@@ -80,18 +80,18 @@ impl Btf<'_> {
                     }
                 }
             } else if name == map {
-                return Some(MapLayout { key: None, value: Some(self.variables(&section)?) });
+                return Some(MapTypes { key: None, value: Some(self.variables(&section)?) });
             }
         }
         None
     }
 
-    fn declared(&self, id: u32) -> Option<MapLayout> {
+    fn declared(&self, id: u32) -> Option<MapTypes> {
         let definition = self.resolve(id)??;
         if definition.kind != kind::STRUCT {
             return None;
         }
-        let mut layout = MapLayout { key: None, value: None };
+        let mut layout = MapTypes { key: None, value: None };
         for index in 0..definition.length {
             let at = definition.rest + 12 * index;
             let slot = match self.string(u32_at(self.types, at)?)? {
@@ -108,7 +108,7 @@ impl Btf<'_> {
         Some(layout)
     }
 
-    fn variables(&self, section: &Type) -> Option<Layout> {
+    fn variables(&self, section: &Type) -> Option<TypeLayout> {
         let mut walk = Walk::default();
         for index in 0..section.length {
             let at = section.rest + 12 * index;
@@ -116,13 +116,13 @@ impl Btf<'_> {
             let offset = usize::try_from(u32_at(self.types, at + 4)?).ok()?;
             self.flatten(variable.size_or_type, self.string(variable.name)?, offset, 0, &mut walk)?;
         }
-        Some(Layout { size: usize::try_from(section.size_or_type).ok()?, fields: walk.fields })
+        Some(TypeLayout { size: usize::try_from(section.size_or_type).ok()?, fields: walk.fields })
     }
 
-    fn layout(&self, id: u32) -> Option<Layout> {
+    fn layout(&self, id: u32) -> Option<TypeLayout> {
         let mut walk = Walk::default();
         self.flatten(id, "", 0, 0, &mut walk)?;
-        Some(Layout { size: self.size(id, 0)?, fields: walk.fields })
+        Some(TypeLayout { size: self.size(id, 0)?, fields: walk.fields })
     }
 
     /// Adds what can be read of the type `id`. Types that cannot be read, and what there is beyond [`MAX_FIELDS`], are left out.
@@ -247,7 +247,7 @@ mod tests {
         b
     }
 
-    fn names(layout: Option<&Layout>) -> Vec<(&str, usize, usize)> {
+    fn names(layout: Option<&TypeLayout>) -> Vec<(&str, usize, usize)> {
         layout.unwrap().fields.iter().map(|field| (field.name.as_str(), field.offset, field.size)).collect()
     }
 

@@ -19,7 +19,7 @@ type Class = (Target, Option<String>);
 
 /// What is known of classes of blocks.
 #[derive(Debug, Default)]
-pub struct Alike {
+pub struct RepeatedFailures {
     /// The host trouble of the blocks that ended last, and how many of them in a row.
     host: Option<(HostTrouble, u32)>,
     /// Blocks that were given up because no guest of theirs was ever ready.
@@ -31,7 +31,7 @@ fn class(block: &Block, phase: Option<Phase>) -> Class {
     (block.target.clone(), of_file_system)
 }
 
-impl Alike {
+impl RepeatedFailures {
     /// `block` was given up with `failure` because no guest of it was ever ready.
     pub fn never_ready(&mut self, block: &Block, failure: &RunFailure) {
         let blocks = self.never_ready.entry(class(block, failure.phase)).or_default();

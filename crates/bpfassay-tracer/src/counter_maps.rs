@@ -1,25 +1,25 @@
-//! Readings of the ledger through the descriptors of its maps, whichever library made them.
+//! Readings of the counters through the descriptors of its maps, whichever library made them.
 
 use std::{
     collections::BTreeMap,
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-use bpfassay_ledger::{COPIES, Key, Operation, PathKey, map, tally};
 use bpfassay_protocol::tracer::{CounterRow, Losses};
+use bpfassay_tracer_common::{COPIES, Key, Operation, PathKey, map, tally};
 
-use crate::{hooked::Hooked, kernel::Map, ledger, misses, mounts::Mounts, ring::Ring, tracer::ReadError};
+use crate::{decode, hooked::Hooked, kernel::Map, misses, mounts::Mounts, ring::Ring, tracer::ReadError};
 
 /// The maps of one attached tracer.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct CounterMaps {
     maps: BTreeMap<String, Map>,
     ring: Option<Ring>,
     /// Where paths are mounted, for the layout that has them in its keys.
     mounts: Option<Mounts>,
 }
 
-impl Reader {
+impl CounterMaps {
     /// Over all maps of an object by name; which of them there are depends on the map layout.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl Reader {
         Ok(Self { maps: known, ring, mounts })
     }
 
-    /// Becomes readable when [`Reader::drain`] has something to do; `None` for layouts that keep their sums in the kernel.
+    /// Becomes readable when [`CounterMaps::drain`] has something to do; `None` for layouts that keep their sums in the kernel.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.ring.as_ref().map(Ring::fd)
     }
@@ -66,8 +66,8 @@ impl Reader {
                 return Err(failed(std::io::ErrorKind::InvalidData.into()));
             }
             for (key, (value, latency)) in &sums.counters {
-                let row = ledger::row_of(*key, *value, latency);
-                rows.insert(*key, row.map_err(|source| ReadError::Ledger { map: map::EVENTS.to_owned(), source })?);
+                let row = decode::row_of(*key, *value, latency);
+                rows.insert(*key, row.map_err(|source| ReadError::Content { map: map::EVENTS.to_owned(), source })?);
             }
         }
         if let Some(mounts) = &mut self.mounts {
@@ -75,19 +75,19 @@ impl Reader {
         }
         for name in [map::COUNTERS, map::COUNTERS_2] {
             let Some(map) = self.maps.get(name) else { continue };
-            let failed = |source| ReadError::Ledger { map: name.to_owned(), source };
+            let failed = |source| ReadError::Content { map: name.to_owned(), source };
             for entry in map.entries().map_err(|source| ReadError::Map { map: name.to_owned(), source })? {
                 let key = match &self.mounts {
-                    Some(mounts) => ledger::key_by_path(&entry.key, mounts),
-                    None => ledger::key(&entry.key),
+                    Some(mounts) => decode::key_by_path(&entry.key, mounts),
+                    None => decode::key(&entry.key),
                 };
                 let key = key.map_err(failed)?;
-                let value = ledger::sum(entry.values).map_err(failed)?;
-                ledger::add(&mut rows, key, value).map_err(failed)?;
+                let value = decode::sum(entry.values).map_err(failed)?;
+                decode::add(&mut rows, key, value).map_err(failed)?;
             }
         }
         if let Some(map) = self.maps.get(map::SLOTS) {
-            let failed = |source| ReadError::Ledger { map: map::SLOTS.to_owned(), source };
+            let failed = |source| ReadError::Content { map: map::SLOTS.to_owned(), source };
             for element in 0..COPIES * Operation::DATA {
                 let found = map.lookup(&element.to_ne_bytes());
                 // As many elements as copies need.
@@ -95,21 +95,21 @@ impl Reader {
                 else {
                     break;
                 };
-                for (key, value) in ledger::slots(element % Operation::DATA, &values).map_err(failed)? {
-                    ledger::add(&mut rows, key, value).map_err(failed)?;
+                for (key, value) in decode::slots(element % Operation::DATA, &values).map_err(failed)? {
+                    decode::add(&mut rows, key, value).map_err(failed)?;
                 }
             }
         }
         if let Some(map) = self.maps.get(map::LATENCIES) {
-            let failed = |source| ReadError::Ledger { map: map::LATENCIES.to_owned(), source };
+            let failed = |source| ReadError::Content { map: map::LATENCIES.to_owned(), source };
             for entry in map.entries().map_err(|source| ReadError::Map { map: map::LATENCIES.to_owned(), source })? {
-                let key = ledger::key(&entry.key).map_err(failed)?;
-                let latency = ledger::histogram(entry.values).map_err(failed)?;
-                ledger::add_latency(&mut rows, key, &latency).map_err(failed)?;
+                let key = decode::key(&entry.key).map_err(failed)?;
+                let latency = decode::histogram(entry.values).map_err(failed)?;
+                decode::add_latency(&mut rows, key, &latency).map_err(failed)?;
             }
         }
         let mut rows: Vec<_> = rows.into_values().collect();
-        ledger::sort(&mut rows);
+        decode::sort(&mut rows);
         Ok(rows)
     }
 
@@ -143,6 +143,6 @@ impl Reader {
         let failed = |source| ReadError::Map { map: map::TALLIES.to_owned(), source };
         let map = self.maps.get(map::TALLIES).ok_or_else(missing)?;
         let values = map.lookup(&index.to_ne_bytes()).map_err(failed)?.unwrap_or_default();
-        ledger::total(values).map_err(|source| ReadError::Ledger { map: map::TALLIES.to_owned(), source })
+        decode::total(values).map_err(|source| ReadError::Content { map: map::TALLIES.to_owned(), source })
     }
 }

@@ -32,7 +32,7 @@ type Sums = BTreeMap<u64, [Totals; 2]>;
 
 /// The accounts of all tasks since attaching.
 #[derive(Debug)]
-pub(crate) struct Accounts {
+pub(crate) struct TaskIo {
     /// The link of the iterator.
     iterator: OwnedFd,
     exited: Map,
@@ -45,7 +45,7 @@ pub(crate) struct Accounts {
     told: Sums,
 }
 
-impl Accounts {
+impl TaskIo {
     /// Begins to count.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ pub fn is_tool_run(run: &PlannedRun) -> bool {
 
 /// A run that began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeenRun {
+pub struct ObservedRun {
     /// When, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
     /// When, in milliseconds since the boot began.
@@ -40,7 +40,7 @@ pub struct SeenRun {
     pub ended_ms: Option<u64>,
 }
 
-impl SeenRun {
+impl ObservedRun {
     /// How long it took, or has taken at `now_ms`.
     #[must_use]
     pub fn duration_ms(&self, now_ms: u64) -> u64 {
@@ -50,13 +50,13 @@ impl SeenRun {
 
 /// What was seen of a boot so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Observed {
     /// Whether the guest said that it was ready.
     pub ready: bool,
     /// Whether the agent said that everything is done.
     pub done: bool,
     /// The runs that began: the first ones of the boot, in its order.
-    pub runs: Vec<SeenRun>,
+    pub runs: Vec<ObservedRun>,
 }
 
 /// An instant, by two clocks.
@@ -68,7 +68,7 @@ pub struct Now {
     pub boot_ms: u64,
 }
 
-impl Seen {
+impl Observed {
     /// The place of the run in flight, if one is.
     #[must_use]
     pub fn in_flight(&self) -> Option<usize> {
@@ -104,13 +104,13 @@ impl Seen {
     ///
     /// # Errors
     /// What was expected, as words.
-    pub fn speaks_of(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
+    pub fn message_about(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
         let at = self.in_flight().unwrap_or(self.runs.len());
         let expected = plan.runs.get(at).map(|run| run.order.id.as_str());
         match expected {
             Some(expected) if expected == run => {
                 if at == self.runs.len() {
-                    self.runs.push(SeenRun { started_unix_ms: now.unix_ms, began_ms: now.boot_ms, ended_ms: None });
+                    self.runs.push(ObservedRun { started_unix_ms: now.unix_ms, began_ms: now.boot_ms, ended_ms: None });
                 }
                 Ok(at)
             }
@@ -122,9 +122,9 @@ impl Seen {
     /// The agent says that `run` ended.
     ///
     /// # Errors
-    /// As [`Self::speaks_of`].
+    /// As [`Self::message_about`].
     pub fn ends(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
-        let at = self.speaks_of(plan, run, now)?;
+        let at = self.message_about(plan, run, now)?;
         if let Some(seen) = self.runs.get_mut(at) {
             seen.ended_ms = Some(now.boot_ms);
         }

@@ -1,8 +1,8 @@
-//! The ledger: what eBPF programs write into maps and the tracer reads from them.
+//! Layouts that both sides of the maps share: what the eBPF programs write and the tracer reads.
 //!
 //! This crate is the one source of truth for names, sizes and layouts of maps, keys, values, events and settings, and
 //! for the numbers of operations. The eBPF programs in Rust use it as it is; those in C repeat it in
-//! `bpfassay-tracer/src/bpf/ledger.h`, and a test of the tracer compares their BTF with these types and the operations
+//! `bpfassay-tracer/src/bpf/counters.h`, and a test of the tracer compares their BTF with these types and the operations
 //! with `bpfassay_protocol::Operation::ALL`.
 //!
 //! Not here: where the programs are hooked, and how anything is read or summed up.

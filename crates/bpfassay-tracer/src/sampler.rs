@@ -62,7 +62,7 @@ impl Source for Tracer {
 }
 
 /// A tracer and what is needed to name what it counts.
-pub(crate) struct Reading<'a, S> {
+pub(crate) struct Sampler<'a, S> {
     source: &'a mut S,
     mounts: Mounts,
     cgroups: Cgroups,
@@ -72,7 +72,7 @@ pub(crate) struct Reading<'a, S> {
     merge: bool,
 }
 
-impl Reading<'_, Tracer> {
+impl Sampler<'_, Tracer> {
     /// [`Tracer::fd`].
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.source.fd()
@@ -87,7 +87,7 @@ impl Reading<'_, Tracer> {
     }
 }
 
-impl<'a, S: Source> Reading<'a, S> {
+impl<'a, S: Source> Sampler<'a, S> {
     /// Reads `source`.
     ///
     /// # Errors
@@ -240,16 +240,16 @@ mod tests {
     #[test]
     fn a_sample_carries_label_and_paths() {
         let mut tracer = fake(vec![row(1, u64::MAX, Operation::Readv, 3, &[])]);
-        let apart = Reading::new(&mut tracer, false).unwrap().sample(Some("x".to_owned())).unwrap();
+        let apart = Sampler::new(&mut tracer, false).unwrap().sample(Some("x".to_owned())).unwrap();
         assert_eq!((apart.label.as_deref(), apart.rows[0].operation), (Some("x"), Operation::Readv));
         assert_eq!(apart.rows[0].path, None);
-        assert_eq!(Reading::new(&mut tracer, true).unwrap().sample(None).unwrap().rows[0].operation, Operation::Read);
+        assert_eq!(Sampler::new(&mut tracer, true).unwrap().sample(None).unwrap().rows[0].operation, Operation::Read);
     }
 
     #[test]
     fn keys_with_the_same_labels_are_one_counter() {
         let mut tracer = fake(vec![row(1, 7, Operation::Read, 3, &[]), row(2, 7, Operation::Read, 4, &[])]);
-        let mut reader = Reading::new(&mut tracer, false).unwrap();
+        let mut reader = Sampler::new(&mut tracer, false).unwrap();
         reader.paths.insert((Device { major: 0, minor: 50 }, 7), "/was here".to_owned());
         // Two jobs of one name, one after the other.
         reader.cgroups = Cgroups::of([(1, "/job"), (2, "/job")]);
@@ -265,7 +265,7 @@ mod tests {
     fn what_the_probe_cannot_tell_is_said_to_be_not_known() {
         let nowhere = CounterRow { device: Device::UNKNOWN, ..row(1, 0, Operation::Open, 0, &[]) };
         let mut tracer = fake(vec![nowhere]);
-        let mut reader = Reading::new(&mut tracer, false).unwrap();
+        let mut reader = Sampler::new(&mut tracer, false).unwrap();
         let text = metrics::render(&reader.snapshot().unwrap(), Format::Text);
         assert!(text.contains("mount=\"not known\",device=\"not known\",mount_id=\"0\""), "{text}");
     }

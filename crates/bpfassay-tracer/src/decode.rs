@@ -1,22 +1,22 @@
-//! Rows from the bytes of keys and values, as `bpfassay_ledger` lays them out.
+//! Rows from the bytes of keys and values, as `bpfassay_tracer_common` lays them out.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     mem::{offset_of, size_of},
 };
 
-use bpfassay_ledger::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, PathKey, SLOTS, Slot, Value};
 use bpfassay_protocol::{
     Operation,
     operation::Totals,
     tracer::{CounterRow, Device},
 };
+use bpfassay_tracer_common::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, PathKey, SLOTS, Slot, Value};
 
 use crate::mounts::Mounts;
 
 /// Bytes that are not a counter.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LedgerError {
+pub(crate) enum DecodeError {
     #[error("a {what} of {length} bytes, where {expected} were expected")]
     Size { what: &'static str, length: usize, expected: usize },
     #[error("operation number {number}, where the largest is {}", Operation::ALL.len() - 1)]
@@ -26,8 +26,8 @@ pub(crate) enum LedgerError {
 /// The key in the bytes of a map's.
 ///
 /// # Errors
-/// [`LedgerError::Size`].
-pub(crate) fn key(bytes: &[u8]) -> Result<Key, LedgerError> {
+/// [`DecodeError::Size`].
+pub(crate) fn key(bytes: &[u8]) -> Result<Key, DecodeError> {
     size_is("key", bytes, size_of::<Key>())?;
     Ok(Key {
         cgroup: u64_at(bytes, offset_of!(Key, cgroup)),
@@ -41,8 +41,8 @@ pub(crate) fn key(bytes: &[u8]) -> Result<Key, LedgerError> {
 /// several; 0 for paths where nothing is mounted, cut off ones among them. What was mounted over is not told apart.
 ///
 /// # Errors
-/// [`LedgerError::Size`].
-pub(crate) fn key_by_path(bytes: &[u8], mounts: &Mounts) -> Result<Key, LedgerError> {
+/// [`DecodeError::Size`].
+pub(crate) fn key_by_path(bytes: &[u8], mounts: &Mounts) -> Result<Key, DecodeError> {
     size_is("key", bytes, size_of::<PathKey>())?;
     let path = &bytes[offset_of!(PathKey, path)..][..PATH_BYTES];
     let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -58,8 +58,8 @@ pub(crate) fn key_by_path(bytes: &[u8], mounts: &Mounts) -> Result<Key, LedgerEr
 /// The sum of the values that each CPU holds.
 ///
 /// # Errors
-/// [`LedgerError::Size`].
-pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result<Value, LedgerError> {
+/// [`DecodeError::Size`].
+pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result<Value, DecodeError> {
     let mut sum = Value::default();
     for value in values {
         let value = value.as_ref();
@@ -74,8 +74,8 @@ pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result
 /// What the slots of one operation hold that are in use, on any CPU.
 ///
 /// # Errors
-/// [`LedgerError::Size`].
-pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Value)>, LedgerError> {
+/// [`DecodeError::Size`].
+pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Value)>, DecodeError> {
     let mut found = Vec::new();
     for slots in values {
         size_is("array of slots", slots, SLOTS * size_of::<Slot>())?;
@@ -93,10 +93,10 @@ pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Valu
 /// The sum of the histograms that each CPU holds.
 ///
 /// # Errors
-/// [`LedgerError::Size`].
+/// [`DecodeError::Size`].
 pub(crate) fn histogram<V: AsRef<[u8]>>(
     values: impl IntoIterator<Item = V>,
-) -> Result<[u64; LATENCY_SLOTS], LedgerError> {
+) -> Result<[u64; LATENCY_SLOTS], DecodeError> {
     let mut sum = [0u64; LATENCY_SLOTS];
     for value in values {
         let value = value.as_ref();
@@ -111,8 +111,8 @@ pub(crate) fn histogram<V: AsRef<[u8]>>(
 /// A row.
 ///
 /// # Errors
-/// [`LedgerError::Operation`].
-pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterRow, LedgerError> {
+/// [`DecodeError::Operation`].
+pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterRow, DecodeError> {
     let number = key.operation;
     let operation = usize::try_from(number).ok().and_then(|index| Operation::ALL.get(index));
     let used = latency.iter().rposition(|&calls| calls > 0).map_or(0, |last| last + 1);
@@ -121,7 +121,7 @@ pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterR
         device: Device::from_kernel(key.device),
         mount: key.mount,
         path: None,
-        operation: *operation.ok_or(LedgerError::Operation { number })?,
+        operation: *operation.ok_or(DecodeError::Operation { number })?,
         totals: Totals { calls: value.calls, bytes: value.bytes, errors: value.errors },
         latency: latency[..used].to_vec(),
     })
@@ -130,8 +130,8 @@ pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterR
 /// Adds to the row of `key`.
 ///
 /// # Errors
-/// [`LedgerError::Operation`].
-pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) -> Result<(), LedgerError> {
+/// [`DecodeError::Operation`].
+pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) -> Result<(), DecodeError> {
     let row = row_of(key, value, &[])?;
     match rows.entry(key) {
         Entry::Vacant(vacant) => {
@@ -145,8 +145,8 @@ pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) 
 /// Puts a histogram into the row of `key`.
 ///
 /// # Errors
-/// [`LedgerError::Operation`].
-pub(crate) fn add_latency(rows: &mut BTreeMap<Key, CounterRow>, key: Key, latency: &[u64]) -> Result<(), LedgerError> {
+/// [`DecodeError::Operation`].
+pub(crate) fn add_latency(rows: &mut BTreeMap<Key, CounterRow>, key: Key, latency: &[u64]) -> Result<(), DecodeError> {
     let row = row_of(key, Value::default(), latency)?;
     // A call that was timed after its row was read has none yet: it is in the next reading.
     if let Some(known) = rows.get_mut(&key) {
@@ -155,19 +155,19 @@ pub(crate) fn add_latency(rows: &mut BTreeMap<Key, CounterRow>, key: Key, latenc
     Ok(())
 }
 
-fn size_is(what: &'static str, bytes: &[u8], expected: usize) -> Result<(), LedgerError> {
-    if bytes.len() == expected { Ok(()) } else { Err(LedgerError::Size { what, length: bytes.len(), expected }) }
+fn size_is(what: &'static str, bytes: &[u8], expected: usize) -> Result<(), DecodeError> {
+    if bytes.len() == expected { Ok(()) } else { Err(DecodeError::Size { what, length: bytes.len(), expected }) }
 }
 
 /// The sum of one counter over CPUs.
 ///
 /// # Errors
-/// [`LedgerError`] unless every value is a `__u64`.
-pub(crate) fn total<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result<u64, LedgerError> {
+/// [`DecodeError`] unless every value is a `__u64`.
+pub(crate) fn total<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result<u64, DecodeError> {
     values.into_iter().try_fold(0u64, |sum, value| {
         let value = value.as_ref();
         let bytes =
-            value.try_into().map_err(|_| LedgerError::Size { what: "counter", length: value.len(), expected: 8 })?;
+            value.try_into().map_err(|_| DecodeError::Size { what: "counter", length: value.len(), expected: 8 })?;
         Ok(sum.wrapping_add(u64::from_ne_bytes(bytes)))
     })
 }
@@ -197,7 +197,7 @@ mod tests {
         btf::types::{Enum, Struct},
     };
 
-    use bpfassay_ledger::{Event, Prototype, Settings};
+    use bpfassay_tracer_common::{Event, Prototype, Settings};
 
     use super::*;
     use crate::objects;
@@ -212,7 +212,7 @@ mod tests {
     }
 
     /// A row as the reader makes it.
-    fn row<V: AsRef<[u8]>>(key: &[u8], values: impl IntoIterator<Item = V>) -> Result<CounterRow, LedgerError> {
+    fn row<V: AsRef<[u8]>>(key: &[u8], values: impl IntoIterator<Item = V>) -> Result<CounterRow, DecodeError> {
         row_of(super::key(key)?, sum(values)?, &[])
     }
 
@@ -244,31 +244,31 @@ mod tests {
             for &map in MapLayout::ALL {
                 let elf = objects::find(probe, map).unwrap().elf;
                 let btf = Btf::from_raw("object", elf).unwrap().unwrap();
-                assert_same_layout!(&btf, "ledger_key", Key { cgroup, mount, device, operation });
+                assert_same_layout!(&btf, "counter_key", Key { cgroup, mount, device, operation });
                 if map == MapLayout::Ringbuf {
-                    assert_same_layout!(&btf, "ledger_event", Event { key, bytes, errors, duration });
+                    assert_same_layout!(&btf, "call_event", Event { key, bytes, errors, duration });
                 } else {
-                    assert_same_layout!(&btf, "ledger_value", Value { calls, bytes, errors });
-                    assert_same_layout!(&btf, "ledger_histogram", Histogram { slots });
+                    assert_same_layout!(&btf, "counter_value", Value { calls, bytes, errors });
+                    assert_same_layout!(&btf, "latency_histogram", Histogram { slots });
                 }
                 if map == MapLayout::Percpu {
-                    assert_same_layout!(&btf, "ledger_slot", Slot { key, value });
-                    let slots = btf.type_by_name::<Struct<'_>>("ledger_slots").unwrap();
+                    assert_same_layout!(&btf, "counter_slot", Slot { key, value });
+                    let slots = btf.type_by_name::<Struct<'_>>("counter_slots").unwrap();
                     assert_eq!(slots.size(), SLOTS * size_of::<Slot>());
                 }
                 if map == MapLayout::LruShared {
-                    assert_same_layout!(&btf, "ledger_path_key", PathKey { cgroup, path, operation, zero });
+                    assert_same_layout!(&btf, "counter_path_key", PathKey { cgroup, path, operation, zero });
                 }
                 if matches!(probe, Probe::Kprobe | Probe::Fentry) {
-                    assert_same_layout!(&btf, "ledger_prototype", Prototype { source, argument });
+                    assert_same_layout!(&btf, "name_prototype", Prototype { source, argument });
                 }
-                assert_same_layout!(&btf, "ledger_settings", Settings { cgroup, mount, latency, copies });
-                let numbers = btf.type_by_name::<Enum<'_>>("ledger_operation").unwrap();
+                assert_same_layout!(&btf, "tracer_settings", Settings { cgroup, mount, latency, copies });
+                let numbers = btf.type_by_name::<Enum<'_>>("operation").unwrap();
                 let numbers: Vec<_> = numbers
                     .iter()
                     .map(|constant| (constant.value, constant.name.unwrap().to_str().unwrap().to_lowercase()))
                     .collect();
-                assert_eq!(Operation::ALL.len(), bpfassay_ledger::Operation::ALL.len());
+                assert_eq!(Operation::ALL.len(), bpfassay_tracer_common::Operation::ALL.len());
                 let expected: Vec<_> = (0..)
                     .zip(Operation::ALL)
                     .map(|(number, name)| (number, format!("operation_{}", name.name().replace('-', "_"))))
@@ -279,10 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn the_operations_of_the_ledger_are_those_of_the_protocol() {
-        let ledger = bpfassay_ledger::Operation::ALL.map(|operation| format!("{operation:?}"));
+    fn operations_in_programs_are_those_of_the_protocol() {
+        let numbered = bpfassay_tracer_common::Operation::ALL.map(|operation| format!("{operation:?}"));
         let protocol: Vec<_> = Operation::ALL.iter().map(|operation| format!("{operation:?}")).collect();
-        assert_eq!(ledger[..], protocol[..]);
+        assert_eq!(numbered[..], protocol[..]);
     }
 
     #[test]
@@ -314,18 +314,18 @@ mod tests {
         ];
         assert_eq!(slots(1, &cpus).unwrap(), expected);
         cpus[1].pop();
-        assert!(matches!(slots(1, &cpus), Err(LedgerError::Size { .. })));
+        assert!(matches!(slots(1, &cpus), Err(DecodeError::Size { .. })));
     }
 
     #[test]
     fn what_the_probes_cannot_have_written_is_refused() {
         let none: [Vec<u8>; 0] = [];
-        assert_eq!(row(&[0; 23], none.clone()), Err(LedgerError::Size { what: "key", length: 23, expected: 24 }));
+        assert_eq!(row(&[0; 23], none.clone()), Err(DecodeError::Size { what: "key", length: 23, expected: 24 }));
         assert_eq!(
             row(&key(1, 1, 1, 0), [vec![0; 8]]),
-            Err(LedgerError::Size { what: "value", length: 8, expected: 24 })
+            Err(DecodeError::Size { what: "value", length: 8, expected: 24 })
         );
-        assert_eq!(row(&key(1, 1, 1, 99), none), Err(LedgerError::Operation { number: 99 }));
+        assert_eq!(row(&key(1, 1, 1, 99), none), Err(DecodeError::Operation { number: 99 }));
         assert!(total([[0u8; 4]]).is_err());
     }
 

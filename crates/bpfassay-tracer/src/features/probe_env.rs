@@ -46,12 +46,12 @@ impl Context {
 
 /// Where trials take place.
 #[derive(Debug)]
-pub(super) struct Lab {
+pub(super) struct ProbeEnv {
     kernel: Result<Kernel>,
     features: Vec<Feature>,
 }
 
-impl Lab {
+impl ProbeEnv {
     pub(super) fn new() -> Self {
         Self { kernel: Kernel::read(), features: Vec::new() }
     }
@@ -109,14 +109,14 @@ impl Lab {
 
 /// A program in the making that calls functions of the kernel by name.
 #[derive(Debug)]
-pub(super) struct Draft<'a> {
+pub(super) struct ProgramBuilder<'a> {
     kernel: &'a Kernel,
     code: Code,
     missing: Option<Failure>,
     maps: Vec<OwnedFd>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> ProgramBuilder<'a> {
     pub(super) fn new(kernel: &'a Kernel) -> Self {
         Self { kernel, code: Code::default(), missing: None, maps: Vec::new() }
     }
