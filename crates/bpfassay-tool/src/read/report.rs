@@ -6,7 +6,7 @@ use bpfassay_input::document::{Field, Reported, Section};
 use bpfassay_protocol::{Operation, UnknownName};
 
 use super::{HOUR_MS, MAX_ENTRIES, one_of, pattern};
-use crate::{Counting, Figure, Form, Report, Stream, Unit, Whose};
+use crate::{Counting, Form, Report, ReportedFigure, Stream, Unit, Whose};
 
 /// How long a tool that reports by itself is waited for, where its file does not say.
 const WITHIN_MS: u64 = 10_000;
@@ -110,7 +110,7 @@ struct Usual {
     only_files: bool,
 }
 
-fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Figure, Reported> {
+fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<ReportedFigure, Reported> {
     section.only(&[
         "value",
         "where",
@@ -153,7 +153,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Figur
     let counting = section.or("counting", usual.counting, |field| field.choice(Counting::WORDS).map(Some));
     let counting = counting.and_then(|counting| counting.ok_or_else(|| missing("counting")));
     let blank_is_zero = section.or("blank_is_zero", false, Field::boolean);
-    Ok(Figure {
+    Ok(ReportedFigure {
         value: value?,
         labelled: labelled?,
         operations: operations?,
