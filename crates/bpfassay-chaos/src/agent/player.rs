@@ -1,0 +1,327 @@
+//! The player: from the agent's first word to its last, with whatever the script has it do in between.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::Path,
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
+
+use bpfassay_protocol::{
+    JOB_PATH,
+    job::{Job, RunOrder, Task},
+    message::{GuestFacts, GuestMessage, Phase, RunOutcome},
+};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, Signal, getpid, getppid, pidfd_getfd, pidfd_open};
+
+use super::{
+    figures::{Past, facts},
+    machine::Machine,
+    send::Line,
+    stand_in,
+};
+use crate::{
+    control,
+    script::{Action, Piece, Point, Script, Step, Then},
+};
+
+/// The inherited descriptors of `bpfassay_vm::device::descriptor`.
+const CONSOLE: i32 = 900;
+const AGENT: i32 = 901;
+/// Between two words of an honest agent: real ones take longer.
+const PACE: Duration = Duration::from_millis(1);
+/// From QEMU's start to the agent's first word at least: real guests take seconds, and bpfassay needs some time to say the first words to
+/// QEMU's monitor, before which QEMU must not have ended.
+const BOOT: Duration = Duration::from_millis(250);
+/// In messages of a script: the run in flight, or the next.
+pub const THIS: &str = "{this}";
+/// The last run of the boot, or the first where the last is this one.
+pub const OTHER: &str = "{other}";
+/// The first run of the boot.
+pub const FIRST: &str = "{first}";
+/// Largest initramfs that is looked through for the job.
+const MAX_INITRAMFS: u64 = 64 << 20;
+
+/// The descriptor `number` of this process, once more.
+pub(crate) fn inherited(number: i32) -> io::Result<OwnedFd> {
+    let this = pidfd_open(getpid(), PidfdFlags::empty())?;
+    Ok(pidfd_getfd(this, number, PidfdGetfdFlags::empty())?)
+}
+
+/// The job in the initramfs that QEMU was given.
+pub(crate) fn job(arguments: &[OsString]) -> io::Result<Job> {
+    let path = stand_in::value(arguments, "-initrd").ok_or_else(|| io::Error::other("no -initrd"))?;
+    let text = path.to_string_lossy();
+    let descriptor = text.strip_prefix("/dev/fd/").or_else(|| text.strip_prefix("/proc/self/fd/"));
+    let mut bytes = Vec::new();
+    match descriptor.and_then(|number| number.parse().ok()) {
+        // By its number: whoever runs this may not be allowed to open it by that name.
+        Some(number) => read_from_start(&inherited(number)?, &mut bytes)?,
+        None => {
+            File::open(Path::new(path))?.take(MAX_INITRAMFS).read_to_end(&mut bytes)?;
+        }
+    }
+    let text = last_file(&bytes, JOB_PATH).ok_or_else(|| io::Error::other("the initramfs has no job"))?;
+    Ok(serde_json::from_slice(text)?)
+}
+
+fn read_from_start(file: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let count = rustix::io::pread(&file, &mut *buffer, bytes.len() as u64)?;
+        if count == 0 || bytes.len() as u64 > MAX_INITRAMFS {
+            return Ok(());
+        }
+        bytes.extend_from_slice(&buffer[..count]);
+    }
+}
+
+/// The content of the last file of that name in newc archives that follow each other.
+fn last_file<'a>(bytes: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
+    const HEADER: usize = 110;
+    let wanted = wanted.trim_start_matches('/').as_bytes();
+    let (mut at, mut found) = (0, None);
+    while let Some(header) = bytes.get(at..at + HEADER) {
+        if !header.starts_with(b"070701") {
+            // Archives may have zeros between them.
+            at += 4;
+            continue;
+        }
+        let field = |index: usize| {
+            let digits = std::str::from_utf8(&header[6 + 8 * index..14 + 8 * index]).ok()?;
+            usize::from_str_radix(digits, 16).ok()
+        };
+        let (size, name_length) = (field(6)?, field(11)?);
+        let body = (at + HEADER + name_length).next_multiple_of(4);
+        let name = bytes.get(at + HEADER..(at + HEADER + name_length).saturating_sub(1))?;
+        if name == wanted {
+            found = bytes.get(body..body + size);
+        }
+        at = (body + size).next_multiple_of(4);
+    }
+    found
+}
+
+/// The runs of `job`.
+pub(crate) fn runs(job: &Job) -> &[RunOrder] {
+    match &job.task {
+        Task::Runs { runs } => runs,
+        Task::Shell => &[],
+    }
+}
+
+/// Plays the guest of a QEMU with these arguments.
+pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
+    // The guest dies with its QEMU.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let script = Script::read(&stand_in::home(arguments))?;
+    let job = job(arguments)?;
+    let monitor = UnixStream::from(inherited(0)?);
+    let player = Player {
+        script: &script,
+        ids: runs(&job).iter().map(|run| run.id.as_str()).collect(),
+        runs: runs(&job),
+        line: Line { agent: File::from(inherited(AGENT)?), console: File::from(inherited(CONSOLE)?) },
+        // Only now is QEMU as far as to be killed or stopped under the eyes of whoever started it.
+        machine: Machine::connect(monitor)?,
+        past: Past::new(seed(arguments)),
+        at: 0,
+    };
+    player.play()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn seed(arguments: &[OsString]) -> u64 {
+    stand_in::value(arguments, "-seed").and_then(|word| word.to_str()?.parse().ok()).unwrap_or_default()
+}
+
+struct Player<'a> {
+    script: &'a Script,
+    runs: &'a [RunOrder],
+    ids: Vec<&'a str>,
+    line: Line,
+    machine: Machine,
+    past: Past,
+    /// Index of the run in flight, or of the next.
+    at: usize,
+}
+
+/// Whether the guest lives on.
+enum Life {
+    GoesOn,
+    With(Box<RunOutcome>),
+    As(Box<GuestFacts>),
+    Over,
+}
+
+impl Player<'_> {
+    fn play(mut self) -> io::Result<()> {
+        thread::sleep(BOOT);
+        let begin = [
+            (Point::Boot, Some(GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })),
+            (Point::Hello, Some(GuestMessage::Phase { phase: Phase::SetUp, run: None })),
+            (Point::SetUp, Some(GuestMessage::Ready(Box::new(facts())))),
+            (Point::Ready, None),
+        ];
+        for (point, message) in begin {
+            let message = match (self.reach(&point)?, message) {
+                (Life::Over, _) => return Ok(()),
+                (Life::As(facts), Some(GuestMessage::Ready(_))) => Some(GuestMessage::Ready(facts)),
+                (_, message) => message,
+            };
+            if let Some(message) = message {
+                self.say(&message)?;
+            }
+        }
+        let mut before: Option<&str> = None;
+        for order in self.runs {
+            if !self.run(order, before)? {
+                return Ok(());
+            }
+            before = Some(&order.id);
+        }
+        self.say(&GuestMessage::Done)?;
+        if matches!(self.reach(&Point::Done)?, Life::Over) {
+            return Ok(());
+        }
+        self.machine.power_off()
+    }
+
+    /// One run; whether the guest lives on.
+    fn run(&mut self, order: &RunOrder, before: Option<&str>) -> io::Result<bool> {
+        let steps =
+            [(Step::Attach, Phase::Attach), (Step::Workload, Phase::Workload), (Step::TearDown, Phase::TearDown)];
+        for (step, phase) in steps {
+            if step == Step::Attach && order.probe.is_baseline() && order.tool.is_none() {
+                continue;
+            }
+            self.say(&GuestMessage::Phase { phase, run: Some(order.id.clone()) })?;
+            let next = before.filter(|_| step == Step::Workload).map(|run| Point::DuringNext(run.to_owned()));
+            for point in next.into_iter().chain([Point::Run(order.id.clone(), step)]) {
+                if matches!(self.reach(&point)?, Life::Over) {
+                    return Ok(false);
+                }
+            }
+        }
+        let outcome = match self.reach(&Point::Run(order.id.clone(), Step::End))? {
+            Life::Over => return Ok(false),
+            Life::With(outcome) => outcome,
+            Life::GoesOn | Life::As(_) => Box::new(RunOutcome::Measured(Box::new(self.past.figures(order)))),
+        };
+        self.past.ran(&order.id);
+        self.at += 1;
+        self.say(&GuestMessage::RunEnded { run: order.id.clone(), outcome })?;
+        Ok(!matches!(self.reach(&Point::After(order.id.clone()))?, Life::Over))
+    }
+
+    fn say(&mut self, message: &GuestMessage) -> io::Result<()> {
+        thread::sleep(PACE);
+        self.line.message(message)
+    }
+
+    /// Does what the script says for `point`.
+    fn reach(&mut self, point: &Point) -> io::Result<Life> {
+        match self.script.action(point, &self.ids) {
+            None | Some(Action::Refuse { .. }) => Ok(Life::GoesOn),
+            Some(Action::Host(index)) => {
+                control::ask(&self.script.state, *index)?;
+                Ok(Life::GoesOn)
+            }
+            Some(Action::Kill(signal)) => {
+                self.to_qemu(*signal)?;
+                // One that may be caught takes its time; the guest does nothing meanwhile.
+                Ok(hang())
+            }
+            Some(Action::Stop(for_ms)) => {
+                self.to_qemu(Signal::STOP.as_raw())?;
+                let Some(for_ms) = for_ms else { return Ok(hang()) };
+                thread::sleep(Duration::from_millis(*for_ms));
+                self.to_qemu(Signal::CONT.as_raw())?;
+                Ok(Life::GoesOn)
+            }
+            Some(Action::Facts(facts)) => Ok(Life::As(facts.clone())),
+            Some(Action::Outcome(outcome)) => Ok(Life::With(outcome.clone())),
+            Some(Action::Send(pieces, then)) => {
+                for piece in pieces {
+                    let piece = self.named(piece);
+                    let figures = |id: &str| {
+                        let order = self.runs.iter().find(|order| order.id == id);
+                        order.map(|order| self.past.figures(order))
+                    };
+                    self.line.piece(&piece, &figures)?;
+                }
+                match then {
+                    Then::GoesOn => return Ok(Life::GoesOn),
+                    Then::Hangs => return Ok(hang()),
+                    Then::PowersOff => self.machine.power_off()?,
+                    Then::Resets => self.machine.reset()?,
+                }
+                Ok(Life::Over)
+            }
+        }
+    }
+
+    /// `piece` with the names of runs that it speaks of.
+    fn named(&self, piece: &Piece) -> Piece {
+        let of = |index: usize| self.ids.get(index).copied().unwrap_or_default();
+        let last = self.ids.len().saturating_sub(1);
+        let name = |run: &String| match run.as_str() {
+            THIS => of(self.at.min(last)).to_owned(),
+            OTHER => of(if self.at >= last { 0 } else { last }).to_owned(),
+            FIRST => of(0).to_owned(),
+            other => other.to_owned(),
+        };
+        match piece {
+            Piece::Message(GuestMessage::Phase { phase, run: Some(run) }) => {
+                Piece::Message(GuestMessage::Phase { phase: *phase, run: Some(name(run)) })
+            }
+            Piece::Message(GuestMessage::Unsound { run, differences }) => {
+                Piece::Message(GuestMessage::Unsound { run: name(run), differences: differences.clone() })
+            }
+            Piece::Measured(run) => Piece::Measured(name(run)),
+            Piece::Repeated(count, ms, piece) => Piece::Repeated(*count, *ms, Box::new(self.named(piece))),
+            piece => piece.clone(),
+        }
+    }
+
+    fn to_qemu(&self, signal: i32) -> io::Result<()> {
+        let qemu = getppid().map_or(0, |pid| pid.as_raw_pid().unsigned_abs());
+        crate::process::signal(qemu, signal)
+    }
+}
+
+/// Until QEMU is gone.
+fn hang() -> Life {
+    loop {
+        thread::sleep(Duration::from_secs(3600));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_testbed::initramfs::{Archive, Node};
+
+    use super::*;
+
+    #[test]
+    fn the_job_is_found_in_the_last_of_several_archives() {
+        let archive = |path: &str, text: &str| {
+            let mut archive = Archive::default();
+            archive.add(path, Node::File { executable: false, content: text.as_bytes().to_vec().into() }).unwrap();
+            archive.to_bytes().unwrap()
+        };
+        let mut bytes = archive("/init", "x");
+        bytes.extend(archive(JOB_PATH, "first"));
+        bytes.extend(archive(JOB_PATH, "second"));
+        assert_eq!(last_file(&bytes, JOB_PATH), Some(&b"second"[..]));
+        assert_eq!(last_file(&bytes, "/nothing"), None);
+        assert_eq!(last_file(b"070701zz", JOB_PATH), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! What bpfassay starts as QEMU.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use crate::{
+    agent::player,
+    script::{Action, Point, Script},
+};
+
+/// The player's first argument.
+pub const PLAYER: &str = "--chaos-player";
+
+/// Options of QEMU that say how it is confined: the real one gets them as they are.
+const CONFINEMENT: [&str; 3] = ["-sandbox", "-run-with", "-runas"];
+
+/// Whether this program was started as `name`, in QEMU's place.
+#[must_use]
+pub fn is_started_as_qemu(name: &OsString) -> bool {
+    Path::new(name).file_name().is_some_and(|name| name.to_string_lossy().starts_with("qemu-system-"))
+}
+
+/// Does what QEMU with `arguments` would; the first is the program's name, as it was started.
+#[must_use]
+pub fn run(arguments: &[OsString]) -> ExitCode {
+    let outcome = match arguments.get(1) {
+        Some(word) if word == PLAYER => player::run(arguments),
+        _ => start(arguments).map(|never| match never {}),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            // Where standard error is gone nobody would read it.
+            let _ = writeln!(io::stderr(), "the stand-in for QEMU: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The directory that the stand-in lies in.
+pub(crate) fn home(arguments: &[OsString]) -> PathBuf {
+    let name = arguments.first().map(Path::new);
+    name.and_then(Path::parent).map_or_else(PathBuf::new, Path::to_owned)
+}
+
+/// The word after `option`.
+pub(crate) fn value<'a>(arguments: &'a [OsString], option: &str) -> Option<&'a OsString> {
+    let at = arguments.iter().position(|word| word == option)?;
+    arguments.get(at + 1)
+}
+
+/// Becomes QEMU.
+fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
+    let script = Script::read(&home(arguments))?;
+    let mut qemu = Command::new(&script.qemu);
+    if value(arguments, "-initrd").is_none() {
+        // No guest: a question of its version, or a trial.
+        return Err(qemu.args(&arguments[1..]).exec());
+    }
+    let job = player::job(arguments)?;
+    let runs: Vec<&str> = player::runs(&job).iter().map(|run| run.id.as_str()).collect();
+    match script.action(&Point::Launch, &runs) {
+        Some(Action::Refuse { status, words }) => {
+            // It is gone in any case.
+            let _ = writeln!(io::stderr(), "{words}");
+            std::process::exit((*status).into());
+        }
+        Some(Action::Kill(signal)) => {
+            crate::process::signal(std::process::id(), *signal)?;
+        }
+        Some(Action::Host(index)) => crate::control::ask(&script.state, *index)?,
+        _ => {}
+    }
+    let (ours, theirs) = UnixStream::pair()?;
+    let name = arguments.first().cloned().unwrap_or_default();
+    let mut player = Command::new(name);
+    player.arg(PLAYER).args(&arguments[1..]).stdin(Stdio::from(OwnedFd::from(ours))).stdout(Stdio::null());
+    player.spawn()?;
+    // Only QEMU has this end: with QEMU it closes, which a player notices that begins when QEMU is dead already.
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
+    qemu.args(machine(arguments, theirs.as_raw_fd()));
+    Err(qemu.exec())
+}
+
+/// The arguments of a QEMU whose processor stands still, with bpfassay's monitor and ours.
+fn machine(arguments: &[OsString], monitor: i32) -> Vec<OsString> {
+    const BARE: [&str; 14] = [
+        "-S",
+        "-no-user-config",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-nic",
+        "none",
+        "-no-reboot",
+        "-machine",
+        "pc-q35-7.2,i8042=off,sata=off,smbus=off,usb=off",
+        "-accel",
+        "tcg",
+        "-m",
+        "16M",
+    ];
+    let mut words: Vec<OsString> = BARE.map(OsString::from).to_vec();
+    for pair in arguments.windows(2) {
+        let [option, value] = pair else { continue };
+        let text = value.to_string_lossy();
+        let is_monitor = (option == "-chardev" && text.contains("id=monitor,"))
+            || (option == "-mon" && text.contains("chardev=monitor,"));
+        if is_monitor || CONFINEMENT.iter().any(|word| option == word) {
+            words.extend([option.clone(), value.clone()]);
+        }
+    }
+    words.extend(["-chardev".into(), format!("socket,id=chaos,fd={monitor}").into()]);
+    words.extend(["-mon".into(), "chardev=chaos,mode=control".into()]);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_real_qemu_gets_the_monitor_and_the_confinement() {
+        let given = "/x/qemu-system-x86_64 -nodefaults -sandbox on,spawn=deny -chardev socket,id=monitor,fd=902 -mon \
+                     chardev=monitor,mode=control -chardev file,id=agent,path=/dev/fd/901 -kernel k -initrd i";
+        let given: Vec<OsString> = given.split_whitespace().map(OsString::from).collect();
+        assert!(is_started_as_qemu(&given[0]));
+        assert_eq!(home(&given), Path::new("/x"));
+        let words = machine(&given, 7);
+        let text: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let text = text.join(" ");
+        assert!(text.contains("-sandbox on,spawn=deny -chardev socket,id=monitor,fd=902"), "{text}");
+        assert!(text.contains("fd=7") && !text.contains("agent") && !text.contains("-kernel"), "{text}");
+    }
+}

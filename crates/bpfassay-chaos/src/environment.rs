@@ -1,0 +1,314 @@
+//! The environment of a trial: its directories, its guests, the stand-in on its own `PATH`, and what the host does in it.
+
+use std::{
+    fs::{self, Permissions},
+    io::{self, Write},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    mount::{MountFlags, UnmountFlags, mount, unmount},
+    process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit},
+};
+
+use crate::{
+    control::Listener,
+    process::signal,
+    script::{Rule, Script},
+    study::{ChaosError, DisturbedStudy, Testbed},
+    trial::{Damage, HostAction, Place},
+};
+
+/// The name of QEMU's program.
+const QEMU: &str = "qemu-system-x86_64";
+
+/// Where a trial takes place.
+#[derive(Debug)]
+pub struct Environment {
+    directory: tempfile::TempDir,
+    testbed: Testbed,
+    listener: Listener,
+    qemu: PathBuf,
+    stand_in: PathBuf,
+    small: Option<PathBuf>,
+    filler: Option<PathBuf>,
+}
+
+impl Environment {
+    /// A new one for `study`. `stand_in` is a copy of this program that anybody may execute, `qemu` the real one.
+    ///
+    /// # Errors
+    /// [`ChaosError`]
+    pub fn new(study: &DisturbedStudy, stand_in: &Path, qemu: &Path, small: Option<Place>) -> Result<Self, ChaosError> {
+        let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
+        let root = directory.path();
+        // QEMU may run as somebody else.
+        fs::set_permissions(root, Permissions::from_mode(0o755))?;
+        for (name, mode) in [("bin", 0o755), ("state", 0o1777), ("testbed", 0o755), ("home", 0o700)] {
+            fs::create_dir(root.join(name))?;
+            fs::set_permissions(root.join(name), Permissions::from_mode(mode))?;
+        }
+        fs::write(root.join("study.toml"), &study.text)?;
+        let testbed = Testbed::make(&root.join("testbed"))?;
+        let listener = Listener::bind(&root.join("state"))?;
+        let mut environment = Self {
+            testbed,
+            listener,
+            qemu: qemu.to_owned(),
+            stand_in: stand_in.to_owned(),
+            small: None,
+            filler: None,
+            directory,
+        };
+        for place in [Place::Output, Place::Temporary, Place::Cache] {
+            fs::create_dir(environment.place(place))?;
+        }
+        if let Some(place) = small {
+            let path = environment.place(place);
+            mount("chaos", &path, "tmpfs", MountFlags::empty(), Some(c"size=8m")).map_err(io::Error::from)?;
+            environment.small = Some(path);
+        }
+        symlink(&environment.stand_in, environment.path("bin").join(QEMU))?;
+        Ok(environment)
+    }
+
+    /// Its directory. No other has the same.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// A directory that the command writes to.
+    #[must_use]
+    pub fn place(&self, place: Place) -> PathBuf {
+        self.path(match place {
+            Place::Output => "results",
+            Place::Temporary => "tmp",
+            Place::Cache => "cache",
+        })
+    }
+
+    /// The results directory.
+    #[must_use]
+    pub fn output(&self) -> PathBuf {
+        self.place(Place::Output).join("out")
+    }
+
+    /// What the guests do from now on.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn script(&self, rules: &[Rule]) -> io::Result<()> {
+        let script = Script { qemu: self.qemu.clone(), state: self.path("state"), rules: rules.to_vec() };
+        script.write(&self.path("bin"))
+    }
+
+    /// The command in this environment. What it prints goes to `stdout` and `stderr` in it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn command(&self, bpfassay: &Path) -> io::Result<Command> {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new(bpfassay);
+        command
+            .current_dir(self.root())
+            .env_clear()
+            .env("PATH", format!("{}:{path}", self.path("bin").display()))
+            .env("HOME", self.path("home"))
+            .env("TMPDIR", self.place(Place::Temporary))
+            .arg("--cache")
+            // Not the place itself: what fills it would make it a directory that is no cache.
+            .arg(self.place(Place::Cache).join("bpfassay"))
+            .stdin(Stdio::null())
+            .stdout(fs::File::create(self.path("stdout"))?)
+            .stderr(fs::File::create(self.path("stderr"))?);
+        Ok(command)
+    }
+
+    /// Arguments that begin the study, with `jobs` guests side by side.
+    #[must_use]
+    pub fn begin(&self, jobs: u32) -> Vec<PathBuf> {
+        let mut words = vec![PathBuf::from("run"), self.path("study.toml"), "--output".into(), self.output()];
+        words.extend(self.guests(jobs));
+        words
+    }
+
+    /// Arguments that go on with it.
+    #[must_use]
+    pub fn resume(&self, jobs: u32, again_failed: bool) -> Vec<PathBuf> {
+        let mut words = vec![PathBuf::from("run"), "--resume".into(), self.output()];
+        if again_failed {
+            words.extend(["--again".into(), "failed".into()]);
+        }
+        words.extend(self.guests(jobs));
+        words
+    }
+
+    fn guests(&self, jobs: u32) -> Vec<PathBuf> {
+        let manifest = self.testbed.manifest.clone();
+        vec![
+            "--manifest".into(),
+            manifest,
+            "--accelerator".into(),
+            "tcg".into(),
+            "--jobs".into(),
+            jobs.to_string().into(),
+        ]
+    }
+
+    /// What the command printed.
+    #[must_use]
+    pub fn said(&self) -> Vec<u8> {
+        let mut all = fs::read(self.path("stdout")).unwrap_or_default();
+        all.extend(fs::read(self.path("stderr")).unwrap_or_default());
+        all
+    }
+
+    /// Does what a guest asks the host for, if one does.
+    ///
+    /// # Errors
+    /// Those of the action.
+    pub fn serve(&mut self, actions: &[HostAction], command: u32) -> io::Result<()> {
+        let mut asked = None;
+        // The guest goes on only when it is done.
+        let this =
+            &mut HostActions { small: self.small.as_deref(), root: self.directory.path(), filler: &mut self.filler };
+        self.listener.serve(|index| {
+            asked = actions.get(index);
+            asked.map_or(Ok(()), |action| this.perform(action, command))
+        })
+    }
+
+    /// Does `action` to the process `command`.
+    ///
+    /// # Errors
+    /// Those of the action.
+    pub fn perform(&mut self, action: &HostAction, command: u32) -> io::Result<()> {
+        let mut actions =
+            HostActions { small: self.small.as_deref(), root: self.directory.path(), filler: &mut self.filler };
+        actions.perform(action, command)
+    }
+
+    /// Damages something, and says how to undo it: the file and what it held.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn damage(&self, damage: Damage) -> io::Result<Option<(PathBuf, Vec<u8>)>> {
+        match damage {
+            Damage::Image(image, share) => {
+                let Some(path) = self.testbed.images.get(image) else { return Ok(None) };
+                let whole = fs::read(path)?;
+                let mut bytes = whole.clone();
+                let at = bytes.len() as u64 * share / 1000;
+                if let Some(byte) = usize::try_from(at).ok().and_then(|at| bytes.get_mut(at)) {
+                    *byte ^= 1 << (share % 8);
+                }
+                fs::write(path, bytes)?;
+                Ok(Some((path.clone(), whole)))
+            }
+            Damage::JournalCut(count) => {
+                let path = self.output().join("journal.jsonl");
+                let whole = fs::read(&path)?;
+                // Not its header: what was never begun cannot be gone on with.
+                let header = whole.iter().position(|byte| *byte == b'\n').map_or(whole.len(), |at| at + 1);
+                let kept = usize::try_from(count).map_or(header, |count| whole.len().saturating_sub(count).max(header));
+                fs::File::options().write(true).open(&path)?.set_len(kept as u64)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The host is as it was before.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn mend(&mut self) -> io::Result<()> {
+        if let Some(filler) = self.filler.take() {
+            fs::remove_file(filler)?;
+        }
+        let qemu = self.path("bin").join(QEMU);
+        if !qemu.is_symlink() {
+            symlink(&self.stand_in, qemu)?;
+        }
+        let (logs, aside) = (self.output().join("logs"), self.output().join("logs-aside"));
+        if aside.is_dir() {
+            if logs.is_file() {
+                fs::remove_file(&logs)?;
+            }
+            if !logs.exists() {
+                fs::rename(aside, logs)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        if let Some(small) = &self.small {
+            // Nobody is left in it; if somebody is, it goes with them.
+            let _ = unmount(small, UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// What actions of the host need of an environment.
+struct HostActions<'a> {
+    small: Option<&'a Path>,
+    root: &'a Path,
+    filler: &'a mut Option<PathBuf>,
+}
+
+impl HostActions<'_> {
+    fn perform(&mut self, action: &HostAction, command: u32) -> io::Result<()> {
+        let out = self.root.join("results/out");
+        match action {
+            HostAction::Signal(number, times) => {
+                for time in 0..*times {
+                    if time > 0 {
+                        thread::sleep(Duration::from_millis(50));
+                    }
+                    signal(command, *number)?;
+                }
+            }
+            HostAction::Pause(ms) => {
+                signal(command, Signal::STOP.as_raw())?;
+                thread::sleep(Duration::from_millis(*ms));
+                signal(command, Signal::CONT.as_raw())?;
+            }
+            HostAction::Fill => {
+                let Some(small) = self.small else { return Ok(()) };
+                let path = small.join("filler");
+                *self.filler = Some(path.clone());
+                let mut file = fs::File::create(path)?;
+                let (mut chunk, block) = (vec![0; 64 << 10], 1);
+                while chunk.len() >= block {
+                    match file.write(&chunk) {
+                        Ok(1..) => {}
+                        _ => chunk.truncate(chunk.len() / 2),
+                    }
+                }
+            }
+            HostAction::Descriptors(most) => {
+                let pid = i32::try_from(command).ok().and_then(Pid::from_raw);
+                // The hard limit, which the command has from this program, stays: not even root may raise it beyond fs.nr_open.
+                let limit = Rlimit { current: Some(*most), ..getrlimit(Resource::Nofile) };
+                prlimit(pid, Resource::Nofile, limit)?;
+            }
+            HostAction::NoQemu => fs::remove_file(self.root.join("bin").join(QEMU))?,
+            HostAction::NoLogs => {
+                fs::rename(out.join("logs"), out.join("logs-aside"))?;
+                fs::write(out.join("logs"), "")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! The environment of one trial with guests: its directory, its study, the command in it, and the result.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bpfassay_report::Contents;
+use bpfassay_study::Plan;
+
+use super::{GuestDriver, HostFault, ToolFault};
+use crate::{
+    check::{self, Records, Stage},
+    damaged_cache,
+    drive::TrialResult,
+    leftovers::Before,
+    process::{marked, signal},
+    study::ChaosError,
+    trial::{End, Expected},
+};
+
+/// How long a command may take: hanging guests are waited for, twice.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What every tool begins with.
+const PRELUDE: &str = r#"$| = 1;
+sub ready { print "ready\n" }
+sub sys { no warnings; syscall(shift, @_) }
+sub put { my ($path, $text) = @_; open(my $f, '>', $path) or return; syswrite($f, $text) }
+sub crash { put('/proc/sys/kernel/sysrq', '1'); put('/proc/sysrq-trigger', 'c') }
+# Out of the cgroup that it would be killed with.
+sub away { $SIG{INT} = $SIG{TERM} = $SIG{HUP} = 'IGNORE'; put('/sys/fs/cgroup/cgroup.procs', $$) }
+# Ends at once, and something of it does its work so many seconds later.
+sub later { my $s = shift; $SIG{INT} = sub { if (!fork) { away(); select undef, undef, undef, $s; crash(); } exit 0 } }
+sub stay { sleep 1 while 1 }
+"#;
+
+/// Where one trial takes place.
+pub(super) struct GuestEnvironment<'a> {
+    driver: &'a GuestDriver,
+    directory: tempfile::TempDir,
+    tool: Option<PathBuf>,
+    cache: Option<PathBuf>,
+    before: Before,
+    pub(super) result: TrialResult,
+    process: u32,
+}
+
+impl<'a> GuestEnvironment<'a> {
+    pub(super) fn new(driver: &'a GuestDriver, tool: Option<&ToolFault>) -> Result<Self, ChaosError> {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
+        let root = directory.path();
+        fs::set_permissions(root, fs::Permissions::from_mode(0o755))?;
+        fs::create_dir(root.join("tmp"))?;
+        // One boot tells all of a tool; what is resumed needs two.
+        let (rounds, replicates) = if tool.is_some() { (2, 1) } else { (1, 2) };
+        fs::write(root.join("study.toml"), study(rounds, replicates))?;
+        let tool = match tool {
+            None => None,
+            Some(tool) => {
+                fs::write(root.join("tool.pl"), format!("{PRELUDE}{}\n", tool.script))?;
+                let path = root.join("tool.toml");
+                fs::write(&path, TOOL_FILE)?;
+                Some(path)
+            }
+        };
+        let before = Before::now(root);
+        Ok(Self { driver, tool, cache: None, before, directory, result: TrialResult::default(), process: 0 })
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(super) fn begin(&self) -> Vec<PathBuf> {
+        let mut words = vec!["run".into(), self.path("study.toml"), "--output".into(), self.path("out")];
+        if let Some(tool) = &self.tool {
+            words.extend(["--tool".into(), tool.clone()]);
+        }
+        words.extend(self.guests());
+        words
+    }
+
+    pub(super) fn resume(&self, more: &[&str]) -> Vec<PathBuf> {
+        let mut words = vec!["run".into(), "--resume".into(), self.path("out")];
+        words.extend(more.iter().map(PathBuf::from));
+        words.extend(self.guests());
+        words
+    }
+
+    fn guests(&self) -> Vec<PathBuf> {
+        let mut words: Vec<PathBuf> = match &self.cache {
+            Some(cache) => vec!["--cache".into(), cache.clone(), "--offline".into()],
+            None => vec!["--manifest".into(), self.driver.manifest.clone()],
+        };
+        words.extend(["--accelerator", "tcg", "--yes"].map(PathBuf::from));
+        words
+    }
+
+    /// From now on the command has a cache of its own, one object of which is damaged: which one, `draw` says.
+    pub(super) fn damage_cache(&mut self, draw: u64) -> Result<(), ChaosError> {
+        let cache = self.path("cache");
+        damaged_cache::make(&self.driver.manifest, &cache, draw)?;
+        self.cache = Some(cache);
+        Ok(())
+    }
+
+    /// What the command printed.
+    fn output(&self) -> Vec<u8> {
+        ["stdout", "stderr"].iter().flat_map(|name| fs::read(self.path(name)).unwrap_or_default()).collect()
+    }
+
+    /// Whether the command reported `text`.
+    pub(super) fn has_reported(&self, text: &str) -> bool {
+        fs::read_to_string(self.path("stderr")).is_ok_and(|printed| printed.contains(text))
+    }
+
+    /// Runs the command to its end, with `fault` so long after its start.
+    pub(super) fn command(
+        &mut self,
+        words: &[PathBuf],
+        fault: Option<(Duration, HostFault)>,
+    ) -> Result<(), ChaosError> {
+        let root = self.directory.path().to_owned();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut child = Command::new(&self.driver.bpfassay)
+            .args(words)
+            .current_dir(&root)
+            // By this its processes, QEMU among them, are known again.
+            .env("PATH", format!("{}:{path}", root.join("bin").display()))
+            .env("TMPDIR", root.join("tmp"))
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
+            .stdout(fs::File::create(root.join("stdout"))?)
+            .stderr(fs::File::create(root.join("stderr"))?)
+            .spawn()?;
+        self.process = child.id();
+        let since = Instant::now();
+        let mut fault = fault;
+        let end = loop {
+            if let Some(status) = child.try_wait()? {
+                break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code);
+            }
+            if let Some((_, what)) = fault.filter(|(after, _)| since.elapsed() >= *after)
+                && self.strike(what, &root)
+            {
+                fault = None;
+            }
+            if since.elapsed() > PATIENCE {
+                child.kill()?;
+                child.wait()?;
+                break End::Never;
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        self.result.ends.push(end);
+        Ok(())
+    }
+
+    /// Whether there was something to strike.
+    fn strike(&self, fault: HostFault, root: &Path) -> bool {
+        match fault {
+            HostFault::Object => true,
+            HostFault::Signal(number) => signal(self.process, number).is_ok(),
+            HostFault::Qemu(number) => {
+                let all = marked(&root.display().to_string());
+                let qemu = all
+                    .iter()
+                    .find(|process| process.command.contains("qemu-system") && process.command.contains("-initrd"));
+                qemu.is_some_and(|qemu| signal(qemu.id, number).is_ok())
+            }
+        }
+    }
+
+    fn contents(&self) -> Result<Option<Contents>, bpfassay_report::JournalError> {
+        let text = fs::read(self.path("out").join("journal.jsonl")).unwrap_or_default();
+        if !text.contains(&b'\n') {
+            return Ok(None);
+        }
+        Contents::read(&self.path("out")).map(Some)
+    }
+
+    pub(super) fn plan(&self) -> Result<Plan, ChaosError> {
+        let said = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
+        match self.contents() {
+            Ok(Some(contents)) => Ok(contents.header.plan),
+            Ok(None) => Err(ChaosError::Study(said())),
+            Err(error) => Err(ChaosError::Study(format!("{error}: {}", said()))),
+        }
+    }
+
+    /// The plan and the records of what was begun, and whatever is wrong with them.
+    pub(super) fn after(
+        &mut self,
+        stage: &str,
+        expected: &Expected,
+        how_far: Stage,
+    ) -> Result<(Option<Plan>, Records), ChaosError> {
+        let mut wrong = self.before.left(self.directory.path(), &self.path("tmp"), self.process);
+        if let Some(place) = check::control_character(&self.output()) {
+            wrong.push(format!("a control character for the terminal: {place}"));
+        }
+        let (plan, records) = match self.contents() {
+            Ok(None) => (None, Records::new()),
+            Ok(Some(contents)) => {
+                let results = bpfassay_report::derive(&contents);
+                let records =
+                    results.runs.into_iter().map(|result| (result.record.run.clone(), result.record)).collect();
+                (Some(contents.header.plan), records)
+            }
+            Err(error) => {
+                wrong.push(format!("the journal cannot be read: {error}"));
+                (None, Records::new())
+            }
+        };
+        if let Some(plan) = &plan {
+            wrong.extend(check::outcomes(plan, expected, &records, how_far));
+        } else if how_far == Stage::Ended {
+            wrong.push("nothing was begun".to_owned());
+        }
+        self.wrong(stage, wrong);
+        Ok((plan, records))
+    }
+
+    pub(super) fn wrong(&mut self, stage: &str, wrong: Vec<String>) {
+        if wrong.is_empty() {
+            return;
+        }
+        let said = String::from_utf8_lossy(&self.output()).replace(|c: char| c.is_control() && c != '\n', "?");
+        self.result.said.push_str(&format!("--- {stage}, {:?}\n{said}\n", self.result.ends.last()));
+        self.result.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
+    }
+}
+
+const TOOL_FILE: &str = r#"schema = 1
+[tool]
+name = "wrong"
+description = "Does what no tool may do"
+[source]
+script = { path = "tool.pl", interpreter = "/usr/bin/perl", debian = { suite = "trixie", package = "perl-base" } }
+[start]
+ready = { line = "^ready" }
+"#;
+
+pub(super) fn study(rounds: u32, replicates: u32) -> String {
+    format!(
+        r#"
+schema = 1
+name = "chaos"
+description = "A study to be disturbed."
+clock = "instructions"
+probes = ["none", "fexit"]
+[[targets]]
+arch = "x86_64"
+kernels = "6.12"
+[[file_systems]]
+type = "tmpfs"
+size_mib = 32
+[[workloads]]
+name = "w"
+options = "-a POSIX -w -r -t 256k -b 4m"
+[design]
+replicates = {replicates}
+rounds = {rounds}
+warm_up = 1
+seed = 7
+[deadlines]
+boot = "30s"
+set-up = "20s"
+attach = "20s"
+workload = "20s"
+tear-down = "20s"
+"#
+    )
+}

@@ -1,0 +1,250 @@
+//! The study that is disturbed, and the made-up guests of it.
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::{job::RunOrder, message::RunFigures};
+use bpfassay_study::{Available, Narrowing, Plan, PlannedRun, Study, expand};
+use bpfassay_testbed::{
+    cache::Digest,
+    initramfs::{Archive, Node},
+};
+
+use crate::agent::figures::Past;
+
+/// Seed of the study; that of a block's machine is this and its replicate.
+const SEED: u64 = 1000;
+
+/// By which clock guests measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Clock {
+    /// What guests put out goes to files.
+    Instructions,
+    /// It goes to sockets.
+    Wall,
+}
+
+/// How large a study is, and its clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shape {
+    /// The clock.
+    pub clock: Clock,
+    /// Rounds of each boot.
+    pub rounds: u32,
+    /// Boots.
+    pub replicates: u32,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let clock = match self.clock {
+            Clock::Instructions => "instructions",
+            Clock::Wall => "wall",
+        };
+        write!(f, "{clock} {}x{}", self.replicates, self.rounds)
+    }
+}
+
+/// Why there is no study to disturb: a fault of this program.
+#[derive(Debug, thiserror::Error)]
+pub enum ChaosError {
+    /// The study is wrong.
+    #[error("the study of the test is wrong: {0}")]
+    Study(String),
+    /// A file could not be written.
+    #[error("could not write the files of a test")]
+    Io(#[from] io::Error),
+}
+
+/// A study with its plan.
+#[derive(Debug, Clone)]
+pub struct DisturbedStudy {
+    /// Its size and clock.
+    pub shape: Shape,
+    /// Its text.
+    pub text: String,
+    /// What it is to do.
+    pub plan: Plan,
+}
+
+impl DisturbedStudy {
+    /// The study of that shape.
+    ///
+    /// # Errors
+    /// [`ChaosError::Study`]
+    pub fn new(shape: Shape) -> Result<Self, ChaosError> {
+        let text = text(shape);
+        let wrong = |error: &dyn fmt::Display| ChaosError::Study(error.to_string());
+        let study = Study::parse("chaos.toml", &text, &|_| Ok(None)).map_err(|error| wrong(&error))?;
+        let plan = expand(&study, &Narrowing::default(), &Available::default()).map_err(|error| wrong(&error))?;
+        Ok(Self { shape, text, plan })
+    }
+
+    /// The figures that `wanted` has in a boot of its block that does `runs`, as far as it is among them.
+    #[must_use]
+    pub fn figures<'a>(
+        &self,
+        replicate: u32,
+        runs: impl IntoIterator<Item = &'a PlannedRun>,
+        wanted: &str,
+    ) -> Option<RunFigures> {
+        let seed = match self.shape.clock {
+            Clock::Instructions => SEED + u64::from(replicate),
+            // Such guests are given none.
+            Clock::Wall => 0,
+        };
+        let mut past = Past::new(seed);
+        for run in runs {
+            if run.order.id == wanted {
+                return Some(past.figures(&run.order));
+            }
+            past.ran(&run.order.id);
+        }
+        None
+    }
+}
+
+/// Whether a run is one that somebody may be blamed for: one with a probe or a tool.
+#[must_use]
+pub fn is_tool_run(order: &RunOrder) -> bool {
+    !order.probe.is_baseline() || order.tool.is_some()
+}
+
+/// Deadlines are time of the host, and six times as long as written under the instruction clock. A loaded host must come from QEMU's
+/// start to the agent's first word within the first.
+fn text(shape: Shape) -> String {
+    let (clock, boot, phase) = match shape.clock {
+        Clock::Instructions => ("instructions", "2s", "1s"),
+        Clock::Wall => ("wall", "10s", "5s"),
+    };
+    let Shape { rounds, replicates, .. } = shape;
+    format!(
+        r#"
+schema = 1
+name = "chaos"
+description = "A study to be disturbed."
+clock = "{clock}"
+probes = ["none", "kprobe", "fexit"]
+[[targets]]
+arch = "x86_64"
+kernels = "6.12"
+[[file_systems]]
+type = "tmpfs"
+size_mib = 32
+[[workloads]]
+name = "w"
+options = "-a POSIX -w -r -t 256k -b 1m"
+[design]
+replicates = {replicates}
+rounds = {rounds}
+warm_up = 1
+seed = {SEED}
+control = true
+[guest]
+memory_mib = 384
+[deadlines]
+boot = "{boot}"
+set-up = "{phase}"
+attach = "{phase}"
+workload = "{phase}"
+tear-down = "{phase}"
+"#
+    )
+}
+
+/// Files of the made-up testbed.
+#[derive(Debug, Clone)]
+pub struct Testbed {
+    /// The manifest.
+    pub manifest: PathBuf,
+    /// A kernel image and an initramfs, which nothing ever boots.
+    pub images: [PathBuf; 2],
+}
+
+impl Testbed {
+    /// Writes it into `directory`.
+    ///
+    /// # Errors
+    /// [`ChaosError::Io`]
+    pub fn make(directory: &Path) -> Result<Self, ChaosError> {
+        let images = ["kernel", "base.cpio"].map(|name| directory.join(name));
+        let mut archive = Archive::default();
+        let content = b"an agent that never runs".repeat(100).into();
+        archive.add("/init", Node::File { executable: true, content }).map_err(io::Error::other)?;
+        let base = archive.to_bytes().map_err(io::Error::other)?;
+        fs::write(&images[0], b"a kernel that never boots".repeat(100))?;
+        fs::write(&images[1], base)?;
+        let described = |path: &Path| -> io::Result<serde_json::Value> {
+            let bytes = fs::read(path)?;
+            Ok(serde_json::json!({
+                "path": path, "size": bytes.len(), "sha256": Digest::of(&bytes).to_string(),
+            }))
+        };
+        let manifest = serde_json::json!({
+            "format": bpfassay_testbed::manifest::FORMAT,
+            "provider": {"name": "local", "version": "0"},
+            "toolchain": [],
+            "targets": [{
+                "arch": "x86_64",
+                "name": "6.12",
+                "kernel": {
+                    "release": "6.12.0-chaos", "version": null, "image": described(&images[0])?,
+                    "config": null, "modules": null, "packages": [],
+                },
+                "initramfs": [{"role": "base", "archive": described(&images[1])?, "contents": []}],
+            }],
+        });
+        let path = directory.join("manifest.json");
+        fs::write(&path, manifest.to_string())?;
+        Ok(Self { manifest: path, images })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use bpfassay_testbed::manifest::{Check, Manifest};
+
+    use super::*;
+
+    const SHAPE: Shape = Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 };
+
+    #[test]
+    fn the_study_has_what_faults_need() {
+        let study = DisturbedStudy::new(SHAPE).unwrap();
+        assert_eq!(study.plan.blocks.len(), 2);
+        for block in &study.plan.blocks {
+            assert!(block.runs[0].warm_up);
+            assert_eq!(block.runs.iter().filter(|run| is_tool_run(&run.order)).count(), 4);
+            assert_eq!(block.runs.len(), 9);
+        }
+    }
+
+    #[test]
+    fn figures_depend_on_everything_before_them_and_on_nothing_else() {
+        let study = DisturbedStudy::new(SHAPE).unwrap();
+        let block = &study.plan.blocks[0];
+        let last = &block.runs[8].order.id;
+        let whole = study.figures(1, &block.runs, last).unwrap();
+        assert_eq!(study.figures(1, &block.runs, last).unwrap(), whole);
+        let mut all: BTreeSet<String> = BTreeSet::from([format!("{whole:?}")]);
+        for left_out in 0..8 {
+            let rest = block.runs.iter().enumerate().filter(|(index, _)| *index != left_out).map(|(_, run)| run);
+            all.insert(format!("{:?}", study.figures(1, rest, last).unwrap()));
+        }
+        all.insert(format!("{:?}", study.figures(2, &block.runs, last).unwrap()));
+        assert_eq!(all.len(), 10, "each run before it, and the seed, make a difference");
+        assert_eq!(study.figures(1, &block.runs, "no such run"), None);
+    }
+
+    #[test]
+    fn the_testbed_is_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let testbed = Testbed::make(directory.path()).unwrap();
+        let manifest = Manifest::load(&testbed.manifest, Check::Content).unwrap();
+        assert_eq!(manifest.targets.len(), 1);
+    }
+}
