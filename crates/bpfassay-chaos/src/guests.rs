@@ -36,7 +36,7 @@ const DEATH: &[&str] = &["panic", "unsound", "not_tried"];
 const STARVED: &[&str] = &[
     "out_of_memory",
     "run",
-    "deadline",
+    "phase_timeout",
     "unsound",
     "panic",
     "rcu_stall",
@@ -194,8 +194,8 @@ impl GuestDriver {
         site.command(&site.begin(), None)?;
         let plan = site.plan()?;
         let mut expected = Expected::default();
-        for (_, run) in plan.runs().filter(|(_, run)| run.order.tool.is_some()) {
-            expected.blame(&run.order.id, tool.kinds, false);
+        for (_, run) in plan.runs().filter(|(_, run)| run.spec.tool.is_some()) {
+            expected.blame(&run.spec.id, tool.kinds, false);
         }
         let (_, records) = site.after("first", &expected, Stage::Ended)?;
         let failed = records.values().filter(|record| check::kind(&record.outcome).is_some()).count();
@@ -213,7 +213,7 @@ impl GuestDriver {
         Ok(site.came)
     }
 
-    /// The study with trouble of the host's.
+    /// The study with a failure of the host.
     fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<Came, BenchError> {
         let mut site = Site::new(self, None)?;
         if fault == HostFault::Object {

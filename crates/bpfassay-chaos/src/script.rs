@@ -61,8 +61,8 @@ pub enum Point {
     After(String),
     /// In the workload of whatever run comes next after this one.
     DuringNext(String),
-    /// After the agent's last word, before the guest powers off.
-    LastWord,
+    /// After the agent's final message, before the guest powers off.
+    FinalMessage,
 }
 
 /// A step of a run.

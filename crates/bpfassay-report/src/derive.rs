@@ -1,7 +1,6 @@
 //! From a journal to results. Pure; what cannot be computed becomes a figure with the reason.
 
 mod bytes;
-mod capabilities;
 pub(crate) mod cells;
 mod command;
 pub(crate) mod context;
@@ -10,6 +9,7 @@ mod coverage;
 mod events;
 mod findings;
 pub(crate) mod gates;
+mod kernel_features;
 mod merit;
 mod runs;
 pub(crate) mod sampling;
@@ -55,7 +55,7 @@ pub fn derive_all(contents: Contents) -> Results {
     let context = Context::new(&needed, &provenance, &of_cell);
     let done: HashSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
     let planned = needed.runs().count();
-    let missing = needed.runs().filter(|(_, run)| !done.contains(run.order.id.as_str())).count();
+    let missing = needed.runs().filter(|(_, run)| !done.contains(run.spec.id.as_str())).count();
     drop(done);
     if missing > 0 {
         notes.push(format!("{missing} of {planned} planned runs were not done"));
@@ -66,7 +66,7 @@ pub fn derive_all(contents: Contents) -> Results {
     let mut cells = cells::derive(&context);
     gates::negligible(&context, &mut cells);
     let gates = gates::derive(&context, &cells);
-    let capabilities = capabilities::derive(&context, &boots, &cells);
+    let kernel_features = kernel_features::derive(&context, &boots, &cells);
     drop(context);
     drop(needed);
     drop(of_cell);
@@ -81,7 +81,7 @@ pub fn derive_all(contents: Contents) -> Results {
         cells,
         gates,
         sampling,
-        capabilities,
+        kernel_features,
         notes,
     }
 }
@@ -151,7 +151,7 @@ fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &HashSet<usi
             }
             Entry::BlockEnded(ended) => {
                 if let Some(boot) = boots.get(&ended.block, ended.boot) {
-                    boot.trouble = ended.trouble;
+                    boot.failure = ended.failure;
                     boot.notes = ended.notes;
                     boot.verdict = Some(ended.verdict);
                 }
@@ -180,7 +180,7 @@ impl Boots {
             log: started.log,
             ready_after_ms: Figure::missing("the guest never said that it is ready"),
             facts: None,
-            trouble: None,
+            failure: None,
             notes: Vec::new(),
             confirming: started.confirming,
             verdict: None,

@@ -1,7 +1,6 @@
 //! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV. Pure functions of
 //! [`crate::Results`].
 
-mod capabilities;
 mod compare;
 mod cost;
 mod coverage;
@@ -11,6 +10,7 @@ mod findings;
 mod gates;
 mod html;
 mod junit;
+mod kernel_features;
 mod markdown;
 mod openmetrics;
 mod program_count;

@@ -111,7 +111,7 @@ fn job(study: &Study, block: &Block) -> Job {
         modules: Vec::new(),
         file_system: block.file_system.clone(),
         settle_ms: 0,
-        task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::order(study, block, run)).collect() },
+        task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::spec(study, block, run)).collect() },
     }
 }
 
@@ -143,21 +143,21 @@ impl Boot<'_> {
             }
         };
 
-        let mut heard = Heard { phase: Phase::Boot, failed: None, unsound: None };
+        let mut reported = Reported { phase: Phase::Boot, failed: None, unsound: None };
         let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        let end = self.listen(&mut child, &mut heard).await;
+        let end = self.listen(&mut child, &mut reported).await;
         if !matches!(end, Ok(End::Closed)) {
             ask_to_stop(group);
         }
         let status = tokio::time::timeout(ENDING, child.wait()).await;
         kill(group);
-        // Only of a run that has a tool and has ended: `hear` protests against any other.
-        if let (Ok(End::Closed), Some((run, differences))) = (&end, heard.unsound.take()) {
+        // Only of a run that has a tool and has ended: `handle_message` protests against any other.
+        if let (Ok(End::Closed), Some((run, differences))) = (&end, reported.unsound.take()) {
             self.unsound(&run, differences)?;
             return Ok(false);
         }
         let end = end?;
-        let trouble = match (end, heard.failed) {
+        let failure = match (end, reported.failed) {
             (End::Cancelled, _) => None,
             (End::KernelIncident(kind, message), _) => Some((kind, message)),
             (End::Closed, Some(message)) => Some((FailureKind::Agent, message)),
@@ -172,14 +172,14 @@ impl Boot<'_> {
             }
         };
         let log = Some(self.log.clone());
-        let trouble = trouble.map(|(kind, message)| RunFailure {
+        let failure = failure.map(|(kind, message)| RunFailure {
             kind,
-            phase: Some(heard.phase),
-            telling: vec![message],
+            phase: Some(reported.phase),
+            excerpt: vec![message],
             log,
             after: None,
         });
-        self.over_here(trouble, None)?;
+        self.over_here(failure, None)?;
         Ok(true)
     }
 
@@ -187,13 +187,13 @@ impl Boot<'_> {
     /// the system was another; the run in flight failed, and so did those that the agent owes.
     fn over_here(
         &mut self,
-        trouble: Option<RunFailure>,
+        failure: Option<RunFailure>,
         spoilt: Option<(usize, RunFailure)>,
     ) -> Result<(), crate::block::BlockError> {
         let now = self.now();
         let ended = self.seen.ended();
         let in_flight = self.seen.in_flight();
-        let owed = trouble.iter().flat_map(|failure| (ended..self.plan.runs.len()).map(move |at| (at, failure)));
+        let owed = failure.iter().flat_map(|failure| (ended..self.plan.runs.len()).map(move |at| (at, failure)));
         let to_judge: Vec<_> = spoilt.iter().map(|(at, failure)| (*at, failure)).chain(owed).collect();
         let mut judged = Vec::new();
         for (at, failure) in to_judge {
@@ -208,15 +208,15 @@ impl Boot<'_> {
             });
         }
         let guilty = spoilt.as_ref().map(|(at, _)| *at).or(in_flight);
-        let verdict = match (&trouble, guilty.and_then(|at| self.plan.runs.get(at))) {
+        let verdict = match (&failure, guilty.and_then(|at| self.plan.runs.get(at))) {
             (None, _) if self.is_done() => BootVerdict::Complete,
             (None, _) => BootVerdict::Interrupted,
             (Some(failure), _) if failure.kind == FailureKind::Host => BootVerdict::Host,
-            (Some(_), Some(run)) => BootVerdict::Blamed { run: run.order.id.clone() },
+            (Some(_), Some(run)) => BootVerdict::Blamed { run: run.spec.id.clone() },
             (Some(_), None) => BootVerdict::Nobody,
         };
         let kept = self.plan.ids().into_iter().take(ended).collect();
-        self.concluded_with(Conclusion { verdict, trouble, judged }, Vec::new(), kept)
+        self.concluded_with(Conclusion { verdict, failure, judged }, Vec::new(), kept)
     }
 
     /// After the last run that ended, which is `run`, this system is not as it was before: that run is to blame, and those that are
@@ -225,22 +225,22 @@ impl Boot<'_> {
         let kind = FailureKind::Unsound;
         let log = Some(self.log.clone());
         let first = format!("not run: after {run} this machine was not as it was before");
-        let telling = std::iter::once(first).chain(differences.iter().cloned()).collect();
-        let trouble = RunFailure { kind, phase: None, telling, log: log.clone(), after: None };
+        let excerpt = std::iter::once(first).chain(differences.iter().cloned()).collect();
+        let failure = RunFailure { kind, phase: None, excerpt, log: log.clone(), after: None };
         let last = self.seen.last_tool(&self.plan);
-        let spoilt = last.map(|at| (at, RunFailure { kind, phase: None, telling: differences, log, after: None }));
-        self.over_here(Some(trouble), spoilt)
+        let spoilt = last.map(|at| (at, RunFailure { kind, phase: None, excerpt: differences, log, after: None }));
+        self.over_here(Some(failure), spoilt)
     }
 
     /// Takes in what the agent says until it says no more, or must be stopped.
-    async fn listen(&mut self, child: &mut Child, heard: &mut Heard) -> Result<End, crate::block::BlockError> {
+    async fn listen(&mut self, child: &mut Child, reported: &mut Reported) -> Result<End, crate::block::BlockError> {
         let Some(mut stdout) = child.stdout.take() else {
             return Ok(End::KernelIncident(FailureKind::Host, "the agent was started without a pipe".to_owned()));
         };
         self.since = std::time::Instant::now();
         let limits = deadlines(self.context.study);
         let limit = |phase: Phase| limits.of(phase).map_or_else(far, |limit| Instant::now() + limit);
-        let mut deadline = limit(heard.phase);
+        let mut deadline = limit(reported.phase);
         let mut decoder = Decoder::default();
         let mut buffer = vec![0; 64 << 10];
         loop {
@@ -251,8 +251,8 @@ impl Boot<'_> {
             let length = match read {
                 Err(_) => {
                     return Ok(End::KernelIncident(
-                        FailureKind::Deadline,
-                        format!("the phase {} took too long", heard.phase),
+                        FailureKind::PhaseTimeout,
+                        format!("the phase {} took too long", reported.phase),
                     ));
                 }
                 Ok(Err(error)) => {
@@ -260,7 +260,7 @@ impl Boot<'_> {
                 }
                 Ok(Ok(0)) if decoder.is_mid_frame() => {
                     return Ok(End::KernelIncident(
-                        FailureKind::Garbage,
+                        FailureKind::ProtocolError,
                         "the agent ended within a message".to_owned(),
                     ));
                 }
@@ -275,24 +275,24 @@ impl Boot<'_> {
                     Err(error) => {
                         let kind = match error {
                             FrameError::Version { .. } => FailureKind::ProtocolVersion,
-                            _ => FailureKind::Garbage,
+                            _ => FailureKind::ProtocolError,
                         };
                         return Ok(End::KernelIncident(kind, chain(&error)));
                     }
                 };
                 match &message {
                     GuestMessage::Phase { phase, .. } => {
-                        heard.phase = *phase;
+                        reported.phase = *phase;
                         deadline = limit(*phase);
                     }
                     GuestMessage::Unsound { run, differences } => {
-                        heard.unsound = Some((run.clone(), differences.clone()));
+                        reported.unsound = Some((run.clone(), differences.clone()));
                     }
-                    GuestMessage::Failed { message } => heard.failed = Some(message.clone()),
+                    GuestMessage::Failed { message } => reported.failed = Some(message.clone()),
                     _ => {}
                 }
-                if let Some(protest) = self.hear(message)? {
-                    return Ok(End::KernelIncident(FailureKind::Garbage, protest));
+                if let Some(protest) = self.handle_message(message)? {
+                    return Ok(End::KernelIncident(FailureKind::ProtocolError, protest));
                 }
             }
         }
@@ -300,7 +300,7 @@ impl Boot<'_> {
 }
 
 /// What an agent has said of itself.
-struct Heard {
+struct Reported {
     /// The phase announced last.
     phase: Phase,
     /// What it failed at.
@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn what_an_agent_says_of_its_runs_is_recorded() {
         let plan = plan();
-        let [first, second] = [&plan.blocks[0].runs[0].order.id, &plan.blocks[0].runs[1].order.id];
+        let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
         let done = frame::encode(&GuestMessage::Done).unwrap();
         let frames = [ended(first), ended(second), done].concat();
         let (summary, contents, directory) = carried_out(&plan, &frames, "exit 0");
@@ -498,17 +498,17 @@ mod tests {
     #[test]
     fn an_agent_that_does_not_come_to_its_end_fails_the_runs_that_it_owes() {
         let plan = plan();
-        let first = ended(&plan.blocks[0].runs[0].order.id);
+        let first = ended(&plan.blocks[0].runs[0].spec.id);
         let (summary, contents, _) = carried_out(&plan, &first, "exit 3");
         assert_eq!(summary, Summary { refused: 1, failed: 1, ..Summary::default() });
         let [failure] = failures(&contents).try_into().unwrap();
         assert_eq!(failure.kind, FailureKind::EarlyExit);
-        assert!(failure.telling[0].ends_with("exit status: 3"), "{failure:?}");
+        assert!(failure.excerpt[0].ends_with("exit status: 3"), "{failure:?}");
 
         let failed = GuestMessage::Failed { message: "no mount".to_owned() };
         let (_, contents, _) = carried_out(&plan, &frame::encode(&failed).unwrap(), "exit 1");
         let all = failures(&contents);
-        assert_eq!((all.len(), all[0].kind, all[0].telling[0].as_str()), (2, FailureKind::Agent, "no mount"));
+        assert_eq!((all.len(), all[0].kind, all[0].excerpt[0].as_str()), (2, FailureKind::Agent, "no mount"));
     }
 
     #[test]
@@ -516,9 +516,9 @@ mod tests {
         let plan = plan();
         // The tool first, since no baseline run is believed to change anything.
         let mut blocks = plan.blocks.clone();
-        blocks[0].runs.sort_by_key(|run| run.order.probe.is_baseline());
+        blocks[0].runs.sort_by_key(|run| run.spec.probe.is_baseline());
         let plan = plan.with_blocks(blocks);
-        let [first, second] = [&plan.blocks[0].runs[0].order.id, &plan.blocks[0].runs[1].order.id];
+        let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
         let unsound = |run: &String| {
             let differences = vec!["/mnt/nfs is not mounted any more".to_owned()];
             frame::encode(&GuestMessage::Unsound { run: run.clone(), differences }).unwrap()
@@ -527,10 +527,10 @@ mod tests {
         assert_eq!(summary, Summary { failed: 2, ..Summary::default() });
         let [blamed, left] = failures(&contents).try_into().unwrap();
         assert_eq!(
-            (blamed.kind, blamed.telling[0].as_str()),
+            (blamed.kind, blamed.excerpt[0].as_str()),
             (FailureKind::Unsound, "/mnt/nfs is not mounted any more")
         );
-        assert!(left.telling[0].starts_with(&format!("not run: after {first} ")), "{left:?}");
+        assert!(left.excerpt[0].starts_with(&format!("not run: after {first} ")), "{left:?}");
         // The last record of a run is the one that counts.
         let last = contents.entries.iter().rev().find_map(|entry| match entry {
             Entry::Run(record) if record.run == *first => Some(record.outcome.clone()),
@@ -539,7 +539,7 @@ mod tests {
         assert!(matches!(last, Some(Outcome::Failed(_))), "{last:?}");
 
         let (_, contents, _) = carried_out(&plan, &[ended(first), unsound(second)].concat(), "exit 1");
-        assert_eq!(failures(&contents)[0].kind, FailureKind::Garbage);
+        assert_eq!(failures(&contents)[0].kind, FailureKind::ProtocolError);
     }
 
     /// Ctrl-C: the agent is asked to end, and waited for, so that it removes what it made.
@@ -563,11 +563,11 @@ mod tests {
     fn an_agent_that_says_what_it_must_not_is_killed() {
         let plan = plan();
         let since = std::time::Instant::now();
-        let [first, second] = [&plan.blocks[0].runs[0].order.id, &plan.blocks[0].runs[1].order.id];
+        let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
         let done = frame::encode(&GuestMessage::Done).unwrap();
         let phase = |run: &str| GuestMessage::Phase { phase: Phase::Workload, run: Some(run.to_owned()) };
         let phase = |run: &str| frame::encode(&phase(run)).unwrap();
-        for (frames, runs, telling) in [
+        for (frames, runs, excerpt) in [
             (ended("another"), 2, format!("the guest ends another, while {first} is due")),
             (ended(second), 2, format!("the guest ends {second}, while {first} is due")),
             // Forged, or late: the first run has ended.
@@ -587,8 +587,8 @@ mod tests {
         ] {
             let (_, contents, _) = carried_out(&plan, &frames, "sleep 100");
             let all = failures(&contents);
-            assert_eq!((all.len(), all[0].kind), (runs, FailureKind::Garbage), "{all:?}");
-            assert!(all[0].telling[0].contains(&telling), "{telling}: {all:?}");
+            assert_eq!((all.len(), all[0].kind), (runs, FailureKind::ProtocolError), "{all:?}");
+            assert!(all[0].excerpt[0].contains(&excerpt), "{excerpt}: {all:?}");
         }
         assert!(since.elapsed() < Duration::from_secs(50), "nothing was killed");
     }

@@ -114,7 +114,7 @@ impl Study {
             (None, false) => FeatureExpectations::default(),
             (Some(own), false) => {
                 return Err(own
-                    .error("no workload of type `capabilities` asks for features that could be expected")
+                    .error("no workload of type `kernel-features` asks for features that could be expected")
                     .into());
             }
         };
@@ -167,7 +167,7 @@ fn gates(
 }
 
 fn asks_for_features(workloads: &[WorkloadSpec]) -> bool {
-    workloads.iter().any(|workload| workload.kind == WorkloadKind::Capabilities)
+    workloads.iter().any(|workload| workload.kind == WorkloadKind::KernelFeatures)
 }
 
 fn tools(field: Option<Field<'_, '_>>, probes: &[ProbeConfiguration]) -> Result<Vec<Tool>, Invalid> {

@@ -144,11 +144,11 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn id(self) -> &'a str {
-        &self.block.runs[self.index].order.id
+        &self.block.runs[self.index].spec.id
     }
 
     fn is_tool(self) -> bool {
-        is_tool_run(&self.block.runs[self.index].order)
+        is_tool_run(&self.block.runs[self.index].spec)
     }
 
     /// The last tool run before this one in an undisturbed boot.
@@ -193,7 +193,7 @@ impl<'a> Draw<'a> {
     /// Any moment of any boot.
     fn moment(&mut self) -> (&'a Block, Point) {
         let block = self.block();
-        let early = [Point::Launch, Point::Boot, Point::Hello, Point::SetUp, Point::Ready, Point::LastWord];
+        let early = [Point::Launch, Point::Boot, Point::Hello, Point::SetUp, Point::Ready, Point::FinalMessage];
         if self.random.percent(25)
             && let Some(point) = self.random.pick(&early)
         {
@@ -278,7 +278,7 @@ impl<'a> Draw<'a> {
             _ => {
                 let block = self.block();
                 for run in &block.runs {
-                    expected.blame(&run.order.id, kinds, true);
+                    expected.blame(&run.spec.id, kinds, true);
                 }
                 expected.lasts = true;
                 let told = format!("always in {} when it is ready", block.id);
@@ -296,7 +296,7 @@ impl<'a> Draw<'a> {
         let place = self.tool_run();
         let cell = &place.block.runs[place.index].cell;
         let runs: Vec<&str> =
-            place.block.runs.iter().filter(|run| run.cell == *cell).map(|run| run.order.id.as_str()).collect();
+            place.block.runs.iter().filter(|run| run.cell == *cell).map(|run| run.spec.id.as_str()).collect();
         for (index, run) in runs.iter().enumerate() {
             trial.expected.blame(run, if index < 2 { kinds } else { &["not_tried"] }, true);
         }
@@ -326,7 +326,7 @@ const INTERRUPTED: End = End::Code(130);
 
 /// All runs of the study.
 fn all_runs(bench: &Bench) -> impl Iterator<Item = &str> {
-    bench.plan.runs().map(|(_, run)| run.order.id.as_str())
+    bench.plan.runs().map(|(_, run)| run.spec.id.as_str())
 }
 
 /// Nothing is known of any run but that the host may have failed it.

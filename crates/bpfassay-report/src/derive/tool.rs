@@ -43,7 +43,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     let is_timed = plan.study.clock == Clock::Instructions
         || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
     let mut result = ToolResult { findings: Vec::new(), figures: Vec::new(), run: None };
-    let mut witnessed: BTreeMap<ByteMeaning, Witnessed> = BTreeMap::new();
+    let mut against: BTreeMap<ByteMeaning, AgainstReference> = BTreeMap::new();
     for run in runs {
         let judgements = match &run.record.outcome {
             Outcome::Failed(failure) if failure.kind == FailureKind::Unsound => left_changed(failure),
@@ -56,18 +56,18 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
             Outcome::Measured(figures) => {
                 let (judgements, beside) = of_run(tool, object.as_deref(), is_timed, figures);
                 if let Some(meaning) = figures.probe.probe.counts()
-                    && run.record.witnessed
+                    && run.record.has_reference
                     && !beside.figures.is_empty()
                 {
-                    witnessed.insert(meaning, Witnessed { run: Some(run.record.run.clone()), ..beside });
+                    against.insert(meaning, AgainstReference { run: Some(run.record.run.clone()), ..beside });
                 }
                 judgements
             }
         };
         merge(&mut result.findings, judgements);
     }
-    let returned = witnessed.remove(&ByteMeaning::Returned).unwrap_or_default();
-    let requested = witnessed.remove(&ByteMeaning::Requested).unwrap_or_default();
+    let returned = against.remove(&ByteMeaning::Returned).unwrap_or_default();
+    let requested = against.remove(&ByteMeaning::Requested).unwrap_or_default();
     let with_moved = |one: Compared| Compared { moved: returned.moved_of(&one), ..one };
     result.figures = requested.figures.into_iter().map(with_moved).collect();
     result.run = returned.run.or(requested.run);
@@ -79,21 +79,21 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
 fn left_changed(failure: &RunFailure) -> Vec<Judgement> {
     let mut judgements =
         finding::judge(&Evidence { start: Some(&Start::Ready), ..Evidence::default() }, &Limits::default());
-    let verdict = Verdict::Found { evidence: failure.telling.clone() };
+    let verdict = Verdict::Found { evidence: failure.excerpt.clone() };
     outweigh(&mut judgements, Judgement { kind: finding::Kind::LeftBehind, verdict });
     judgements
 }
 
-/// What a run with a witness says of a tool's figures.
+/// What a run with a reference tracer says of a tool's figures.
 #[derive(Default)]
-struct Witnessed {
+struct AgainstReference {
     figures: Vec<Compared>,
     /// What calls moved of the bytes that figures of requested ones count: by figure and subject.
     moved: BTreeMap<(String, Option<String>), u64>,
     run: Option<String>,
 }
 
-impl Witnessed {
+impl AgainstReference {
     fn moved_of(&self, one: &Compared) -> Option<u64> {
         self.moved.get(&(one.figure.clone(), one.subject.clone())).copied()
     }
@@ -123,7 +123,7 @@ fn merge(known: &mut Vec<Judgement>, new: Vec<Judgement>) {
         return;
     }
     for (known, new) in known.iter_mut().zip(new) {
-        // The last run has a witness, and knows best why something could not be looked for.
+        // The last run has a reference tracer, and knows best why something could not be looked for.
         let (before, now) = (weight(&known.verdict), weight(&new.verdict));
         if now > before || now == 0 && before == 0 {
             *known = new;
@@ -170,8 +170,8 @@ fn of_run(
     object: Option<&[u8]>,
     is_timed: bool,
     figures: &RunFigures,
-) -> (Vec<Judgement>, Witnessed) {
-    let Some(seen) = &figures.tool else { return (Vec::new(), Witnessed::default()) };
+) -> (Vec<Judgement>, AgainstReference) {
+    let Some(seen) = &figures.tool else { return (Vec::new(), AgainstReference::default()) };
     let report = tool.file.report.as_ref();
     let kernel = kernel_facts(seen, is_timed);
     let types = object::types(seen);
@@ -200,7 +200,7 @@ fn of_run(
         let verdict = Verdict::Found { evidence: vec![reason] };
         outweigh(&mut judgements, Judgement { kind: finding::Kind::Unreadable, verdict });
     }
-    let mut beside = Witnessed::default();
+    let mut beside = AgainstReference::default();
     if let (Some(report), Some(readings), Some(truth)) = (report, &readings, &truth) {
         beside.figures = finding::compared(report, readings, truth);
         let moved = finding::moved(report, truth).into_iter();
@@ -274,8 +274,8 @@ fn capture(report: &Report, seen: &ToolFigures) -> Capture {
 fn truth(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Option<Truth> {
     let (before, after) = (&figures.whole.before, &figures.whole.after);
     let reported = || {
-        let with_witness = seen.words.iter().filter(|words| is_of(report, words));
-        with_witness.filter_map(|words| Some((words.monotonic_ns, words.witness.as_deref()?)))
+        let with_reference = seen.words.iter().filter(|words| is_of(report, words));
+        with_reference.filter_map(|words| Some((words.monotonic_ns, words.reference.as_deref()?)))
     };
     let first = reported().filter(|(at_ns, _)| *at_ns <= before.monotonic_ns).last();
     let last = reported().filter(|(at_ns, _)| *at_ns >= after.monotonic_ns).last();

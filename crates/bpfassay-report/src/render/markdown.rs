@@ -1,7 +1,7 @@
 //! The table as Markdown (GitHub's tables).
 
 use super::{
-    capabilities, finished, plain,
+    finished, kernel_features, plain,
     rows::{self, Table},
 };
 use crate::Results;
@@ -10,7 +10,7 @@ use crate::Results;
 #[must_use]
 pub fn markdown(results: &Results) -> String {
     let told = |tables: Vec<Table>| tables.into_iter().map(|content| one(&content));
-    let texts = told(rows::leading(results)).chain(capabilities::markdown(results));
+    let texts = told(rows::leading(results)).chain(kernel_features::markdown(results));
     finished(texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n"))
 }
 

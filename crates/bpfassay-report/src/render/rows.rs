@@ -64,10 +64,10 @@ pub(super) fn closing(results: &Results) -> Vec<Table> {
 pub(super) fn workloads(results: &Results) -> Vec<Table> {
     let mut others = coverage::tables(results);
     let is_other =
-        |cell: &bpfassay_study::Cell| matches!(cell.workload, Workload::IoPaths { .. } | Workload::Capabilities);
+        |cell: &bpfassay_study::Cell| matches!(cell.workload, Workload::IoPaths { .. } | Workload::KernelFeatures);
     let has_others_only = results.plan.cells.iter().all(is_other);
     match others.first_mut() {
-        // The matrix of capabilities stands for itself.
+        // The matrix of kernel features stands for itself.
         None if has_others_only => Vec::new(),
         Some(first) if has_others_only => {
             first.title.insert(0, title(results));

@@ -3,7 +3,7 @@
 use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width, presets};
 
 use super::{
-    capabilities, finished,
+    finished, kernel_features,
     plain::line,
     rows::{self, Table},
 };
@@ -25,7 +25,7 @@ const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 #[must_use]
 pub fn text(results: &Results, style: Style) -> String {
     let told = |tables: Vec<Table>| tables.into_iter().map(|content| one(content, style));
-    let texts = told(rows::leading(results)).chain(capabilities::text(results, style));
+    let texts = told(rows::leading(results)).chain(kernel_features::text(results, style));
     finished(texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n"))
 }
 

@@ -1,7 +1,7 @@
 //! Workloads, and the IOR scripts that they name.
 
 use bpfassay_document::{Field, Invalid, Section, distinct, short_name};
-use bpfassay_protocol::job::{Exercise, FileSystem, Nfs};
+use bpfassay_protocol::job::{FileSystem, Microbenchmark, Nfs};
 
 use super::{
     FindScript,
@@ -34,9 +34,9 @@ pub(super) fn workloads(
                 section.only(&["type", "name", "size"])?;
                 (Some(kind.to_owned()), WorkloadKind::IoPaths { size: paths_size(&section, file_systems)? })
             }
-            "capabilities" => {
+            "kernel-features" => {
                 section.only(&["type", "name"])?;
-                (Some(kind.to_owned()), WorkloadKind::Capabilities)
+                (Some(kind.to_owned()), WorkloadKind::KernelFeatures)
             }
             "command" => {
                 // Its rows go by that name.
@@ -44,7 +44,7 @@ pub(super) fn workloads(
                 (None, WorkloadKind::Command(command(&section)?))
             }
             "fio" => (Some(kind.to_owned()), WorkloadKind::Command(fio(&section, file_systems)?)),
-            "futex" | "tcp" | "shared-memory" => (Some(kind.to_owned()), exercise(&section)?),
+            "futex" | "tcp" | "shared-memory" => (Some(kind.to_owned()), microbenchmark(&section)?),
             _ => {
                 let ior = ior_spec(&element, &section, scripts, file_systems)?;
                 (ior.script.as_ref().map(|name| name.trim_end_matches(".ior").to_owned()), WorkloadKind::Ior(ior))
@@ -99,16 +99,16 @@ fn ior_spec(
     })
 }
 
-/// A workload whose type is the name of an exercise.
-fn exercise(section: &Section<'_, '_>) -> Result<WorkloadKind, Invalid> {
-    let exercise: Exercise = section.need("type")?.name()?;
-    let Some((least, most, default)) = exercise.sizes() else {
+/// A workload whose type is the name of a microbenchmark.
+fn microbenchmark(section: &Section<'_, '_>) -> Result<WorkloadKind, Invalid> {
+    let microbenchmark: Microbenchmark = section.need("type")?.name()?;
+    let Some((least, most, default)) = microbenchmark.sizes() else {
         section.only(&["type", "name", "operations"])?;
-        return Ok(WorkloadKind::Exercise { exercise, operations: operations(section)?, size: 0 });
+        return Ok(WorkloadKind::Microbenchmark { microbenchmark, operations: operations(section)?, size: 0 });
     };
     section.only(&["type", "name", "operations", "size"])?;
     let size = section.get("size").map_or(Ok(default), |size| size.number(least..=most))?;
-    Ok(WorkloadKind::Exercise { exercise, operations: operations(section)?, size })
+    Ok(WorkloadKind::Microbenchmark { microbenchmark, operations: operations(section)?, size })
 }
 
 fn operations(section: &Section<'_, '_>) -> Result<u64, Invalid> {

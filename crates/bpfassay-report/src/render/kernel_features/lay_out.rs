@@ -24,7 +24,7 @@ const MAX_LABEL: usize = 44;
 
 /// The matrix as text, where the results have one.
 pub(in crate::render) fn text(results: &Results, style: Style) -> Option<String> {
-    let matrix = results.capabilities.as_ref()?;
+    let matrix = results.kernel_features.as_ref()?;
     let page = page(results, matrix);
     let width = style.width.map_or(WIDTH, usize::from);
     let wrap = u16::try_from(width).ok();
@@ -139,7 +139,7 @@ fn archs(targets: &[Target]) -> Vec<Range<usize>> {
 
 /// The matrix as Markdown, where the results have one.
 pub(in crate::render) fn markdown(results: &Results) -> Option<String> {
-    let matrix = results.capabilities.as_ref()?;
+    let matrix = results.kernel_features.as_ref()?;
     let page = page(results, matrix);
     let mut text = format!("{}\n\n", paragraph(&page.title));
     for surprise in page.warnings.iter().chain(&page.surprises) {
@@ -170,7 +170,7 @@ pub(in crate::render) fn markdown(results: &Results) -> Option<String> {
 
 /// The matrix as tables, where the results have one.
 pub(in crate::render) fn tables(results: &Results) -> Vec<Table> {
-    let Some(matrix) = results.capabilities.as_ref() else { return Vec::new() };
+    let Some(matrix) = results.kernel_features.as_ref() else { return Vec::new() };
     let page = page(results, matrix);
     let head =
         |block: &Block| [block.title.clone()].into_iter().chain(page.targets.iter().map(ToString::to_string)).collect();
