@@ -7,12 +7,12 @@
 
 #![forbid(unsafe_code)]
 
-mod layout;
+mod map_types;
 pub mod prototype;
 
 use std::fmt;
 
-pub use layout::{Field, Layout, MapLayout, Scalar};
+pub use map_types::{Field, MapTypes, Scalar, TypeLayout};
 
 /// Where the kernel gives its own.
 pub const KERNEL: &str = "/sys/kernel/btf/vmlinux";

@@ -1,6 +1,6 @@
-//! The border to bpfassay-workload, which reads IOR's JSON.
+//! The border to bpfassay-ior, which parses IOR's JSON.
 
-use bpfassay_workload::ior::{self, Summary};
+use bpfassay_ior::Summary;
 
 use crate::results::{Access, AccessKey};
 
@@ -29,8 +29,8 @@ pub(crate) fn reported(summary: &str) -> Result<Vec<Reported>, String> {
             test.results.iter().map(|result| Reported {
                 key: AccessKey {
                     access: match result.access {
-                        ior::Access::Write => Access::Write,
-                        ior::Access::Read => Access::Read,
+                        bpfassay_ior::Access::Write => Access::Write,
+                        bpfassay_ior::Access::Read => Access::Read,
                     },
                     test: test.id,
                     repetition: result.repetition,

@@ -7,8 +7,8 @@ use bpfassay_report::{AfterRun, BootVerdict, FailureKind, Involved, Outcome, Pas
 use bpfassay_study::{Block, PlannedRun};
 
 use crate::{
-    blame::{BootEnd, HostFailure, judge},
-    seen::{BootPlan, Now, Seen},
+    blame::{self, BootEnd, HostFailure},
+    observed::{BootPlan, Now, Observed},
 };
 
 /// How long to wait before a boot is repeated that the host failed; after the last of them, and one boot more, the block is left to
@@ -21,9 +21,9 @@ const MOST_UNBLAMED: usize = 3;
 /// How many boots of a block a probe configuration or tool may end before its other runs in the block are not tried.
 const MOST_BLAMED: usize = 2;
 
-/// A run that failed by judgement of the host.
+/// A run that failed without an outcome from the agent: the host concludes so from how the boot ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
+pub struct FailedRun {
     /// The run.
     pub run: PlannedRun,
     /// The boot that it ran in, or would have run in.
@@ -36,7 +36,7 @@ pub struct Judged {
     pub failure: RunFailure,
 }
 
-impl Judged {
+impl FailedRun {
     /// Its record.
     #[must_use]
     pub fn record(&self, block: &Block) -> RunRecord {
@@ -53,14 +53,14 @@ pub struct Conclusion {
     /// What went wrong, if something did.
     pub failure: Option<RunFailure>,
     /// Runs that fail by it.
-    pub judged: Vec<Judged>,
+    pub failed: Vec<FailedRun>,
 }
 
 impl Conclusion {
-    /// The runs whose records count by judgement.
+    /// The runs whose records count because of this conclusion.
     #[must_use]
     pub fn settled(&self) -> Vec<String> {
-        self.judged.iter().map(|judged| judged.run.spec.id.clone()).collect()
+        self.failed.iter().map(|failed| failed.run.spec.id.clone()).collect()
     }
 }
 
@@ -168,10 +168,10 @@ impl Attempt {
     }
 
     /// `plan` came to its `end`: what is to be recorded.
-    pub fn ended(&mut self, plan: &BootPlan, seen: &Seen, end: &BootEnd, now: Now) -> Conclusion {
+    pub fn ended(&mut self, plan: &BootPlan, seen: &Observed, end: &BootEnd, now: Now) -> Conclusion {
         self.begun(plan);
         self.was_ready |= seen.ready;
-        let mut verdict = judge(plan, seen, end);
+        let mut verdict = blame::verdict(plan, seen, end);
         let failure = match end {
             BootEnd::Done | BootEnd::Interrupted => None,
             BootEnd::Host { failure, .. } | BootEnd::Unsound { failure, .. } | BootEnd::Broken { failure, .. } => {
@@ -179,12 +179,12 @@ impl Attempt {
             }
         };
         self.failed_by_host = if verdict == BootVerdict::Host { self.failed_by_host.saturating_add(1) } else { 0 };
-        let mut judged = Vec::new();
+        let mut failed = Vec::new();
         match (&verdict, &failure, end) {
             (BootVerdict::Complete, ..) => match self.pending.take() {
                 Some(pending) if plan.confirming.is_some() => {
                     let run = pending.otherwise.run.clone();
-                    judged.extend(self.cleared(pending, plan));
+                    failed.extend(self.cleared(pending, plan));
                     verdict = BootVerdict::Blamed { run };
                 }
                 _ => self.settled.extend(plan.ids()),
@@ -193,16 +193,16 @@ impl Attempt {
                 let is_last = self.failed_by_host > PAUSES.len() || *class == HostFailure::Lacking;
                 if is_last {
                     self.host = Some(*class);
-                    judged = self.given_up(plan, now, failure);
+                    failed = self.given_up(plan, now, failure);
                 }
             }
             (BootVerdict::Blamed { run }, Some(failure), _) => {
-                judged.extend(self.found_guilty(run, plan, seen, end, failure));
+                failed.extend(self.blamed_run(run, plan, seen, end, failure));
             }
             (BootVerdict::Nobody, Some(failure), _) => {
-                let alike = self.unblamed.iter().find(|(kind, _)| *kind == failure.kind);
+                let same = self.unblamed.iter().find(|(kind, _)| *kind == failure.kind);
                 let first = failure.excerpt.first().cloned().unwrap_or_default();
-                let words = match alike {
+                let words = match same {
                     Some((_, boot)) => Some(format!("{first}; no tool had run, and boot {boot} ended in the same way")),
                     None if self.unblamed.len() + 1 >= MOST_UNBLAMED => {
                         Some(format!("{first}; no tool had run, and {} boots before ended badly", self.unblamed.len()))
@@ -214,19 +214,19 @@ impl Attempt {
                     if !self.was_ready {
                         self.never_ready = Some(failure.clone());
                     }
-                    judged = self.given_up(plan, now, &failure);
+                    failed = self.given_up(plan, now, &failure);
                 }
             }
             _ => {}
         }
         self.note(plan.boot, &verdict, failure.as_ref());
-        self.settled.extend(judged.iter().map(|judged| judged.run.spec.id.clone()));
+        self.settled.extend(failed.iter().map(|failed| failed.run.spec.id.clone()));
         if let BootVerdict::Blamed { run } = &verdict {
             let others = self.not_tried(run, plan, now);
-            self.settled.extend(others.iter().map(|judged| judged.run.spec.id.clone()));
-            judged.extend(others);
+            self.settled.extend(others.iter().map(|failed| failed.run.spec.id.clone()));
+            failed.extend(others);
         }
-        Conclusion { verdict, failure, judged }
+        Conclusion { verdict, failure, failed }
     }
 
     /// Whether the block was left because the host failed it, and how.
@@ -252,12 +252,12 @@ impl Attempt {
     }
 
     /// The suspect did no harm alone: the tool run before it is to blame.
-    fn cleared(&self, pending: Pending, confirmed: &BootPlan) -> Option<Judged> {
+    fn cleared(&self, pending: Pending, confirmed: &BootPlan) -> Option<FailedRun> {
         let Pending { boot, suspect, otherwise, after_ms, failure } = pending;
         let after = AfterRun { ms: after_ms, during: Some(suspect.run.clone()) };
         let first = failure.excerpt.first().cloned().unwrap_or_default();
         let words = format!("{first}, {after}; {} alone did no harm in boot {}", suspect.run, confirmed.boot);
-        Some(Judged {
+        Some(FailedRun {
             run: self.planned(&otherwise.run)?,
             boot,
             started_unix_ms: otherwise.started_unix_ms,
@@ -267,21 +267,21 @@ impl Attempt {
     }
 
     /// `run` of the boot that ended is to blame, in flight or after its end.
-    fn found_guilty(
+    fn blamed_run(
         &self,
         run: &str,
         plan: &BootPlan,
-        seen: &Seen,
+        seen: &Observed,
         end: &BootEnd,
         failure: &RunFailure,
-    ) -> Option<Judged> {
+    ) -> Option<FailedRun> {
         let first = failure.excerpt.first().cloned().unwrap_or_default();
         if let (Some(pending), Some(confirmed)) = (&self.pending, &plan.confirming)
             && confirmed == run
         {
             let before = pending.failure.excerpt.first().cloned().unwrap_or_default();
             let words = format!("{before}; boot {} of this run alone ended badly, too: {first}", plan.boot);
-            return Some(Judged {
+            return Some(FailedRun {
                 run: self.planned(run)?,
                 boot: pending.boot,
                 started_unix_ms: pending.suspect.started_unix_ms,
@@ -304,7 +304,7 @@ impl Attempt {
                 RunFailure { after: Some(after), ..with_first_line(failure, words) }
             }
         };
-        Some(Judged {
+        Some(FailedRun {
             run: plan.runs.get(at)?.clone(),
             boot: plan.boot,
             started_unix_ms: when.started_unix_ms,
@@ -314,7 +314,7 @@ impl Attempt {
     }
 
     /// The other runs of what is under test in `run`, once it has ended two boots.
-    fn not_tried(&self, run: &str, plan: &BootPlan, now: Now) -> Vec<Judged> {
+    fn not_tried(&self, run: &str, plan: &BootPlan, now: Now) -> Vec<FailedRun> {
         let Some(cell) = self.planned(run).map(|run| run.cell) else { return Vec::new() };
         let guilty: Vec<&str> = self
             .blamed
@@ -333,13 +333,13 @@ impl Attempt {
     }
 
     /// Every run that is left fails with `failure`.
-    fn given_up(&self, plan: &BootPlan, now: Now, failure: &RunFailure) -> Vec<Judged> {
+    fn given_up(&self, plan: &BootPlan, now: Now, failure: &RunFailure) -> Vec<FailedRun> {
         self.open().into_iter().map(|run| never_began(run, plan.boot, now, failure)).collect()
     }
 }
 
-fn never_began(run: PlannedRun, boot: u32, now: Now, failure: &RunFailure) -> Judged {
-    Judged { run, boot, started_unix_ms: now.unix_ms, duration_ms: 0, failure: failure.clone() }
+fn never_began(run: PlannedRun, boot: u32, now: Now, failure: &RunFailure) -> FailedRun {
+    FailedRun { run, boot, started_unix_ms: now.unix_ms, duration_ms: 0, failure: failure.clone() }
 }
 
 /// `failure` with another first line.

@@ -2,7 +2,7 @@
 
 use bpfassay_report::{BootVerdict, Involved, RunFailure};
 
-use crate::seen::{BootPlan, Seen, is_tool_run};
+use crate::observed::{BootPlan, Observed, is_tool_run};
 
 /// How a boot ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +57,7 @@ pub enum HostFailure {
 /// - Before the first tool run nobody is.
 /// - A confirming boot blames the run that it is about, once that has begun.
 #[must_use]
-pub fn judge(plan: &BootPlan, seen: &Seen, end: &BootEnd) -> BootVerdict {
+pub fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVerdict {
     let id = |at: usize| plan.runs.get(at).map(|run| run.spec.id.clone()).unwrap_or_default();
     let at_ms = match end {
         BootEnd::Done => return BootVerdict::Complete,

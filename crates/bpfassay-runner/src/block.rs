@@ -1,28 +1,23 @@
 //! One block: its boots, one after the other, until nothing of it is left to do.
 
 use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use bpfassay_protocol::message::{GuestMessage, HostMessage};
-use bpfassay_report::{Entry, Journal, JournalError, ToDo};
-use bpfassay_study::Study;
+use bpfassay_report::ToDo;
 use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Severity, VmError};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    HostSetup, HostSetupError, Observer, Progress,
+    HostSetup, HostSetupError, Progress,
     attempt::Attempt,
     blame::{BootEnd, HostFailure},
     boot::{Boot, Tally},
+    context::{BlockError, Context, chain},
     failure,
     host_setup::{deadlines, whole_boot_seconds},
 };
-
-/// Directory of console logs in a results directory.
-pub const LOGS: &str = "logs";
 
 /// Most notes kept of one boot.
 const MAX_NOTES: usize = 50;
@@ -30,37 +25,7 @@ const MAX_NOTES: usize = 50;
 /// From a line that reports an incident to the end of the guest: the rest of the report comes in that time.
 const OUTPUT_TAIL: Duration = Duration::from_secs(1);
 
-/// What every block is carried out with.
-pub(crate) struct Context<'a> {
-    pub(crate) study: &'a Study,
-    pub(crate) directory: &'a Path,
-    pub(crate) journal: &'a Mutex<Journal>,
-    pub(crate) observer: &'a dyn Observer,
-    pub(crate) cancel: &'a CancellationToken,
-}
-
-/// Why carrying out cannot go on at all.
-#[derive(Debug, thiserror::Error)]
-pub enum BlockError {
-    /// Nothing can be recorded any more.
-    #[error("the journal cannot be written, so nothing measured from here on would be kept")]
-    Journal(#[from] JournalError),
-    /// The host set-up lacks something.
-    #[error("a guest cannot be put together")]
-    HostSetup(#[from] HostSetupError),
-}
-
-impl Context<'_> {
-    pub(crate) fn append(&self, entry: &Entry) -> Result<(), JournalError> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)
-    }
-
-    pub(crate) fn tell(&self, progress: &Progress<'_>) {
-        self.observer.progress(progress);
-    }
-}
-
-/// Carries out `todo` with guests of `rig`, and says how that went.
+/// Executes `todo` with guests of `host_setup`. Returns how the attempt at the block ended.
 pub(crate) async fn execute(
     context: &Context<'_>,
     host_setup: &HostSetup,
@@ -70,7 +35,7 @@ pub(crate) async fn execute(
     let mut attempt = Attempt::new(todo);
     while let Some((plan, pause)) = attempt.next() {
         if !pause.is_zero() {
-            context.tell(&Progress::Waiting(&todo.block, pause));
+            context.report(&Progress::Waiting(&todo.block, pause));
         }
         tokio::select! {
             biased;
@@ -129,9 +94,9 @@ enum CutShort {
     /// Everything is to stop.
     Cancelled,
     /// The agent said what it must not.
-    Protest(String),
+    ProtocolError(String),
     /// The kernel reported an incident that spoils runs.
-    Spoilt(KernelIncident),
+    KernelIncident(KernelIncident),
 }
 
 /// What came of watching a guest.
@@ -168,8 +133,8 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
                 if matches!(message, GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
                     died_ms.get_or_insert(boot.now().boot_ms);
                 }
-                if let Some(protest) = boot.handle_message(message)? {
-                    break Some(CutShort::Protest(protest));
+                if let Some(violation) = boot.handle_message(message)? {
+                    break Some(CutShort::ProtocolError(violation));
                 }
             }
             Event::KernelIncident(incident) => match incident.kind.severity() {
@@ -180,7 +145,7 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
                     // What a run measured under it cannot be trusted, nor the guest that any other would be measured in. The
                     // details follow the line.
                     let _ = tokio::time::timeout(OUTPUT_TAIL, guest.end()).await;
-                    break Some(CutShort::Spoilt(incident));
+                    break Some(CutShort::KernelIncident(incident));
                 }
                 Severity::SpoilsRun => note(&incident),
                 // These end the guest, and its ending tells of them.
@@ -210,14 +175,14 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ending: 
     match (cut_short, &ending.reason) {
         // What the guest did from then on was not looked at, so nothing follows from how it ended.
         (Some(CutShort::Cancelled), _) => BootEnd::Interrupted,
-        (Some(CutShort::Protest(message)), _) => {
-            BootEnd::Broken { failure: failure::of_protest(message, Some(ending.phase), &log), at_ms }
+        (Some(CutShort::ProtocolError(message)), _) => {
+            BootEnd::Broken { failure: failure::of_protocol_error(message, Some(ending.phase), &log), at_ms }
         }
-        (Some(CutShort::Spoilt(incident)), EndReason::KernelDied { .. }) => {
+        (Some(CutShort::KernelIncident(incident)), EndReason::KernelDied { .. }) => {
             tracing::debug!("the kernel died after {incident}");
             BootEnd::Broken { failure, at_ms }
         }
-        (Some(CutShort::Spoilt(incident)), _) => {
+        (Some(CutShort::KernelIncident(incident)), _) => {
             // With the details that came after it was reported.
             let is_same = |full: &&KernelIncident| full.line == incident.line && full.time_us == incident.time_us;
             let full = ending.incidents.iter().find(is_same).unwrap_or(&incident);
@@ -241,23 +206,4 @@ const fn class_of(error: &VmError) -> HostFailure {
         VmError::Input { .. } => HostFailure::Initramfs,
         _ => HostFailure::Start,
     }
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
-/// Milliseconds since 1970-01-01 UTC; 0 on a host whose clock stands before that.
-#[must_use]
-pub fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

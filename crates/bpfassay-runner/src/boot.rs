@@ -9,18 +9,18 @@ use bpfassay_study::Block;
 use crate::{
     Progress, Summary,
     attempt::Conclusion,
-    block::{BlockError, Context, LOGS, unix_ms},
-    seen::{BootPlan, Now, Seen, shortened},
+    context::{BlockError, Context, LOGS, unix_ms},
+    observed::{BootPlan, Now, Observed, shortened},
 };
 
 /// What the runs that were carried out came to: the last record of each counts.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    runs: BTreeMap<String, Came>,
+    runs: BTreeMap<String, Outcomes>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Came {
+enum Outcomes {
     Measured,
     Refused,
     Failed,
@@ -29,9 +29,9 @@ enum Came {
 impl Tally {
     fn take(&mut self, record: &RunRecord) {
         let came = match record.outcome {
-            Outcome::Measured(_) => Came::Measured,
-            Outcome::Refused(_) => Came::Refused,
-            Outcome::Failed(_) => Came::Failed,
+            Outcome::Measured(_) => Outcomes::Measured,
+            Outcome::Refused(_) => Outcomes::Refused,
+            Outcome::Failed(_) => Outcomes::Failed,
         };
         self.runs.insert(record.run.clone(), came);
     }
@@ -40,9 +40,9 @@ impl Tally {
         let mut summary = Summary::default();
         for came in self.runs.values() {
             match came {
-                Came::Measured => summary.measured += 1,
-                Came::Refused => summary.refused += 1,
-                Came::Failed => summary.failed += 1,
+                Outcomes::Measured => summary.measured += 1,
+                Outcomes::Refused => summary.refused += 1,
+                Outcomes::Failed => summary.failed += 1,
             }
         }
         summary
@@ -56,7 +56,7 @@ pub(crate) struct Boot<'a> {
     pub(crate) plan: BootPlan,
     /// The console log, relative to the results directory.
     pub(crate) log: String,
-    pub(crate) seen: Seen,
+    pub(crate) seen: Observed,
     pub(crate) since: Instant,
     /// KernelIncident that came when everything was done, and changes nothing.
     pub(crate) after_done: Option<RunFailure>,
@@ -70,7 +70,7 @@ impl<'a> Boot<'a> {
             block,
             plan,
             log: String::new(),
-            seen: Seen::default(),
+            seen: Observed::default(),
             since: Instant::now(),
             after_done: None,
             tally,
@@ -111,7 +111,7 @@ impl<'a> Boot<'a> {
             confirming: self.plan.confirming.clone(),
         };
         self.context.append(&Entry::BlockStarted(started.clone()))?;
-        self.context.tell(&Progress::Booting(self.block, &started));
+        self.context.report(&Progress::Booting(self.block, &started));
         Ok(())
     }
 
@@ -128,16 +128,16 @@ impl<'a> Boot<'a> {
                     facts: *facts,
                 };
                 self.context.append(&Entry::GuestReady(Box::new(ready.clone())))?;
-                self.context.tell(&Progress::Ready(self.block, &ready));
+                self.context.report(&Progress::Ready(self.block, &ready));
             }
             GuestMessage::Phase { phase: Phase::Boot | Phase::SetUp | Phase::Shell, .. }
             | GuestMessage::Phase { run: None, .. }
             | GuestMessage::Hello { .. } => {}
             GuestMessage::Phase { run: Some(run), phase } => {
-                if let Err(wrong) = self.seen.speaks_of(&self.plan, &run, now) {
+                if let Err(wrong) = self.seen.message_about(&self.plan, &run, now) {
                     return Ok(Some(format!("protocol error: the guest begins the phase {phase} of {wrong}")));
                 }
-                self.context.tell(&Progress::Phase(self.block, &run, phase));
+                self.context.report(&Progress::Phase(self.block, &run, phase));
             }
             GuestMessage::RunEnded { run, outcome } => match self.seen.ends(&self.plan, &run, now) {
                 Ok(at) => self.ended(at, *outcome)?,
@@ -145,7 +145,7 @@ impl<'a> Boot<'a> {
             },
             GuestMessage::Log { text } => {
                 tracing::info!(block = self.block.id, "{}", shortened(&text));
-                self.context.tell(&Progress::Log(self.block, &text));
+                self.context.report(&Progress::Log(self.block, &text));
             }
             GuestMessage::Done => match self.plan.runs.get(self.seen.ended()) {
                 None => self.seen.done = true,
@@ -196,8 +196,8 @@ impl<'a> Boot<'a> {
         notes: Vec<String>,
         kept: Vec<String>,
     ) -> Result<(), BlockError> {
-        for judged in &conclusion.judged {
-            self.record(judged.record(self.block))?;
+        for failed in &conclusion.failed {
+            self.record(failed.record(self.block))?;
         }
         let mut settled = kept;
         if conclusion.verdict != BootVerdict::Complete {
@@ -215,7 +215,7 @@ impl<'a> Boot<'a> {
             settled,
         };
         self.context.append(&Entry::BlockEnded(ended.clone()))?;
-        self.context.tell(&Progress::Ended(self.block, &ended));
+        self.context.report(&Progress::Ended(self.block, &ended));
         Ok(())
     }
 
@@ -240,7 +240,7 @@ pub(crate) fn record_run(context: &Context<'_>, tally: &mut Tally, record: RunRe
     let entry = Entry::Run(Box::new(record));
     context.append(&entry)?;
     if let Entry::Run(record) = &entry {
-        context.tell(&Progress::RunEnded(record));
+        context.report(&Progress::RunEnded(record));
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ pub fn of_host(message: String) -> RunFailure {
 
 /// The failure of a guest that sent what it must not.
 #[must_use]
-pub fn of_protest(message: String, phase: Option<Phase>, log: &str) -> RunFailure {
+pub fn of_protocol_error(message: String, phase: Option<Phase>, log: &str) -> RunFailure {
     RunFailure {
         kind: FailureKind::ProtocolError,
         phase,

@@ -13,10 +13,10 @@ use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    HostSetup, Observer, Progress,
-    alike::Alike,
-    block::{self, BlockError, Context, LOGS, unix_ms},
+    HostSetup, Observer, Progress, block,
     boot::{Tally, record_run},
+    context::{BlockError, Context, LOGS, unix_ms},
+    repeated::RepeatedFailures,
 };
 
 /// Why a plan could not be carried out to its end. What was measured before is in the journal.
@@ -100,28 +100,28 @@ pub async fn execute(
     let journal = Mutex::new(journal);
     let context = Context { study, directory, journal: &journal, observer, cancel };
     let waiting = Mutex::new(VecDeque::from(blocks));
-    let mut known = Alike::default();
+    let mut known = RepeatedFailures::default();
     for (block, failure) in &never_ready {
         known.never_ready(block, failure);
     }
-    let alike = Mutex::new(known);
-    let alike = || alike.lock().unwrap_or_else(PoisonError::into_inner);
+    let repeated = Mutex::new(known);
+    let repeated = || repeated.lock().unwrap_or_else(PoisonError::into_inner);
 
     let worker = async || {
         let mut summary = Summary::default();
         loop {
-            if cancel.is_cancelled() || alike().pause().is_some() {
+            if cancel.is_cancelled() || repeated().pause().is_some() {
                 break;
             }
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(todo) = next else { break };
             let mut tally = Tally::default();
-            let not_tried = alike().not_tried(&todo.block);
+            let not_tried = repeated().not_tried(&todo.block);
             let done = match not_tried {
                 Some(failure) => not_begun(&context, &todo, &failure, &mut tally),
                 None => block::execute(&context, host_setup, &todo, &mut tally)
                     .await
-                    .map(|attempt| alike().done(&todo.block, &attempt)),
+                    .map(|attempt| repeated().done(&todo.block, &attempt)),
             };
             summary.add(&tally.summary());
             if let Err(error) = done {
@@ -139,7 +139,7 @@ pub async fn execute(
         total.add(&outcome?);
     }
     let left = waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
-    total.paused = alike().pause().filter(|_| left > 0).map(|why| format!("{why}; {left} blocks are left"));
+    total.paused = repeated().pause().filter(|_| left > 0).map(|why| format!("{why}; {left} blocks are left"));
     if let Some(why) = &total.paused {
         observer.progress(&Progress::Paused(why));
     }

@@ -25,9 +25,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Effect, Estimate, Spread, StatsError,
-    bootstrap::sorted_quantile,
     interval::{check_level, t_cdf},
     random::Generator,
+    summary::sorted_quantile,
 };
 
 /// One point of a series: an estimate and how sure it is.

@@ -2,7 +2,7 @@
 //!
 //! Mann-Kendall trend test: Mann, "Nonparametric tests against trend", Econometrica 13, 1945; Kendall, "Rank
 //! correlation methods", 1975. It asks only whether later figures tend to be larger, so neither outliers nor the form
-//! of the drift matter. p-values are exact without ties for up to [`EXACT`] figures, else from the normal distribution
+//! of the drift matter. p-values are exact without ties for up to 50 figures, else from the normal distribution
 //! with correction for ties and continuity; both as R's `cor.test(method = "kendall")`. How much: the slope of Theil
 //! and Sen (Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968), on the log scale.
 //!
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{StatsError, interval::normal_cdf};
 
 /// The largest number of figures with exact p-values.
-pub const EXACT: usize = 50;
+const EXACT: usize = 50;
 
 /// The trend of figures in the order in which they were measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]

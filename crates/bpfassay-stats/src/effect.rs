@@ -1,14 +1,30 @@
 //! An effect: a ratio on the log scale with what is known of its error. What tests, verdicts and intervals start from.
 //!
 //! Effects come from paired blocks ([`Effect::paired`]), from two independent sets of runs ([`Effect::independent`]),
-//! or from several levels of repetition ([`crate::hierarchical`]).
+//! or from the means of boots ([`crate::hierarchical`]). The relative overhead is such a ratio: bandwidth without the tool
+//! / bandwidth with it, above 1: slower.
+//!
+//! Estimator: the ratio of geometric means over pairs, which is the exponential of the mean of the pairs' log ratios;
+//! interval: Student's t on the log scale, transformed back. Ratios are compared on the log scale because it treats
+//! twice as fast and half as fast alike (Fleming and Wallace, "How not to lie with statistics: the correct way to
+//! summarize benchmark results", CACM 29(3), 1986); a paired t interval of logarithms is the classical interval for a
+//! ratio under multiplicative errors (Bland and Altman, "Transformations, means and confidence intervals", BMJ 312,
+//! 1996).
+//!
+//! Coverage of nominal 95 % intervals, simulated (test `coverage_is_nominal_for_few_pairs`): 0.95 for log-normal ratios,
+//! 0.96 with heavy tails (Student's t with 3 degrees of freedom) at 5, 8 and 20 pairs. It is **not** nominal for strongly
+//! skewed ratios (exponential: delays only ever add): 0.88 at 5, 0.89 at 8, 0.92 at 20 pairs, as no known interval for so
+//! few pairs is.
+//!
+//! Assumed: pairs are independent of each other and their log ratios about normal. Two runs of one pair may depend on
+//! each other as they like: that is what pairing is for.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Estimate, StatsError,
-    interval::{Bounds, Interval, check_level, t_cdf, t_quantile},
+    StatsError,
+    interval::{Bounds, Estimate, Interval, check_level, t_cdf, t_quantile},
     summary::mean_and_deviation,
 };
 
@@ -116,21 +132,6 @@ impl Effect {
         }
     }
 
-    /// Half the width of the two-sided interval on the log scale: 0 without spread, `None` for one observation.
-    ///
-    /// # Errors
-    /// [`StatsError::Level`]
-    pub fn half_width(&self, level: f64) -> Result<Option<f64>, StatsError> {
-        check_level(level)?;
-        Ok(match self.spread {
-            Spread::OneObservation => None,
-            Spread::NoSpread => Some(0.0),
-            Spread::Student { standard_error, degrees_of_freedom } => {
-                Some(t_quantile(level, degrees_of_freedom)? * standard_error)
-            }
-        })
-    }
-
     /// One-sided p-value of "the log ratio is at most `bound`" against "it is above". `None` for one observation;
     /// without spread 0 or 1, for then the effect is taken as known.
     ///
@@ -146,15 +147,6 @@ impl Effect {
     /// [`StatsError::NotFinite`]
     pub fn p_at_least(&self, bound: f64) -> Result<Option<f64>, StatsError> {
         self.p_one_sided(bound, -1.0)
-    }
-
-    /// Two-sided p-value of "the log ratio is `value`"; see [`Self::p_at_most`].
-    ///
-    /// # Errors
-    /// [`StatsError::NotFinite`]
-    pub fn p_equal(&self, value: f64) -> Result<Option<f64>, StatsError> {
-        let (above, below) = (self.p_at_most(value)?, self.p_at_least(value)?);
-        Ok(above.zip(below).map(|(above, below)| (2.0 * above.min(below)).min(1.0)))
     }
 
     fn p_one_sided(&self, bound: f64, direction: f64) -> Result<Option<f64>, StatsError> {
@@ -190,101 +182,4 @@ pub(crate) fn finite_mean_and_deviation(figures: &[f64]) -> Result<(f64, Option<
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::simulation::{close, logs};
-
-    const A: [f64; 5] = [182.1, 177.4, 190.3, 185.0, 179.9];
-    const B: [f64; 7] = [171.9, 170.2, 176.8, 178.3, 168.4, 180.6, 172.0];
-
-    /// R 4.2.2: `w <- t.test(log(a), log(b)); exp(w$conf.int); w$parameter; w$p.value; exp(mean(log(a)) - mean(log(b)))`.
-    #[test]
-    fn independent_sets_agree_with_r() {
-        let effect = Effect::independent(&logs(&A), &logs(&B)).unwrap();
-        let estimate = effect.estimate(0.95).unwrap();
-        let interval = estimate.bounds.interval().unwrap();
-        let Spread::Student { degrees_of_freedom, .. } = effect.spread else { panic!("{effect:?}") };
-        assert!(close(estimate.value, 1.051_204_341_657_43, 1e-12));
-        assert!(close(interval.lower, 1.014_461_044_429_32, 1e-9));
-        assert!(close(interval.upper, 1.089_278_463_660_52, 1e-9));
-        assert!(close(degrees_of_freedom, 8.554_030_180_714_18, 1e-9));
-        assert!(close(effect.p_equal(0.0).unwrap().unwrap(), 0.011_552_233_285_839_2, 1e-9));
-    }
-
-    /// R 4.2.2: `l <- log(a / b)`, then `t.test(l)$p.value`, and with `mu = log(1.05)`, `alternative = "greater"` and
-    /// `"less"`.
-    #[test]
-    fn paired_p_values_agree_with_r() {
-        let a: [f64; 8] = [182.1, 177.4, 190.3, 185.0, 179.9, 188.2, 184.4, 181.7];
-        let b = [171.9, 170.2, 176.8, 178.3, 168.4, 180.6, 172.0, 175.1];
-        let ratios: Vec<f64> = a.iter().zip(b).map(|(a, b)| (a / b).ln()).collect();
-        let effect = Effect::paired(&ratios).unwrap();
-        assert!(close(effect.p_equal(0.0).unwrap().unwrap(), 2.678_677_973_694_21e-5, 1e-9));
-        assert!(close(effect.p_at_most(1.05_f64.ln()).unwrap().unwrap(), 0.237_202_754_905_201, 1e-9));
-        assert!(close(effect.p_at_least(1.05_f64.ln()).unwrap().unwrap(), 0.762_797_245_094_799, 1e-9));
-    }
-
-    #[test]
-    fn without_spread_the_effect_is_taken_as_known() {
-        let effect = Effect::paired(&[0.1; 7]).unwrap();
-        assert_eq!((effect.log_ratio, effect.spread), (0.1, Spread::NoSpread));
-        assert_eq!(effect.p_at_most(0.05).unwrap(), Some(0.0));
-        assert_eq!(effect.p_at_most(0.1).unwrap(), Some(1.0));
-        assert_eq!(effect.p_equal(0.1).unwrap(), Some(1.0));
-        assert_eq!(Effect::independent(&[1.0, 1.0], &[0.5, 0.5]).unwrap().spread, Spread::NoSpread);
-    }
-
-    #[test]
-    fn one_observation_has_no_p_value() {
-        assert_eq!(Effect::paired(&[0.1]).unwrap().p_equal(0.0).unwrap(), None);
-        assert_eq!(Effect::independent(&[0.1, 0.2], &[0.3]).unwrap().half_width(0.9).unwrap(), None);
-    }
-
-    #[test]
-    fn what_is_no_logarithm_is_refused() {
-        assert_eq!(Effect::paired(&[]), Err(StatsError::Empty));
-        assert!(matches!(Effect::paired(&[f64::NAN, 1.0]), Err(StatsError::NotFinite { .. })));
-        assert_eq!(Effect::paired(&[1e308, -1e308, 1e308]), Err(StatsError::Range));
-        assert!(Effect::paired(&[1.0, 2.0]).unwrap().p_at_most(f64::NAN).is_err());
-        assert!(Effect::independent(&[1.0, 2.0], &[f64::INFINITY]).is_err());
-    }
-
-    proptest! {
-        /// No input panics or yields a figure that is not finite.
-        #[test]
-        fn any_figures_are_taken_or_refused(a: Vec<f64>, b: Vec<f64>, level: f64, bound: f64) {
-            for effect in [Effect::paired(&a), Effect::independent(&a, &b)].into_iter().flatten() {
-                if let Ok(estimate) = effect.estimate(level) {
-                    prop_assert!(estimate.value.is_finite());
-                }
-                if let Ok(Some(p)) = effect.p_equal(bound) {
-                    prop_assert!((0.0..=1.0).contains(&p));
-                }
-            }
-        }
-
-        /// The two-sided p-value is below α exactly where the interval at 1 − α excludes the value.
-        #[test]
-        fn p_values_agree_with_intervals(figures in prop::collection::vec(-1.0..1.0f64, 2..12), value in -1.0..1.0f64) {
-            let effect = Effect::paired(&figures).unwrap();
-            let (p, half) = (effect.p_equal(value).unwrap().unwrap(), effect.half_width(0.95).unwrap().unwrap());
-            prop_assume!((p - 0.05).abs() > 1e-9);
-            prop_assert_eq!(p < 0.05, (value - effect.log_ratio).abs() > half);
-        }
-
-        /// Order does not matter, and swapping two sets changes the sign.
-        #[test]
-        fn order_does_not_matter(mut a in prop::collection::vec(-1.0..1.0f64, 2..12), b in prop::collection::vec(-1.0..1.0f64, 2..12)) {
-            let before = Effect::independent(&a, &b).unwrap();
-            a.reverse();
-            let after = Effect::independent(&a, &b).unwrap();
-            let swapped = Effect::independent(&b, &a).unwrap();
-            prop_assert!((before.log_ratio - after.log_ratio).abs() < 1e-12);
-            prop_assert!((before.log_ratio + swapped.log_ratio).abs() < 1e-12);
-            let (x, y) = (before.half_width(0.9).unwrap().unwrap(), swapped.half_width(0.9).unwrap().unwrap());
-            prop_assert!((x - y).abs() <= 1e-9 * x);
-        }
-    }
-}
+mod tests;

@@ -39,12 +39,6 @@ impl Equivalence {
     pub fn p(&self) -> Option<f64> {
         self.p_lower.zip(self.p_upper).map(|(lower, upper)| lower.max(upper))
     }
-
-    /// Whether equivalence is shown at error rate `alpha`; never with one observation.
-    #[must_use]
-    pub fn is_shown(&self, alpha: f64) -> bool {
-        self.p().is_some_and(|p| p < alpha)
-    }
 }
 
 #[cfg(test)]
@@ -75,13 +69,15 @@ mod tests {
                 "{found:?}"
             );
             assert_eq!(found.p(), Some(found.p_upper.unwrap()));
-            assert_eq!(found.is_shown(0.05), margin == 1.1);
+            assert_eq!(found.p().is_some_and(|p| p < 0.05), margin == 1.1);
         }
     }
 
     #[test]
     fn without_spread_the_ratio_decides() {
-        let shown = |log: f64| Equivalence::test(&Effect::paired(&[log; 3]).unwrap(), 1.01).unwrap().is_shown(0.05);
+        let shown = |log: f64| {
+            Equivalence::test(&Effect::paired(&[log; 3]).unwrap(), 1.01).unwrap().p().is_some_and(|p| p < 0.05)
+        };
         assert!(shown(0.0) && shown(0.009) && !shown(0.01) && !shown(-0.02));
     }
 
@@ -89,7 +85,7 @@ mod tests {
     fn one_observation_shows_nothing() {
         let found = Equivalence::test(&Effect::paired(&[0.0]).unwrap(), 1.01).unwrap();
         assert_eq!(found.p(), None);
-        assert!(!found.is_shown(0.49));
+        assert!(!found.p().is_some_and(|p| p < 0.49));
     }
 
     #[test]
@@ -106,7 +102,7 @@ mod tests {
         let mut generator = Generator::new(9);
         let shown = share(4000, || {
             let logs: Vec<f64> = (0..6).map(|_| 1.01_f64.ln() + 0.003 * generator.normal()).collect();
-            Equivalence::test(&Effect::paired(&logs).unwrap(), 1.01).unwrap().is_shown(0.05)
+            Equivalence::test(&Effect::paired(&logs).unwrap(), 1.01).unwrap().p().is_some_and(|p| p < 0.05)
         });
         assert!((0.037..=0.062).contains(&shown), "{shown}");
     }
@@ -120,7 +116,7 @@ mod tests {
             let p = found.p().unwrap();
             prop_assume!((p - 0.05).abs() > 1e-9);
             let interval = effect.estimate(0.9).unwrap().bounds.interval().unwrap();
-            prop_assert_eq!(found.is_shown(0.05), interval.lower > 1.0 / margin && interval.upper < margin);
+            prop_assert_eq!(found.p().is_some_and(|p| p < 0.05), interval.lower > 1.0 / margin && interval.upper < margin);
             let inverse: Vec<f64> = logs.iter().map(|log| -log).collect();
             let inverse = Equivalence::test(&Effect::paired(&inverse).unwrap(), margin).unwrap();
             prop_assert!((inverse.p().unwrap() - p).abs() < 1e-9);

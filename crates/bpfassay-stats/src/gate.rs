@@ -3,7 +3,7 @@
 //! A gate is a limit on a ratio ("overhead at most 1.05"). Two one-sided tests decide, each at error rate α: *pass*
 //! needs the hypothesis "above the limit" refuted, *regression* the hypothesis "within the limit". Where neither is,
 //! the verdict is *inconclusive*: the data allow either. **Inconclusive is not pass**: an experiment too small to find
-//! a regression would pass always, so whoever counts passes counts [`Verdict::Pass`] only ([`Verdict::is_pass`]). The
+//! a regression would pass always, so whoever counts passes counts [`Verdict::Pass`] only. The
 //! approach is that of non-inferiority trials (ICH E9, "Statistical principles for clinical trials", 1998, section
 //! 3.3.2).
 //!
@@ -29,12 +29,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether it is a pass; inconclusive is none.
-    #[must_use]
-    pub const fn is_pass(self) -> bool {
-        matches!(self, Self::Pass)
-    }
-
     /// The worst of several: a regression, else an inconclusive one, else a pass; inconclusive where there are none.
     #[must_use]
     pub fn worst(verdicts: impl IntoIterator<Item = Self>) -> Self {
@@ -88,15 +82,6 @@ impl GateEvidence {
     #[must_use]
     pub fn over_looks(self, looks: usize) -> Self {
         Self { p_above: times(self.p_above, looks), p_within: times(self.p_within, looks), ..self }
-    }
-
-    /// The verdict on this gate alone at error rate `alpha` for each of the two errors.
-    ///
-    /// # Errors
-    /// [`StatsError::Alpha`]
-    pub fn verdict(&self, alpha: f64) -> Result<Verdict, StatsError> {
-        check_alpha(alpha)?;
-        Ok(decide(self.p_above, self.p_within, alpha))
     }
 }
 
@@ -214,8 +199,13 @@ mod tests {
         Effect::paired(logs).unwrap()
     }
 
+    /// The verdict on one gate alone.
+    fn alone(evidence: GateEvidence, alpha: f64) -> Verdict {
+        verdicts(&[evidence], alpha, Adjustment::Holm).unwrap()[0]
+    }
+
     fn verdict(logs: &[f64], limit: f64) -> Verdict {
-        GateEvidence::new(&effect(logs), limit).unwrap().verdict(0.05).unwrap()
+        alone(GateEvidence::new(&effect(logs), limit).unwrap(), 0.05)
     }
 
     #[test]
@@ -230,7 +220,6 @@ mod tests {
     fn too_little_is_inconclusive_and_no_pass() {
         assert_eq!(verdict(&[-1.0], 1.1), Verdict::Inconclusive);
         assert_eq!(verdict(&[-0.5, 0.4], 1.1), Verdict::Inconclusive);
-        assert!(!Verdict::Inconclusive.is_pass() && !Verdict::Regression.is_pass() && Verdict::Pass.is_pass());
         assert_eq!(Verdict::worst([]), Verdict::Inconclusive);
         assert_eq!(Verdict::worst([Verdict::Pass, Verdict::Inconclusive]), Verdict::Inconclusive);
         assert_eq!(Verdict::worst([Verdict::Pass, Verdict::Regression, Verdict::Inconclusive]), Verdict::Regression);
@@ -245,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_band_has_two_ends() {
-        let verdict = |logs: &[f64]| GateEvidence::band(&effect(logs), 1.02).unwrap().verdict(0.05).unwrap();
+        let verdict = |logs: &[f64]| alone(GateEvidence::band(&effect(logs), 1.02).unwrap(), 0.05);
         let logs = [0.001, -0.002, 0.003, 0.0];
         assert_eq!(verdict(&logs), Verdict::Pass);
         assert_eq!(verdict(&logs.map(|log| log + 0.05)), Verdict::Regression);
@@ -265,7 +254,7 @@ mod tests {
             assert!(ChangeEvidence::new(&some, limit).is_err());
         }
         for alpha in [0.0, 0.5, 1.0, f64::NAN] {
-            assert!(matches!(GateEvidence::new(&some, 1.1).unwrap().verdict(alpha), Err(StatsError::Alpha { .. })));
+            assert!(matches!(verdicts(&[], alpha, Adjustment::Holm), Err(StatsError::Alpha { .. })));
         }
     }
 
@@ -273,7 +262,7 @@ mod tests {
     fn a_family_asks_for_more_than_a_single_gate() {
         let logs = [0.012, 0.028, 0.016, 0.02, 0.006];
         let marginal = GateEvidence::new(&effect(&logs), 1.007).unwrap();
-        assert_eq!(marginal.verdict(0.05).unwrap(), Verdict::Regression);
+        assert_eq!(alone(marginal, 0.05), Verdict::Regression);
         let others = GateEvidence::new(&effect(&[0.0, 0.01, -0.01]), 1.007).unwrap();
         let family = verdicts(&[marginal, others, others, others], 0.05, Adjustment::Holm).unwrap();
         assert_eq!(family, [Verdict::Inconclusive; 4]);
@@ -305,7 +294,7 @@ mod tests {
             let claims = |looks: usize| {
                 [5, 8, 12].into_iter().any(|n| {
                     let evidence = GateEvidence::new(&effect(&logs[..n]), 1.05).unwrap().over_looks(looks);
-                    evidence.verdict(0.05).unwrap() == Verdict::Regression
+                    alone(evidence, 0.05) == Verdict::Regression
                 })
             };
             plain += u32::from(claims(1));
@@ -325,7 +314,7 @@ mod tests {
             let change = ChangeEvidence::new(&effect(&shifted), 1.0).unwrap();
             changed += usize::from(changes(&[change], 0.05, Adjustment::Holm).unwrap()[0] != Change::Inconclusive);
             let verdict = verdict(&logs, 1.05);
-            passed += usize::from(verdict.is_pass());
+            passed += usize::from(verdict == Verdict::Pass);
             verdict == Verdict::Regression
         });
         for rate in [regressed, passed as f64 / 4000.0, changed as f64 / 4000.0] {
@@ -339,9 +328,9 @@ mod tests {
         fn verdicts_are_monotone(logs in prop::collection::vec(-0.1..0.1f64, 1..8), limit in 0.9..1.1f64) {
             let tight = GateEvidence::new(&effect(&logs), limit).unwrap();
             let wide = GateEvidence::new(&effect(&logs), limit * 1.01).unwrap();
-            prop_assert!(wide.verdict(0.05).unwrap() <= tight.verdict(0.05).unwrap());
-            if tight.verdict(0.05).unwrap() == Verdict::Inconclusive {
-                prop_assert_eq!(tight.verdict(0.01).unwrap(), Verdict::Inconclusive);
+            prop_assert!(alone(wide, 0.05) <= alone(tight, 0.05));
+            if alone(tight, 0.05) == Verdict::Inconclusive {
+                prop_assert_eq!(alone(tight, 0.01), Verdict::Inconclusive);
             }
         }
     }

@@ -41,17 +41,6 @@ impl Bounds {
         }
     }
 
-    /// The interval, which is the point `value` itself where nothing varied: width 0, exact as far as the observations
-    /// tell. `None` where nothing is known.
-    #[must_use]
-    pub const fn interval_or_point(&self, value: f64, level: f64) -> Option<Interval> {
-        match self {
-            Self::Interval(interval) => Some(*interval),
-            Self::NoSpread => Some(Interval { lower: value, upper: value, level }),
-            Self::OneObservation | Self::NoDegreesOfFreedom => None,
-        }
-    }
-
     /// Why there is no interval, in words.
     #[must_use]
     pub const fn reason(&self) -> Option<&'static str> {
@@ -62,6 +51,17 @@ impl Bounds {
             Self::NoDegreesOfFreedom => Some("as many parameters as observations"),
         }
     }
+}
+
+/// An estimate, of a ratio or of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// Its confidence interval, or why there is none.
+    pub bounds: Bounds,
+    /// Number of independent observations.
+    pub n: usize,
 }
 
 /// Refuses what is no probability strictly between 0 and 1.

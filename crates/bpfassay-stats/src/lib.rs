@@ -1,20 +1,18 @@
 //! Estimators: from figures to estimates with intervals. Pure functions, one file each.
 //!
-//! From figures to effects: [`effect`] (paired and independent log ratios), [`hierarchical`] (boots with iterations),
-//! [`overhead`], [`relative_error`], [`difference`], [`cost`] (per call and per byte); intervals by t, or by the
-//! [`bootstrap`]. From effects to answers: [`gate`] (verdicts, changes), [`equivalence`], [`multiplicity`] (families),
-//! [`change_points`] (series). About the experiment: [`power`], [`sequential`], [`drift`], [`shape`].
+//! From figures to effects: [`effect`] (paired and independent log ratios: the relative overhead), [`hierarchical`] (boots
+//! with iterations), [`mod@relative_error`], [`difference`]. From effects to answers: [`gate`] (verdicts, changes),
+//! [`equivalence`], [`multiplicity`] (families), [`change_points`] (series). About the experiment: [`power`],
+//! [`sequential`], [`drift`].
 //!
 //! Each estimator says what it assumes, cites its source, is tested against published figures or those of another
-//! implementation, and has its error rates checked by simulation. What cannot be estimated is told apart from what is 0:
+//! implementation, and has its error rates checked by simulation. What cannot be estimated is distinct from what is 0:
 //! one observation, no spread, no degrees of freedom ([`Bounds`]).
 //! Not here: what a figure means or where it comes from (bpfassay-report), any input or output.
 
 #![forbid(unsafe_code)]
 
-pub mod bootstrap;
 pub mod change_points;
-pub mod cost;
 pub mod difference;
 pub mod drift;
 pub mod effect;
@@ -23,21 +21,18 @@ pub mod gate;
 pub mod hierarchical;
 pub mod interval;
 pub mod multiplicity;
-pub mod overhead;
 pub mod power;
 pub mod random;
 pub mod relative_error;
 pub mod sequential;
-pub mod shape;
 #[cfg(test)]
 mod simulation;
 pub mod summary;
 
 pub use effect::{Effect, Spread};
 pub use gate::Verdict;
-pub use interval::{Bounds, Interval};
+pub use interval::{Bounds, Estimate, Interval};
 pub use multiplicity::Adjustment;
-pub use overhead::{Estimate, relative_overhead};
 pub use relative_error::relative_error;
 pub use summary::{Summary, summarise};
 

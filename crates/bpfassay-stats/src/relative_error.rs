@@ -1,23 +1,10 @@
 //! Relative error: bandwidth reported by IOR / bandwidth reported by the tool (1: exact).
 //!
-//! It comes in two forms, which are never mixed ([`Form`]): over IOR's own interval, from the open of the first file to
-//! the close of the last, which is what IOR divides by; and as the mean of instantaneous bandwidths at a sampling
-//! interval, as in the CEEMS study, which is biased by sampling interval / duration ([`SamplingBias`]).
+//! It comes in two forms, which are never mixed: over IOR's own interval, from the open of the first file to the close of
+//! the last, which is what IOR divides by; and as the mean of instantaneous bandwidths at a sampling interval, as in the
+//! CEEMS study, which is biased by sampling interval / duration ([`mean_of_instantaneous`]).
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::{Effect, Estimate, StatsError};
-
-/// How the tool's bandwidth is made from its counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Form {
-    /// Bytes over IOR's own interval: without bias.
-    OverInterval,
-    /// Mean of instantaneous bandwidths ([`mean_of_instantaneous`]).
-    MeanOfInstantaneous,
-}
+use crate::StatsError;
 
 /// The ratio of `reported` by the workload to `traced` by the tool, both bandwidths in the same unit.
 ///
@@ -36,60 +23,6 @@ pub fn relative_error(reported: f64, traced: f64) -> Result<f64, StatsError> {
     if ratio.is_finite() && ratio > 0.0 { Ok(ratio) } else { Err(StatsError::Range) }
 }
 
-/// The relative error over several runs from pairs of (reported, traced), all of one form: the ratio of geometric means
-/// with a t interval on the log scale (see [`crate::overhead`]).
-///
-/// # Errors
-/// [`StatsError`], when there is no pair or a figure is not a positive finite number.
-pub fn relative_error_over(pairs: &[(f64, f64)], level: f64) -> Result<Estimate, StatsError> {
-    let logs = pairs
-        .iter()
-        .map(|&(reported, traced)| Ok(relative_error(reported, traced)?.ln()))
-        .collect::<Result<Vec<_>, _>>()?;
-    Effect::paired(&logs)?.estimate(level)
-}
-
-/// Bandwidth in bytes per second of `bytes` over the interval from `from_ns` to `to_ns`, in nanoseconds.
-///
-/// # Errors
-/// [`StatsError::NotPositive`] for an interval that does not last.
-pub fn bandwidth_over(bytes: u64, from_ns: u64, to_ns: u64) -> Result<f64, StatsError> {
-    match to_ns.checked_sub(from_ns) {
-        Some(elapsed) if elapsed > 0 => Ok(bytes as f64 * 1e9 / elapsed as f64),
-        _ => Err(StatsError::NotPositive { value: to_ns as f64 - from_ns as f64 }),
-    }
-}
-
-/// The relative error that the mean of instantaneous bandwidths has although every byte is counted.
-///
-/// A steady transfer of duration D, sampled every S, touches m sampling intervals, over which its bytes are spread: the
-/// mean of rates is bytes / (m · S) instead of bytes / D, and the relative error m · S / D. Where sampling and transfer
-/// are not synchronised, m is ⌊D / S⌋ + 1, or, with the probability of the remainder of D / S, one more: on average D /
-/// S + 1. So the relative error is 1 + S / D on average: too high by sampling interval / duration.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SamplingBias {
-    /// Relative error on average over all phases of sampling.
-    pub expected: f64,
-    /// Smallest, where the transfer begins with a sampling interval.
-    pub smallest: f64,
-    /// Largest.
-    pub largest: f64,
-}
-
-impl SamplingBias {
-    /// For a sampling interval and a duration in the same unit.
-    ///
-    /// # Errors
-    /// [`StatsError::NotPositive`]; [`StatsError::Range`].
-    pub fn new(sampling_interval: f64, duration: f64) -> Result<Self, StatsError> {
-        let expected = 1.0 + relative_error(sampling_interval, duration)?;
-        let intervals = (duration / sampling_interval).ceil();
-        let share = sampling_interval / duration;
-        let (smallest, largest) = (intervals * share, (intervals + 1.0) * share);
-        if largest.is_finite() { Ok(Self { expected, smallest, largest }) } else { Err(StatsError::Range) }
-    }
-}
-
 /// One reading of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CounterReading {
@@ -102,8 +35,11 @@ pub struct CounterReading {
 /// Mean of instantaneous bandwidths, as in the CEEMS study, in bytes per second: the rate between each two successive
 /// readings, averaged over those in which the counter moved; and how many those are. `None` where there are none.
 ///
-/// Bias: the first and the last such interval are busy only in part, so the mean is too low, and the relative error made
-/// with it too high, by about sampling interval / duration ([`SamplingBias`]).
+/// Bias: the first and the last such interval are busy only in part, so the mean is too low although every byte is
+/// counted. A steady transfer of duration D, sampled every S, touches m sampling intervals, over which its bytes are
+/// spread: the mean of rates is bytes / (m · S) instead of bytes / D, and the relative error m · S / D. Where sampling and
+/// transfer are not synchronised, m is D / S + 1 on average, so the relative error is 1 + S / D: too high by sampling
+/// interval / duration.
 #[must_use]
 pub fn mean_of_instantaneous(readings: &[CounterReading]) -> Option<(f64, usize)> {
     let rates: Vec<f64> = readings
@@ -157,34 +93,18 @@ mod tests {
     #[test]
     fn the_bias_is_sampling_interval_over_duration() {
         let (duration, step) = (10_000_000_000, 3_000_000_000);
-        let bias = SamplingBias::new(step as f64, duration as f64).unwrap();
-        assert_eq!((bias.expected, bias.smallest, bias.largest), (1.3, 1.2, 1.5));
         let (mut sum, mut smallest, mut largest) = (0.0, f64::INFINITY, 0.0_f64);
         for phase in 0..3000 {
             let start = 6_000_000_000 + phase * 1_000_000;
             let readings = steady(start, start + duration, 10 << 20, step, 9);
             let (mean, _) = mean_of_instantaneous(&readings).unwrap();
-            let error = relative_error(bandwidth_over(10 << 20, start, start + duration).unwrap(), mean).unwrap();
+            let error = relative_error(f64::from(1 << 20), mean).unwrap();
             sum += error;
             (smallest, largest) = (smallest.min(error), largest.max(error));
         }
-        assert!((sum / 3000.0 - bias.expected).abs() < 1e-3, "{}", sum / 3000.0);
+        assert!((sum / 3000.0 - 1.3).abs() < 1e-3, "{}", sum / 3000.0);
         // Counters hold whole bytes.
-        assert!(
-            (smallest - bias.smallest).abs() < 1e-6 && (largest - bias.largest).abs() < 1e-6,
-            "{smallest} {largest}"
-        );
-        assert!(SamplingBias::new(0.0, 1.0).is_err() && SamplingBias::new(1.0, f64::NAN).is_err());
-    }
-
-    #[test]
-    fn over_the_interval_a_steady_transfer_has_no_error() {
-        assert_eq!(bandwidth_over(1 << 20, 5, 5), Err(StatsError::NotPositive { value: 0.0 }));
-        assert!(bandwidth_over(1, 6, 5).is_err());
-        assert_eq!(bandwidth_over(3 << 20, 0, 1_500_000_000).unwrap(), f64::from(2 << 20));
-        let found = relative_error_over(&[(2.0, 2.0), (3.0, 3.0)], 0.95).unwrap();
-        assert_eq!((found.value, found.bounds), (1.0, crate::Bounds::NoSpread));
-        assert!(relative_error_over(&[(2.0, 0.0)], 0.95).is_err() && relative_error_over(&[], 0.95).is_err());
+        assert!((smallest - 1.2).abs() < 1e-6 && (largest - 1.5).abs() < 1e-6, "{smallest} {largest}");
     }
 
     #[test]

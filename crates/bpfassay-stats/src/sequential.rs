@@ -40,36 +40,6 @@ pub struct Sampling {
     looks: Vec<usize>,
 }
 
-/// What to do after some pairs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Step {
-    /// Measure until there are this many pairs.
-    Continue {
-        /// The next look.
-        pairs: usize,
-    },
-    /// No more.
-    Stop {
-        /// Why.
-        reason: StopReason,
-        /// From the first `estimate.n` pairs, which may be fewer than were given: those of the look that stopped.
-        estimate: Estimate,
-    },
-}
-
-/// Why sampling stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    /// The interval is as narrow as asked for.
-    NarrowEnough,
-    /// All looks are done.
-    MostPairs,
-    /// Time ran out between two looks.
-    BudgetSpent,
-}
-
 impl Sampling {
     /// The fewest pairs at which to look.
     pub const FEWEST: usize = 3;
@@ -111,49 +81,14 @@ impl Sampling {
         1.0 - (1.0 - self.level) / self.looks.len() as f64
     }
 
-    /// The estimate at a look from all pairs that there are, for experiments that sample several effects and stop for all of
-    /// them together: the intervals of all looks hold at once, so that of the last may be shown whatever stopped it.
+    /// The estimate at a look from all pairs that there are, its interval marked with the level of all looks together.
+    /// Experiments that sample several effects stop for all of them together: the intervals of all looks hold at once, so
+    /// that of the last may be shown whatever stopped it.
     ///
     /// # Errors
     /// [`StatsError`]: no figures, or one that is not finite.
     pub fn estimate_at_a_look(&self, logs: &[f64]) -> Result<Estimate, StatsError> {
-        self.estimate(logs, 1.0 - self.level_at_a_look())
-    }
-
-    /// What to do after the pairs with these log ratios, in the order in which they were measured.
-    ///
-    /// The same pairs always give the same answer, and pairs beyond a look that stopped change nothing. `out_of_budget`
-    /// must not depend on the figures (a deadline, a number of boots): the last look then spends what is left.
-    ///
-    /// # Errors
-    /// [`StatsError`]: a figure that is not finite; none at all when out of budget.
-    pub fn assess(&self, logs: &[f64], out_of_budget: bool) -> Result<Step, StatsError> {
-        let share = (1.0 - self.level) / self.looks.len() as f64;
-        let mut spent = 0.0;
-        for (index, &look) in self.looks.iter().enumerate() {
-            let Some(seen) = logs.get(..look) else {
-                if !out_of_budget {
-                    return Ok(Step::Continue { pairs: look });
-                }
-                let estimate = self.estimate(logs, 1.0 - self.level - spent)?;
-                let reason = if self.is_narrow(&estimate) { StopReason::NarrowEnough } else { StopReason::BudgetSpent };
-                return Ok(Step::Stop { reason, estimate });
-            };
-            spent += share;
-            let estimate = self.estimate(seen, share)?;
-            if self.is_narrow(&estimate) {
-                return Ok(Step::Stop { reason: StopReason::NarrowEnough, estimate });
-            }
-            if index + 1 == self.looks.len() {
-                return Ok(Step::Stop { reason: StopReason::MostPairs, estimate });
-            }
-        }
-        Err(StatsError::Empty)
-    }
-
-    /// The estimate of a look that spends `alpha`; its interval is marked with the level of all looks together.
-    fn estimate(&self, logs: &[f64], alpha: f64) -> Result<Estimate, StatsError> {
-        let mut estimate = Effect::paired(logs)?.estimate(1.0 - alpha)?;
+        let mut estimate = Effect::paired(logs)?.estimate(self.level_at_a_look())?;
         if let Bounds::Interval(Interval { level, .. }) = &mut estimate.bounds {
             *level = self.level;
         }
@@ -176,10 +111,11 @@ impl Sampling {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::{random::Generator, simulation::Shape};
+    use crate::{
+        random::Generator,
+        simulation::{Shape, half_width},
+    };
 
     fn covers(estimate: &Estimate) -> bool {
         estimate.bounds.interval().is_some_and(|interval| interval.lower <= 1.0 && 1.0 <= interval.upper)
@@ -194,40 +130,31 @@ mod tests {
         assert!(Sampling::new(f64::NAN, 0.95, 5, 9).is_err());
     }
 
+    /// The estimate of the first look whose interval is narrow enough, or of the last look.
+    fn stopped(sampling: &Sampling, logs: &[f64]) -> Estimate {
+        let mut estimates = sampling.looks().iter().map(|&look| sampling.estimate_at_a_look(&logs[..look]).unwrap());
+        let last = sampling.estimate_at_a_look(logs).unwrap();
+        estimates.find(|estimate| sampling.is_narrow(estimate)).unwrap_or(last)
+    }
+
     #[test]
-    fn steps() {
+    fn the_interval_of_a_look_is_the_t_interval_at_its_share() {
         let sampling = Sampling::new(0.005, 0.95, 3, 7).unwrap();
         assert_eq!(sampling.looks(), [3, 5, 7]);
-        let wide = [0.0, 0.1, -0.1, 0.05, -0.05, 0.02, -0.02, 9.0];
-        assert_eq!(sampling.assess(&[], false).unwrap(), Step::Continue { pairs: 3 });
-        assert_eq!(sampling.assess(&wide[..3], false).unwrap(), Step::Continue { pairs: 5 });
-        assert_eq!(sampling.assess(&wide[..4], false).unwrap(), Step::Continue { pairs: 5 });
-        let Step::Stop { reason, estimate } = sampling.assess(&wide[..4], true).unwrap() else { panic!() };
-        assert_eq!((reason, estimate.n), (StopReason::BudgetSpent, 4));
-        // One of three looks is spent: the last has two thirds of 5 %.
-        let (found, expected) = (
-            estimate.bounds.interval().unwrap(),
-            Effect::paired(&wide[..4]).unwrap().estimate(1.0 - 0.1 / 3.0).unwrap(),
-        );
+        let wide = [0.0, 0.1, -0.1, 0.05, -0.05, 0.02, -0.02];
+        let found = sampling.estimate_at_a_look(&wide[..3]).unwrap().bounds.interval().unwrap();
+        let expected = Effect::paired(&wide[..3]).unwrap().estimate(1.0 - 0.05 / 3.0).unwrap();
         assert!((found.upper - expected.bounds.interval().unwrap().upper).abs() < 1e-12);
         assert_eq!(found.level, 0.95);
-        let Step::Stop { reason, estimate } = sampling.assess(&wide, false).unwrap() else { panic!() };
-        assert_eq!((reason, estimate.n), (StopReason::MostPairs, 7));
+        assert_eq!(stopped(&sampling, &wide).n, 7);
     }
 
     #[test]
-    fn pairs_without_spread_stop_at_the_first_look() {
+    fn pairs_without_spread_are_narrow_and_one_pair_is_not() {
         let sampling = Sampling::new(0.005, 0.95, 3, 30).unwrap();
-        let Step::Stop { reason, estimate } = sampling.assess(&[0.2; 9], false).unwrap() else { panic!() };
-        assert_eq!((reason, estimate.n, estimate.bounds), (StopReason::NarrowEnough, 3, Bounds::NoSpread));
-    }
-
-    #[test]
-    fn out_of_budget_before_there_is_an_interval() {
-        let sampling = Sampling::new(0.005, 0.95, 3, 30).unwrap();
-        assert_eq!(sampling.assess(&[], true), Err(StatsError::Empty));
-        let Step::Stop { reason, estimate } = sampling.assess(&[0.2], true).unwrap() else { panic!() };
-        assert_eq!((reason, estimate.bounds), (StopReason::BudgetSpent, Bounds::OneObservation));
+        let narrow = |logs: &[f64]| sampling.is_narrow(&sampling.estimate_at_a_look(logs).unwrap());
+        assert!(narrow(&[0.2; 3]) && !narrow(&[0.2]));
+        assert_eq!(sampling.estimate_at_a_look(&[]), Err(StatsError::Empty));
     }
 
     /// Share of samples whose final interval covers, and mean number of pairs.
@@ -237,7 +164,7 @@ mod tests {
         let (mut covered, mut pairs) = (0, 0);
         for _ in 0..repetitions {
             let logs = shape.sample(&mut generator, 60, deviation);
-            let Step::Stop { estimate, .. } = sampling.assess(&logs, false).unwrap() else { panic!() };
+            let estimate = stopped(&sampling, &logs);
             covered += usize::from(covers(&estimate));
             pairs += estimate.n;
         }
@@ -267,31 +194,10 @@ mod tests {
         let mut covered = 0;
         for _ in 0..1500 {
             let logs = Shape::Normal.sample(&mut generator, 60, 0.015);
-            let half = |n: usize| Effect::paired(&logs[..n]).unwrap().half_width(0.95).unwrap().unwrap();
+            let half = |n: usize| half_width(&Effect::paired(&logs[..n]).unwrap(), 0.95);
             let n = (3..60).find(|&n| half(n) <= 0.01).unwrap_or(60);
             covered += usize::from(Effect::paired(&logs[..n]).unwrap().log_ratio.abs() <= half(n));
         }
         assert!(covered < 1500 * 92 / 100, "{covered}");
-    }
-
-    proptest! {
-        /// More pairs never undo a stop.
-        #[test]
-        fn a_stop_stays(logs in prop::collection::vec(-0.01..0.01f64, 3..40), more in prop::collection::vec(-1.0..1.0f64, 0..10)) {
-            let sampling = Sampling::new(0.01, 0.95, 3, 40).unwrap();
-            let step = sampling.assess(&logs, false).unwrap();
-            let longer = [&logs[..], &more[..]].concat();
-            if matches!(step, Step::Stop { .. }) {
-                prop_assert_eq!(sampling.assess(&longer, false).unwrap(), step);
-            }
-        }
-
-        #[test]
-        fn any_figures_are_taken_or_refused(logs: Vec<f64>, spent: bool) {
-            let sampling = Sampling::new(0.01, 0.95, 3, 40).unwrap();
-            if let Ok(Step::Continue { pairs }) = sampling.assess(&logs, spent) {
-                prop_assert!(!spent && pairs > logs.len());
-            }
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! What the tests of several estimators share: figures to simulate with, and how to count.
 
-use crate::random::Generator;
+use crate::{Effect, random::Generator};
 
 /// Whether `a` and `b` agree to a relative `tolerance`.
 pub(crate) fn close(a: f64, b: f64, tolerance: f64) -> bool {
@@ -10,6 +10,18 @@ pub(crate) fn close(a: f64, b: f64, tolerance: f64) -> bool {
 /// Logarithms of positive figures.
 pub(crate) fn logs(figures: &[f64]) -> Vec<f64> {
     figures.iter().map(|value| value.ln()).collect()
+}
+
+/// Two-sided p-value of "the log ratio is `value`"; `None` for one observation.
+pub(crate) fn p_equal(effect: &Effect, value: f64) -> Option<f64> {
+    let (above, below) = (effect.p_at_most(value).unwrap(), effect.p_at_least(value).unwrap());
+    above.zip(below).map(|(above, below)| (2.0 * above.min(below)).min(1.0))
+}
+
+/// Half the width of the interval on the log scale.
+pub(crate) fn half_width(effect: &Effect, level: f64) -> f64 {
+    let interval = effect.estimate(level).unwrap().bounds.interval().unwrap();
+    (interval.upper / interval.lower).ln() / 2.0
 }
 
 /// How the logarithms of simulated ratios are distributed: mean 0 each.

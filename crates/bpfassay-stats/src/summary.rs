@@ -72,6 +72,15 @@ pub(crate) fn mean_and_deviation(figures: &[f64]) -> (f64, Option<f64>) {
     (mean, Some((squares / (n - 1.0)).sqrt()))
 }
 
+/// The quantile at `p` of sorted figures, interpolated linearly (Hyndman and Fan, 1996, type 7); `None` without figures.
+pub(crate) fn sorted_quantile(sorted: &[f64], p: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let position = p.clamp(0.0, 1.0) * last as f64;
+    let index = (position.floor() as usize).min(last);
+    let (&low, &high) = (sorted.get(index)?, sorted.get((index + 1).min(last))?);
+    Some(low + (high - low) * (position - index as f64))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -1,6 +1,6 @@
-//! The border to bpfassay-workload, which knows IOR's options and scripts.
+//! The border to bpfassay-ior, which parses IOR's options and scripts.
 
-use bpfassay_workload::ior::{Api, Invocation, Options, OptionsError};
+use bpfassay_ior::{Api, Invocation, Options, OptionsError};
 
 use crate::{Interface, IorTest};
 
@@ -12,8 +12,8 @@ pub(crate) fn tests_of_script(name: &str, text: &str) -> Result<Vec<IorTest>, St
 }
 
 /// The one test that options on a line describe.
-pub(crate) fn test_of_words(words: &[&str]) -> Result<IorTest, String> {
-    let options = options(words).map_err(|error| error.full())?;
+pub(crate) fn test_of_args(args: &[&str]) -> Result<IorTest, String> {
+    let options = options(args).map_err(|error| error.full())?;
     if options.script.is_some() {
         return Err("`-f` names a script: use the key `script` in place of `options`".to_owned());
     }
@@ -23,12 +23,12 @@ pub(crate) fn test_of_words(words: &[&str]) -> Result<IorTest, String> {
 
 /// Bytes that lie in the test's files at least, with `ranks` ranks; `None` where the number is out of range.
 pub(crate) fn least_size(test: &IorTest, ranks: u32) -> Option<u64> {
-    let words: Vec<&str> = test.options.iter().map(String::as_str).collect();
-    options(&words).ok()?.defaults.aggregate_size(ranks)
+    let args: Vec<&str> = test.options.iter().map(String::as_str).collect();
+    options(&args).ok()?.defaults.aggregate_size(ranks)
 }
 
-fn options(words: &[&str]) -> Result<Invocation, OptionsError> {
-    Invocation::parse(words.iter().copied())
+fn options(args: &[&str]) -> Result<Invocation, OptionsError> {
+    Invocation::parse(args.iter().copied())
 }
 
 fn test(options: Options) -> IorTest {
@@ -40,5 +40,5 @@ fn test(options: Options) -> IorTest {
     let transfer_size = options.transfer_size;
     // Where the files lie is the agent's to say.
     let options = Options { test_file: Options::default().test_file, ..options };
-    IorTest { options: options.to_words(), interface, transfer_size }
+    IorTest { options: options.to_args(), interface, transfer_size }
 }

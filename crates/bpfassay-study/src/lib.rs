@@ -3,7 +3,7 @@
 //! Here: reading and checking studies ([`load`], [`Study::parse`]), the studies and expectations compiled in
 //! ([`bundled`], [`expectation`]), and the pure expansion of a study to the runs to do ([`plan::expand`]).
 //! FORMAT.md beside the sources describes the files.
-//! Not here: kernels (bpfassay-testbed), guests (bpfassay-vm), what IOR's options mean (bpfassay-workload), results.
+//! Not here: kernels (bpfassay-testbed), guests (bpfassay-vm), what IOR's options mean (bpfassay-ior), results.
 
 #![forbid(unsafe_code)]
 

@@ -55,7 +55,7 @@ pub(crate) struct Args {
 
 /// What to do, in the kernel's terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct TracerConfig {
     pub(crate) configuration: ProbeConfiguration,
     pub(crate) interval: Option<Duration>,
     /// Whether the kernel is to keep statistics of programs.
@@ -192,7 +192,7 @@ impl Args {
     ///
     /// # Errors
     /// [`ArgumentError`].
-    pub(crate) fn resolve(self) -> Result<Order, ArgumentError> {
+    pub(crate) fn resolve(self) -> Result<TracerConfig, ArgumentError> {
         if self.probe.is_baseline() {
             return Err(ArgumentError::Baseline);
         }
@@ -215,7 +215,7 @@ impl Args {
             symbol_cache: self.symbol_cache,
             attach_order: self.attach_order,
         };
-        Ok(Order {
+        Ok(TracerConfig {
             configuration,
             interval: self.interval,
             bpf_stats: self.bpf_stats,
@@ -364,11 +364,11 @@ mod tests {
 
     #[test]
     fn a_service_goes_on_without_standard_input() {
-        let order = |words: &[&str]| parse(words).unwrap().resolve().unwrap();
-        let plain = order(&["--probe", "fexit"]);
+        let config = |words: &[&str]| parse(words).unwrap().resolve().unwrap();
+        let plain = config(&["--probe", "fexit"]);
         assert_eq!((plain.stay, plain.merge, plain.listen), (false, false, None));
-        assert!(order(&["--probe", "fexit", "--stay"]).stay);
-        let service = order(&["--probe", "fexit", "--merge", "--listen", "127.0.0.1:0"]);
+        assert!(config(&["--probe", "fexit", "--stay"]).stay);
+        let service = config(&["--probe", "fexit", "--merge", "--listen", "127.0.0.1:0"]);
         assert!(service.stay && service.merge && service.listen.is_some());
         assert!(parse(&["--probe", "fexit", "--listen", "9100"]).is_err());
         assert!(parse(&["--probe", "fexit", "--stay", "--stay"]).is_err());

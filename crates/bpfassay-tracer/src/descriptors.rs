@@ -3,7 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What the largest configuration takes, twice: `tracepoint` on a kernel that preempts itself, with both ends of
-/// [`SYSCALLS`](crate::probes::SYSCALLS) in [`COPIES`](bpfassay_ledger::COPIES).
+/// [`SYSCALLS`](crate::probes::SYSCALLS) in [`COPIES`](bpfassay_tracer_common::COPIES).
 const WANTED: u64 = 4096;
 
 /// Raises the limit as far as it goes. Where that is not far enough, attaching fails and says why (EMFILE).
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn the_largest_configuration_has_room() {
-        let attached = crate::probes::SYSCALLS.len() as u64 * 2 * u64::from(bpfassay_ledger::COPIES);
+        let attached = crate::probes::SYSCALLS.len() as u64 * 2 * u64::from(bpfassay_tracer_common::COPIES);
         assert!(2 * attached + 256 < WANTED);
     }
 }

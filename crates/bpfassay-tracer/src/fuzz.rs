@@ -6,17 +6,16 @@ use std::{collections::BTreeSet, ffi::OsString, io, os::unix::ffi::OsStringExt a
 use bpfassay_protocol::{probe::Probe, tracer::Step};
 
 use crate::{
-    accounts,
     args::Request,
     aya,
     command::{Command, Commands},
-    features, ledger,
+    decode, features,
     libbpf::{self, log},
     listen::{Address, http},
     misses, mounts,
     object::{self, args as object_args},
     pitfalls::{before, cache, lists, symbols},
-    preemption, probes, ring, sets, uprobes,
+    preemption, probes, ring, sets, task_io, uprobes,
 };
 
 /// Functions that lists of the kernel are searched for.
@@ -104,14 +103,14 @@ pub fn arguments(bytes: &[u8]) {
 /// What programs wrote into maps and into the ring buffer.
 pub fn maps(bytes: &[u8]) {
     let (first, rest) = bytes.split_at(bytes.len().min(24));
-    if let (Ok(key), Ok(value)) = (ledger::key(first), ledger::sum(rest.chunks(24))) {
-        let _ = ledger::row_of(key, value, &[value.calls, 0]);
+    if let (Ok(key), Ok(value)) = (decode::key(first), decode::sum(rest.chunks(24))) {
+        let _ = decode::row_of(key, value, &[value.calls, 0]);
     }
-    let _ = ledger::sum([bytes]);
-    let _ = ledger::slots(1, &[bytes.to_vec()]);
-    let _ = ledger::histogram([bytes]);
-    let _ = ledger::total(bytes.chunks(8));
-    let _ = accounts::account(bytes);
+    let _ = decode::sum([bytes]);
+    let _ = decode::slots(1, &[bytes.to_vec()]);
+    let _ = decode::histogram([bytes]);
+    let _ = decode::total(bytes.chunks(8));
+    let _ = task_io::account(bytes);
     let mut sums = ring::Sums::default();
     bytes.chunks(48).for_each(|record| sums.add(record));
     let (key, values) = bytes.split_at(bytes.len().min(16));

@@ -10,12 +10,13 @@
 //! Exit status: 0 after the end of standard input or SIGINT/SIGTERM, 2 for arguments that make no sense, 3 when the
 //! kernel refuses the probe configuration (after a `refused` line), 1 for everything else.
 
-mod accounts;
 mod args;
 mod attach_order;
 mod aya;
 mod cgroups;
 mod command;
+mod counter_maps;
+mod decode;
 mod descriptors;
 mod features;
 #[doc(hidden)]
@@ -23,28 +24,27 @@ pub mod fuzz;
 mod help;
 mod hooked;
 mod kernel;
-mod ledger;
 mod libbpf;
 mod listen;
 mod metrics;
 mod misses;
 mod mounts;
+mod no_preempt;
 mod object;
 mod objects;
 mod pitfalls;
 mod preemption;
 mod probes;
-mod reader;
-mod reading;
 mod renamed;
 mod return_probe;
 mod ring;
+mod sampler;
 mod serve;
 mod sets;
 mod signals;
 mod statistics;
+mod task_io;
 mod tracer;
-mod undisturbed;
 mod uprobes;
 
 use std::{
@@ -86,21 +86,21 @@ pub fn main() -> ExitCode {
         Ok(Request::Version) => return print(concat!("bpfassay-tracer ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(error) => return complain(&error, USAGE),
     };
-    let order = match args.resolve() {
-        Ok(order) => order,
+    let config = match args.resolve() {
+        Ok(config) => config,
         Err(error) => return complain(&error, USAGE),
     };
     // Before anything is attached: an address that is taken should not cost the kernel's attention.
-    let endpoint = match order.listen.map(|address| Endpoint::bind(address, Page::Metrics)).transpose() {
+    let endpoint = match config.listen.map(|address| Endpoint::bind(address, Page::Metrics)).transpose() {
         Ok(endpoint) => endpoint,
         Err(error) => return complain(&error, 1),
     };
     if let Some(endpoint) = &endpoint {
         let _ = writeln!(io::stderr(), "bpfassay-tracer: listening on {}", endpoint.address());
     }
-    let service = Service { interval: order.interval, merge: order.merge, stay: order.stay, endpoint };
+    let service = Service { interval: config.interval, merge: config.merge, stay: config.stay, endpoint };
     // On from before the first program until its figures are read.
-    let statistics = match order.bpf_stats.then(statistics::enable).transpose() {
+    let statistics = match config.bpf_stats.then(statistics::enable).transpose() {
         Ok(statistics) => statistics,
         Err(error) => {
             let what =
@@ -109,7 +109,7 @@ pub fn main() -> ExitCode {
         }
     };
     let mut output = Output::new(io::stdout());
-    let outcome = match tracer::bring_up(order.configuration, &order.options) {
+    let outcome = match tracer::bring_up(config.configuration, &config.options) {
         Ok(mut tracer) => serve::serve(&mut tracer, service, &mut output)
             .and_then(|()| serve::end(tracer, statistics.is_some(), &mut output)),
         Err(refusal) => match output.line(&TracerLine::Refused(refusal)) {

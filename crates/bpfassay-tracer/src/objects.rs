@@ -55,7 +55,7 @@ pub(crate) fn of_set(set: ProgramSet) -> Option<&'static SetObject> {
     SETS.iter().find(|object| object.set == set.name())
 }
 
-/// The kfunc that programs read the kernel's structures with, where the kernel has it (bpf/ledger.h).
+/// The kfunc that programs read the kernel's structures with, where the kernel has it (bpf/counters.h).
 const CAST: &[u8] = b"\0bpf_rdonly_cast\0";
 /// A name of the same length that no kernel has.
 const NO_CAST: &[u8] = b"\0bpf_rdonly_none\0";

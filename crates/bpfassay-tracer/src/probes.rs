@@ -24,7 +24,7 @@ pub(crate) enum Attachment {
     RawTracepoint,
     /// Iterator: made and dropped at each reading.
     Iterator,
-    /// uprobe on those functions of a file that [`bpfassay_ledger::functions`] lists under the target.
+    /// uprobe on those functions of a file that [`bpfassay_tracer_common::functions`] lists under the target.
     Uprobe,
     /// uretprobe on those that return what the target says.
     Uretprobe,
@@ -119,7 +119,7 @@ pub(crate) fn attachment(section: &str) -> Option<(Attachment, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_ledger::functions;
+    use bpfassay_tracer_common::functions;
     use object::{Object as _, ObjectSection as _};
 
     use super::*;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_ledger::{Event, Key, LATENCY_SLOTS, NO_DURATION, Value};
+use bpfassay_tracer_common::{Event, Key, LATENCY_SLOTS, NO_DURATION, Value};
 
 /// The consumer of a ring buffer.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::{
     command::{Command, CommandError, Commands},
     listen::{Endpoint, ListenError},
     metrics,
-    reading::Reading,
+    sampler::Sampler,
     signals,
     tracer::{ReadError, Tracer},
 };
@@ -95,7 +95,7 @@ pub(crate) fn serve<W: Write>(
         source: source.into(),
     })?;
     output.line(&TracerLine::Ready(tracer.attached().clone()))?;
-    let mut reader = Reading::new(tracer, service.merge).map_err(ReadError::Mounts)?;
+    let mut reader = Sampler::new(tracer, service.merge).map_err(ReadError::Mounts)?;
 
     let stdin = io::stdin();
     let mut input = Some(Commands::default());

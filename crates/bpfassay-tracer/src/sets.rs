@@ -12,7 +12,7 @@ use bpfassay_protocol::{
     tracer::Losses,
 };
 
-use crate::{hooked::Hooked, kernel::Map, ledger, misses, tracer::ReadError};
+use crate::{decode, hooked::Hooked, kernel::Map, misses, tracer::ReadError};
 
 /// The map of [`Value`]s by [`Key`], per CPU.
 pub(crate) const SUMMARIES: &str = "summaries";
@@ -107,7 +107,7 @@ impl Summaries {
             for index in 0..LOST_COUNT {
                 let values = set.losses.lookup(&index.to_ne_bytes());
                 let values = values.map_err(|source| ReadError::Map { map: name(), source })?.unwrap_or_default();
-                let count = ledger::total(values).map_err(|source| ReadError::Ledger { map: name(), source })?;
+                let count = decode::total(values).map_err(|source| ReadError::Content { map: name(), source })?;
                 lost = lost.wrapping_add(count);
             }
         }

@@ -1,6 +1,6 @@
 //! What the rest of the program knows of a tracer, whichever library loaded it.
 //!
-//! A loader is one module with a function that takes an [`Order`](crate::args::Order)'s configuration and [`Options`]
+//! A loader is one module with a function that takes an [`TracerConfig`](crate::args::TracerConfig)'s configuration and [`Options`]
 //! and yields [`Loaded`]; it has a line in [`bring_up`]. What is read afterwards goes through file descriptors only.
 
 use std::{
@@ -20,19 +20,20 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    accounts::{self, Accounts},
-    aya, descriptors,
+    aya,
+    counter_maps::CounterMaps,
+    decode::DecodeError,
+    descriptors,
     hooked::{Hooked, Kind},
     kernel::{self, Map},
-    ledger::LedgerError,
     libbpf, misses,
     mounts::MountsError,
+    no_preempt::NoPreempt,
     objects,
     pitfalls::{self, ProgramMisses, When},
-    reader::Reader,
     renamed,
     sets::{SetError, Summaries},
-    undisturbed::Undisturbed,
+    task_io::{self, TaskIo},
 };
 
 /// What to count and how, beside the probe configuration.
@@ -69,7 +70,7 @@ impl Options {
 pub(crate) struct Loaded {
     /// What was attached.
     pub(crate) attached: Attached,
-    /// Descriptors of the maps by name ([`bpfassay_ledger::map`]); duplicates will do.
+    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]); duplicates will do.
     pub(crate) maps: BTreeMap<String, OwnedFd>,
     /// The programs that are attached.
     pub(crate) hooked: Vec<Hooked>,
@@ -80,8 +81,8 @@ pub(crate) struct Loaded {
 /// Programs that are attached and count. Dropping it detaches them.
 pub(crate) struct Tracer {
     attached: Attached,
-    reader: Reader,
-    accounts: Option<Accounts>,
+    counters: CounterMaps,
+    task_io: Option<TaskIo>,
     /// Of program sets.
     summaries: Option<Summaries>,
     hooked: Vec<Hooked>,
@@ -99,19 +100,19 @@ impl Tracer {
         let Loaded { attached, mut maps, hooked, keep } = loaded;
         if attached.configuration.probe == Probe::Programs {
             let summaries = Some(Summaries::new(attached.configuration.sets.iter(), maps)?);
-            let reader = Reader::new(BTreeMap::new())?;
-            return Ok(Self { attached, reader, accounts: None, summaries, hooked, _keep: keep });
+            let counters = CounterMaps::new(BTreeMap::new())?;
+            return Ok(Self { attached, counters, task_io: None, summaries, hooked, _keep: keep });
         }
-        let iterator = hooked.iter().find(|hooked| hooked.program == accounts::LIVE_TASKS);
-        let accounts = match (iterator.and_then(|hooked| hooked.link_fd.as_ref()), maps.remove(accounts::EXITED)) {
+        let iterator = hooked.iter().find(|hooked| hooked.program == task_io::LIVE_TASKS);
+        let task_io = match (iterator.and_then(|hooked| hooked.link_fd.as_ref()), maps.remove(task_io::EXITED)) {
             (Some(link), Some(exited)) => {
-                let failed = |source| ReadError::Map { map: accounts::EXITED.to_owned(), source };
+                let failed = |source| ReadError::Map { map: task_io::EXITED.to_owned(), source };
                 let exited = Map::new(exited).map_err(failed)?;
-                Some(Accounts::new(link.try_clone().map_err(failed)?, exited, options.cgroup)?)
+                Some(TaskIo::new(link.try_clone().map_err(failed)?, exited, options.cgroup)?)
             }
             _ => None,
         };
-        Ok(Self { attached, reader: Reader::new(maps)?, accounts, summaries: None, hooked, _keep: keep })
+        Ok(Self { attached, counters: CounterMaps::new(maps)?, task_io, summaries: None, hooked, _keep: keep })
     }
 
     /// What was attached.
@@ -124,10 +125,10 @@ impl Tracer {
     /// # Errors
     /// [`ReadError`].
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
-        let _undisturbed = Undisturbed::begin();
-        match &mut self.accounts {
-            Some(accounts) => accounts.rows(),
-            None => self.reader.rows(),
+        let _undisturbed = NoPreempt::begin();
+        match &mut self.task_io {
+            Some(task_io) => task_io.rows(),
+            None => self.counters.rows(),
         }
     }
 
@@ -136,13 +137,13 @@ impl Tracer {
     /// # Errors
     /// [`ReadError`].
     pub(crate) fn event_rows(&mut self) -> Result<Vec<EventRow>, ReadError> {
-        let _undisturbed = Undisturbed::begin();
+        let _undisturbed = NoPreempt::begin();
         self.summaries.as_ref().map_or_else(|| Ok(Vec::new()), Summaries::rows)
     }
 
     /// Becomes readable when [`Tracer::drain`] has something to do; `None` where it never has.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.reader.fd()
+        self.counters.fd()
     }
 
     /// Makes room for events that are passed one by one.
@@ -150,7 +151,7 @@ impl Tracer {
     /// # Errors
     /// [`ReadError`].
     pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
-        self.reader.drain()
+        self.counters.drain()
     }
 
     /// Events known to be lost since attaching.
@@ -158,10 +159,10 @@ impl Tracer {
     /// # Errors
     /// [`ReadError`].
     pub(crate) fn losses(&mut self) -> Result<Losses, ReadError> {
-        let _undisturbed = Undisturbed::begin();
+        let _undisturbed = NoPreempt::begin();
         match &self.summaries {
             Some(summaries) => summaries.losses(&self.hooked),
-            None => self.reader.losses(&self.hooked),
+            None => self.counters.losses(&self.hooked),
         }
     }
 
@@ -220,7 +221,7 @@ pub(crate) enum ReadError {
     #[error("cannot read the map `{map}`")]
     Map { map: String, source: std::io::Error },
     #[error("the map `{map}` holds what no probe writes")]
-    Ledger { map: String, source: LedgerError },
+    Content { map: String, source: DecodeError },
     #[error("the map `{map}` holds what no program set writes")]
     Set { map: String, source: SetError },
     #[error("cannot ask the kernel about the program `{program}`")]

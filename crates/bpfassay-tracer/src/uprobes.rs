@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfassay_ledger::functions::{C_LIBRARY, Function, MPI_IO};
+use bpfassay_tracer_common::functions::{C_LIBRARY, Function, MPI_IO};
 use object::{
     Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind,
     read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _},

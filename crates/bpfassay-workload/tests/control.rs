@@ -17,12 +17,12 @@ use std::{
     time::Duration,
 };
 
+use bpfassay_ior::Summary;
 use bpfassay_protocol::{
     Operation,
     control::{ENVIRONMENT, PhaseEvent, PhaseName},
     operation::Totals,
 };
-use bpfassay_workload::ior::Summary;
 
 /// The agent's side.
 struct Agent {
@@ -32,14 +32,14 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(directory: &Path, ranks: u32, words: &[&str]) -> Self {
+    fn start(directory: &Path, ranks: u32, args: &[&str]) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         // This end is inherited.
         rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).unwrap();
         let engine = Command::new(env!("CARGO_BIN_EXE_bpfassay-ior"))
             .args(["--ranks", &ranks.to_string(), "-o"])
             .arg(directory.join("t"))
-            .args(words)
+            .args(args)
             .args(["-O", &format!("summaryFormat=JSON,summaryFile={}", directory.join("summary").display())])
             .env(ENVIRONMENT, theirs.as_raw_fd().to_string())
             .stderr(Stdio::piped())

@@ -19,7 +19,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfassay_workload::ior::Options;
+use bpfassay_ior::Options;
 use common::{Case, ENGINE, Job, Observed, Places, cases, expectation, observed, run_engine, skeleton, strace, trace};
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ impl Tools {
 
 fn run_real(tools: &Tools, case: &Case, places: &Places) -> Observed {
     let prefix = places.root.path().join("strace");
-    let words = places.words(case);
+    let args = places.args(case);
     let mut command = if case.ranks == 1 {
         let mut command = Command::new(&tools.strace);
         command.args(strace::OPTIONS).arg("-o").arg(format!("{}.0", prefix.display())).arg(&tools.ior);
@@ -68,7 +68,7 @@ fn run_real(tools: &Tools, case: &Case, places: &Places) -> Observed {
         command.args(["-n", &case.ranks.to_string(), "sh", "-c", &script, "ior"]);
         command
     };
-    let output = command.args(words).stdin(Stdio::null()).output().unwrap();
+    let output = command.args(args).stdin(Stdio::null()).output().unwrap();
     let ranks = (0..case.ranks)
         .map(|rank| {
             let text = fs::read_to_string(format!("{}.{rank}", prefix.display())).unwrap();
@@ -86,7 +86,7 @@ fn run_traced(tools: &Tools, case: &Case, places: &Places) -> Observed {
         .arg("-o")
         .arg(&path)
         .args([ENGINE, "--ranks", &case.ranks.to_string()])
-        .args(places.words(case))
+        .args(places.args(case))
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -209,7 +209,7 @@ fn stonewalled() {
         wear_out: true,
         ..Options::default()
     };
-    let case = Case { name: "stonewalled".to_owned(), ranks: 2, job: Job::Words(Box::new(options)) };
+    let case = Case { name: "stonewalled".to_owned(), ranks: 2, job: Job::Args(Box::new(options)) };
     let (real, traced) = (Places::new(), Places::new());
     let theirs = run_real(&tools, &case, &real);
     let ours = run_traced(&tools, &case, &traced);

@@ -14,12 +14,12 @@ use std::{
     process::{Command, Output},
 };
 
-use bpfassay_workload::ior::{Access, Moved, Summary};
+use bpfassay_ior::{Access, Moved, Summary};
 
-fn engine(directory: &Path, words: &str) -> Output {
+fn engine(directory: &Path, args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_bpfassay-ior"))
         .current_dir(directory)
-        .args(words.split_whitespace())
+        .args(args.split_whitespace())
         .output()
         .unwrap()
 }
@@ -29,21 +29,21 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[track_caller]
-fn fails(directory: &Path, words: &str, status: i32, message: &str) {
-    let output = engine(directory, words);
-    assert_eq!(output.status.code(), Some(status), "{words}: {output:?}");
+fn fails(directory: &Path, args: &str, status: i32, message: &str) {
+    let output = engine(directory, args);
+    assert_eq!(output.status.code(), Some(status), "{args}: {output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains(message), "{words}: {said}");
+    assert!(said.contains(message), "{args}: {said}");
 }
 
 #[test]
 fn the_summary_on_standard_output_is_one_that_this_crate_reads() {
     let directory = tempfile::tempdir().unwrap();
-    let words = "--ranks 3 -o t -b 256k -t 64k -s 2 -i 2 -F -O summaryFormat=JSON";
-    let output = engine(directory.path(), words);
+    let args = "--ranks 3 -o t -b 256k -t 64k -s 2 -i 2 -F -O summaryFormat=JSON";
+    let output = engine(directory.path(), args);
     assert!(output.status.success(), "{output:?}");
     let summary = Summary::parse(&output.stdout).unwrap();
-    assert_eq!(summary.command_line, format!("bpfassay-ior {}", words.replacen("--ranks 3 ", "", 1)));
+    assert_eq!(summary.command_line, format!("bpfassay-ior {}", args.replacen("--ranks 3 ", "", 1)));
     let test = &summary.tests[0];
     assert_eq!((test.tasks, test.segments, test.repetitions), (3, 2, 2));
     let accesses: Vec<_> = test.results.iter().map(|result| (result.repetition, result.access)).collect();
@@ -128,14 +128,14 @@ fn test_files_that_cannot_be_used_end_with_status_3() {
 fn a_mapping_without_a_file_behind_it_kills_the_rank_and_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("short"), [0]).unwrap();
-    let words = "-r -a MMAP -k -o short -b 128k -t 64k";
+    let args = "-r -a MMAP -k -o short -b 128k -t 64k";
     fails(
         directory.path(),
-        &format!("--ranks 2 {words}"),
+        &format!("--ranks 2 {args}"),
         5,
         "was killed by signal 7: a mapped test file is shorter than its mapping",
     );
-    assert_eq!(engine(directory.path(), words).status.signal(), Some(libc::SIGBUS));
+    assert_eq!(engine(directory.path(), args).status.signal(), Some(libc::SIGBUS));
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn wrong_data_ends_with_status_1() {
     let mut data = fs::read(path.join("t")).unwrap();
     data[300 << 10] ^= 1;
     fs::write(path.join("t"), data).unwrap();
-    let words = format!("--ranks 2 -r -R -G 5 {sizes}");
-    fails(path, &words, 1, "incorrect data on read: 1 transfers (time stamp 5 in the data)");
+    let args = format!("--ranks 2 -r -R -G 5 {sizes}");
+    fails(path, &args, 1, "incorrect data on read: 1 transfers (time stamp 5 in the data)");
 }
 
 #[test]

@@ -10,7 +10,11 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_study::{Clock, Denied, Share};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use bpfassay_vm::AcceleratorWish;
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 
 pub(crate) use self::{
     compare::{Compare, ComparisonFormat, FailOn, Format, Trend},
@@ -200,8 +204,8 @@ pub(crate) struct Run {
     pub(crate) again: AgainChoice,
 
     /// How guests are executed
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) accelerator: AcceleratorChoice,
+    #[arg(long, value_parser = accelerator(), default_value = "auto")]
+    pub(crate) accelerator: AcceleratorWish,
 
     /// How to report what happens: a bar or lines on standard error and a table at the end, or a JSON object per event on standard
     /// output (`bpfassay schema events`)
@@ -408,16 +412,18 @@ pub(crate) enum MessageFormat {
     Json,
 }
 
-/// How guests are executed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AcceleratorChoice {
-    /// KVM where a guest boots under it, TCG elsewhere
-    #[default]
-    Auto,
-    /// QEMU's emulation, always
-    Tcg,
-    /// KVM or nothing
-    Kvm,
+/// The names of [`AcceleratorWish`].
+fn accelerator() -> impl TypedValueParser<Value = AcceleratorWish> {
+    let names = [
+        PossibleValue::new("auto").help("KVM where a guest boots under it, TCG elsewhere"),
+        PossibleValue::new("tcg").help("QEMU's emulation, always"),
+        PossibleValue::new("kvm").help("KVM or nothing"),
+    ];
+    PossibleValuesParser::new(names).map(|name| match name.as_str() {
+        "tcg" => AcceleratorWish::Tcg,
+        "kvm" => AcceleratorWish::Kvm,
+        _ => AcceleratorWish::Auto,
+    })
 }
 
 fn arch_and_directory(text: &str) -> Result<(Arch, PathBuf), String> {

@@ -9,7 +9,6 @@ use bpfassay_study::{Block, Plan};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cli,
     exit::{Failure, INTERNAL, INTERRUPTED, USAGE},
     progress::{Reporting, Watcher},
     provenance,
@@ -31,7 +30,7 @@ impl Session {
         store: &Store,
         testbed: Testbed,
         plan: &Plan,
-        accelerator: cli::AcceleratorChoice,
+        accelerator: bpfassay_vm::AcceleratorWish,
         jobs: Option<u32>,
     ) -> Result<Self, Failure> {
         let host_setup = setup::rig(store, testbed.images, plan, accelerator, Trial::Boot).await?;

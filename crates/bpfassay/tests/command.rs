@@ -308,18 +308,18 @@ fn a_testbed_from_elsewhere_is_composed_checked_and_keeps_a_study_to_what_it_has
 }
 
 #[test]
-fn the_manual_has_a_page_for_every_verb_and_shells_complete_them() {
+fn the_manual_has_a_page_for_every_command_and_shells_complete_them() {
     let directory = tempfile::tempdir().unwrap();
     let output = bpfassay(directory.path()).args(["man", "man1"]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let page = |name: &str| fs::read_to_string(directory.path().join("man1").join(name)).unwrap();
     let all = page("bpfassay.1");
     assert!(all.contains(".TH bpfassay 1"), "{all}");
-    for verb in ["run", "plan", "kernels", "fetch", "doctor", "shell", "verify", "compare", "trend", "report"] {
-        assert!(all.contains(&format!("bpfassay\\-{verb}(1)")), "{verb} is not in {all}");
-        assert!(page(&format!("bpfassay-{verb}.1")).contains(".SH OPTIONS"), "{verb}");
+    for command in ["run", "plan", "kernels", "fetch", "doctor", "shell", "verify", "compare", "trend", "report"] {
+        assert!(all.contains(&format!("bpfassay\\-{command}(1)")), "{command} is not in {all}");
+        assert!(page(&format!("bpfassay-{command}.1")).contains(".SH OPTIONS"), "{command}");
         for shell in ["bash", "zsh", "fish"] {
-            assert!(exits(&["completions", shell], 0).contains(verb), "{shell}, {verb}");
+            assert!(exits(&["completions", shell], 0).contains(command), "{shell}, {command}");
         }
     }
     let file = directory.path().join("file");

@@ -1,12 +1,12 @@
 //! The table.
 
 mod btf;
+mod ior;
 mod protocol;
 mod report;
 mod study;
 mod testbed;
 mod tool;
-mod workload;
 
 use bpfassay_guest::fuzz as guest;
 use bpfassay_testbed::fuzz as private;
@@ -38,7 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("tool_map_page", 6000, &[], tool::map_page),
     Target::bytes("tool_map_object", 6000, &OBJECTS, tool::map_object),
     Target::text("command_output", 40, &[], study::command_output),
-    Target::bytes("ior_summary", 1000, &["crates/bpfassay-workload/tests/data"], workload::summary),
+    Target::bytes("ior_summary", 1000, &["crates/bpfassay-ior/tests/data"], ior::summary),
     Target::bytes("btf", 6000, &["crates/bpfassay-btf/tests/data/kernel.btf"], btf::btf),
     Target::bytes("btf_object", 6000, &OBJECTS, btf::object),
     Target::bytes("btf_kernel", 6000, &["crates/bpfassay-btf/tests/data/kernel.btf"], btf::kernel),
@@ -48,8 +48,8 @@ pub const TARGETS: &[Target] = &[
     Target::text("document", 1000, &["kernels"], study::document),
     Target::text("tool_file", 3000, &["crates/bpfassay-tool/tools", "crates/bpfassay/tests/wrong-tools"], tool::tool_file),
     Target::text("tool_finding", 2000, &[], tool::finding),
-    Target::text("ior_options", 6000, &[], workload::options),
-    Target::text("ior_script", 6000, &["ior-configs"], workload::script),
+    Target::text("ior_options", 6000, &[], ior::options),
+    Target::text("ior_script", 6000, &["ior-configs"], ior::script),
     Target::bytes("journal", 60, &[], report::journal).with(report::journals),
     Target::bytes("journal_records", 40, &[], report::records),
     Target::bytes("results", 100, &[], report::results),

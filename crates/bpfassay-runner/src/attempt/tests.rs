@@ -12,8 +12,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    alike::Alike,
-    seen::{SeenRun, is_tool_run},
+    observed::{ObservedRun, is_tool_run},
+    repeated::RepeatedFailures,
 };
 
 /// Blocks of one target with `rounds` of the baseline, its control, kprobe, fexit and fentry, after a warm-up.
@@ -45,10 +45,13 @@ fn host() -> BootEnd {
 }
 
 /// `ended` runs of a boot have ended, each after 100 ms; one more is in flight if so.
-fn seen(ended: usize, in_flight: bool) -> Seen {
-    let run =
-        |at: usize| SeenRun { started_unix_ms: 5000 + at as u64, began_ms: 0, ended_ms: (at < ended).then_some(100) };
-    Seen { ready: true, done: false, runs: (0..ended + usize::from(in_flight)).map(run).collect() }
+fn seen(ended: usize, in_flight: bool) -> Observed {
+    let run = |at: usize| ObservedRun {
+        started_unix_ms: 5000 + at as u64,
+        began_ms: 0,
+        ended_ms: (at < ended).then_some(100),
+    };
+    Observed { ready: true, done: false, runs: (0..ended + usize::from(in_flight)).map(run).collect() }
 }
 
 /// An attempt at the first block, and the places of its tool runs.
@@ -73,7 +76,7 @@ fn a_whole_boot_is_all_there_is_to_do() {
     let boot = next(&attempt);
     assert_eq!((boot.boot, boot.attempt, boot.runs.len()), (1, 1, plan.blocks[0].runs.len()));
     let conclusion = attempt.ended(&boot, &seen(boot.runs.len(), false), &BootEnd::Done, NOW);
-    assert_eq!(conclusion, Conclusion { verdict: BootVerdict::Complete, failure: None, judged: Vec::new() });
+    assert_eq!(conclusion, Conclusion { verdict: BootVerdict::Complete, failure: None, failed: Vec::new() });
     assert_eq!(attempt.next(), None);
 }
 
@@ -85,9 +88,9 @@ fn the_first_tool_run_is_to_blame_for_a_death_under_it() {
     let guilty = id(&boot, tools[0]);
     let conclusion = attempt.ended(&boot, &seen(tools[0], true), &panicked(), NOW);
     assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: guilty.clone() });
-    let [judged] = conclusion.judged.as_slice() else { panic!("{conclusion:#?}") };
-    assert_eq!((&judged.run.spec.id, &judged.failure), (&guilty, &failure(FailureKind::Panic, "Kernel panic")));
-    assert_eq!((judged.boot, judged.started_unix_ms, judged.duration_ms), (1, 5000 + tools[0] as u64, 130));
+    let [failed] = conclusion.failed.as_slice() else { panic!("{conclusion:#?}") };
+    assert_eq!((&failed.run.spec.id, &failed.failure), (&guilty, &failure(FailureKind::Panic, "Kernel panic")));
+    assert_eq!((failed.boot, failed.started_unix_ms, failed.duration_ms), (1, 5000 + tools[0] as u64, 130));
     // All others again, from the warm-up.
     let again = next(&attempt);
     assert_eq!((again.boot, again.runs.len(), &again.confirming), (2, boot.runs.len() - 1, &None));
@@ -107,17 +110,17 @@ fn a_death_after_a_tool_run_is_that_tools_whatever_is_in_flight() {
         let boot = next(&attempt);
         let conclusion = attempt.ended(&boot, &seen(at + 1, in_flight), &panicked(), NOW);
         assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, at) });
-        let judged = &conclusion.judged[0];
+        let failed = &conclusion.failed[0];
         let during = in_flight.then(|| id(&boot, at + 1));
-        assert_eq!(judged.failure.after, Some(AfterRun { ms: 30, during: during.clone() }));
-        assert_eq!(judged.failure.kind, FailureKind::Panic);
-        let words = judged.failure.to_string();
+        assert_eq!(failed.failure.after, Some(AfterRun { ms: 30, during: during.clone() }));
+        assert_eq!(failed.failure.kind, FailureKind::Panic);
+        let words = failed.failure.to_string();
         let told = match during {
             Some(run) => format!("kernel panic after the run: Kernel panic, 30 ms after this run, during {run}"),
             None => "kernel panic after the run: Kernel panic, 30 ms after this run, between runs".to_owned(),
         };
         assert_eq!(words, told);
-        assert_eq!(judged.duration_ms, 100, "the run itself had ended");
+        assert_eq!(failed.duration_ms, 100, "the run itself had ended");
         assert!(!next(&attempt).ids().contains(&id(&boot, at)));
     }
 }
@@ -133,7 +136,7 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
         let conclusion = attempt.ended(&boot, &seen(suspect, true), &panicked(), NOW);
         assert!(matches!(&conclusion.verdict, BootVerdict::Suspected { suspect: involved, otherwise, after_ms: 30 }
             if involved.run == id(&boot, suspect) && otherwise.run == id(&boot, before)));
-        assert!(conclusion.judged.is_empty());
+        assert!(conclusion.failed.is_empty());
         let confirming = next(&attempt);
         assert_eq!(confirming.confirming, Some(id(&boot, suspect)));
         assert_eq!(confirming.ids(), [id(&boot, 0), id(&boot, suspect)], "the warm-up and the suspect alone");
@@ -143,12 +146,12 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
             (before, attempt.ended(&confirming, &seen(2, false), &BootEnd::Done, NOW))
         };
         assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, guilty) });
-        let judged = &conclusion.judged[0];
-        assert_eq!((judged.boot, &judged.run.spec.id), (1, &id(&boot, guilty)));
-        let words = judged.failure.to_string();
+        let failed = &conclusion.failed[0];
+        assert_eq!((failed.boot, &failed.run.spec.id), (1, &id(&boot, guilty)));
+        let words = failed.failure.to_string();
         if is_guilty {
             assert!(words.contains("boot 2 of this run alone ended badly, too: Kernel panic"), "{words}");
-            assert_eq!(judged.failure.after, None);
+            assert_eq!(failed.failure.after, None);
         } else {
             let told = format!("30 ms after this run, during {0}; {0} alone did no harm in boot 2", id(&boot, suspect));
             assert!(words.starts_with("kernel panic after the run: ") && words.ends_with(&told), "{words}");
@@ -171,7 +174,7 @@ fn a_confirming_boot_that_breaks_before_its_run_says_nothing() {
     // Interrupted or failed by the host it is made again, too.
     for end in [BootEnd::Interrupted, host()] {
         let confirming = next(&attempt);
-        assert!(attempt.ended(&confirming, &seen(1, true), &end, NOW).judged.is_empty());
+        assert!(attempt.ended(&confirming, &seen(1, true), &end, NOW).failed.is_empty());
         assert_eq!(next(&attempt).ids(), confirming.ids());
     }
 }
@@ -183,12 +186,12 @@ fn before_any_tool_nobody_is_to_blame_and_the_block_is_tried_once_more() {
         let (mut attempt, _) = first(&plan);
         let boot = next(&attempt);
         let conclusion = attempt.ended(&boot, &seen(ended, in_flight), &panicked(), NOW);
-        assert_eq!((&conclusion.verdict, conclusion.judged.len()), (&BootVerdict::Nobody, 0));
+        assert_eq!((&conclusion.verdict, conclusion.failed.len()), (&BootVerdict::Nobody, 0));
         let again = next(&attempt);
         assert_eq!((again.boot, again.ids()), (2, boot.ids()));
         let conclusion = attempt.ended(&again, &seen(ended, in_flight), &panicked(), NOW);
-        assert_eq!(conclusion.judged.len(), boot.runs.len());
-        let words = conclusion.judged[0].failure.to_string();
+        assert_eq!(conclusion.failed.len(), boot.runs.len());
+        let words = conclusion.failed[0].failure.to_string();
         assert!(words.contains("Kernel panic; no tool had run, and boot 1 ended in the same way"), "{words}");
         assert_eq!(attempt.next(), None);
     }
@@ -197,11 +200,11 @@ fn before_any_tool_nobody_is_to_blame_and_the_block_is_tried_once_more() {
     for kind in [FailureKind::Panic, FailureKind::PhaseTimeout] {
         let boot = next(&attempt);
         let end = BootEnd::Broken { failure: failure(kind, "x"), at_ms: 1 };
-        assert!(attempt.ended(&boot, &seen(0, true), &end, NOW).judged.is_empty());
+        assert!(attempt.ended(&boot, &seen(0, true), &end, NOW).failed.is_empty());
     }
     let boot = next(&attempt);
     let end = BootEnd::Broken { failure: failure(FailureKind::ProtocolError, "x"), at_ms: 1 };
-    assert_eq!(attempt.ended(&boot, &seen(0, true), &end, NOW).judged.len(), boot.runs.len());
+    assert_eq!(attempt.ended(&boot, &seen(0, true), &end, NOW).failed.len(), boot.runs.len());
 }
 
 #[test]
@@ -213,7 +216,7 @@ fn a_tool_that_changed_the_guest_failed_by_the_agents_word() {
         |run: String| BootEnd::Unsound { run, failure: failure(FailureKind::Unsound, "no mount"), at_ms: 105 };
     let conclusion = attempt.ended(&boot, &seen(tools[0] + 1, false), &unsound(id(&boot, tools[0])), NOW);
     assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, tools[0]) });
-    let words = conclusion.judged[0].failure.to_string();
+    let words = conclusion.failed[0].failure.to_string();
     assert_eq!(words, "guest left changed after the run: no mount, 5 ms after this run, between runs");
     // Nobody takes such a word for a baseline run.
     let (mut attempt, _) = first(&plan);
@@ -234,16 +237,16 @@ fn what_ended_two_boots_is_not_tried_a_third_time() {
         if let BootVerdict::Blamed { run } = &conclusion.verdict {
             blamed.push(run.clone());
         }
-        if conclusion.judged.len() > 1 {
+        if conclusion.failed.len() > 1 {
             break conclusion;
         }
     };
     assert_eq!((blamed.len(), of(&next(&attempt).runs)), (2, 0));
     let planned = of(&plan.blocks[0].runs);
-    assert_eq!(conclusion.judged.len(), planned - 1, "the second one, and all that were left");
-    for judged in &conclusion.judged[1..] {
-        assert_eq!(judged.failure.kind, FailureKind::NotTried);
-        let words = judged.failure.to_string();
+    assert_eq!(conclusion.failed.len(), planned - 1, "the second one, and all that were left");
+    for failed in &conclusion.failed[1..] {
+        assert_eq!(failed.failure.kind, FailureKind::NotTried);
+        let words = failed.failure.to_string();
         assert_eq!(words, format!("not tried: {} ended a boot of this block each", blamed.join(" and ")));
     }
 }
@@ -257,16 +260,16 @@ fn the_host_is_tried_three_times_and_then_left_to_be_resumed() {
         assert_eq!(waited, Duration::from_secs(pause));
         let conclusion = attempt.ended(&boot, &seen(2, true), &host(), NOW);
         assert_eq!(conclusion.verdict, BootVerdict::Host);
-        let judged = if pause == 5 { boot.runs.len() } else { 0 };
-        assert_eq!(conclusion.judged.len(), judged);
-        assert!(conclusion.judged.iter().all(|judged| judged.failure.kind == FailureKind::Host));
+        let failed = if pause == 5 { boot.runs.len() } else { 0 };
+        assert_eq!(conclusion.failed.len(), failed);
+        assert!(conclusion.failed.iter().all(|failed| failed.failure.kind == FailureKind::Host));
     }
     assert_eq!((attempt.next(), attempt.left_by_host()), (None, Some(HostFailure::Start)));
     // What no repetition brings is not repeated.
     let (mut attempt, _) = first(&plan);
     let lacking = BootEnd::Host { failure: failure(FailureKind::Host, "no nfsd"), class: HostFailure::Lacking };
     let boot = next(&attempt);
-    assert_eq!(attempt.ended(&boot, &seen(0, false), &lacking, NOW).judged.len(), boot.runs.len());
+    assert_eq!(attempt.ended(&boot, &seen(0, false), &lacking, NOW).failed.len(), boot.runs.len());
 }
 
 #[test]
@@ -276,7 +279,7 @@ fn three_blocks_that_the_host_fails_alike_are_enough() {
         let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));
         let end = BootEnd::Host { failure: failure(FailureKind::Host, "x"), class };
         while let Some((boot, _)) = attempt.next() {
-            attempt.ended(&boot, &Seen::default(), &end, NOW);
+            attempt.ended(&boot, &Observed::default(), &end, NOW);
         }
         attempt
     };
@@ -287,9 +290,9 @@ fn three_blocks_that_the_host_fails_alike_are_enough() {
         attempt
     };
     let paused = |attempts: &[Attempt]| {
-        let mut alike = Alike::default();
-        attempts.iter().zip(&plan.blocks).for_each(|(attempt, block)| alike.done(block, attempt));
-        alike.pause()
+        let mut repeated = RepeatedFailures::default();
+        attempts.iter().zip(&plan.blocks).for_each(|(attempt, block)| repeated.done(block, attempt));
+        repeated.pause()
     };
     let [start, exit, lacking] = [HostFailure::Start, HostFailure::Exit, HostFailure::Lacking].map(left);
     assert_eq!(paused(&[start.clone(), start.clone()]), None);
@@ -308,14 +311,14 @@ fn a_kernel_that_does_not_come_up_is_not_booted_for_every_block() {
         let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));
         let failure = RunFailure { phase: Some(phase), ..failure(kind, "Kernel panic") };
         while let Some((boot, _)) = attempt.next() {
-            attempt.ended(&boot, &Seen::default(), &BootEnd::Broken { failure: failure.clone(), at_ms: 1 }, NOW);
+            attempt.ended(&boot, &Observed::default(), &BootEnd::Broken { failure: failure.clone(), at_ms: 1 }, NOW);
         }
         attempt
     };
     let not_tried = |attempts: [Attempt; 2]| {
-        let mut alike = Alike::default();
-        attempts.iter().zip(&plan.blocks).for_each(|(attempt, block)| alike.done(block, attempt));
-        alike.not_tried(&plan.blocks[2])
+        let mut repeated = RepeatedFailures::default();
+        attempts.iter().zip(&plan.blocks).for_each(|(attempt, block)| repeated.done(block, attempt));
+        repeated.not_tried(&plan.blocks[2])
     };
     let panic = || given_up(FailureKind::Panic, Phase::Boot);
     let failure = not_tried([panic(), panic()]).unwrap();
@@ -343,7 +346,7 @@ enum Harm {
 }
 
 /// A made-up guest that does `plan`: what is seen of it, and how it ends.
-fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (Seen, BootEnd) {
+fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (Observed, BootEnd) {
     let mut pending = Harm::None;
     for (at, run) in plan.runs.iter().enumerate() {
         match pending {
@@ -365,7 +368,7 @@ fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (Seen, BootEnd) {
         }
     }
     if pending == Harm::None {
-        return (Seen { done: true, ..seen(plan.runs.len(), false) }, BootEnd::Done);
+        return (Observed { done: true, ..seen(plan.runs.len(), false) }, BootEnd::Done);
     }
     (seen(plan.runs.len(), false), panicked())
 }
@@ -382,10 +385,10 @@ enum Disturbance {
 
 /// What a block came to: each run's kind of failure or none, and for those without one the runs of the boot that they were
 /// measured in, which make its figures; besides, how many boots it took.
-type Came = (BTreeMap<String, (Option<FailureKind>, Vec<String>)>, usize);
+type Outcomes = (BTreeMap<String, (Option<FailureKind>, Vec<String>)>, usize);
 
 /// Does the first block of `plan` through a journal, disturbed by what `disturbances` say boot by boot.
-fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]) -> Came {
+fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]) -> Outcomes {
     let block = &plan.blocks[0];
     let mut contents = Contents { header: header(plan), entries: Vec::new(), torn: None, digest: None };
     let mut boots = 0;
@@ -425,7 +428,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
                 let outcome = Outcome::Refused(refusal());
                 Entry::Run(Box::new(RunRecord::new(block, run, boot.boot, 0, 1, outcome)))
             }));
-            entries.extend(conclusion.judged.iter().map(|judged| Entry::Run(Box::new(judged.record(block)))));
+            entries.extend(conclusion.failed.iter().map(|failed| Entry::Run(Box::new(failed.record(block)))));
             entries.push(Entry::BlockEnded(BlockEnded {
                 block: block.id.clone(),
                 boot: boot.boot,

@@ -178,5 +178,5 @@ fn test_of_options(field: &Field<'_, '_>) -> Result<IorTest, Invalid> {
         Ok(text) => text.split_ascii_whitespace().collect(),
         Err(_) => field.list()?.iter().map(Field::text).collect::<Result<Vec<&str>, _>>()?,
     };
-    ior::test_of_words(&words).map_err(|message| field.error(message))
+    ior::test_of_args(&words).map_err(|message| field.error(message))
 }

@@ -1,6 +1,6 @@
 //! A map of a bare object, by the object's BTF.
 
-use bpfassay_btf::{Btf, Field, Layout, MapLayout, Scalar};
+use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};
 use object::{Object as _, ObjectSection as _};
 
 use super::{ReadError, Row, Sink};
@@ -24,7 +24,7 @@ pub(super) fn read(sink: &mut Sink<'_>, map: &str, dumps: &[Dump], object: Optio
 }
 
 /// `object` is an ELF file, or the BTF of one alone.
-fn layout(map: &str, object: &[u8]) -> Result<MapLayout, ReadError> {
+fn layout(map: &str, object: &[u8]) -> Result<MapTypes, ReadError> {
     if let Ok(btf) = Btf::new(object) {
         return btf.map(map).ok_or_else(|| ReadError::NoMap(map.to_owned()));
     }
@@ -36,7 +36,7 @@ fn layout(map: &str, object: &[u8]) -> Result<MapLayout, ReadError> {
     btf.map(map).ok_or_else(|| ReadError::NoMap(map.to_owned()))
 }
 
-fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapLayout, key: &[u8], value: &[u8]) {
+fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], value: &[u8]) {
     let mut row = Row::new();
     let mut fits = true;
     if let Some(layout) = &layout.key {
@@ -56,7 +56,7 @@ fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapLayout, key: &[u8], value
         }
     }
     if !fits {
-        let of = |layout: &Option<Layout>| layout.as_ref().map_or(0, |layout| layout.size);
+        let of = |layout: &Option<TypeLayout>| layout.as_ref().map_or(0, |layout| layout.size);
         let text = format!(
             "key of {} bytes, value of {} in {} copies; by the BTF {} and {}",
             key.len(),

@@ -1,7 +1,7 @@
 //! One value per key, shared by all CPUs: atomic additions.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::HashMap};
-use bpfassay_ledger::{KEYS, Key, Value, tally as tallies};
+use bpfassay_tracer_common::{KEYS, Key, Value, tally as tallies};
 
 use crate::tracer::{By, Outcome, Subject, count::add_atomically, tally};
 

@@ -7,7 +7,7 @@ use aya_ebpf::{
     macros::map,
     maps::LruHashMap,
 };
-use bpfassay_ledger::{LRU_KEYS, PATH_BYTES, PathKey, Value, tally as tallies};
+use bpfassay_tracer_common::{LRU_KEYS, PATH_BYTES, PathKey, Value, tally as tallies};
 
 use crate::tracer::{
     By, Outcome, Subject,

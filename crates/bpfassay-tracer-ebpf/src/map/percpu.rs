@@ -3,7 +3,7 @@
 //! the first copy, which they share. So plain additions lose nothing in the first copy; the others add atomically.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::PerCpuHashMap};
-use bpfassay_ledger::{KEYS, Key, Operation, Value, tally as tallies};
+use bpfassay_tracer_common::{KEYS, Key, Operation, Value, tally as tallies};
 
 use crate::tracer::{By, Outcome, Subject, count::add_atomically, tally};
 

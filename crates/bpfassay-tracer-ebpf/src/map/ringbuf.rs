@@ -1,7 +1,7 @@
 //! An event per call, which the reader adds up.
 
 use aya_ebpf::{macros::map, maps::RingBuf};
-use bpfassay_ledger::{Event, RING_BYTES, tally as tallies};
+use bpfassay_tracer_common::{Event, RING_BYTES, tally as tallies};
 
 use crate::tracer::{By, Outcome, Subject, tally};
 

@@ -9,7 +9,7 @@ use aya_ebpf::{
     macros::map,
     maps::{PerCpuArray, PerCpuHashMap},
 };
-use bpfassay_ledger::{
+use bpfassay_tracer_common::{
     Histogram, Key, LATENCY_KEYS, LATENCY_SLOTS, NO_DURATION, Operation, Settings, tally as tallies,
 };
 

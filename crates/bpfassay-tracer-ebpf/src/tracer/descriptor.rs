@@ -4,7 +4,7 @@
 //! Calls by path (mkdir, unlink, rmdir, rename) are counted with errors and all, but neither mount nor device is known.
 
 use aya_ebpf::{macros::map, maps::LruHashMap};
-use bpfassay_ledger::{NO_DURATION, Operation, tally as tallies};
+use bpfassay_tracer_common::{NO_DURATION, Operation, tally as tallies};
 
 use super::{
     count::{By, Outcome, Subject, clock, count_by, tally, thread},

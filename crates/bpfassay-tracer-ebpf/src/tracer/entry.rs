@@ -10,7 +10,7 @@ use aya_ebpf::{
     macros::{fentry, kprobe},
     programs::{FEntryContext, ProbeContext},
 };
-use bpfassay_ledger::Operation;
+use bpfassay_tracer_common::Operation;
 
 use super::{
     count::{Outcome, Subject, count},

@@ -17,7 +17,7 @@ use aya_ebpf::{
     maps::LruHashMap,
     programs::{FEntryContext, FExitContext},
 };
-use bpfassay_ledger::Operation;
+use bpfassay_tracer_common::Operation;
 
 use super::{
     count::{By, Outcome, Subject, clock, copies, count_by, is_timed, thread},

@@ -4,7 +4,7 @@
 //! programs are loaded, so the verifier knows their values, and what it loads through them is checked like C.
 
 use aya_ebpf::{Global, helpers::bpf_probe_read_kernel};
-use bpfassay_ledger::Offsets;
+use bpfassay_tracer_common::Offsets;
 
 /// Set by the loader.
 #[unsafe(no_mangle)]
@@ -13,7 +13,7 @@ static OFFSETS: Global<Offsets> = Global::new(Offsets::UNKNOWN);
 /// One offset, in bytes.
 macro_rules! offset {
     ($field:ident) => {
-        $crate::tracer::kernel::known(core::mem::offset_of!(bpfassay_ledger::Offsets, $field))
+        $crate::tracer::kernel::known(core::mem::offset_of!(bpfassay_tracer_common::Offsets, $field))
     };
 }
 pub(crate) use offset;

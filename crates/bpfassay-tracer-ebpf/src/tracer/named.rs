@@ -2,7 +2,7 @@
 //! about is known once they take write access of it (`mnt_want_write`). `named.h` on the C side says more.
 
 use aya_ebpf::{macros::map, maps::LruHashMap};
-use bpfassay_ledger::{Operation, tally as tallies};
+use bpfassay_tracer_common::{Operation, tally as tallies};
 
 use super::{
     count::{By, Outcome, Subject, clock, copies, count_by, tally, thread},

@@ -2,7 +2,7 @@
 //! mount and no device. Files that the call made are counted as created: `vfs_create` is not passed by open, and not at
 //! all by file systems that look up and make in one step, such as NFS.
 
-use bpfassay_ledger::Operation;
+use bpfassay_tracer_common::Operation;
 
 use super::{
     count::{By, Outcome, Subject, count_by},

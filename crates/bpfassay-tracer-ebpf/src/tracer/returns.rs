@@ -14,7 +14,7 @@ use aya_ebpf::{
     maps::LruHashMap,
     programs::{ProbeContext, RetProbeContext},
 };
-use bpfassay_ledger::{Operation, tally as tallies};
+use bpfassay_tracer_common::{Operation, tally as tallies};
 
 use super::{
     count::{By, Outcome, Subject, clock, count, tally, thread},

@@ -12,7 +12,7 @@ use aya_ebpf::{
     macros::{raw_tracepoint, tracepoint},
     programs::{RawTracePointContext, TracePointContext},
 };
-use bpfassay_ledger::Operation;
+use bpfassay_tracer_common::Operation;
 
 use super::{
     count::By,

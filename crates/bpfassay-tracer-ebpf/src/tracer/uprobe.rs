@@ -1,5 +1,5 @@
 //! uprobes on the functions of the C library and of MPI-IO, in their libraries or in a static program. The loader attaches
-//! each program to the functions that are in the file ([`bpfassay_ledger::functions`]).
+//! each program to the functions that are in the file ([`bpfassay_tracer_common::functions`]).
 //!
 //! Of the C library's calls what was returned is counted. Of those of MPI-IO the calls, and the bytes that were asked for
 //! as far as they can be known: a file handle tells no file to a kernel, nor a datatype its size, but for the predefined
@@ -13,7 +13,7 @@ use aya_ebpf::{
     maps::{LruHashMap, ProgramArray},
     programs::{ProbeContext, RetProbeContext},
 };
-use bpfassay_ledger::{NO_DURATION, Operation, tally as tallies};
+use bpfassay_tracer_common::{NO_DURATION, Operation, tally as tallies};
 
 use super::{
     count::{By, Outcome, Subject, clock, count_by, tally, thread},

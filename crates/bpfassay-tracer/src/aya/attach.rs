@@ -44,7 +44,7 @@ use crate::{
 type Keep = Box<dyn Any>;
 
 /// A program that was attached.
-struct Attached {
+struct HookLink {
     /// The function, with the offset where it is not the entry.
     place: String,
     kind: Kind,
@@ -148,7 +148,7 @@ pub(super) fn load(
 
 /// What is attached.
 #[derive(Default)]
-pub(super) struct All {
+pub(super) struct AttachedPrograms {
     pub(super) hooked: Vec<Hooked>,
     /// Detaches when dropped.
     pub(super) links: Vec<Keep>,
@@ -160,8 +160,13 @@ pub(super) struct All {
 ///
 /// # Errors
 /// The first [`Refusal`]; what was attached before is detached.
-pub(super) fn all(ebpf: &mut Ebpf, probe: Probe, names: &[String], options: &Options) -> Result<All, Refusal> {
-    let mut all = All::default();
+pub(super) fn all(
+    ebpf: &mut Ebpf,
+    probe: Probe,
+    names: &[String],
+    options: &Options,
+) -> Result<AttachedPrograms, Refusal> {
+    let mut all = AttachedPrograms::default();
     // Only uprobes need them.
     let mut files = None;
     let mut names: Vec<&String> = names.iter().collect();
@@ -179,7 +184,7 @@ pub(super) fn all(ebpf: &mut Ebpf, probe: Probe, names: &[String], options: &Opt
             }
             outcome => outcome.map_err(refused)?,
         };
-        for Attached { place, kind, link_fd, keep } in attached {
+        for HookLink { place, kind, link_fd, keep } in attached {
             let program_fd = program.fd().and_then(|fd| Ok(fd.as_fd().try_clone_to_owned()?)).map_err(refused)?;
             all.links.push(keep);
             all.hooked.push(Hooked {
@@ -200,8 +205,8 @@ fn attach(
     function: &str,
     options: &Options,
     files: &mut Option<Files>,
-) -> Result<Vec<Attached>, ProgramError> {
-    let one = |kind, keep: Keep| vec![Attached { place: function.to_owned(), kind, link_fd: None, keep }];
+) -> Result<Vec<HookLink>, ProgramError> {
+    let one = |kind, keep: Keep| vec![HookLink { place: function.to_owned(), kind, link_fd: None, keep }];
     match program {
         Program::KProbe(program) => Ok(vec![match program.kind() {
             ProbeKind::Entry => kprobe(program, function)?,
@@ -232,7 +237,7 @@ fn attach(
 }
 
 /// Attaches to the tracepoint of each system call, at the end that `end` names (`enter`, `exit`).
-fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<Attached>, ProgramError> {
+fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<HookLink>, ProgramError> {
     let mut all = Vec::new();
     for call in SYSCALLS {
         let place = format!("sys_{end}_{call}");
@@ -252,7 +257,7 @@ fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<Attached>, Progra
         } else {
             (None, Box::new(link))
         };
-        all.push(Attached { place, kind: Kind::Tracepoint, link_fd, keep });
+        all.push(HookLink { place, kind: Kind::Tracepoint, link_fd, keep });
     }
     if all.is_empty() {
         let message = format!("no tracepoint sys_{end}_* of system calls: CONFIG_FTRACE_SYSCALLS may be missing");
@@ -263,7 +268,7 @@ fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<Attached>, Progra
 
 /// Attaches to the functions of programs and libraries that belong to `target`. Their places are found here, as for libbpf:
 /// aya's own search would take a function that a file asks others for as one that it has.
-fn functions(program: &mut UProbe, target: &str, files: &Files) -> Result<Vec<Attached>, ProgramError> {
+fn functions(program: &mut UProbe, target: &str, files: &Files) -> Result<Vec<HookLink>, ProgramError> {
     let end = match program.kind() {
         ProbeKind::Entry => End::Entry,
         ProbeKind::Return => End::Return,
@@ -273,13 +278,13 @@ fn functions(program: &mut UProbe, target: &str, files: &Files) -> Result<Vec<At
         let location = UProbeAttachLocation::AbsoluteOffset(place.offset);
         let id = program.attach(location, &place.file, UProbeScope::AllProcesses)?;
         let keep = Box::new(program.take_link(id)?);
-        all.push(Attached { place: place.describe(end), kind: Kind::Uprobe, link_fd: None, keep });
+        all.push(HookLink { place: place.describe(end), kind: Kind::Uprobe, link_fd: None, keep });
     }
     Ok(all)
 }
 
 /// Attaches at the entry, or behind the ftrace site where the entry is refused.
-fn kprobe(program: &mut KProbe, function: &str) -> Result<Attached, ProgramError> {
+fn kprobe(program: &mut KProbe, function: &str) -> Result<HookLink, ProgramError> {
     let (id, offset) = match (program.attach(function, 0), BEHIND_FTRACE_SITE) {
         (Err(error), Some(offset)) if is_invalid(&error) => (program.attach(function, offset as u64)?, offset as u64),
         (outcome, _) => (outcome?, 0),
@@ -288,11 +293,11 @@ fn kprobe(program: &mut KProbe, function: &str) -> Result<Attached, ProgramError
     let kind = Kind::Kprobe(KprobeMode::Perf);
     let place = if offset == 0 { function.to_owned() } else { format!("{function}+{offset:#x}") };
     if !has_kprobe_links() {
-        return Ok(Attached { place, kind, link_fd: None, keep: Box::new(link) });
+        return Ok(HookLink { place, kind, link_fd: None, keep: Box::new(link) });
     }
     let link = FdLink::try_from(link).map_err(link_failed)?;
     let link_fd = Some(kernel::link_by_id(link.info().map_err(link_failed)?.id())?);
-    Ok(Attached { place, kind, link_fd, keep: Box::new(link) })
+    Ok(HookLink { place, kind, link_fd, keep: Box::new(link) })
 }
 
 /// Whether aya attaches kprobes by links, which can be asked for misses: not before 5.15, and not where it makes nothing of
@@ -303,10 +308,10 @@ fn has_kprobe_links() -> bool {
 }
 
 /// Attaches at the return: aya cannot say how many calls are to be watched at once.
-fn return_probe(program: &KProbe, function: &str, options: &Options) -> Result<Attached, ProgramError> {
+fn return_probe(program: &KProbe, function: &str, options: &Options) -> Result<HookLink, ProgramError> {
     let probe = ReturnProbe::attach(program.fd()?.as_fd(), function, options.maxactive)?;
     let place = format!("{function} (return)");
-    Ok(Attached { place, kind: probe.kind(), link_fd: probe.link()?, keep: Box::new(probe) })
+    Ok(HookLink { place, kind: probe.kind(), link_fd: probe.link()?, keep: Box::new(probe) })
 }
 
 fn link_failed(error: LinkError) -> ProgramError {
@@ -341,7 +346,7 @@ fn is_missing(error: &ProgramError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_ledger::functions;
+    use bpfassay_tracer_common::functions;
 
     use super::*;
 

@@ -20,12 +20,12 @@ use ::aya::{
     Btf, Ebpf, EbpfLoader,
     maps::{Map, MapData},
 };
-use bpfassay_ledger::{Settings, map};
 use bpfassay_protocol::{
     ProbeConfiguration,
     probe::Probe,
     tracer::{Attached, Refusal, Step},
 };
+use bpfassay_tracer_common::{Settings, map};
 
 use self::refusal::refuse;
 use crate::{
@@ -91,7 +91,7 @@ fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Opti
     let mut findings = attach::load(&mut ebpf, configuration.probe, &mut names, options, &btf)?;
     let load_time = start.elapsed();
     let start = Instant::now();
-    let attach::All { hooked, links, findings: unhooked } =
+    let attach::AttachedPrograms { hooked, links, findings: unhooked } =
         attach::all(&mut ebpf, configuration.probe, &names, options)?;
     findings.extend(unhooked);
     if !prepare::is_task_known() && hooked.iter().any(|hooked| hooked.program.contains("__sys_fsync")) {

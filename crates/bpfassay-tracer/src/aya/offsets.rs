@@ -1,6 +1,6 @@
 //! Offsets of members in the running kernel's structures, from its BTF.
 
-use bpfassay_ledger::Offsets;
+use bpfassay_tracer_common::Offsets;
 use libbpf_rs::{
     Btf,
     btf::{

@@ -25,7 +25,7 @@
  * Operations on names are those of fexit, and so are read, write, readv and writev. The loader leaves programs out whose
  * function the kernel does not have, and reports that.
  */
-#define LEDGER_SHARED_KEYS
+#define COUNTER_SHARED_KEYS
 #include "fexit.bpf.c"
 
 /* Bytes of a page; the loader writes it. */
@@ -115,16 +115,16 @@ struct {
 } copying SEC(".maps");
 
 /* Counts what a way other than read and write returned. */
-static __always_inline void count(struct file *file, enum ledger_operation operation, long ret)
+static __always_inline void count(struct file *file, enum operation operation, long ret)
 {
 	struct subject subject;
 
 	if (subject_of_file(&subject, file))
-		ledger_count_returned(&subject, operation, ret, 0);
+		count_call_returned(&subject, operation, ret, 0);
 }
 
 /* The same for what a task of `cgroup` asked for and another one, or an interrupt, completes. */
-static __always_inline void count_of(__u64 cgroup, struct file *file, enum ledger_operation operation, long ret)
+static __always_inline void count_of(__u64 cgroup, struct file *file, enum operation operation, long ret)
 {
 	const struct vfsmount *mnt = BPF_CORE_READ(file, f_path.mnt);
 	struct subject subject = {
@@ -135,11 +135,11 @@ static __always_inline void count_of(__u64 cgroup, struct file *file, enum ledge
 	};
 
 	if ((!settings.cgroup || cgroup == settings.cgroup) && (!settings.mount || subject.mount == settings.mount))
-		ledger_count_returned(&subject, operation, ret, 0);
+		count_call_returned(&subject, operation, ret, 0);
 }
 
 /* libaio: who asked is known at submission only, what came of it at completion only. */
-static __always_inline void submit(struct kiocb *kiocb, enum ledger_operation operation)
+static __always_inline void submit(struct kiocb *kiocb, enum operation operation)
 {
 	__u64 key = (unsigned long)kiocb;
 	struct submitted value = {
@@ -148,11 +148,11 @@ static __always_inline void submit(struct kiocb *kiocb, enum ledger_operation op
 	};
 
 	if (bpf_map_update_elem(&requests, &key, &value, 0))
-		ledger_tally(TALLY_INSERT_FAILURES);
+		tally_add(TALLY_INSERT_FAILURES);
 }
 
 /* An error here comes before the request is begun, and there will be no completion (fs/aio.c: aio_read). */
-static __always_inline void submitted(struct kiocb *kiocb, enum ledger_operation operation, int ret)
+static __always_inline void submitted(struct kiocb *kiocb, enum operation operation, int ret)
 {
 	__u64 key = (unsigned long)kiocb;
 
@@ -211,7 +211,7 @@ SEC("raw_tracepoint/io_uring_complete")
 int ring_complete(__u64 *ctx)
 {
 	struct io_kiocb *request = (void *)ctx[1];
-	enum ledger_operation operation;
+	enum operation operation;
 	struct file *file;
 
 	if (!bpf_core_field_exists(struct io_kiocb, cqe) || !request)
@@ -277,7 +277,7 @@ int BPF_PROG(copy_entry, struct file *in)
 	__u8 inside = 1;
 
 	if (bpf_map_update_elem(&copying, &task, &inside, 0))
-		ledger_tally(TALLY_INSERT_FAILURES);
+		tally_add(TALLY_INSERT_FAILURES);
 	return 0;
 }
 
@@ -298,7 +298,7 @@ static __always_inline void mapped(struct vm_fault *vmf, __u64 pages)
 {
 	const struct vm_area_struct *vma = vmf->vma;
 	struct file *file = BPF_CORE_READ(vma, vm_file);
-	enum ledger_operation operation = OPERATION_MAP_READ;
+	enum operation operation = OPERATION_MAP_READ;
 
 	if (!file)
 		return;

@@ -14,7 +14,7 @@
 struct pending_call {
 	struct subject subject;
 	__u64 start;
-	enum ledger_operation operation;
+	enum operation operation;
 	/* Whether there is a call, and whether it is to be counted. */
 	__u32 wanted;
 };
@@ -28,10 +28,10 @@ struct {
 } pending SEC(".maps");
 
 /* Another copy of the program may have run for this very call before: see raw-tracepoint.bpf.c. */
-static __always_inline void call_begins(__u32 copy, enum ledger_operation operation, bool by_descriptor, long descriptor)
+static __always_inline void call_begins(__u32 copy, enum operation operation, bool by_descriptor, long descriptor)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
-	struct pending_call call = { .operation = operation, .start = ledger_clock() };
+	struct pending_call call = { .operation = operation, .start = latency_clock() };
 	const struct file *file;
 
 	if (copy > 0) {
@@ -51,7 +51,7 @@ static __always_inline void call_begins(__u32 copy, enum ledger_operation operat
 	if (!call.wanted)
 		return;
 	if (bpf_map_update_elem(&pending, &thread, &call, BPF_ANY))
-		ledger_tally(TALLY_UNMATCHED);
+		tally_add(TALLY_UNMATCHED);
 }
 
 static __always_inline void call_ends(__u32 copy, long ret)
@@ -68,7 +68,7 @@ static __always_inline void call_ends(__u32 copy, long ret)
 	case OPERATION_WRITE:
 	case OPERATION_READV:
 	case OPERATION_WRITEV:
-		ledger_count_copy(copy, &call->subject, call->operation, ret < 0 ? 0 : ret, ret < 0, call->start);
+		count_call_copy(copy, &call->subject, call->operation, ret < 0 ? 0 : ret, ret < 0, call->start);
 		return;
 	case OPERATION_OPEN:
 		file = ret < 0 ? (void *)ret : file_of(ret);
@@ -76,7 +76,7 @@ static __always_inline void call_ends(__u32 copy, long ret)
 		count_opened_copy(copy, file ? file : (void *)-9L, call->start);
 		return;
 	default:
-		ledger_count_copy(copy, &call->subject, call->operation, 0, ret < 0, call->start);
+		count_call_copy(copy, &call->subject, call->operation, 0, ret < 0, call->start);
 	}
 }
 

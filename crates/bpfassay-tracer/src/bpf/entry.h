@@ -18,12 +18,12 @@ struct iovec {
 	__u64 iov_len;
 };
 
-static __always_inline int count_file(const struct file *file, __u64 bytes, enum ledger_operation operation)
+static __always_inline int count_file(const struct file *file, __u64 bytes, enum operation operation)
 {
 	struct subject subject;
 
 	if (subject_of_argument(&subject, file))
-		ledger_count(&subject, operation, bytes, 0, 0);
+		count_call(&subject, operation, bytes, 0, 0);
 	return 0;
 }
 
@@ -74,7 +74,7 @@ static __always_inline int count_fsync(context *ctx)
 	struct subject subject;
 
 	if (subject_of_syscall(&subject, (void *)argument(ctx, 0)))
-		ledger_count(&subject, OPERATION_FSYNC, 0, 0, 0);
+		count_call(&subject, OPERATION_FSYNC, 0, 0, 0);
 	return 0;
 }
 
@@ -108,12 +108,12 @@ int wants_entry(context *ctx)
 	return 0;
 }
 
-static __always_inline int count_name(context *ctx, enum ledger_operation operation)
+static __always_inline int count_name(context *ctx, enum operation operation)
 {
 	struct subject subject;
 
 	if (name_subject(&subject, operation, argument(ctx, prototypes[operation].argument)))
-		ledger_count(&subject, operation, 0, 0, 0);
+		count_call(&subject, operation, 0, 0, 0);
 	return 0;
 }
 

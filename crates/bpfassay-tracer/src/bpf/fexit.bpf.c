@@ -44,7 +44,7 @@ struct {
 #define RAN_ALL(operation) (((1ULL << RAN_COPIES) - 1) << RAN_COPIES * (operation))
 _Static_assert(RAN_COPIES * OPERATION_COUNT <= 64, "a bit for each");
 
-static __always_inline __u64 ran_bit(__u32 copy, enum ledger_operation operation)
+static __always_inline __u64 ran_bit(__u32 copy, enum operation operation)
 {
 	return 1ULL << (RAN_COPIES * operation + copy);
 }
@@ -64,7 +64,7 @@ static __always_inline void mark(__u64 others)
 }
 
 /* Whether this copy is the first to run for this call. */
-static __always_inline bool is_first(__u32 copy, enum ledger_operation operation)
+static __always_inline bool is_first(__u32 copy, enum operation operation)
 {
 	struct task_struct *task;
 	struct turns *all;
@@ -112,20 +112,20 @@ struct {
 	__type(value, __u64);
 } starts SEC(".maps");
 
-static __always_inline __u64 start_key(enum ledger_operation operation)
+static __always_inline __u64 start_key(enum operation operation)
 {
 	return bpf_get_current_pid_tgid() << 32 | operation;
 }
 
-static __always_inline int begin(enum ledger_operation operation)
+static __always_inline int begin(enum operation operation)
 {
-	__u64 key = start_key(operation), now = ledger_clock();
+	__u64 key = start_key(operation), now = latency_clock();
 
 	bpf_map_update_elem(&starts, &key, &now, BPF_ANY);
 	return 0;
 }
 
-static __always_inline __u64 began(enum ledger_operation operation)
+static __always_inline __u64 began(enum operation operation)
 {
 	__u64 key, start, *found;
 
@@ -140,12 +140,12 @@ static __always_inline __u64 began(enum ledger_operation operation)
 	return start;
 }
 
-static __always_inline int count_data(__u32 copy, const struct file *file, long ret, enum ledger_operation operation)
+static __always_inline int count_data(__u32 copy, const struct file *file, long ret, enum operation operation)
 {
 	struct subject subject;
 
 	if (is_first(copy, operation) && subject_of_argument(&subject, file))
-		ledger_count_copy(copy, &subject, operation, ret < 0 ? 0 : ret, ret < 0, began(operation));
+		count_call_copy(copy, &subject, operation, ret < 0 ? 0 : ret, ret < 0, began(operation));
 	return 0;
 }
 
@@ -193,7 +193,7 @@ static __always_inline int count_fsync(__u32 copy, context *ctx)
 	struct subject subject;
 
 	if (is_first(copy, OPERATION_FSYNC) && subject_of_syscall(&subject, (void *)ctx[0]))
-		ledger_count_copy(copy, &subject, OPERATION_FSYNC, 0, (int)ctx[1] < 0, began(OPERATION_FSYNC));
+		count_call_copy(copy, &subject, OPERATION_FSYNC, 0, (int)ctx[1] < 0, began(OPERATION_FSYNC));
 	return 0;
 }
 

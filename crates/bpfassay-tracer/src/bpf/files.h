@@ -11,7 +11,7 @@
 #ifndef BPFASSAY_FILES_H
 #define BPFASSAY_FILES_H
 
-#include "ledger.h"
+#include "counters.h"
 #include <bpf/bpf_tracing.h>
 
 /* include/uapi/linux/stat.h */

@@ -4,25 +4,25 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, LEDGER_KEYS);
-	__type(key, struct ledger_key);
-	__type(value, struct ledger_value);
+	__uint(max_entries, COUNTER_KEYS);
+	__type(key, struct counter_key);
+	__type(value, struct counter_value);
 } counters SEC(".maps");
 
-static __always_inline void ledger_add(__u32 copy, const struct subject *subject, enum ledger_operation operation,
+static __always_inline void counter_add(__u32 copy, const struct subject *subject, enum operation operation,
 				       __u64 bytes, __u64 errors, __u64 duration)
 {
-	struct ledger_key key = key_of(subject, operation);
-	struct ledger_value *value = bpf_map_lookup_elem(&counters, &key);
+	struct counter_key key = key_of(subject, operation);
+	struct counter_value *value = bpf_map_lookup_elem(&counters, &key);
 
 	if (!value) {
-		const struct ledger_value zero = {};
+		const struct counter_value zero = {};
 
 		/* See map_percpu.h. */
 		bpf_map_update_elem(&counters, &key, &zero, BPF_NOEXIST);
 		value = bpf_map_lookup_elem(&counters, &key);
 		if (!value) {
-			ledger_tally(TALLY_INSERT_FAILURES);
+			tally_add(TALLY_INSERT_FAILURES);
 			return;
 		}
 	}

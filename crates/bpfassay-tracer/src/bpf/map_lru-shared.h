@@ -11,38 +11,38 @@
 
 #define LAYOUT_HAS_DURATION 0
 
-struct ledger_path_key {
+struct counter_path_key {
 	__u64 cgroup;
-	__u8 path[LEDGER_PATH_BYTES];
-	enum ledger_operation operation;
+	__u8 path[MOUNT_PATH_BYTES];
+	enum operation operation;
 	__u32 zero;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, LEDGER_LRU_KEYS);
-	__type(key, struct ledger_path_key);
-	__type(value, struct ledger_value);
+	__uint(max_entries, COUNTER_LRU_KEYS);
+	__type(key, struct counter_path_key);
+	__type(value, struct counter_value);
 } counters SEC(".maps");
 
-static __always_inline void ledger_add(__u32 copy, const struct subject *subject, enum ledger_operation operation,
+static __always_inline void counter_add(__u32 copy, const struct subject *subject, enum operation operation,
 				       __u64 bytes, __u64 errors, __u64 duration)
 {
-	struct ledger_path_key key = { .cgroup = subject->cgroup, .operation = operation };
-	struct ledger_value *value;
+	struct counter_path_key key = { .cgroup = subject->cgroup, .operation = operation };
+	struct counter_value *value;
 
 	if (subject->vfsmount)
 		path_of(key.path, subject->vfsmount);
 	value = bpf_map_lookup_elem(&counters, &key);
 	if (!value) {
-		const struct ledger_value zero = {};
+		const struct counter_value zero = {};
 
 		/* See map_percpu.h. */
 		if (!bpf_map_update_elem(&counters, &key, &zero, BPF_NOEXIST))
-			ledger_tally(TALLY_INSERTIONS);
+			tally_add(TALLY_INSERTIONS);
 		value = bpf_map_lookup_elem(&counters, &key);
 		if (!value) {
-			ledger_tally(TALLY_INSERT_FAILURES);
+			tally_add(TALLY_INSERT_FAILURES);
 			return;
 		}
 	}

@@ -13,17 +13,17 @@
 
 struct counters {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, LEDGER_KEYS);
-	__type(key, struct ledger_key);
-	__type(value, struct ledger_value);
+	__uint(max_entries, COUNTER_KEYS);
+	__type(key, struct counter_key);
+	__type(value, struct counter_value);
 };
 
 struct counters counters SEC(".maps");
 /* For the copies after the first; not made where there is one only. */
 struct counters counters_2 SEC(".maps");
 
-struct ledger_slots {
-	struct ledger_slot slots[LEDGER_SLOTS];
+struct counter_slots {
+	struct counter_slot slots[COUNTER_SLOTS];
 };
 
 /* Element copy * OPERATION_DATA_COUNT + operation; the loader sets how many copies there are. */
@@ -31,42 +31,42 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, OPERATION_DATA_COUNT);
 	__type(key, __u32);
-	__type(value, struct ledger_slots);
+	__type(value, struct counter_slots);
 } slots SEC(".maps");
 
-#ifdef LEDGER_SHARED_KEYS
+#ifdef COUNTER_SHARED_KEYS
 /* Several programs count under one key, and one of them may have been interrupted or preempted while it does. */
-#define LEDGER_OWN_KEYS false
+#define COUNTER_OWN_KEYS false
 #else
-#define LEDGER_OWN_KEYS true
+#define COUNTER_OWN_KEYS true
 #endif
 
 /* Where the key of a call has its slot, if it is not another's; null for calls that have none. */
-static __always_inline struct ledger_slot *slot_of(__u32 copy, const struct subject *subject,
-						   enum ledger_operation operation)
+static __always_inline struct counter_slot *slot_of(__u32 copy, const struct subject *subject,
+						   enum operation operation)
 {
 	__u32 element = copy * OPERATION_DATA_COUNT + operation;
-	struct ledger_slots *all;
+	struct counter_slots *all;
 	__u64 mixed;
 
-	if (!LEDGER_OWN_KEYS || operation >= OPERATION_DATA_COUNT)
+	if (!COUNTER_OWN_KEYS || operation >= OPERATION_DATA_COUNT)
 		return NULL;
 	all = bpf_map_lookup_elem(&slots, &element);
 	if (!all)
 		return NULL;
 	/* Fibonacci hashing: Knuth, "The Art of Computer Programming", volume 3, 2nd edition 1998, section 6.4. */
 	mixed = (subject->cgroup ^ subject->mount << 32) * 0x9e3779b97f4a7c15;
-	_Static_assert(LEDGER_SLOTS == 1 << (64 - 56), "as many bits as are left");
+	_Static_assert(COUNTER_SLOTS == 1 << (64 - 56), "as many bits as are left");
 	return &all->slots[mixed >> 56];
 }
 
-static __always_inline void ledger_add(__u32 copy, const struct subject *subject, enum ledger_operation operation,
+static __always_inline void counter_add(__u32 copy, const struct subject *subject, enum operation operation,
 				       __u64 bytes, __u64 errors, __u64 duration)
 {
 	struct counters *map = copy == 0 ? &counters : &counters_2;
-	struct ledger_slot *slot = slot_of(copy, subject, operation);
-	struct ledger_value *value;
-	struct ledger_key key;
+	struct counter_slot *slot = slot_of(copy, subject, operation);
+	struct counter_value *value;
+	struct counter_key key;
 
 	if (slot && slot->key.cgroup == subject->cgroup && slot->key.mount == subject->mount &&
 	    slot->key.device == subject->device) {
@@ -78,7 +78,7 @@ static __always_inline void ledger_add(__u32 copy, const struct subject *subject
 	key = key_of(subject, operation);
 	value = bpf_map_lookup_elem(map, &key);
 	if (!value) {
-		const struct ledger_value zero = {};
+		const struct counter_value zero = {};
 
 		/*
 		 * Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that nobody's counts are
@@ -87,12 +87,12 @@ static __always_inline void ledger_add(__u32 copy, const struct subject *subject
 		bpf_map_update_elem(map, &key, &zero, BPF_NOEXIST);
 		value = bpf_map_lookup_elem(map, &key);
 		if (!value) {
-			ledger_tally(TALLY_INSERT_FAILURES);
+			tally_add(TALLY_INSERT_FAILURES);
 			return;
 		}
 	}
 	/* OPERATION_CREATE is counted by two programs, of which one may be preempted inside while the other runs. */
-	if (!LEDGER_OWN_KEYS || copy > 0 || operation == OPERATION_CREATE) {
+	if (!COUNTER_OWN_KEYS || copy > 0 || operation == OPERATION_CREATE) {
 		value_add(value, bytes, errors);
 	} else {
 		value->calls += 1;

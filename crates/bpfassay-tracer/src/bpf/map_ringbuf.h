@@ -2,8 +2,8 @@
 /* An event per call, which the reader adds up. */
 #define LAYOUT_HAS_DURATION 1
 
-struct ledger_event {
-	struct ledger_key key;
+struct call_event {
+	struct counter_key key;
 	__u64 bytes;
 	__u64 errors;
 	__u64 duration;
@@ -11,19 +11,19 @@ struct ledger_event {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, LEDGER_RING_BYTES);
+	__uint(max_entries, RING_BYTES);
 } events SEC(".maps");
 
 /* Ring buffers carry no type of their own: this keeps the structure in the object's type information. */
-const struct ledger_event *const event_type SEC(".rodata.event") = NULL;
+const struct call_event *const event_type SEC(".rodata.event") = NULL;
 
-static __always_inline void ledger_add(__u32 copy, const struct subject *subject, enum ledger_operation operation,
+static __always_inline void counter_add(__u32 copy, const struct subject *subject, enum operation operation,
 				       __u64 bytes, __u64 errors, __u64 duration)
 {
-	struct ledger_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	struct call_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
 	if (!event) {
-		ledger_tally(TALLY_RING_BUFFER_DROPS);
+		tally_add(TALLY_RING_BUFFER_DROPS);
 		return;
 	}
 	event->key = key_of(subject, operation);

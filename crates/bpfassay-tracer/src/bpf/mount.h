@@ -8,7 +8,7 @@
 #include <bpf/bpf_core_read.h>
 
 /* Bytes of a mount's path in a key, with at least one NUL at the end. */
-#define LEDGER_PATH_BYTES 64
+#define MOUNT_PATH_BYTES 64
 
 /* The mount that embeds `mnt`, for reading with bpf_probe_read_kernel only. */
 static __always_inline const struct mount *mount_of(const struct vfsmount *mnt)

@@ -30,10 +30,10 @@ struct {
 static __always_inline int name_begins(void)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
-	struct named_call call = { .start = ledger_clock() };
+	struct named_call call = { .start = latency_clock() };
 
 	if (bpf_map_update_elem(&named_calls, &thread, &call, BPF_ANY))
-		ledger_tally(TALLY_UNMATCHED);
+		tally_add(TALLY_UNMATCHED);
 	return 0;
 }
 
@@ -52,7 +52,7 @@ static __always_inline int name_wants(const struct vfsmount *mnt)
  * regular file (see is_regular). Where the program has copies, one that finds no beginning is not the first to run for
  * the call. Copies of the programs above may run as often as they like.
  */
-static __always_inline int name_ends(__u32 copy, enum ledger_operation operation, int ret)
+static __always_inline int name_ends(__u32 copy, enum operation operation, int ret)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
 	const struct named_call *call = bpf_map_lookup_elem(&named_calls, &thread);
@@ -68,7 +68,7 @@ static __always_inline int name_ends(__u32 copy, enum ledger_operation operation
 		return 0;
 	}
 	if (subject_of(&subject, mnt, mnt ? BPF_CORE_READ(mnt, mnt_sb, s_dev) : 0))
-		ledger_count_copy(copy, &subject, operation, 0, ret < 0, start);
+		count_call_copy(copy, &subject, operation, 0, ret < 0, start);
 	return 0;
 }
 

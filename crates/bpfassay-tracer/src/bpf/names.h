@@ -18,7 +18,7 @@
 #ifndef BPFASSAY_NAMES_H
 #define BPFASSAY_NAMES_H
 
-#include "ledger.h"
+#include "counters.h"
 
 enum prototype_source {
 	PROTOTYPE_UNKNOWN,
@@ -30,15 +30,15 @@ enum prototype_source {
 	PROTOTYPE_RENAME,
 };
 
-/* `Prototype` in the crate bpfassay-ledger. */
-struct ledger_prototype {
+/* `Prototype` in the crate bpfassay-tracer-common. */
+struct name_prototype {
 	/* enum prototype_source */
 	__u8 source;
 	/* Which argument that is, from 0. */
 	__u8 argument;
 };
 
-const volatile struct ledger_prototype prototypes[OPERATION_COUNT] SEC(".rodata.prototypes") = {};
+const volatile struct name_prototype prototypes[OPERATION_COUNT] SEC(".rodata.prototypes") = {};
 
 struct wanted_mount {
 	const struct vfsmount *vfsmount;
@@ -62,7 +62,7 @@ static __always_inline void name_wants(const struct vfsmount *mnt)
 }
 
 /* `argument` is what the prototype says of the operation. */
-static __always_inline bool name_subject(struct subject *subject, enum ledger_operation operation,
+static __always_inline bool name_subject(struct subject *subject, enum operation operation,
 					 unsigned long argument)
 {
 	__u32 thread = bpf_get_current_pid_tgid();

@@ -8,7 +8,7 @@
 #ifndef BPFASSAY_OPENED_H
 #define BPFASSAY_OPENED_H
 
-#include "ledger.h"
+#include "counters.h"
 
 static __always_inline void count_opened_copy(__u32 copy, const struct file *file, __u64 start)
 {
@@ -16,14 +16,14 @@ static __always_inline void count_opened_copy(__u32 copy, const struct file *fil
 
 	if (IS_ERR_VALUE(file)) {
 		if (subject_of(&subject, NULL, 0))
-			ledger_count_copy(copy, &subject, OPERATION_OPEN, 0, 1, start);
+			count_call_copy(copy, &subject, OPERATION_OPEN, 0, 1, start);
 		return;
 	}
 	if (!subject_of_file(&subject, file))
 		return;
-	ledger_count_copy(copy, &subject, OPERATION_OPEN, 0, 0, start);
+	count_call_copy(copy, &subject, OPERATION_OPEN, 0, 0, start);
 	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
-		ledger_count_copy(copy, &subject, OPERATION_CREATE, 0, 0, 0);
+		count_call_copy(copy, &subject, OPERATION_CREATE, 0, 0, 0);
 }
 
 static __always_inline void count_opened(const struct file *file, __u64 start)

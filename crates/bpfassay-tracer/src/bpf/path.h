@@ -8,17 +8,17 @@
 /* Directories and mounts that are walked up at most. */
 #define PATH_STEPS 12
 
-#ifdef LEDGER_NO_CALLS
+#ifdef NO_CALLS
 #define PATH_FUNCTION static __always_inline
 #else
 #define PATH_FUNCTION static __attribute__((noinline))
 #endif
 
 /* Writes where `vfsmount` is mounted, from the root of its namespace; what does not fit is cut off. */
-PATH_FUNCTION void path_of(__u8 path[LEDGER_PATH_BYTES], const struct vfsmount *vfsmount)
+PATH_FUNCTION void path_of(__u8 path[MOUNT_PATH_BYTES], const struct vfsmount *vfsmount)
 {
 	/* Names are written from the root down: any of them may reach up to a path's length beyond its beginning. */
-	__u8 buffer[2 * LEDGER_PATH_BYTES] = {};
+	__u8 buffer[2 * MOUNT_PATH_BYTES] = {};
 	const unsigned char *names[PATH_STEPS] = {};
 	const struct mount *mount = mount_of(vfsmount), *parent;
 	const struct dentry *dentry = BPF_CORE_READ(mount, mnt_mountpoint);
@@ -41,18 +41,18 @@ PATH_FUNCTION void path_of(__u8 path[LEDGER_PATH_BYTES], const struct vfsmount *
 	for (int i = PATH_STEPS - 1; i >= 0; i--) {
 		long length;
 
-		if (!names[i] || end >= LEDGER_PATH_BYTES - 1)
+		if (!names[i] || end >= MOUNT_PATH_BYTES - 1)
 			continue;
-		buffer[end & (LEDGER_PATH_BYTES - 1)] = '/';
+		buffer[end & (MOUNT_PATH_BYTES - 1)] = '/';
 		end += 1;
-		length = bpf_probe_read_kernel_str(&buffer[end & (LEDGER_PATH_BYTES - 1)], LEDGER_PATH_BYTES, names[i]);
+		length = bpf_probe_read_kernel_str(&buffer[end & (MOUNT_PATH_BYTES - 1)], MOUNT_PATH_BYTES, names[i]);
 		if (length > 0)
 			end += length - 1;
 	}
 	if (!end)
 		buffer[0] = '/';
-	buffer[LEDGER_PATH_BYTES - 1] = 0;
-	__builtin_memcpy(path, buffer, LEDGER_PATH_BYTES);
+	buffer[MOUNT_PATH_BYTES - 1] = 0;
+	__builtin_memcpy(path, buffer, MOUNT_PATH_BYTES);
 }
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef BPFASSAY_REGISTERS_H
 #define BPFASSAY_REGISTERS_H
 
-#include "ledger.h"
+#include "counters.h"
 #include <bpf/bpf_tracing.h>
 
 typedef struct pt_regs context;

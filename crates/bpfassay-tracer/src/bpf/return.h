@@ -19,7 +19,7 @@ struct call {
 	struct subject subject;
 	__u64 start;
 	__u64 frame;
-	enum ledger_operation operation;
+	enum operation operation;
 	__u32 wanted;
 };
 
@@ -38,7 +38,7 @@ struct {
 
 const struct calls no_calls SEC(".rodata.calls") = {};
 
-static __always_inline struct call *push(context *ctx, enum ledger_operation operation)
+static __always_inline struct call *push(context *ctx, enum operation operation)
 {
 	__u64 frame = PT_REGS_SP(ctx);
 	__u32 thread = bpf_get_current_pid_tgid();
@@ -50,7 +50,7 @@ static __always_inline struct call *push(context *ctx, enum ledger_operation ope
 		bpf_map_update_elem(&pending, &thread, &no_calls, BPF_NOEXIST);
 		calls = bpf_map_lookup_elem(&pending, &thread);
 		if (!calls) {
-			ledger_tally(TALLY_UNMATCHED);
+			tally_add(TALLY_UNMATCHED);
 			return NULL;
 		}
 	}
@@ -60,7 +60,7 @@ static __always_inline struct call *push(context *ctx, enum ledger_operation ope
 		if (depth == (__u64)i + 1 && calls->calls[i].frame <= frame)
 			depth = i;
 	if (depth >= DEPTH) {
-		ledger_tally(TALLY_UNMATCHED);
+		tally_add(TALLY_UNMATCHED);
 		return NULL;
 	}
 	calls->depth = depth + 1;
@@ -68,11 +68,11 @@ static __always_inline struct call *push(context *ctx, enum ledger_operation ope
 	call->operation = operation;
 	call->frame = frame;
 	call->wanted = 0;
-	call->start = ledger_clock();
+	call->start = latency_clock();
 	return call;
 }
 
-static __always_inline struct call *pop(enum ledger_operation operation)
+static __always_inline struct call *pop(enum operation operation)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
 	struct calls *calls = bpf_map_lookup_elem(&pending, &thread);
@@ -90,7 +90,7 @@ static __always_inline struct call *pop(enum ledger_operation operation)
 	return found;
 }
 
-static __always_inline int file_entry(context *ctx, enum ledger_operation operation)
+static __always_inline int file_entry(context *ctx, enum operation operation)
 {
 	struct call *call = push(ctx, operation);
 
@@ -99,13 +99,13 @@ static __always_inline int file_entry(context *ctx, enum ledger_operation operat
 	return 0;
 }
 
-static __always_inline int file_return(context *ctx, enum ledger_operation operation, bool bytes)
+static __always_inline int file_return(context *ctx, enum operation operation, bool bytes)
 {
 	const struct call *call = pop(operation);
 	long ret = PT_REGS_RC(ctx);
 
 	if (call && call->wanted)
-		ledger_count(&call->subject, operation, bytes && ret > 0 ? ret : 0, (bytes ? ret : (int)ret) < 0,
+		count_call(&call->subject, operation, bytes && ret > 0 ? ret : 0, (bytes ? ret : (int)ret) < 0,
 			     call->start);
 	return 0;
 }

@@ -7,7 +7,7 @@
  * What it cannot know is which file was meant: the account is one per task, for all mounts, pipes and terminals together,
  * and for readv, sendfile and copy_file_range as well as for read (add_rchar, inc_syscr and their like in fs/read_write.c).
  */
-#include "ledger.h"
+#include "counters.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -42,7 +42,7 @@ struct task_account {
 /* Sums of tasks that are gone, by cgroup. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, LEDGER_KEYS);
+	__uint(max_entries, COUNTER_KEYS);
 	__type(key, __u64);
 	__type(value, struct task_account);
 } exited SEC(".maps");
@@ -80,7 +80,7 @@ int BPF_PROG(task_exit, struct task_struct *task)
 		bpf_map_update_elem(&exited, &cgroup, &zero, BPF_NOEXIST);
 		account = bpf_map_lookup_elem(&exited, &cgroup);
 		if (!account) {
-			ledger_tally(TALLY_INSERT_FAILURES);
+			tally_add(TALLY_INSERT_FAILURES);
 			return 0;
 		}
 	}

@@ -3,7 +3,7 @@
 #ifndef BPFASSAY_TRAMPOLINE_H
 #define BPFASSAY_TRAMPOLINE_H
 
-#include "ledger.h"
+#include "counters.h"
 #include <bpf/bpf_tracing.h>
 
 typedef unsigned long long context;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
  * uprobes on the functions of the C library and of MPI-IO, in their libraries or in a static program. The loader attaches
- * each program to the functions that are in the file (`functions` in the crate bpfassay-ledger).
+ * each program to the functions that are in the file (`functions` in the crate bpfassay-tracer-common).
  *
  * Of the C library's calls what was returned is counted. Of those of MPI-IO the calls, and the bytes that were asked for
  * as far as they can be known: a file handle tells no file to a kernel, nor a datatype its size, but for the predefined
@@ -11,9 +11,9 @@
  * A task can be preempted inside these programs, and another one runs them meanwhile: nothing keeps it from that. So keys
  * are shared, and every program begins with keep_stack().
  */
-#define LEDGER_SHARED_KEYS
+#define COUNTER_SHARED_KEYS
 /* Tail calls and calls of functions go together on some architectures and kernels only. */
-#define LEDGER_NO_CALLS
+#define NO_CALLS
 #include "descriptor.h"
 #include <bpf/bpf_tracing.h>
 
@@ -73,7 +73,7 @@ int unlinkat_entry(struct pt_regs *ctx)
 struct pending_mpi {
 	__u64 bytes;
 	__u64 start;
-	enum ledger_operation operation;
+	enum operation operation;
 	/* Whether there is a call. */
 	__u32 wanted;
 };
@@ -99,15 +99,15 @@ static __always_inline __u64 mpi_bytes(unsigned long count, unsigned long dataty
 	return datatype >> 24 == 0x4c && (__s32)count > 0 ? (__u32)count * size : 0;
 }
 
-static __always_inline void mpi_begins(enum ledger_operation operation, __u64 bytes)
+static __always_inline void mpi_begins(enum operation operation, __u64 bytes)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
 	const struct pending_mpi call = {
-		.bytes = bytes, .start = ledger_clock(), .operation = operation, .wanted = true,
+		.bytes = bytes, .start = latency_clock(), .operation = operation, .wanted = true,
 	};
 
 	if (bpf_map_update_elem(&pending_mpi, &thread, &call, BPF_ANY))
-		ledger_tally(TALLY_UNMATCHED);
+		tally_add(TALLY_UNMATCHED);
 }
 
 SEC("uprobe/mpi_open")
@@ -157,7 +157,7 @@ int mpi_return(struct pt_regs *ctx)
 		return 0;
 	call->wanted = false;
 	if (subject_of(&subject, NULL, 0))
-		ledger_count(&subject, call->operation, failed ? 0 : call->bytes, failed, call->start);
+		count_call(&subject, call->operation, failed ? 0 : call->bytes, failed, call->start);
 	return 0;
 }
 

@@ -10,11 +10,11 @@ use libbpf_sys as bpf;
 
 use super::{
     insn::Code,
-    lab::{Context, FUNCTION, Lab},
+    probe_env::{Context, FUNCTION, ProbeEnv},
     sys::{self, Event, Failure, Program, Result, c_string},
 };
 
-type Trial = fn(&Lab) -> Result<()>;
+type Trial = fn(&ProbeEnv) -> Result<()>;
 
 const ATTACH_TYPES: &[(&str, Trial)] = &[
     ("kprobe", |_| perf(kprobe(false)?, bpf::BPF_PROG_TYPE_KPROBE)),
@@ -30,8 +30,8 @@ const ATTACH_TYPES: &[(&str, Trial)] = &[
         let program = loaded(Program { attach: bpf::BPF_TRACE_KPROBE_MULTI, ..plain(bpf::BPF_PROG_TYPE_KPROBE) })?;
         sys::link_kprobe_multi(program.as_fd(), bpf::BPF_TRACE_KPROBE_MULTI, &[c"filp_close", c"vfs_read"]).map(drop)
     }),
-    ("kprobe.session", |lab| {
-        let program = loaded(lab.program(Context::KprobeSession)?)?;
+    ("kprobe.session", |env| {
+        let program = loaded(env.program(Context::KprobeSession)?)?;
         sys::link_kprobe_multi(program.as_fd(), bpf::BPF_TRACE_KPROBE_SESSION, &[c"filp_close"]).map(drop)
     }),
     ("uprobe.multi", |_| uprobe_multi(bpf::BPF_TRACE_UPROBE_MULTI)),
@@ -40,42 +40,42 @@ const ATTACH_TYPES: &[(&str, Trial)] = &[
         let program = loaded(plain(bpf::BPF_PROG_TYPE_RAW_TRACEPOINT))?;
         sys::raw_tracepoint(program.as_fd(), Some(c"sys_enter")).map(drop)
     }),
-    ("tp_btf", |lab| {
-        let target = lab.kernel()?.typedef("btf_trace_sys_enter")?;
+    ("tp_btf", |env| {
+        let target = env.kernel()?.typedef("btf_trace_sys_enter")?;
         tracing(Program { attach: bpf::BPF_TRACE_RAW_TP, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
     }),
-    ("fentry", |lab| trampoline(lab, bpf::BPF_TRACE_FENTRY)),
-    ("fexit", |lab| trampoline(lab, bpf::BPF_TRACE_FEXIT)),
-    ("fsession", |lab| trampoline(lab, bpf::BPF_TRACE_FSESSION)),
-    ("fentry.cookie", |lab| {
-        let target = lab.kernel()?.function(FUNCTION)?;
+    ("fentry", |env| trampoline(env, bpf::BPF_TRACE_FENTRY)),
+    ("fexit", |env| trampoline(env, bpf::BPF_TRACE_FEXIT)),
+    ("fsession", |env| trampoline(env, bpf::BPF_TRACE_FSESSION)),
+    ("fentry.cookie", |env| {
+        let target = env.kernel()?.function(FUNCTION)?;
         let program = loaded(Program { attach: bpf::BPF_TRACE_FENTRY, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })?;
         sys::link(program.as_fd(), 0, bpf::BPF_TRACE_FENTRY, |options| {
             options.__bindgen_anon_1.tracing.cookie = 1;
         })
         .map(drop)
     }),
-    ("fmod_ret", |lab| {
-        let target = lab.kernel()?.function("security_file_open")?;
+    ("fmod_ret", |env| {
+        let target = env.kernel()?.function("security_file_open")?;
         tracing(Program { attach: bpf::BPF_MODIFY_RETURN, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
     }),
-    ("lsm", |lab| {
-        let target = lab.kernel()?.function("bpf_lsm_file_open")?;
+    ("lsm", |env| {
+        let target = env.kernel()?.function("bpf_lsm_file_open")?;
         tracing(Program { attach: bpf::BPF_LSM_MAC, target, ..plain(bpf::BPF_PROG_TYPE_LSM) })
     }),
-    ("lsm.s", |lab| tracing(lab.program(Context::Lsm)?)),
-    ("iter", |lab| {
-        let target = lab.kernel()?.function("bpf_iter_task")?;
+    ("lsm.s", |env| tracing(env.program(Context::Lsm)?)),
+    ("iter", |env| {
+        let target = env.kernel()?.function("bpf_iter_task")?;
         let program = loaded(Program { attach: bpf::BPF_TRACE_ITER, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })?;
         let link = sys::link(program.as_fd(), 0, bpf::BPF_TRACE_ITER, |_| {})?;
         sys::iterate(link.as_fd())
     }),
 ];
 
-pub(super) fn try_all(lab: &mut Lab) {
+pub(super) fn try_all(env: &mut ProbeEnv) {
     for &(name, trial) in ATTACH_TYPES {
-        let tried = trial(lab);
-        lab.tried(FeatureKind::AttachType, name, tried);
+        let tried = trial(env);
+        env.tried(FeatureKind::AttachType, name, tried);
     }
 }
 
@@ -103,8 +103,8 @@ fn perf_link(cookie: u64) -> Result<()> {
     .map(drop)
 }
 
-fn trampoline(lab: &Lab, attach: bpf::bpf_attach_type) -> Result<()> {
-    let target = lab.kernel()?.function(FUNCTION)?;
+fn trampoline(env: &ProbeEnv, attach: bpf::bpf_attach_type) -> Result<()> {
+    let target = env.kernel()?.function(FUNCTION)?;
     tracing(Program { attach, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
 }
 

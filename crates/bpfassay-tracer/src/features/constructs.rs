@@ -12,19 +12,19 @@ use super::{
         Atomic, Code,
         Reg::{Fp, R0, R1, R2, R3, R4, R5, R6},
     },
-    lab::{Context, Draft, Lab},
+    probe_env::{Context, ProbeEnv, ProgramBuilder},
     sys::{self, Failure, Map, Program, Result},
 };
 
-type Trial = fn(&Lab) -> Result<()>;
+type Trial = fn(&ProbeEnv) -> Result<()>;
 
 const CONSTRUCTS: &[(&str, Trial)] = &[
-    ("bounded-loop", |lab| runs(lab, Code::default().mov(R0, 0).add(R0, 1).if_below(R0, 10, -2).exit(), 10)),
+    ("bounded-loop", |env| runs(env, Code::default().mov(R0, 0).add(R0, 1).if_below(R0, 10, -2).exit(), 10)),
     // A comparison and an addition in 32 bits, as clang writes from -mcpu=v3 on.
-    ("cpu-v3", |lab| runs(lab, Code::default().mov(R0, 1).if_equal_32(R0, 1, 2).exit_zero().add_32(R0, 4).exit(), 5)),
+    ("cpu-v3", |env| runs(env, Code::default().mov(R0, 1).if_equal_32(R0, 1, 2).exit_zero().add_32(R0, 4).exit(), 5)),
     // Signed division, sign-extending moves and loads, byte swap, long jump: -mcpu=v4. -7 / 2 is -3; its lower half, 0xfffd,
     // swapped is 0xfdff.
-    ("cpu-v4", |lab| {
+    ("cpu-v4", |env| {
         let code = Code::default()
             .mov(R1, -7)
             .divide_signed(R1, 2)
@@ -38,15 +38,15 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             .mov(R3, 0)
             .copy(R0, R3)
             .exit();
-        runs(lab, code, 0xfdff)
+        runs(env, code, 0xfdff)
     }),
-    ("atomic-add", |lab| {
+    ("atomic-add", |env| {
         let code =
             Code::default().store_value(Fp, -8, 40).mov(R1, 2).atomic(Atomic::Add, Fp, -8, R1).load(R0, Fp, -8).exit();
-        runs(lab, code, 42)
+        runs(env, code, 42)
     }),
     // Memory 5, then 8, 14, 6, 7; what was there before comes back each time.
-    ("atomic-fetch", |lab| {
+    ("atomic-fetch", |env| {
         let code = Code::default()
             .store_value(Fp, -8, 5)
             .mov(R1, 3)
@@ -61,10 +61,10 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             .if_equal(R1, 6, 1)
             .mov(R0, 0)
             .exit();
-        runs(lab, code, 7)
+        runs(env, code, 7)
     }),
     // Memory 5 becomes 8 because it is 5; then 9, and the 8 comes back.
-    ("atomic-exchange", |lab| {
+    ("atomic-exchange", |env| {
         let code = Code::default()
             .store_value(Fp, -8, 5)
             .mov(R0, 5)
@@ -74,38 +74,38 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             .atomic(Atomic::Exchange, Fp, -8, R2)
             .copy(R0, R2)
             .exit();
-        runs(lab, code, 8)
+        runs(env, code, 8)
     }),
-    ("load-acquire", |lab| {
+    ("load-acquire", |env| {
         let code = Code::default()
             .mov(R1, 42)
             .atomic(Atomic::StoreRelease, Fp, -8, R1)
             .atomic(Atomic::LoadAcquire, R0, -8, Fp)
             .exit();
-        runs(lab, code, 42)
+        runs(env, code, 42)
     }),
     // Loaded and not run: the budget of the loop is millions of rounds.
-    ("may-goto", |lab| {
+    ("may-goto", |env| {
         let code = Code::default().mov(R0, 0).may_go(1).go(-2).exit();
-        sys::load(lab.program(Context::RawTracepoint)?, &code).map(drop)
+        sys::load(env.program(Context::RawTracepoint)?, &code).map(drop)
     }),
-    ("subprogram", |lab| runs(lab, Code::default().call(1).exit().mov(R0, 7).exit(), 7)),
+    ("subprogram", |env| runs(env, Code::default().call(1).exit().mov(R0, 7).exit(), 7)),
     ("global-function", global_function),
     ("callback", callback),
-    ("tail-call", |lab| tail_call(lab, Code::default(), &[])),
+    ("tail-call", |env| tail_call(env, Code::default(), &[])),
     // The caller of the function that makes the tail call goes on with what the other program returns.
-    ("tail-call-in-subprogram", |lab| tail_call(lab, Code::default().call(1).exit(), &[(0, true), (2, false)])),
-    ("exception", |lab| {
-        let kernel = lab.kernel()?;
-        let draft = Draft::new(kernel).with(|code| code.mov(R1, 64)).kfunc("bpf_throw").complete()?;
-        returns(draft.load(lab.program(Context::Syscall)?)?, 64)
+    ("tail-call-in-subprogram", |env| tail_call(env, Code::default().call(1).exit(), &[(0, true), (2, false)])),
+    ("exception", |env| {
+        let kernel = env.kernel()?;
+        let builder = ProgramBuilder::new(kernel).with(|code| code.mov(R1, 64)).kfunc("bpf_throw").complete()?;
+        returns(builder.load(env.program(Context::Syscall)?)?, 64)
     }),
-    ("sleepable-lsm", |lab| sys::load(lab.program(Context::Lsm)?, &Code::default().exit_zero()).map(drop)),
-    ("sleepable-fentry", |lab| {
+    ("sleepable-lsm", |env| sys::load(env.program(Context::Lsm)?, &Code::default().exit_zero()).map(drop)),
+    ("sleepable-fentry", |env| {
         let program = Program {
             attach: bpf::BPF_TRACE_FENTRY,
             // Only functions that may fail on purpose may sleep in a trampoline; system calls are among them.
-            target: lab.kernel()?.function(SYSTEM_CALL)?,
+            target: env.kernel()?.function(SYSTEM_CALL)?,
             flags: bpf::BPF_F_SLEEPABLE,
             ..Program::plain(bpf::BPF_PROG_TYPE_TRACING)
         };
@@ -115,45 +115,45 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
         let program = Program { flags: bpf::BPF_F_SLEEPABLE, ..Program::plain(bpf::BPF_PROG_TYPE_KPROBE) };
         sys::load(program, &Code::default().exit_zero()).map(drop)
     }),
-    ("timer", |lab| {
-        let (map, program) = (special_map(c"bpf_timer", 16)?, lab.program(Context::Fexit)?);
+    ("timer", |env| {
+        let (map, program) = (special_map(c"bpf_timer", 16)?, env.program(Context::Fexit)?);
         // CLOCK_MONOTONIC is 1.
         let code = Code::default().map_value(R1, map.as_fd()).map(R2, map.as_fd()).mov(R3, 1);
         sys::load(program, &code.helper(bpf::BPF_FUNC_timer_init).exit_zero()).map(drop)
     }),
-    ("work-queue", |lab| {
-        let kernel = lab.kernel()?;
+    ("work-queue", |env| {
+        let kernel = env.kernel()?;
         kernel.function("bpf_wq_init")?;
         let map = special_map(c"bpf_wq", 16)?;
-        Draft::new(kernel)
+        ProgramBuilder::new(kernel)
             .with(|code| code.map_value(R1, map.as_fd()).map(R2, map.as_fd()).mov(R3, 0))
             .kfunc("bpf_wq_init")
-            .load(lab.program(Context::Fexit)?)
+            .load(env.program(Context::Fexit)?)
             .map(drop)
     }),
-    ("resilient-lock", |lab| {
-        let kernel = lab.kernel()?;
+    ("resilient-lock", |env| {
+        let kernel = env.kernel()?;
         kernel.function("bpf_res_spin_lock")?;
         let map = special_map(c"bpf_res_spin_lock", 4)?;
-        Draft::new(kernel)
+        ProgramBuilder::new(kernel)
             .with(|code| code.map_value(R6, map.as_fd()).copy(R1, R6))
             .kfunc("bpf_res_spin_lock")
             .with(|code| code.if_equal(R0, 0, 1).go(2).copy(R1, R6))
             .kfunc("bpf_res_spin_unlock")
-            .load(lab.program(Context::Fexit)?)
+            .load(env.program(Context::Fexit)?)
             .map(drop)
     }),
     ("kptr", |_| kptr().map(drop)),
     ("percpu-kptr", percpu_kptr),
-    ("arena", |lab| {
+    ("arena", |env| {
         let map = Map { key: 0, flags: bpf::BPF_F_MMAPABLE, kind: bpf::BPF_MAP_TYPE_ARENA, ..Map::array(0) };
         let map = sys::create(map)?;
         sys::settle_arena(map.as_fd())?;
-        Draft::new(lab.kernel()?)
+        ProgramBuilder::new(env.kernel()?)
             // One page, on any node of memory (-1).
             .with(|code| code.map(R1, map.as_fd()).mov(R2, 0).mov(R3, 1).mov(R4, -1).mov(R5, 0))
             .kfunc("bpf_arena_alloc_pages")
-            .load(lab.program(Context::Syscall)?)
+            .load(env.program(Context::Syscall)?)
             .map(drop)
     }),
 ];
@@ -167,16 +167,16 @@ const SYSTEM_CALL: &str = if cfg!(target_arch = "x86_64") {
     "__riscv_sys_getpgid"
 };
 
-pub(super) fn try_all(lab: &mut Lab) {
+pub(super) fn try_all(env: &mut ProbeEnv) {
     for &(name, trial) in CONSTRUCTS {
-        let tried = trial(lab);
-        lab.tried(FeatureKind::Construct, name, tried);
+        let tried = trial(env);
+        env.tried(FeatureKind::Construct, name, tried);
     }
 }
 
 /// Loads `code` and runs it once.
-fn runs(lab: &Lab, code: Code, expected: u32) -> Result<()> {
-    returns(sys::load(lab.program(Context::RawTracepoint)?, &code)?, expected)
+fn runs(env: &ProbeEnv, code: Code, expected: u32) -> Result<()> {
+    returns(sys::load(env.program(Context::RawTracepoint)?, &code)?, expected)
 }
 
 fn returns(program: OwnedFd, expected: u32) -> Result<()> {
@@ -187,7 +187,7 @@ fn returns(program: OwnedFd, expected: u32) -> Result<()> {
 }
 
 /// A program of type raw tracepoint with typed functions, at these instructions, each global or not.
-fn load_typed(lab: &Lab, code: &Code, functions: &[(u32, bool)]) -> Result<OwnedFd> {
+fn load_typed(env: &ProbeEnv, code: &Code, functions: &[(u32, bool)]) -> Result<OwnedFd> {
     let types = Types::new()?;
     let int = types.integer(c"int", 4)?;
     let mut infos = Vec::new();
@@ -195,30 +195,30 @@ fn load_typed(lab: &Lab, code: &Code, functions: &[(u32, bool)]) -> Result<Owned
         infos.push(bpf_func_info { insn_off, type_id: types.function(name, global, int, &[])? as u32 });
     }
     let types = types.load()?;
-    let program = Program { types: Some((types.as_fd(), &infos)), ..lab.program(Context::RawTracepoint)? };
+    let program = Program { types: Some((types.as_fd(), &infos)), ..env.program(Context::RawTracepoint)? };
     sys::load(program, code)
 }
 
 /// A function that the verifier looks at by itself, whoever calls it.
-fn global_function(lab: &Lab) -> Result<()> {
+fn global_function(env: &ProbeEnv) -> Result<()> {
     let code = Code::default().call(1).exit().mov(R0, 7).exit();
-    returns(load_typed(lab, &code, &[(0, true), (2, true)])?, 7)
+    returns(load_typed(env, &code, &[(0, true), (2, true)])?, 7)
 }
 
 /// A function that a helper calls back, ten times.
-fn callback(lab: &Lab) -> Result<()> {
+fn callback(env: &ProbeEnv) -> Result<()> {
     let code =
         Code::default().mov(R1, 10).function(R2, 4).mov(R3, 0).mov(R4, 0).helper(bpf::BPF_FUNC_loop).exit().exit_zero();
-    returns(load_typed(lab, &code, &[(0, true), (7, false)])?, 10)
+    returns(load_typed(env, &code, &[(0, true), (7, false)])?, 10)
 }
 
 /// A tail call to a program that returns 7, after the instructions `before`, in a program of these functions.
-fn tail_call(lab: &Lab, before: Code, functions: &[(u32, bool)]) -> Result<()> {
-    let kind = lab.program(Context::RawTracepoint)?;
+fn tail_call(env: &ProbeEnv, before: Code, functions: &[(u32, bool)]) -> Result<()> {
+    let kind = env.program(Context::RawTracepoint)?;
     let called = sys::load(kind, &Code::default().mov(R0, 7).exit())?;
     let map = sys::create(Map { kind: bpf::BPF_MAP_TYPE_PROG_ARRAY, ..Map::array(4) })?;
     let code = before.map(R2, map.as_fd()).mov(R3, 0).helper(bpf::BPF_FUNC_tail_call).mov(R0, 1).exit();
-    let caller = if functions.is_empty() { sys::load(kind, &code)? } else { load_typed(lab, &code, functions)? };
+    let caller = if functions.is_empty() { sys::load(kind, &code)? } else { load_typed(env, &code, functions)? };
     sys::update(map.as_fd(), 0, called.as_raw_fd() as u32)?;
     returns(caller, 7)
 }
@@ -254,8 +254,8 @@ fn kptr() -> Result<OwnedFd> {
 }
 
 /// An object of the program's own type, one on each CPU, made and dropped.
-fn percpu_kptr(lab: &Lab) -> Result<()> {
-    let kernel = lab.kernel()?;
+fn percpu_kptr(env: &ProbeEnv) -> Result<()> {
+    let kernel = env.kernel()?;
     // From 7.0 on the last argument is the verifier's own, and the name without `_impl`.
     let (make, drop_it) = match kernel.function("bpf_percpu_obj_new_impl") {
         Ok(_) => ("bpf_percpu_obj_new_impl", "bpf_percpu_obj_drop_impl"),
@@ -269,8 +269,8 @@ fn percpu_kptr(lab: &Lab) -> Result<()> {
     types.member(c"count", long, 0)?;
     let infos = [bpf_func_info { insn_off: 0, type_id: types.function(c"first", true, int, &[])? as u32 }];
     let types = types.load()?;
-    let program = Program { types: Some((types.as_fd(), &infos)), ..lab.program(Context::Fexit)? };
-    Draft::new(kernel)
+    let program = Program { types: Some((types.as_fd(), &infos)), ..env.program(Context::Fexit)? };
+    ProgramBuilder::new(kernel)
         .with(|code| code.mov(R1, object).mov(R2, 0))
         .kfunc(make)
         .with(|code| code.if_equal(R0, 0, 3).copy(R1, R0).mov(R2, 0))

@@ -5,7 +5,7 @@ use libbpf_sys as bpf;
 
 use super::{
     insn::Code,
-    lab::{Context, Lab},
+    probe_env::{Context, ProbeEnv},
     sys::{self, Failure, Result},
 };
 
@@ -80,18 +80,18 @@ const ELSEWHERE: &[(Context, &str, u32)] = &[
     (Context::Syscall, "kallsyms_lookup_name", bpf::BPF_FUNC_kallsyms_lookup_name),
 ];
 
-pub(super) fn try_all(lab: &mut Lab) {
+pub(super) fn try_all(env: &mut ProbeEnv) {
     let everywhere =
         CONTEXTS.into_iter().flat_map(|context| HELPERS.iter().map(move |&(name, id)| (context, name, id)));
     for (context, name, id) in everywhere.chain(ELSEWHERE.iter().copied()) {
-        let tried = available(lab, context, id);
-        lab.tried(FeatureKind::Helper, format!("{}/bpf_{name}", context.name()), tried);
+        let tried = available(env, context, id);
+        env.tried(FeatureKind::Helper, format!("{}/bpf_{name}", context.name()), tried);
     }
 }
 
 /// Loads a program that calls the helper with whatever its registers hold. A kernel that lets programs of this kind call it
 /// then complains of the arguments, if of anything.
-fn available(lab: &Lab, context: Context, id: u32) -> Result<()> {
+fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
     /// What the verifier says of a helper that it does not know, or not for this kind of program. The third is of 6.9 and
     /// later (kernel/bpf/verifier.c, `check_helper_call`), the last of helpers that only some functions may be traced with.
     const UNAVAILABLE: [&str; 4] = [
@@ -100,7 +100,7 @@ fn available(lab: &Lab, context: Context, id: u32) -> Result<()> {
         "program of this type cannot use helper ",
         "helper call is not allowed in probe",
     ];
-    let program = lab.program(context)?;
+    let program = env.program(context)?;
     match sys::load_with_log(program, &Code::default().helper(id).exit_zero()) {
         Ok(_) => Ok(()),
         Err((error, log)) => match log.lines().find(|line| UNAVAILABLE.iter().any(|words| line.contains(words))) {

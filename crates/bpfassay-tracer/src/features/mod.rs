@@ -9,7 +9,7 @@ mod constructs;
 mod helpers;
 mod insn;
 mod kfuncs;
-mod lab;
+mod probe_env;
 pub(crate) mod sys;
 mod system;
 mod token;
@@ -21,12 +21,12 @@ use bpfassay_protocol::feature::Feature;
 pub(crate) fn try_all() -> Vec<Feature> {
     // What libbpf would print about its own trials says nothing that the outcome does not.
     libbpf_rs::set_print(None);
-    let mut lab = lab::Lab::new();
-    types::try_all(&mut lab);
-    attach::try_all(&mut lab);
-    constructs::try_all(&mut lab);
-    helpers::try_all(&mut lab);
-    kfuncs::try_all(&mut lab);
-    system::try_all(&mut lab);
-    lab.into_features()
+    let mut env = probe_env::ProbeEnv::new();
+    types::try_all(&mut env);
+    attach::try_all(&mut env);
+    constructs::try_all(&mut env);
+    helpers::try_all(&mut env);
+    kfuncs::try_all(&mut env);
+    system::try_all(&mut env);
+    env.into_features()
 }

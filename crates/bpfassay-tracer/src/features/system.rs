@@ -6,7 +6,7 @@ use bpfassay_protocol::feature::{FeatureKind, Support};
 
 use super::{
     insn::Code,
-    lab::{Context, Lab},
+    probe_env::{Context, ProbeEnv},
     sys::{self, Failure, Result},
     token,
 };
@@ -21,28 +21,28 @@ const SETTINGS: [(&str, &str); 4] = [
 
 const MODULES: &str = "/sys/kernel/btf";
 
-pub(super) fn try_all(lab: &mut Lab) {
-    let types = lab.kernel().map(|kernel| Some(kernel.types().to_string()));
-    record(lab, FeatureKind::Btf, "vmlinux", types);
+pub(super) fn try_all(env: &mut ProbeEnv) {
+    let types = env.kernel().map(|kernel| Some(kernel.types().to_string()));
+    record(env, FeatureKind::Btf, "vmlinux", types);
     let modules = modules();
-    record(lab, FeatureKind::Btf, "modules", modules);
-    let jit = jit(lab);
-    record(lab, FeatureKind::System, "jit", jit);
+    record(env, FeatureKind::Btf, "modules", modules);
+    let jit = jit(env);
+    record(env, FeatureKind::System, "jit", jit);
     for (name, path) in SETTINGS {
         let setting = read(path).map(Some);
-        record(lab, FeatureKind::System, name, setting);
+        record(env, FeatureKind::System, name, setting);
     }
-    lab.tried(FeatureKind::System, "statistics", sys::enable_statistics());
-    lab.tried(FeatureKind::System, "token", token::create());
-    record(lab, FeatureKind::System, "config", config());
+    env.tried(FeatureKind::System, "statistics", sys::enable_statistics());
+    env.tried(FeatureKind::System, "token", token::create());
+    record(env, FeatureKind::System, "config", config());
 }
 
-fn record(lab: &mut Lab, kind: FeatureKind, name: &str, tried: Result<Option<String>>) {
+fn record(env: &mut ProbeEnv, kind: FeatureKind, name: &str, tried: Result<Option<String>>) {
     let support = match tried {
         Ok(value) => Support::Works { value },
         Err(failure) => failure.into(),
     };
-    lab.record(kind, name, support);
+    env.record(kind, name, support);
 }
 
 /// Whether loaded modules bring their types along.
@@ -63,8 +63,8 @@ fn modules() -> Result<Option<String>> {
 }
 
 /// Whether a program is compiled, with the setting.
-fn jit(lab: &Lab) -> Result<Option<String>> {
-    let program = sys::load(lab.program(Context::RawTracepoint)?, &Code::default().exit_zero())?;
+fn jit(env: &ProbeEnv) -> Result<Option<String>> {
+    let program = sys::load(env.program(Context::RawTracepoint)?, &Code::default().exit_zero())?;
     match sys::machine_code(program.as_fd())? {
         0 => Err(Failure::missing("programs are interpreted")),
         _ => Ok(read("/proc/sys/net/core/bpf_jit_enable").ok()),

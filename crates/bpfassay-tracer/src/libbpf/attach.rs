@@ -11,7 +11,7 @@ use std::{
 use bpfassay_protocol::{finding::Finding, tracer::Step};
 use libbpf_rs::{Link, Object, ProgramMut};
 
-use super::{Failure, prepare::not_counted, return_room, sys};
+use super::{Failure, fprobe_capacity, prepare::not_counted, sys};
 use crate::{
     attach_order,
     hooked::{Hooked, Kind, KprobeMode},
@@ -35,17 +35,17 @@ const SYSCALL_EVENTS: [&str; 2] = ["/sys/kernel/debug/tracing/events/syscalls", 
 
 /// Everything that was attached.
 #[derive(Debug, Default)]
-pub(super) struct Attached {
+pub(super) struct AttachedPrograms {
     pub(super) hooked: Vec<Hooked>,
     /// Detaches when dropped.
     pub(super) links: Vec<Box<dyn Any>>,
     /// What could not be hooked and is not counted.
     pub(super) findings: Vec<Finding>,
-    /// See [`return_room`].
-    return_room: Vec<CString>,
+    /// See [`fprobe_capacity`].
+    fprobe_capacity: Vec<CString>,
 }
 
-impl Attached {
+impl AttachedPrograms {
     fn add(&mut self, program: &ProgramMut<'_>, link: Link, at: At) -> io::Result<()> {
         let link_fd = link.as_fd().try_clone_to_owned()?;
         self.add_kept(program, Some(link_fd), Box::new(link), at)
@@ -89,20 +89,20 @@ impl At {
 ///
 /// # Errors
 /// The first [`Failure`]; what was attached before is detached.
-pub(super) fn all(object: &Object, options: &Options) -> Result<Attached, Failure> {
+pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms, Failure> {
     let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
     programs.sort_by_key(|program| {
         let section = program.section().to_string_lossy();
         attach_order::key(options.attach_order, probes::attachment(&section).map_or("", |(_, target)| target))
     });
-    let mut attached = Attached::default();
+    let mut attached = AttachedPrograms::default();
     // Before the first is attached: finding it out takes a thousand reads, of which programs at entries would remember
     // those whose returns nobody watches yet.
     let watches_returns = |program: &ProgramMut<'_>| {
         matches!(probes::attachment(&program.section().to_string_lossy()), Some((Attachment::KretprobeMulti, _)))
     };
     if programs.iter().any(watches_returns) {
-        attached.return_room = return_room::others();
+        attached.fprobe_capacity = fprobe_capacity::others();
     }
     // Where the kernel tells of misses only for kprobes made through tracefs, the first program finds out.
     let mut mode = KprobeMode::Perf;
@@ -161,7 +161,7 @@ fn hook(
     function: &str,
     options: &Options,
     mode: &mut KprobeMode,
-    attached: &mut Attached,
+    attached: &mut AttachedPrograms,
 ) -> io::Result<()> {
     let symbol = CString::new(function)?;
     let at_return = |kind| At { place: format!("{function} (return)"), ..At::new(function, kind) };
@@ -181,7 +181,7 @@ fn hook(
         }
         Attachment::KretprobeMulti => {
             let functions: Vec<&CStr> =
-                [symbol.as_c_str()].into_iter().chain(attached.return_room.iter().map(CString::as_c_str)).collect();
+                [symbol.as_c_str()].into_iter().chain(attached.fprobe_capacity.iter().map(CString::as_c_str)).collect();
             let link = match sys::attach_kprobe_multi(program, &functions, true) {
                 // One of the others cannot be hooked here: with less room, then.
                 Err(_) if functions.len() > 1 => sys::attach_kprobe_multi(program, &[&symbol], true)?,
@@ -211,14 +211,14 @@ fn kprobe(program: &ProgramMut<'_>, symbol: &CString, mode: &mut KprobeMode) -> 
 }
 
 /// Attaches to the tracepoint that `target` names, `SUBSYSTEM/NAME`.
-fn tracepoint(program: &ProgramMut<'_>, target: &str, attached: &mut Attached) -> io::Result<()> {
+fn tracepoint(program: &ProgramMut<'_>, target: &str, attached: &mut AttachedPrograms) -> io::Result<()> {
     let (subsystem, name) = target.split_once('/').unwrap_or(("", target));
     let link = sys::attach_tracepoint(program, &CString::new(subsystem)?, &CString::new(name)?)?;
     attached.add(program, link, At::new(name, Kind::Tracepoint))
 }
 
 /// Attaches to one end of each system call that has tracepoints here.
-fn syscalls(program: &ProgramMut<'_>, end: End, attached: &mut Attached) -> io::Result<()> {
+fn syscalls(program: &ProgramMut<'_>, end: End, attached: &mut AttachedPrograms) -> io::Result<()> {
     let prefix = match end {
         End::Enter | End::Enter3 => "sys_enter_",
         End::Exit => "sys_exit_",

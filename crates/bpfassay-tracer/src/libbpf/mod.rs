@@ -2,9 +2,9 @@
 
 pub(crate) mod attach;
 pub(crate) mod bare;
+mod fprobe_capacity;
 pub(crate) mod log;
 pub(crate) mod prepare;
-mod return_room;
 pub(crate) mod sets;
 mod sys;
 
@@ -83,7 +83,7 @@ fn load_and_attach(
     set_functions(&mut open, options)?;
     let object = sys::load(open).map_err(|error| Failure { step: Step::Load, program: None, error })?;
     let loaded = monotonic();
-    let attach::Attached { hooked, links, findings: unhooked, .. } = attach::all(&object, options)?;
+    let attach::AttachedPrograms { hooked, links, findings: unhooked, .. } = attach::all(&object, options)?;
     findings.extend(unhooked);
     let times = [start, loaded, monotonic()];
     into_loaded(object, (hooked, links), times, Attached { findings, ..Attached::none(configuration) })

@@ -8,11 +8,11 @@ use std::{
 };
 
 use bpfassay_btf::{self as btf, Btf, Shape};
-use bpfassay_ledger::{COPIES, Prototype, Settings, map};
 use bpfassay_protocol::{
     finding::{Finding, Pitfall},
     tracer::Step,
 };
+use bpfassay_tracer_common::{COPIES, Prototype, Settings, map};
 use libbpf_rs::OpenObject;
 
 use super::Failure;
@@ -31,12 +31,12 @@ const PAGE_SIZE: &str = ".rodata.page_size";
 const TASK_KNOWN: &str = ".rodata.task_known";
 
 /// Functions whose arguments differ between kernels, with the operation that they are counted under.
-const NAME_FUNCTIONS: [(&str, bpfassay_ledger::Operation); 5] = [
-    ("vfs_create", bpfassay_ledger::Operation::Create),
-    ("vfs_mkdir", bpfassay_ledger::Operation::Mkdir),
-    ("vfs_unlink", bpfassay_ledger::Operation::Unlink),
-    ("vfs_rmdir", bpfassay_ledger::Operation::Rmdir),
-    ("vfs_rename", bpfassay_ledger::Operation::Rename),
+const NAME_FUNCTIONS: [(&str, bpfassay_tracer_common::Operation); 5] = [
+    ("vfs_create", bpfassay_tracer_common::Operation::Create),
+    ("vfs_mkdir", bpfassay_tracer_common::Operation::Mkdir),
+    ("vfs_unlink", bpfassay_tracer_common::Operation::Unlink),
+    ("vfs_rmdir", bpfassay_tracer_common::Operation::Rmdir),
+    ("vfs_rename", bpfassay_tracer_common::Operation::Rename),
 ];
 
 /// Functions that later kernels have another one for, which is hooked as well where it is.
@@ -107,7 +107,7 @@ pub(super) fn prepare(
         };
         let failed = |error: libbpf_rs::Error| failure(format!("the map `{name}` cannot be set up: {error:#}"));
         if name == map::SLOTS {
-            one.set_max_entries(settings.copies * bpfassay_ledger::Operation::DATA).map_err(failed)?;
+            one.set_max_entries(settings.copies * bpfassay_tracer_common::Operation::DATA).map_err(failed)?;
         }
         if !wanted {
             one.set_autocreate(false).map_err(failed)?;
@@ -134,7 +134,7 @@ pub(crate) fn name_prototypes(options: &Options) -> Result<Vec<u8>, Failure> {
 }
 
 fn table(found: &BTreeMap<String, btf::Prototype>, options: &Options) -> Vec<u8> {
-    let mut bytes = vec![0; bpfassay_ledger::Operation::ALL.len() * size_of::<Prototype>()];
+    let mut bytes = vec![0; bpfassay_tracer_common::Operation::ALL.len() * size_of::<Prototype>()];
     for &(function, operation) in &NAME_FUNCTIONS {
         let prototype = found.get(options.function(function)).and_then(superblock).unwrap_or_default();
         bytes[operation as usize * size_of::<Prototype>()..][..size_of::<Prototype>()]

@@ -57,7 +57,7 @@ fn load_and_attach(set: ProgramSet, configuration: ProbeConfiguration, options: 
         .map_err(|error| failed(Step::Open, io::Error::other(format!("{error:#}"))))?;
     let object = sys::load(open).map_err(|error| failed(Step::Load, error))?;
     let loaded = monotonic();
-    let attach::Attached { mut hooked, links, findings, .. } = attach::all(&object, options)?;
+    let attach::AttachedPrograms { mut hooked, links, findings, .. } = attach::all(&object, options)?;
     // A set that cannot see all of its events does not count right.
     if let Some(finding) = findings.first() {
         return Err(failed(Step::Attach, io::Error::other(format!("{}: {}", finding.subject, finding.detail))));

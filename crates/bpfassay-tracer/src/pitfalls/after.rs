@@ -73,11 +73,11 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
     }
     if let Some(count) = some(losses.map_insert_failures) {
         let detail = format!("{count} events found no room for their key and were not counted");
-        findings.push(finding(Pitfall::MapInsertFailures, bpfassay_ledger::map::COUNTERS, detail));
+        findings.push(finding(Pitfall::MapInsertFailures, bpfassay_tracer_common::map::COUNTERS, detail));
     }
     if let Some(count) = some(losses.lru_evictions) {
         let detail = format!("{count} keys were thrown out with what they had counted");
-        findings.push(finding(Pitfall::LruEvictions, bpfassay_ledger::map::COUNTERS, detail));
+        findings.push(finding(Pitfall::LruEvictions, bpfassay_tracer_common::map::COUNTERS, detail));
     }
     if let Some(count) = some(losses.ring_buffer_drops) {
         let detail = format!("{count} events found no room and were not counted");

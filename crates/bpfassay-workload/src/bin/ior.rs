@@ -1,12 +1,12 @@
-//! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first word that IOR does not
+//! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first argument that IOR does not
 //! have, `io-paths`, `microbenchmark` and `neighbour`. One program, because each adds a megabyte to every guest.
 
 use std::{env, fs, io::Write as _, process::ExitCode};
 
+use bpfassay_ior::Plan;
 use bpfassay_workload::{
     engine::{EngineError, MAX_RANKS, Run},
     io_paths::{self, neighbour},
-    ior::Plan,
     microbenchmark,
 };
 
@@ -34,18 +34,18 @@ exit status: 0 all done; 1 data other than written was read; 2 wrong options or 
 struct Arguments {
     ranks: u32,
     record: Option<String>,
-    words: Vec<String>,
+    args: Vec<String>,
 }
 
-/// Takes the program's own options out of the words; `None`: only information was asked for, and given.
-fn arguments(words: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
+/// Takes the program's own options out of the arguments; `None`: only information was asked for, and given.
+fn arguments(args: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
     let mut ranks = env::var("BPFASSAY_IOR_RANKS").ok();
-    let mut arguments = Arguments { ranks: 1, record: None, words: Vec::new() };
-    let mut words = words;
-    while let Some(word) = words.next() {
-        let (name, value) = match word.split_once('=') {
+    let mut arguments = Arguments { ranks: 1, record: None, args: Vec::new() };
+    let mut args = args;
+    while let Some(argument) = args.next() {
+        let (name, value) = match argument.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
-            None => (word.as_str(), None),
+            None => (argument.as_str(), None),
         };
         let target = match name {
             "--ranks" => &mut ranks,
@@ -53,11 +53,11 @@ fn arguments(words: impl Iterator<Item = String>) -> Result<Option<Arguments>, S
             "-h" | "--help" => return print(HELP),
             "--version" => return print(concat!("bpfassay-ior ", env!("CARGO_PKG_VERSION"), "\n")),
             _ => {
-                arguments.words.push(word);
+                arguments.args.push(argument);
                 continue;
             }
         };
-        *target = Some(value.or_else(|| words.next()).ok_or_else(|| format!("{name} needs a value"))?);
+        *target = Some(value.or_else(|| args.next()).ok_or_else(|| format!("{name} needs a value"))?);
     }
     if let Some(text) = ranks {
         arguments.ranks = text
@@ -75,22 +75,22 @@ fn print<T>(text: &str) -> Result<Option<T>, String> {
 }
 
 fn run(arguments: Arguments) -> Result<u8, EngineError> {
-    let Arguments { ranks, record, words } = arguments;
-    let plan = Plan::from_words(words.iter().map(String::as_str), |path| {
+    let Arguments { ranks, record, args } = arguments;
+    let plan = Plan::from_args(args.iter().map(String::as_str), |path| {
         fs::read_to_string(path).map_err(|source| EngineError::File { verb: "read", path: path.to_owned(), source })
     })
     .map_err(|error: EngineError| error)?;
-    let words = ["bpfassay-ior".to_owned()].into_iter().chain(words).collect();
-    Run { plan, ranks, words, record: record.map(Into::into) }.start()
+    let args = ["bpfassay-ior".to_owned()].into_iter().chain(args).collect();
+    Run { plan, ranks, args, record: record.map(Into::into) }.start()
 }
 
-/// The workloads that are not IOR's; `None` where the words name none of them.
-fn other_workload(words: &[String]) -> Option<Result<(), (String, u8)>> {
+/// The workloads that are not IOR's; `None` where the arguments name none of them.
+fn other_workload(args: &[String]) -> Option<Result<(), (String, u8)>> {
     let full = |error: &dyn std::error::Error| {
         let causes = std::iter::successors(error.source(), |&inner| inner.source());
         causes.fold(error.to_string(), |text, inner| format!("{text}: {inner}"))
     };
-    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["io-paths", directory, size, summary @ ..] if summary.len() <= 1 => Some(match size.parse() {
             Ok(size) => {
                 let summary = summary.first().map(Into::into);
@@ -121,16 +121,16 @@ fn other_workload(words: &[String]) -> Option<Result<(), (String, u8)>> {
 }
 
 fn main() -> ExitCode {
-    let words: Result<Vec<String>, _> = env::args_os().skip(1).map(std::ffi::OsString::into_string).collect();
-    if let Some(outcome) = words.as_ref().ok().and_then(|words| other_workload(words)) {
+    let args: Result<Vec<String>, _> = env::args_os().skip(1).map(std::ffi::OsString::into_string).collect();
+    if let Some(outcome) = args.as_ref().ok().and_then(|args| other_workload(args)) {
         let Err((message, status)) = outcome else { return ExitCode::SUCCESS };
-        // There is nobody to tell if this fails.
+        // Nothing can report a failure of this write.
         let _ = writeln!(std::io::stderr(), "bpfassay-ior: error: {message}");
         return status.into();
     }
-    let arguments = words
-        .map_err(|word| format!("`{}` is not UTF-8", word.display()))
-        .and_then(|words| arguments(words.into_iter()));
+    let arguments = args
+        .map_err(|argument| format!("`{}` is not UTF-8", argument.display()))
+        .and_then(|args| arguments(args.into_iter()));
     let (message, status) = match arguments {
         Ok(None) => return ExitCode::SUCCESS,
         Err(message) => (message, 2),
@@ -139,7 +139,7 @@ fn main() -> ExitCode {
             Err(error) => (error.full(), error.exit_status()),
         },
     };
-    // There is nobody to tell if this fails.
+    // Nothing can report a failure of this write.
     let _ = writeln!(std::io::stderr(), "bpfassay-ior: error: {message}");
     status.into()
 }

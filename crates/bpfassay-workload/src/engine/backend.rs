@@ -7,7 +7,7 @@ use super::{
     control::Ledger,
     io::{Advice, File, Io, Lock, Map},
 };
-use crate::ior::{AccessOrder, Api, Options};
+use bpfassay_ior::{AccessOrder, Api, Options};
 
 /// How often IOR goes on after a partial transfer.
 const MAX_RETRIES: u32 = 10_000;

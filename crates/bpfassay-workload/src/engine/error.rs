@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::ior::OptionsError;
+use bpfassay_ior::OptionsError;
 
 /// Why the engine stopped.
 #[derive(Debug, thiserror::Error)]

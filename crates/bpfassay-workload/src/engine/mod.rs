@@ -21,22 +21,22 @@ mod record;
 mod report;
 mod result;
 mod table;
-mod test;
+mod test_run;
 
 use std::{fmt::Arguments, io::Write as _, path::PathBuf};
 
 pub use error::EngineError;
 pub use ranks::MAX_RANKS;
 
-use crate::ior::{Api, Options, OptionsError, Plan};
 use backend::Backend;
+use bpfassay_ior::{Api, Options, OptionsError, Plan};
 use control::{Control, Ledger};
 use io::{Io, Kernel};
 use ranks::Team;
 use record::Recorder;
 use report::Report;
 use result::TestResult;
-use test::{Lead, Test};
+use test_run::{Lead, TestRun};
 
 /// Exit status of a run that found data other than it had written (`-W`, `-R`).
 pub const DATA_ERRORS: u8 = 1;
@@ -51,14 +51,14 @@ pub struct Run {
     pub plan: Plan,
     /// Ranks, at most [`MAX_RANKS`].
     pub ranks: u32,
-    /// The words that the run was started with, for the report.
-    pub words: Vec<String>,
+    /// The command line of the run, for the report.
+    pub args: Vec<String>,
     /// A directory into which each rank writes a record of its calls on test files, as `rank.N`.
     pub record: Option<PathBuf>,
 }
 
 impl Run {
-    /// Carries out all tests and returns the exit status: 0, [`DATA_ERRORS`], or that of the error
+    /// Runs all tests and returns the exit status: 0, [`DATA_ERRORS`], or that of the error
     /// ([`EngineError::exit_status`]) of a rank, which that rank has written to standard error.
     ///
     /// The control channel is the one that the environment names (`bpfassay_protocol::control`).
@@ -122,7 +122,7 @@ impl Run {
         let mut report = None;
         if is_first {
             let mut new = Report::open(&self.plan.output, world.size())?;
-            new.begin(&self.words, self.plan.tests.first().map_or(0, |test| test.verbose))?;
+            new.begin(&self.args, self.plan.tests.first().map_or(0, |test| test.verbose))?;
             report = Some(new);
         }
         let mut results = Vec::new();
@@ -141,7 +141,7 @@ impl Run {
                     ledger: Ledger::default(),
                 };
                 let lead = report.as_mut().map(|report| Lead { report, control: control.as_mut() });
-                let test = Test::new(backend, &team, index as u32, descriptor.is_some(), lead)?;
+                let test = TestRun::new(backend, &team, index as u32, descriptor.is_some(), lead)?;
                 let (io, result) = test.run()?;
                 calls = io;
                 results.push((options, tasks, result));

@@ -3,7 +3,7 @@
 use std::{ffi::CString, io};
 
 use super::{EngineError, io::Io};
-use crate::ior::Options;
+use bpfassay_ior::Options;
 
 /// What the name of a test file depends on.
 #[derive(Debug, Clone, Copy)]

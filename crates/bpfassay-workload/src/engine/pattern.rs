@@ -1,7 +1,7 @@
 //! What IOR writes into its buffers, and how it recognises it.
 
 use super::random::rand_r;
-use crate::ior::Packet;
+use bpfassay_ior::Packet;
 
 /// Words between two that carry the file offset (4 KiB).
 const STRIDE: usize = 512;

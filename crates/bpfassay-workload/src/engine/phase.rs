@@ -10,7 +10,7 @@ use super::{
     random::{Rand, Rand64, shuffled},
     ranks::Team,
 };
-use crate::ior::{AccessOrder, Options};
+use bpfassay_ior::{AccessOrder, Options};
 
 /// What a phase does with the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

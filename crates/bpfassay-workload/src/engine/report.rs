@@ -13,7 +13,7 @@ use super::{
     result::{Figures, Point, Spread, TestResult, rates, spread},
     table::Table,
 };
-use crate::ior::{AccessOrder, Options, Output, ReorderRandom, SummaryFormat};
+use bpfassay_ior::{AccessOrder, Options, Output, ReorderRandom, SummaryFormat};
 
 pub(crate) const MIB: f64 = 1_048_576.0;
 const KIB: f64 = 1024.0;
@@ -99,9 +99,9 @@ impl Report {
         !matches!(self.form, Form::Csv(_))
     }
 
-    pub(crate) fn begin(&mut self, words: &[String], verbose: u8) -> Result<(), EngineError> {
+    pub(crate) fn begin(&mut self, args: &[String], verbose: u8) -> Result<(), EngineError> {
         let machine = Host::get().machine(verbose >= 2);
-        let (began, command) = (host::local_time(), words.join(" "));
+        let (began, command) = (host::local_time(), args.join(" "));
         let result = match &mut self.form {
             Form::Json(json) => (|| {
                 json.begin_object("")?;

@@ -7,7 +7,7 @@ use super::{
     report::{Capacity, ENGINE, IOR_VERSION, MIB, Row, Setting, Totals},
     result::Figures,
 };
-use crate::ior::Options;
+use bpfassay_ior::Options;
 
 const GIB: f64 = 1024.0 * MIB;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use bpfassay_workload::ior::{AccessOrder, Api, Options, Packet, ReorderRandom};
+use bpfassay_ior::{AccessOrder, Api, Options, Packet, ReorderRandom};
 
 use super::{Case, Job, workspace};
 
@@ -64,7 +64,7 @@ pub(crate) fn generated() -> Vec<Case> {
             continue;
         }
         let is_script = cases.len() % 5 == 4;
-        let job = if is_script { Job::Script(script(&mut numbers, &options)) } else { Job::Words(Box::new(options)) };
+        let job = if is_script { Job::Script(script(&mut numbers, &options)) } else { Job::Args(Box::new(options)) };
         cases.push(Case { name: format!("{:03}", cases.len()), ranks, job });
     }
     cases

@@ -12,7 +12,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use bpfassay_workload::ior::Options;
+use bpfassay_ior::Options;
 
 /// The engine under test.
 pub(crate) const ENGINE: &str = env!("CARGO_BIN_EXE_bpfassay-ior");
@@ -37,7 +37,7 @@ pub(crate) struct Case {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Job {
-    Words(Box<Options>),
+    Args(Box<Options>),
     /// The text of a script, without the name of its test file.
     Script(String),
 }
@@ -68,20 +68,20 @@ impl Places {
         self.root.path().join("summary.json")
     }
 
-    /// The words of the case, with the test file in [`Self::data`] and the summary as JSON in [`Self::summary`].
-    pub(crate) fn words(&self, case: &Case) -> Vec<String> {
+    /// The arguments of the case, with the test file in [`Self::data`] and the summary as JSON in [`Self::summary`].
+    pub(crate) fn args(&self, case: &Case) -> Vec<String> {
         let test_file = self.data().join("t").display().to_string();
         let summary = format!("summaryFormat=JSON,summaryFile={}", self.summary().display());
-        let mut words = match &case.job {
-            Job::Words(options) => Options { test_file, ..(**options).clone() }.to_words(),
+        let mut args = match &case.job {
+            Job::Args(options) => Options { test_file, ..(**options).clone() }.to_args(),
             Job::Script(text) => {
                 let path = self.root.path().join("script.ior");
                 fs::write(&path, text).unwrap();
                 ["-f", path.to_str().unwrap(), "-o", &test_file].map(str::to_owned).into()
             }
         };
-        words.extend(["-O".to_owned(), summary]);
-        words
+        args.extend(["-O".to_owned(), summary]);
+        args
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn run_engine(case: &Case, places: &Places) -> (Observed, Output) {
     let output = Command::new(ENGINE)
         .args(["--ranks", &case.ranks.to_string(), "--record"])
         .arg(places.calls())
-        .args(places.words(case))
+        .args(places.args(case))
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -152,7 +152,7 @@ impl Case {
     /// Whether the contents of its files depend on the time.
     pub(crate) fn has_timestamps(&self) -> bool {
         match &self.job {
-            Job::Words(options) => options.signature == 0,
+            Job::Args(options) => options.signature == 0,
             Job::Script(text) => !text.to_ascii_lowercase().contains("settimestampsignature"),
         }
     }
@@ -160,15 +160,15 @@ impl Case {
     /// Whether its files are opened with `O_DIRECT`, which not every file system allows.
     pub(crate) fn is_direct(&self) -> bool {
         match &self.job {
-            Job::Words(options) => options.posix.direct,
+            Job::Args(options) => options.posix.direct,
             Job::Script(text) => text.to_ascii_lowercase().contains("direct"),
         }
     }
 
-    /// The words or the script, for messages.
+    /// The arguments or the script, for messages.
     pub(crate) fn describe(&self) -> String {
         match &self.job {
-            Job::Words(options) => options.to_words().join(" "),
+            Job::Args(options) => options.to_args().join(" "),
             Job::Script(text) => text.clone(),
         }
     }

@@ -63,7 +63,7 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
         let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, &directory, reporting);
         let blocks = blocks.into_iter().map(|todo| todo.block).collect();
         let order = HereConfig { study: &plan.study, blocks, agent: &agent, directory: &directory };
-        let outcome = bpfassay_runner::carry_out_here(order, journal, &watcher, &cancel).await;
+        let outcome = bpfassay_runner::execute_here(order, journal, &watcher, &cancel).await;
         watcher.finish();
         outcome.map_err(Failure::infrastructure)
     })

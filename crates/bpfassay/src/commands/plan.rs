@@ -25,7 +25,8 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
         let store = Store::open_offline(global)?;
         let testbed = setup::testbed(&store, &chosen, &arguments.overlays, &plan, setup::Shell::Without)?;
         let host_setup =
-            setup::rig(&store, testbed.images, &plan, cli::AcceleratorChoice::Auto, setup::Trial::Recorded).await?;
+            setup::rig(&store, testbed.images, &plan, bpfassay_vm::AcceleratorWish::Auto, setup::Trial::Recorded)
+                .await?;
         let mut text = String::new();
         for block in &plan.blocks {
             let machine = host_setup.machine(&plan.study, block).map_err(|error| Failure::new(INTERNAL, error))?;

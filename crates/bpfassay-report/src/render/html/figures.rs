@@ -4,9 +4,9 @@ mod along;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use bpfassay_ior::Invocation;
 use bpfassay_protocol::{job::Workload, message::RunFigures};
 use bpfassay_stats::{Summary, relative_error::CounterReading};
-use bpfassay_workload::ior::Invocation;
 
 use self::along::along_kernels;
 use super::plot::{self, Curves, Intervals, Mark};

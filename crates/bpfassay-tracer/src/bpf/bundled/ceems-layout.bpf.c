@@ -9,7 +9,7 @@
 
 struct key {
 	__u64 cgroup;
-	char mount[LEDGER_PATH_BYTES];
+	char mount[MOUNT_PATH_BYTES];
 };
 
 struct amounts {

@@ -1,12 +1,11 @@
 use std::{cell::Cell, ffi::CStr, io, rc::Rc, sync::Mutex, thread};
 
+use bpfassay_ior::Packet;
+
 use super::*;
-use crate::{
-    engine::{
-        control::Ledger,
-        io::{Advice, File, Lock, Map, Space},
-    },
-    ior::Packet,
+use crate::engine::{
+    control::Ledger,
+    io::{Advice, File, Lock, Map, Space},
 };
 
 /// A file that holds nothing and a clock that every transfer moves on.

@@ -1,0 +1,400 @@
+//! The options of one IOR test, and the rules that IOR itself checks before it starts.
+
+use std::fmt;
+
+use crate::OptionsError;
+
+/// Bytes in a MiB.
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// IOR's interface to storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Api {
+    /// `lseek` with `read` and `write`.
+    Posix,
+    /// Loads and stores in a shared mapping.
+    Mmap,
+    /// MPI-IO: only the real IOR has it.
+    MpiIo,
+}
+
+impl Api {
+    /// Every interface, in the order used for display.
+    pub const ALL: &'static [Self] = &[Self::Posix, Self::Mmap, Self::MpiIo];
+
+    /// IOR's name for it, as in `-a` and in its JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Posix => "POSIX",
+            Self::Mmap => "MMAP",
+            Self::MpiIo => "MPIIO",
+        }
+    }
+
+    /// The interface called `name`, in upper or lower case.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|api| api.name().eq_ignore_ascii_case(name))
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What the bytes that IOR writes look like (`-l`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Packet {
+    /// Rank and time stamp; every transfer of a rank the same. IOR's default.
+    #[default]
+    Timestamp,
+    /// As [`Packet::Timestamp`], with the file offset at every 4 KiB.
+    Offset,
+    /// One pseudo-random word for the whole rank, with the file offset at every 4 KiB.
+    Incompressible,
+    /// Pseudo-random words, other ones for every transfer.
+    Random,
+}
+
+impl Packet {
+    /// Every kind, by IOR's number for it.
+    pub const ALL: &'static [Self] = &[Self::Timestamp, Self::Offset, Self::Incompressible, Self::Random];
+
+    /// The letter used with `-l`.
+    #[must_use]
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Timestamp => 't',
+            Self::Offset => 'o',
+            Self::Incompressible => 'i',
+            Self::Random => 'r',
+        }
+    }
+
+    /// IOR's number, as its JSON shows it.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The kind called `name`: IOR looks at the first letter only, this accepts its four names and their letters.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "t" | "timestamp" => Some(Self::Timestamp),
+            "o" | "offset" => Some(Self::Offset),
+            "i" | "incompressible" => Some(Self::Incompressible),
+            "r" | "random" => Some(Self::Random),
+            _ => None,
+        }
+    }
+}
+
+/// How tasks are permuted before they read back (`-Z`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReorderRandom {
+    /// Not at all.
+    #[default]
+    Off,
+    /// Each rank draws its own offset (`-Z`); several may read the same file.
+    Draw,
+    /// One shuffle for all ranks (`-Z -Z`).
+    Shuffle,
+}
+
+/// The order of accesses within a file (`-z`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AccessOrder {
+    /// Ascending offsets.
+    #[default]
+    Sequential,
+    /// Every transfer once, shuffled (`-z`).
+    Shuffled,
+    /// Blocks at random places of an existing file, possibly the same several times (`-z -z`); reading only.
+    Random,
+}
+
+macro_rules! levels {
+    ($name:ident: $($variant:ident = $level:literal),+) => {
+        impl $name {
+            /// How often the flag has to be given for it: IOR's number in scripts and JSON.
+            #[must_use]
+            pub const fn level(self) -> u8 {
+                match self { $(Self::$variant => $level),+ }
+            }
+
+            pub(crate) const fn from_level(level: i64) -> Option<Self> {
+                match level { $($level => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+levels!(ReorderRandom: Off = 0, Draw = 1, Shuffle = 2);
+levels!(AccessOrder: Sequential = 0, Shuffled = 1, Random = 2);
+
+/// Options of the POSIX interface.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct PosixOptions {
+    /// Open with `O_DIRECT` (`--posix.odirect`, `useO_DIRECT`).
+    pub direct: bool,
+    /// Lock every transfer's range (`--posix.rangelocks`).
+    pub range_locks: bool,
+}
+
+/// Options of the MMAP interface.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct MmapOptions {
+    /// Advise that the pages are not needed (`--mmap.madv_dont_need`).
+    pub dont_need: bool,
+    /// Advise sequential or random access (`--mmap.madv_pattern`).
+    pub pattern: bool,
+}
+
+/// One IOR test.
+///
+/// Fields are named after IOR's directives where those are words; the short option is given with each.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// `-a`.
+    pub api: Api,
+    /// `-A`: a number shown in the summary.
+    pub reference: i32,
+    /// `-b`: contiguous bytes per task and segment.
+    pub block_size: u64,
+    /// `-t`: bytes per transfer.
+    pub transfer_size: u64,
+    /// `-s`: segments.
+    pub segments: u64,
+    /// `-c`: collective calls; for POSIX and MMAP only stonewalling looks at it.
+    pub collective: bool,
+    /// `-C`: read back what a task at a constant distance wrote.
+    pub reorder_tasks: bool,
+    /// `-Q`: the distance, in nodes.
+    pub task_per_node_offset: i32,
+    /// `-Z`.
+    pub reorder_random: ReorderRandom,
+    /// `-X`: seed of `-Z`; a negative one changes with the repetition.
+    pub reorder_random_seed: i32,
+    /// `-d`: seconds that rank 0 waits before each phase.
+    pub inter_test_delay: u32,
+    /// `-D`: seconds after which a phase stops (stonewalling); 0: never.
+    pub deadline: u32,
+    /// `-O stoneWallingWearOut=1`: after the deadline every rank goes on until it has made as many transfers as the fastest.
+    pub wear_out: bool,
+    /// `-O stoneWallingWearOutIterations=N`: stop after so many transfers per rank; 0: no such bound.
+    pub wear_out_iterations: u64,
+    /// `-O stoneWallingStatusFile=FILE`: hands the number of transfers of a stonewalled write to a later read.
+    pub status_file: Option<String>,
+    /// `-O minTimeDuration=N`: seconds that a phase lasts at least; it starts again from the beginning of the file.
+    pub min_time: u32,
+    /// `-T`: minutes after which no further phase begins; 0: no bound.
+    pub max_time: u32,
+    /// `-e`: `fsync` after the last write of a phase.
+    pub fsync: bool,
+    /// `-Y`: `fsync` after each write.
+    pub fsync_per_write: bool,
+    /// `-E`: do not remove an existing file before writing.
+    pub use_existing: bool,
+    /// `-F`: a file for each task instead of one for all.
+    pub file_per_process: bool,
+    /// `-g`: barriers between open, transfers and close.
+    pub intra_test_barriers: bool,
+    /// `-G`: the time stamp in the data; 0: the time of the repetition.
+    pub signature: i32,
+    /// `-i`.
+    pub repetitions: u32,
+    /// `-k`: leave the files behind.
+    pub keep: bool,
+    /// `-K`: leave files behind in which wrong data was found.
+    pub keep_with_error: bool,
+    /// `-l`.
+    pub packet: Packet,
+    /// `-m`: a file for each repetition.
+    pub multi_file: bool,
+    /// `-N`: tasks that take part; `None`: all.
+    pub tasks: Option<u32>,
+    /// `-O numNodes=N`: claim so many nodes; `None`: what is there.
+    pub nodes: Option<u32>,
+    /// `-O numTasksOnNode0=N`: claim so many tasks on the first node; `None`: what is there.
+    pub tasks_on_node0: Option<u32>,
+    /// `-o`: file to work on, several separated by `@`.
+    pub test_file: String,
+    /// `-w`.
+    pub write: bool,
+    /// `-r`.
+    pub read: bool,
+    /// `-W`: read back and compare after writing.
+    pub check_write: bool,
+    /// `-R`: compare what the read phase reads.
+    pub check_read: bool,
+    /// `-u`: a directory for each task's file.
+    pub unique_dir: bool,
+    /// `-x`: give up when a transfer moves fewer bytes than asked.
+    pub single_attempt: bool,
+    /// `-z`.
+    pub order: AccessOrder,
+    /// `--random-offset-seed`: seed of `-z`; `None`: the time.
+    pub random_seed: Option<i32>,
+    /// `-v`: how much to tell.
+    pub verbose: u8,
+    /// `--posix.…`.
+    pub posix: PosixOptions,
+    /// `--mmap.…`.
+    pub mmap: MmapOptions,
+}
+
+impl Default for Options {
+    /// What IOR does without options: POSIX, one block of 1 MiB in transfers of 256 KiB, written and read once.
+    fn default() -> Self {
+        Self {
+            api: Api::Posix,
+            reference: 0,
+            block_size: MIB,
+            transfer_size: MIB / 4,
+            segments: 1,
+            collective: false,
+            reorder_tasks: false,
+            task_per_node_offset: 1,
+            reorder_random: ReorderRandom::Off,
+            reorder_random_seed: 0,
+            inter_test_delay: 0,
+            deadline: 0,
+            wear_out: false,
+            wear_out_iterations: 0,
+            status_file: None,
+            min_time: 0,
+            max_time: 0,
+            fsync: false,
+            fsync_per_write: false,
+            use_existing: false,
+            file_per_process: false,
+            intra_test_barriers: false,
+            signature: 0,
+            repetitions: 1,
+            keep: false,
+            keep_with_error: false,
+            packet: Packet::Timestamp,
+            multi_file: false,
+            tasks: None,
+            nodes: None,
+            tasks_on_node0: None,
+            test_file: "testFile".to_owned(),
+            write: false,
+            read: false,
+            check_write: false,
+            check_read: false,
+            unique_dir: false,
+            single_attempt: false,
+            order: AccessOrder::Sequential,
+            random_seed: None,
+            verbose: 0,
+            posix: PosixOptions::default(),
+            mmap: MmapOptions::default(),
+        }
+    }
+}
+
+impl Options {
+    /// Bytes that `tasks` tasks move in one phase that no deadline cuts short.
+    ///
+    /// `None` where the product does not fit into 63 bits, which [`Options::validate`] refuses.
+    #[must_use]
+    pub fn aggregate_size(&self, tasks: u32) -> Option<u64> {
+        self.block_size
+            .checked_mul(self.segments)?
+            .checked_mul(u64::from(tasks))
+            .filter(|&size| i64::try_from(size).is_ok())
+    }
+
+    /// Where no phase was asked for, asks for writing and reading, as IOR does once all options are known.
+    pub(crate) fn settle(&mut self) {
+        if !(self.write || self.read || self.check_write || self.check_read) {
+            self.write = true;
+            self.read = true;
+        }
+    }
+
+    /// The rules that IOR checks before a test starts, and those that keep an engine from running into IOR's own crashes.
+    ///
+    /// # Errors
+    /// [`OptionsError::Rule`] with the first rule broken.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        let tasks = self.tasks.unwrap_or(1);
+        let broken = [
+            (self.test_file.is_empty(), "the test file has no name: give one with -o"),
+            (self.segments == 0, "the number of segments (-s) must be at least 1"),
+            (self.repetitions == 0, "the number of repetitions (-i) must be at least 1"),
+            (self.tasks == Some(0), "the number of tasks (-N) must be at least 1"),
+            (self.nodes == Some(0), "numNodes must be at least 1"),
+            (self.tasks_on_node0 == Some(0), "numTasksOnNode0 must be at least 1"),
+            (
+                !(self.write || self.read || self.check_write || self.check_read),
+                "nothing to do: give at least one of -w, -r, -W, -R",
+            ),
+            (
+                self.status_file.is_some() && !self.keep,
+                "stoneWallingStatusFile only makes sense when a later test reads the file: keep it with -k",
+            ),
+            (
+                self.status_file.is_some() && !self.wear_out && self.write,
+                "stoneWallingStatusFile with a write test needs stoneWallingWearOut=1",
+            ),
+            (self.deadline == 0 && self.wear_out, "stoneWallingWearOut needs a deadline: give one with -D"),
+            (
+                self.signature == 0 && !self.write && self.check_read,
+                "checking a read without writing (-R without -w) needs the time stamp of the data: give it with -G",
+            ),
+            (!self.block_size.is_multiple_of(8), "the block size (-b) must be a multiple of 8 bytes"),
+            (!self.transfer_size.is_multiple_of(8), "the transfer size (-t) must be a multiple of 8 bytes"),
+            (self.transfer_size == 0, "the transfer size (-t) must not be zero"),
+            (
+                self.transfer_size != 0 && !self.block_size.is_multiple_of(self.transfer_size),
+                "the block size (-b) must be a multiple of the transfer size (-t)",
+            ),
+            (
+                self.block_size < self.transfer_size,
+                "the block size (-b) must not be smaller than the transfer size (-t)",
+            ),
+            (
+                self.aggregate_size(tasks).is_none(),
+                "block size, segments and tasks multiply to more than a file can hold",
+            ),
+            (
+                self.order == AccessOrder::Shuffled && self.block_size == self.transfer_size,
+                "-z shuffles the transfers of a block: the block size must be larger than the transfer size",
+            ),
+            (
+                self.order == AccessOrder::Random && (self.write || self.check_write),
+                "-z -z reads an existing file: IOR crashes when it has to write in that order",
+            ),
+            (self.reorder_tasks && self.reorder_random == ReorderRandom::Draw, "-C and -Z exclude each other"),
+            (
+                self.order != AccessOrder::Sequential
+                    && (self.reorder_tasks || self.reorder_random != ReorderRandom::Off)
+                    && !self.file_per_process,
+                "-z with -C or -Z needs a file per process (-F)",
+            ),
+            (
+                self.order != AccessOrder::Sequential && self.check_read && self.random_seed.is_none(),
+                "-z with -R needs the seed: give it with --random-offset-seed",
+            ),
+            (
+                self.collective && self.deadline != 0 && (self.min_time != 0 || (self.order == AccessOrder::Shuffled && !self.file_per_process)),
+                "-c with -D makes all ranks stop together, which needs as many transfers on each: remove -c, or -z without -F and minTimeDuration",
+            ),
+            (
+                self.unique_dir && self.test_file.contains('@'),
+                "several test files (@) and a directory per task (-u) exclude each other",
+            ),
+        ]
+        .into_iter()
+        .find(|&(broken, _)| broken);
+        match broken {
+            Some((_, rule)) => Err(OptionsError::Rule { rule }),
+            None => Ok(()),
+        }
+    }
+}

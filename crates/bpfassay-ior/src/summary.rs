@@ -1,0 +1,358 @@
+//! IOR's JSON summary (`-O summaryFormat=JSON`), read as what an untrusted program wrote.
+//!
+//! IOR writes it piece by piece and not quite as JSON: a quotient 0/0 becomes a bare `nan`, an infinite one the string
+//! `inf`. Both are read as "no such figure". Times have four decimals, bandwidths too; bytes moved are not written at
+//! all and follow from what is ([`Moved`]).
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+use crate::options::MIB;
+
+/// Longest summary accepted, in bytes.
+pub const MAX_SUMMARY: usize = 8 << 20;
+
+/// Half of the last decimal that IOR writes.
+const ROUNDING: f64 = 0.000_05;
+
+/// Why a text is not a summary of IOR.
+#[derive(Debug, thiserror::Error)]
+pub enum SummaryError {
+    /// Too long.
+    #[error("IOR's summary has {length} bytes, more than the {MAX_SUMMARY} allowed")]
+    TooLong {
+        /// Its length.
+        length: usize,
+    },
+    /// Nothing in it: IOR ended before its first test.
+    #[error("IOR's summary is empty: see what IOR wrote to its output")]
+    Empty,
+    /// Not JSON, or not IOR's.
+    #[error("IOR's summary is not valid (IOR ended early, or other output is mixed in: use -O summaryFile)")]
+    Json(#[from] serde_json::Error),
+    /// Figures that contradict each other.
+    #[error("IOR's summary, test {test}: {what}")]
+    Inconsistent {
+        /// The test's id.
+        test: u32,
+        /// What contradicts what.
+        what: String,
+    },
+}
+
+/// One run of IOR.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// IOR's version.
+    pub version: String,
+    /// The command line that it was started with.
+    pub command_line: String,
+    /// Its tests, in order.
+    pub tests: Vec<TestSummary>,
+}
+
+/// One test.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TestSummary {
+    /// Index of the test, from 0.
+    pub id: u32,
+    /// The interface, as IOR names it.
+    pub api: String,
+    /// Tasks that took part.
+    pub tasks: u32,
+    /// Bytes per task and segment.
+    pub block_size: u64,
+    /// Bytes per transfer.
+    pub transfer_size: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Repetitions asked for.
+    pub repetitions: u32,
+    /// Seconds after which a phase is cut short; 0: never.
+    pub deadline: u32,
+    /// What was measured, in the order in which it happened.
+    pub results: Vec<Repetition>,
+}
+
+/// Direction of a timed phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// Writing.
+    Write,
+    /// Reading, with or without comparing.
+    Read,
+}
+
+/// One timed phase of one repetition. Figures that IOR could not compute (0/0, x/0) are `None`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Repetition {
+    /// Repetition, from 0.
+    pub repetition: u32,
+    /// Direction.
+    pub access: Access,
+    /// Bytes moved / total time, in MiB/s.
+    pub bw_mib: Option<f64>,
+    /// Transfers per second of transfer time.
+    pub iops: Option<f64>,
+    /// Least mean time of one transfer over tasks, in seconds.
+    pub latency_s: Option<f64>,
+    /// First open begun to last open done, in seconds.
+    pub open_s: Option<f64>,
+    /// First transfer begun to last transfer done, in seconds.
+    pub transfer_s: Option<f64>,
+    /// First close begun to last close done, in seconds.
+    pub close_s: Option<f64>,
+    /// First open begun to last close done, in seconds: what `bw_mib` divides by.
+    pub total_s: Option<f64>,
+    /// Bytes moved by all tasks; `None` where the summary does not tell.
+    pub moved: Option<Moved>,
+}
+
+/// Bytes moved in a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    /// The bytes.
+    pub bytes: u64,
+    /// Whether the figures leave no other number of whole transfers.
+    pub exact: bool,
+}
+
+impl Summary {
+    /// Reads a summary.
+    ///
+    /// # Errors
+    /// [`SummaryError`].
+    pub fn parse(text: &[u8]) -> Result<Self, SummaryError> {
+        if text.len() > MAX_SUMMARY {
+            return Err(SummaryError::TooLong { length: text.len() });
+        }
+        if text.iter().all(u8::is_ascii_whitespace) {
+            return Err(SummaryError::Empty);
+        }
+        let raw: RawSummary = serde_json::from_slice(&without_nan(text))?;
+        let RawSummary { version, command_line, tests, summary } = raw;
+        let tests = tests.into_iter().map(|test| test.convert(&summary)).collect::<Result<_, _>>()?;
+        Ok(Self { version, command_line, tests })
+    }
+}
+
+/// `text` with `null` for every `nan` and `-nan` outside of strings.
+pub(crate) fn without_nan(text: &[u8]) -> Vec<u8> {
+    let mut clean = Vec::with_capacity(text.len());
+    let (mut at, mut in_string) = (0, false);
+    while let Some(&byte) = text.get(at) {
+        if in_string && byte == b'\\' {
+            clean.extend_from_slice(&text[at..text.len().min(at + 2)]);
+            at += 2;
+            continue;
+        }
+        if byte == b'"' {
+            in_string = !in_string;
+        }
+        let nan = [&b"-nan"[..], b"nan"].into_iter().find(|nan| !in_string && text[at..].starts_with(nan));
+        match nan {
+            Some(nan) => {
+                clean.extend_from_slice(b"null");
+                at += nan.len();
+            }
+            None => {
+                clean.push(byte);
+                at += 1;
+            }
+        }
+    }
+    clean
+}
+
+#[derive(Deserialize)]
+struct RawSummary {
+    #[serde(rename = "Version")]
+    version: String,
+    #[serde(rename = "Command line")]
+    command_line: String,
+    tests: Vec<RawTest>,
+    #[serde(default)]
+    summary: Vec<RawTotals>,
+}
+
+#[derive(Deserialize)]
+struct RawTest {
+    #[serde(rename = "TestID")]
+    id: u32,
+    #[serde(rename = "Parameters")]
+    parameters: RawParameters,
+    #[serde(rename = "Options")]
+    options: RawOptions,
+    #[serde(rename = "Results")]
+    results: Vec<RawResult>,
+}
+
+#[derive(Deserialize)]
+struct RawParameters {
+    api: String,
+    #[serde(rename = "deadlineForStonewall")]
+    deadline: u32,
+    repetitions: u32,
+    #[serde(rename = "segmentCount")]
+    segments: u64,
+    #[serde(rename = "transferSize")]
+    transfer_size: u64,
+    #[serde(rename = "blockSize")]
+    block_size: u64,
+}
+
+#[derive(Deserialize)]
+struct RawOptions {
+    tasks: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "access", rename_all = "lowercase")]
+enum RawResult {
+    Write(RawFigures),
+    Read(RawFigures),
+    Remove {},
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawFigures {
+    #[serde(rename = "bwMiB", deserialize_with = "figure")]
+    bw_mib: Option<f64>,
+    #[serde(deserialize_with = "figure")]
+    iops: Option<f64>,
+    #[serde(deserialize_with = "figure")]
+    latency: Option<f64>,
+    #[serde(deserialize_with = "figure")]
+    open_time: Option<f64>,
+    #[serde(deserialize_with = "figure")]
+    wr_rd_time: Option<f64>,
+    #[serde(deserialize_with = "figure")]
+    close_time: Option<f64>,
+    #[serde(deserialize_with = "figure")]
+    total_time: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct RawTotals {
+    operation: String,
+    #[serde(rename = "TestID")]
+    id: u32,
+    #[serde(rename = "xsizeMiB", deserialize_with = "figure")]
+    size_mib: Option<f64>,
+}
+
+/// A number; `null` (was `nan`) and the strings that `printf` makes of infinities are no figure.
+fn figure<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Figure {
+        Number(f64),
+        Text(String),
+        Nothing(()),
+    }
+    match Figure::deserialize(deserializer)? {
+        Figure::Number(number) => Ok(Some(number)),
+        Figure::Nothing(()) => Ok(None),
+        Figure::Text(text) if matches!(text.as_str(), "inf" | "-inf" | "nan" | "-nan") => Ok(None),
+        Figure::Text(text) => Err(D::Error::custom(format_args!(
+            "expected a number, found {:?}",
+            text.chars().take(40).collect::<String>()
+        ))),
+    }
+}
+
+impl RawTest {
+    fn convert(self, totals: &[RawTotals]) -> Result<TestSummary, SummaryError> {
+        let Self { id, parameters, options, results } = self;
+        let inconsistent = |what: String| SummaryError::Inconsistent { test: id, what };
+        if parameters.transfer_size == 0 {
+            return Err(inconsistent("a transfer size of 0".to_owned()));
+        }
+        let first_size = |access| {
+            let operation = match access {
+                Access::Write => "write",
+                Access::Read => "read",
+            };
+            let size = totals.iter().find(|totals| totals.id == id && totals.operation == operation)?.size_mib?;
+            Some((size - ROUNDING, size + ROUNDING))
+        };
+        let (mut writes, mut reads) = (0, 0);
+        let mut converted = Vec::with_capacity(results.len());
+        for result in results {
+            let (access, figures, count) = match result {
+                RawResult::Write(figures) => (Access::Write, figures, &mut writes),
+                RawResult::Read(figures) => (Access::Read, figures, &mut reads),
+                RawResult::Remove {} => continue,
+            };
+            let repetition = *count;
+            *count += 1;
+            if repetition >= parameters.repetitions {
+                return Err(inconsistent(format!("more results than the {} repetitions", parameters.repetitions)));
+            }
+            let first = first_size(access).map(|range| whole_transfers(range, parameters.transfer_size));
+            let moved = match (first, product(figures.bw_mib, figures.total_time)) {
+                (first, _) if repetition == 0 && first.is_some() => first.flatten(),
+                (first, Some(range)) => {
+                    let first = first.flatten().filter(|first| first.exact && parameters.deadline == 0);
+                    match first {
+                        Some(first) if contains(range, first.bytes) => Some(first),
+                        _ => whole_transfers(range, parameters.transfer_size),
+                    }
+                }
+                _ => None,
+            };
+            converted.push(Repetition {
+                repetition,
+                access,
+                bw_mib: figures.bw_mib,
+                iops: figures.iops,
+                latency_s: figures.latency,
+                open_s: figures.open_time,
+                transfer_s: figures.wr_rd_time,
+                close_s: figures.close_time,
+                total_s: figures.total_time,
+                moved,
+            });
+        }
+        Ok(TestSummary {
+            id,
+            api: parameters.api,
+            tasks: options.tasks,
+            block_size: parameters.block_size,
+            transfer_size: parameters.transfer_size,
+            segments: parameters.segments,
+            repetitions: parameters.repetitions,
+            deadline: parameters.deadline,
+            results: converted,
+        })
+    }
+}
+
+/// Range of MiB that a bandwidth and a time, both rounded, can stand for.
+fn product(bw_mib: Option<f64>, total_s: Option<f64>) -> Option<(f64, f64)> {
+    let (bw, total) = (bw_mib?, total_s?);
+    Some(((bw - ROUNDING).max(0.0) * (total - ROUNDING).max(0.0), (bw + ROUNDING) * (total + ROUNDING)))
+}
+
+fn contains((low, high): (f64, f64), bytes: u64) -> bool {
+    let mib = bytes as f64 / MIB as f64;
+    low <= mib && mib <= high
+}
+
+/// The number of bytes within a range of MiB that is a whole number of transfers (IOR gives up on partial ones);
+/// where there are several, the middle one. `None`: there is none, or it is no number of bytes.
+fn whole_transfers((low, high): (f64, f64), transfer: u64) -> Option<Moved> {
+    let per_mib = MIB as f64 / transfer as f64;
+    // The figures were divided and printed as doubles: allow for the last bits.
+    let slack = 1e-9;
+    let first = (low.max(0.0) * per_mib * (1.0 - slack)).ceil();
+    let last = (high * per_mib * (1.0 + slack)).floor();
+    if !(first <= last && last < (1u64 << 53) as f64) {
+        return None;
+    }
+    let middle = ((first + last) / 2.0).round();
+    (middle as u64).checked_mul(transfer).map(|bytes| Moved { bytes, exact: first == last })
+}
+
+#[cfg(test)]
+mod tests;

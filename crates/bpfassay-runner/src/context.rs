@@ -1,0 +1,65 @@
+//! What the execution of every block shares: where it records what happens and whom it reports it to.
+
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use bpfassay_report::{Entry, Journal, JournalError};
+use bpfassay_study::Study;
+use tokio_util::sync::CancellationToken;
+
+use crate::{HostSetupError, Observer, Progress};
+
+/// Directory of console logs in a results directory.
+pub const LOGS: &str = "logs";
+
+/// What every block is executed with.
+pub(crate) struct Context<'a> {
+    pub(crate) study: &'a Study,
+    pub(crate) directory: &'a Path,
+    pub(crate) journal: &'a Mutex<Journal>,
+    pub(crate) observer: &'a dyn Observer,
+    pub(crate) cancel: &'a CancellationToken,
+}
+
+/// Why the whole execution must end.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockError {
+    /// Nothing can be recorded any more.
+    #[error("the journal cannot be written, so nothing measured from here on would be kept")]
+    Journal(#[from] JournalError),
+    /// The host set-up lacks something.
+    #[error("a guest cannot be put together")]
+    HostSetup(#[from] HostSetupError),
+}
+
+impl Context<'_> {
+    pub(crate) fn append(&self, entry: &Entry) -> Result<(), JournalError> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)
+    }
+
+    pub(crate) fn report(&self, progress: &Progress<'_>) {
+        self.observer.progress(progress);
+    }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// Milliseconds since 1970-01-01 UTC; 0 on a host whose clock stands before that.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

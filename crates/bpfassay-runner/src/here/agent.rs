@@ -1,0 +1,92 @@
+//! The agent as a process of this system: how it is started, given its job, stopped.
+
+use std::{
+    fs::File,
+    io::{self, Seek as _, Write as _},
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use bpfassay_protocol::{
+    PROTOCOL_VERSION,
+    job::{Job, Task},
+};
+use bpfassay_study::{Block, Study};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process, kill_process_group},
+};
+use tokio::process::{Child, Command};
+
+use crate::host_setup;
+
+/// Where the agent reads its job from: a file without a name, of which nothing is left whatever becomes of anybody.
+const JOB: &str = "/dev/stdin";
+
+/// The agent as a program of this system.
+#[derive(Debug)]
+pub struct Agent {
+    /// `bpfassay-guest`.
+    pub program: PathBuf,
+    /// Where the file system under test is mounted.
+    pub mount: PathBuf,
+    /// The real IOR, where there is one.
+    pub external_ior: Option<PathBuf>,
+}
+
+/// The job for `block`.
+pub(super) fn job(study: &Study, block: &Block) -> Job {
+    Job {
+        protocol: PROTOCOL_VERSION,
+        modules: Vec::new(),
+        file_system: block.file_system.clone(),
+        settle_ms: 0,
+        task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::spec(study, block, run)).collect() },
+    }
+}
+
+pub(super) fn arguments(agent: &Agent) -> Vec<String> {
+    let mut words = vec!["here".to_owned(), "--job".to_owned(), JOB.to_owned()];
+    words.extend(["--mount".to_owned(), agent.mount.display().to_string()]);
+    if let Some(ior) = &agent.external_ior {
+        words.extend(["--external-ior".to_owned(), ior.display().to_string()]);
+    }
+    words
+}
+
+/// The job in a file without a name.
+pub(super) fn unnamed(job: &Job) -> io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(&serde_json::to_vec(job)?)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Starts the agent as the leader of a process group, which all that it starts belongs to. It ends by itself when its output is
+/// closed, and removes what it made; so it is not killed when the command comes to an early end.
+pub(super) fn start(agent: &Agent, arguments: &[String], job: File, log: &Path) -> io::Result<Child> {
+    Command::new(&agent.program)
+        .args(arguments)
+        .stdin(job)
+        .stdout(Stdio::piped())
+        .stderr(File::create(log)?)
+        .process_group(0)
+        .spawn()
+}
+
+/// Asks the agent to remove what it made and to end.
+pub(super) fn ask_to_stop(agent: Option<Pid>) {
+    match agent.map(|agent| kill_process(agent, Signal::TERM)) {
+        None | Some(Ok(()) | Err(Errno::SRCH)) => {}
+        Some(Err(error)) => tracing::warn!("could not ask the agent to stop: {error}"),
+    }
+}
+
+/// Kills the agent and all that it started, whatever of it is left.
+pub(super) fn kill(group: Option<Pid>) {
+    // Mostly nothing is. The number of a group stays taken for as long as there is something in it.
+    match group.map(|group| kill_process_group(group, Signal::KILL)) {
+        None | Some(Ok(()) | Err(Errno::SRCH)) => {}
+        Some(Err(error)) => tracing::warn!("could not kill what the agent started: {error}"),
+    }
+}

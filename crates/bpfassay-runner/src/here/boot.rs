@@ -1,0 +1,227 @@
+//! A block on this system, by one agent: what it sends, how it ends, and what is recorded of that.
+
+use std::time::Duration;
+
+use bpfassay_protocol::{
+    frame::{Decoder, FrameError},
+    message::{GuestMessage, Phase},
+};
+use bpfassay_report::{BootVerdict, FailureKind, RunFailure};
+use rustix::process::Pid;
+use tokio::{
+    io::AsyncReadExt,
+    process::Child,
+    time::{Instant, timeout_at},
+};
+
+use super::agent::{Agent, arguments, ask_to_stop, job, kill, start, unnamed};
+use crate::{
+    attempt::{Conclusion, FailedRun},
+    boot::Boot,
+    context::{BlockError, chain},
+    failure,
+    host_setup::deadlines,
+};
+
+/// How long an agent may take to end after its last message, and to remove what it made when it is to stop: longer than it takes
+/// until it loses its own patience.
+const ENDING: Duration = Duration::from_secs(30);
+
+/// Why an agent is no longer listened to.
+enum End {
+    /// It closed its output.
+    Closed,
+    /// It was told to stop.
+    Cancelled,
+    /// It did something that it must not, or too slowly.
+    KernelIncident(FailureKind, String),
+}
+
+impl Boot<'_> {
+    /// Does the block by one agent. Whether this system is fit for another one.
+    pub(super) async fn here(&mut self, agent: &Agent) -> Result<bool, BlockError> {
+        let arguments = arguments(agent);
+        let command = std::iter::once(&agent.program).map(|path| path.display().to_string());
+        self.started(command.chain(arguments.iter().cloned()).collect())?;
+        let job = job(self.context.study, self.block);
+        let log = self.context.directory.join(&self.log);
+        let started = unnamed(&job).and_then(|job| start(agent, &arguments, job, &log));
+        let mut child = match started {
+            Ok(child) => child,
+            Err(error) => {
+                let message = format!("could not start {}: {error}", agent.program.display());
+                self.over_here(Some(failure::of_host(message)), None)?;
+                return Ok(true);
+            }
+        };
+
+        let mut reported = AgentReport { phase: Phase::Boot, failed: None, unsound: None };
+        let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let end = self.receive(&mut child, &mut reported).await;
+        if !matches!(end, Ok(End::Closed)) {
+            ask_to_stop(group);
+        }
+        let status = tokio::time::timeout(ENDING, child.wait()).await;
+        kill(group);
+        // Only of a run that has a tool and has ended: `handle_message` protests against any other.
+        if let (Ok(End::Closed), Some((run, differences))) = (&end, reported.unsound.take()) {
+            self.unsound(&run, differences)?;
+            return Ok(false);
+        }
+        let end = end?;
+        let failure = match (end, reported.failed) {
+            (End::Cancelled, _) => None,
+            (End::KernelIncident(kind, message), _) => Some((kind, message)),
+            (End::Closed, Some(message)) => Some((FailureKind::Agent, message)),
+            (End::Closed, None) if self.is_done() => None,
+            (End::Closed, None) => {
+                let how = match status {
+                    Ok(Ok(status)) => status.to_string(),
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => format!("it closed its output and went on for more than {} s", ENDING.as_secs()),
+                };
+                Some((FailureKind::EarlyExit, format!("the agent ended before everything was done: {how}")))
+            }
+        };
+        let log = Some(self.log.clone());
+        let failure = failure.map(|(kind, message)| RunFailure {
+            kind,
+            phase: Some(reported.phase),
+            excerpt: vec![message],
+            log,
+            after: None,
+        });
+        self.over_here(failure, None)?;
+        Ok(true)
+    }
+
+    /// The agent is gone. This system cannot be booted anew: what was measured before stands, but for the run at `spoilt`, after which
+    /// the system was another; the run in flight failed, and so did those that the agent owes.
+    fn over_here(
+        &mut self,
+        failure: Option<RunFailure>,
+        spoilt: Option<(usize, RunFailure)>,
+    ) -> Result<(), BlockError> {
+        let now = self.now();
+        let ended = self.seen.ended();
+        let in_flight = self.seen.in_flight();
+        let owed = failure.iter().flat_map(|failure| (ended..self.plan.runs.len()).map(move |at| (at, failure)));
+        let to_record: Vec<_> = spoilt.iter().map(|(at, failure)| (*at, failure)).chain(owed).collect();
+        let mut failed = Vec::new();
+        for (at, failure) in to_record {
+            let Some(run) = self.plan.runs.get(at) else { continue };
+            let seen = self.seen.runs.get(at);
+            failed.push(FailedRun {
+                run: run.clone(),
+                boot: self.plan.boot,
+                started_unix_ms: seen.map_or(now.unix_ms, |seen| seen.started_unix_ms),
+                duration_ms: seen.map_or(0, |seen| seen.duration_ms(now.boot_ms)),
+                failure: failure.clone(),
+            });
+        }
+        let guilty = spoilt.as_ref().map(|(at, _)| *at).or(in_flight);
+        let verdict = match (&failure, guilty.and_then(|at| self.plan.runs.get(at))) {
+            (None, _) if self.is_done() => BootVerdict::Complete,
+            (None, _) => BootVerdict::Interrupted,
+            (Some(failure), _) if failure.kind == FailureKind::Host => BootVerdict::Host,
+            (Some(_), Some(run)) => BootVerdict::Blamed { run: run.spec.id.clone() },
+            (Some(_), None) => BootVerdict::Nobody,
+        };
+        let kept = self.plan.ids().into_iter().take(ended).collect();
+        self.concluded_with(Conclusion { verdict, failure, failed }, Vec::new(), kept)
+    }
+
+    /// After the last run that ended, which is `run`, this system is not as it was before: that run is to blame, and those that are
+    /// left cannot be measured.
+    fn unsound(&mut self, run: &str, differences: Vec<String>) -> Result<(), BlockError> {
+        let kind = FailureKind::Unsound;
+        let log = Some(self.log.clone());
+        let first = format!("not run: after {run} this machine was not as it was before");
+        let excerpt = std::iter::once(first).chain(differences.iter().cloned()).collect();
+        let failure = RunFailure { kind, phase: None, excerpt, log: log.clone(), after: None };
+        let last = self.seen.last_tool(&self.plan);
+        let spoilt = last.map(|at| (at, RunFailure { kind, phase: None, excerpt: differences, log, after: None }));
+        self.over_here(Some(failure), spoilt)
+    }
+
+    /// Takes in what the agent says until it says no more, or must be stopped.
+    async fn receive(&mut self, child: &mut Child, reported: &mut AgentReport) -> Result<End, BlockError> {
+        let Some(mut stdout) = child.stdout.take() else {
+            return Ok(End::KernelIncident(FailureKind::Host, "the agent was started without a pipe".to_owned()));
+        };
+        self.since = std::time::Instant::now();
+        let limits = deadlines(self.context.study);
+        let limit = |phase: Phase| limits.of(phase).map_or_else(far, |limit| Instant::now() + limit);
+        let mut deadline = limit(reported.phase);
+        let mut decoder = Decoder::default();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let read = tokio::select! {
+                read = timeout_at(deadline, stdout.read(&mut buffer)) => read,
+                () = self.context.cancel.cancelled() => return Ok(End::Cancelled),
+            };
+            let length = match read {
+                Err(_) => {
+                    return Ok(End::KernelIncident(
+                        FailureKind::PhaseTimeout,
+                        format!("the phase {} took too long", reported.phase),
+                    ));
+                }
+                Ok(Err(error)) => {
+                    return Ok(End::KernelIncident(FailureKind::Host, format!("cannot read from the agent: {error}")));
+                }
+                Ok(Ok(0)) if decoder.is_mid_frame() => {
+                    return Ok(End::KernelIncident(
+                        FailureKind::ProtocolError,
+                        "the agent ended within a message".to_owned(),
+                    ));
+                }
+                Ok(Ok(0)) => return Ok(End::Closed),
+                Ok(Ok(length)) => length,
+            };
+            decoder.push(&buffer[..length]);
+            loop {
+                let message = match decoder.next::<GuestMessage>() {
+                    Ok(Some(message)) => message,
+                    Ok(None) => break,
+                    Err(error) => {
+                        let kind = match error {
+                            FrameError::Version { .. } => FailureKind::ProtocolVersion,
+                            _ => FailureKind::ProtocolError,
+                        };
+                        return Ok(End::KernelIncident(kind, chain(&error)));
+                    }
+                };
+                match &message {
+                    GuestMessage::Phase { phase, .. } => {
+                        reported.phase = *phase;
+                        deadline = limit(*phase);
+                    }
+                    GuestMessage::Unsound { run, differences } => {
+                        reported.unsound = Some((run.clone(), differences.clone()));
+                    }
+                    GuestMessage::Failed { message } => reported.failed = Some(message.clone()),
+                    _ => {}
+                }
+                if let Some(violation) = self.handle_message(message)? {
+                    return Ok(End::KernelIncident(FailureKind::ProtocolError, violation));
+                }
+            }
+        }
+    }
+}
+
+/// What an agent has said of itself.
+struct AgentReport {
+    /// The phase announced last.
+    phase: Phase,
+    /// What it failed at.
+    failed: Option<String>,
+    /// The run after which this system was not as before, and how.
+    unsound: Option<(String, Vec<String>)>,
+}
+
+/// Farther away than any run takes.
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(365 * 24 * 3600)
+}

@@ -1,0 +1,227 @@
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+
+use bpfassay_protocol::{
+    Arch, ProbeConfiguration, frame,
+    job::{Job, Task},
+    message::{GuestMessage, Phase, RunOutcome},
+    probe::Probe,
+    tracer::{Refusal, Step},
+};
+use bpfassay_report::{
+    Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome, Provenance, RunFailure,
+    provenance::{Artefact, HostFacts},
+};
+use bpfassay_study::{Available, Narrowing, Plan};
+
+use super::*;
+use crate::Progress;
+
+/// One boot of the baseline and fexit.
+fn plan() -> Plan {
+    let mut study = bpfassay_study::load("quick").unwrap();
+    study.clock = bpfassay_study::Clock::Wall;
+    study.design.rounds = 1;
+    study.design.warm_up = 0;
+    study.design.control = false;
+    study.design.replicates = 1;
+    let narrowing = Narrowing {
+        archs: vec![Arch::X86_64],
+        kernels: vec!["6.12".to_owned()],
+        probes: vec![ProbeConfiguration::with_defaults(Probe::Fexit)],
+        ..Narrowing::default()
+    };
+    bpfassay_study::expand(&study, &narrowing, &Available::default()).unwrap()
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn progress(&self, _: &Progress<'_>) {}
+}
+
+/// What the journal holds after the plan was carried out by an agent that writes `frames` and then does `end`, a line of
+/// shell; and the directory that it lies in.
+fn executed(plan: &Plan, frames: &[u8], end: &str) -> (Summary, Contents, tempfile::TempDir) {
+    executed_until(plan, frames, end, &CancellationToken::new())
+}
+
+/// The same with somebody who may cancel.
+fn executed_until(
+    plan: &Plan,
+    frames: &[u8],
+    end: &str,
+    cancel: &CancellationToken,
+) -> (Summary, Contents, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let results = directory.path().join("results");
+    let nothing = || Artefact { name: String::new(), version: String::new(), sha256: None };
+    let host = HostFacts {
+        machine: String::new(),
+        kernel_release: String::new(),
+        cpu_model: String::new(),
+        cpus: 1,
+        memory_kib: 1,
+        jobs: 1,
+    };
+    let provenance = Provenance {
+        bpfassay: nothing(),
+        host,
+        qemu: Default::default(),
+        targets: Vec::new(),
+        manifest: serde_json::Value::Null,
+    };
+    let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance };
+    let journal = Journal::create(&results, &header).unwrap();
+    fs::write(directory.path().join("frames"), frames).unwrap();
+    let program = directory.path().join("agent");
+    let root = directory.path().display();
+    // Its arguments are kept, and the job that they name.
+    let script = format!("#!/bin/sh\necho \"$*\" >{root}/told; cp \"$3\" {root}/job; cat {root}/frames\n{end}\n");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = Agent { program, mount: "/mnt/nfs".into(), external_ior: Some("/opt/ior".into()) };
+    let order = HereConfig { study: &plan.study, blocks: plan.blocks.clone(), agent: &agent, directory: &results };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let summary = runtime.block_on(execute_here(order, journal, &Nobody, cancel)).unwrap();
+    (summary, Contents::read(&results).unwrap(), directory)
+}
+
+fn ended(run: &str) -> Vec<u8> {
+    let refusal = Refusal {
+        step: Step::Attach,
+        program: None,
+        errno: Some(524),
+        message: "no".to_owned(),
+        verifier: None,
+        findings: Vec::new(),
+    };
+    let outcome = Box::new(RunOutcome::Refused(refusal));
+    frame::encode(&GuestMessage::RunEnded { run: run.to_owned(), outcome }).unwrap()
+}
+
+/// The failures of runs.
+fn failures(contents: &Contents) -> Vec<RunFailure> {
+    let of = |entry: &Entry| match entry {
+        Entry::Run(record) => match &record.outcome {
+            Outcome::Failed(failure) => Some(failure.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    contents.entries.iter().filter_map(of).collect()
+}
+
+#[test]
+fn what_an_agent_says_of_its_runs_is_recorded() {
+    let plan = plan();
+    let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
+    let done = frame::encode(&GuestMessage::Done).unwrap();
+    let frames = [ended(first), ended(second), done].concat();
+    let (summary, contents, directory) = executed(&plan, &frames, "exit 0");
+    assert_eq!(summary, Summary { refused: 2, ..Summary::default() });
+    assert!(failures(&contents).is_empty());
+    let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    let told = read("told");
+    assert!(
+        told.starts_with("here --job /dev/stdin ") && told.ends_with(" --mount /mnt/nfs --external-ior /opt/ior\n"),
+        "{told}"
+    );
+    let job: Job = serde_json::from_str(&read("job")).unwrap();
+    let Task::Runs { runs } = job.task else { panic!("no runs") };
+    assert_eq!(runs.iter().map(|run| &run.id).collect::<Vec<_>>(), [first, second]);
+    assert!(job.modules.is_empty());
+}
+
+#[test]
+fn an_agent_that_does_not_come_to_its_end_fails_the_runs_that_it_owes() {
+    let plan = plan();
+    let first = ended(&plan.blocks[0].runs[0].spec.id);
+    let (summary, contents, _) = executed(&plan, &first, "exit 3");
+    assert_eq!(summary, Summary { refused: 1, failed: 1, ..Summary::default() });
+    let [failure] = failures(&contents).try_into().unwrap();
+    assert_eq!(failure.kind, FailureKind::EarlyExit);
+    assert!(failure.excerpt[0].ends_with("exit status: 3"), "{failure:?}");
+
+    let failed = GuestMessage::Failed { message: "no mount".to_owned() };
+    let (_, contents, _) = executed(&plan, &frame::encode(&failed).unwrap(), "exit 1");
+    let all = failures(&contents);
+    assert_eq!((all.len(), all[0].kind, all[0].excerpt[0].as_str()), (2, FailureKind::Agent, "no mount"));
+}
+
+#[test]
+fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_begun() {
+    let plan = plan();
+    // The tool first, since no baseline run is believed to change anything.
+    let mut blocks = plan.blocks.clone();
+    blocks[0].runs.sort_by_key(|run| run.spec.probe.is_baseline());
+    let plan = plan.with_blocks(blocks);
+    let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
+    let unsound = |run: &String| {
+        let differences = vec!["/mnt/nfs is not mounted any more".to_owned()];
+        frame::encode(&GuestMessage::Unsound { run: run.clone(), differences }).unwrap()
+    };
+    let (summary, contents, _) = executed(&plan, &[ended(first), unsound(first)].concat(), "exit 1");
+    assert_eq!(summary, Summary { failed: 2, ..Summary::default() });
+    let [blamed, left] = failures(&contents).try_into().unwrap();
+    assert_eq!((blamed.kind, blamed.excerpt[0].as_str()), (FailureKind::Unsound, "/mnt/nfs is not mounted any more"));
+    assert!(left.excerpt[0].starts_with(&format!("not run: after {first} ")), "{left:?}");
+    // The last record of a run is the one that counts.
+    let last = contents.entries.iter().rev().find_map(|entry| match entry {
+        Entry::Run(record) if record.run == *first => Some(record.outcome.clone()),
+        _ => None,
+    });
+    assert!(matches!(last, Some(Outcome::Failed(_))), "{last:?}");
+
+    let (_, contents, _) = executed(&plan, &[ended(first), unsound(second)].concat(), "exit 1");
+    assert_eq!(failures(&contents)[0].kind, FailureKind::ProtocolError);
+}
+
+/// Ctrl-C: the agent is asked to end, and waited for, so that it removes what it made.
+#[test]
+fn an_agent_that_is_to_stop_is_asked_first() {
+    let plan = plan();
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        stop.cancel();
+    });
+    let end = "trap 'sleep 0.5; echo removed >\"$(dirname \"$0\")/removed\"; exit 1' TERM\nwhile :; do sleep 0.1; done";
+    let (summary, _, directory) = executed_until(&plan, &[], end, &cancel);
+    assert!(summary.cancelled);
+    assert_eq!(fs::read_to_string(directory.path().join("removed")).unwrap(), "removed\n");
+}
+
+#[test]
+fn an_agent_that_says_what_it_must_not_is_killed() {
+    let plan = plan();
+    let since = std::time::Instant::now();
+    let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
+    let done = frame::encode(&GuestMessage::Done).unwrap();
+    let phase = |run: &str| GuestMessage::Phase { phase: Phase::Workload, run: Some(run.to_owned()) };
+    let phase = |run: &str| frame::encode(&phase(run)).unwrap();
+    for (frames, runs, excerpt) in [
+        (ended("another"), 2, format!("the guest ends another, while {first} is due")),
+        (ended(second), 2, format!("the guest ends {second}, while {first} is due")),
+        // Forged, or late: the first run has ended.
+        ([ended(first), ended(first)].concat(), 1, format!("the guest ends {first}, while {second} is due")),
+        (
+            [ended(first), phase(first)].concat(),
+            1,
+            format!("the guest begins the phase workload of {first}, while {second} is due"),
+        ),
+        (
+            [phase(first), ended(second)].concat(),
+            2,
+            format!("protocol error: the guest ends {second}, while {first} is due"),
+        ),
+        (done, 2, format!("says that everything is done, while {first} is due")),
+        (b"Segmentation fault".to_vec(), 2, "does not speak this protocol".to_owned()),
+    ] {
+        let (_, contents, _) = executed(&plan, &frames, "sleep 100");
+        let all = failures(&contents);
+        assert_eq!((all.len(), all[0].kind), (runs, FailureKind::ProtocolError), "{all:?}");
+        assert!(all[0].excerpt[0].contains(&excerpt), "{excerpt}: {all:?}");
+    }
+    assert!(since.elapsed() < Duration::from_secs(50), "nothing was killed");
+}

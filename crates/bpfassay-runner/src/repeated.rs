@@ -1,0 +1,97 @@
+//! Whether whole classes of blocks fail alike, so that it would be of no use to go on with them. Pure.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::message::Phase;
+use bpfassay_report::{FailureKind, RunFailure};
+use bpfassay_study::{Block, Target, plan::file_system_id};
+
+use crate::{attempt::Attempt, blame::HostFailure};
+
+/// How many blocks in a row the host may fail alike before no further block is begun.
+const MOST_OF_HOST: u32 = 3;
+
+/// How many blocks may find that a kernel does not come up before no further guest of it is booted.
+const MOST_NEVER_READY: usize = 2;
+
+/// What never got ready: a target; where its agent spoke, with one file system.
+type Class = (Target, Option<String>);
+
+/// What is known of classes of blocks.
+#[derive(Debug, Default)]
+pub struct RepeatedFailures {
+    /// The host failure of the blocks that ended last, and how many of them in a row.
+    host: Option<(HostFailure, u32)>,
+    /// Blocks that were given up because no guest of theirs was ever ready.
+    never_ready: BTreeMap<Class, Vec<(String, RunFailure)>>,
+}
+
+fn class(block: &Block, phase: Option<Phase>) -> Class {
+    let of_file_system = (phase != Some(Phase::Boot)).then(|| file_system_id(&block.file_system));
+    (block.target.clone(), of_file_system)
+}
+
+impl RepeatedFailures {
+    /// `block` was given up with `failure` because no guest of it was ever ready.
+    pub fn never_ready(&mut self, block: &Block, failure: &RunFailure) {
+        let blocks = self.never_ready.entry(class(block, failure.phase)).or_default();
+        if blocks.iter().all(|(known, _)| *known != block.id) {
+            blocks.push((block.id.clone(), failure.clone()));
+        }
+    }
+
+    /// `block` was done, or left, as `attempt` says.
+    pub fn done(&mut self, block: &Block, attempt: &Attempt) {
+        self.host = match (attempt.left_by_host(), self.host) {
+            (None, _) => None,
+            // That is for one kind of guest, and no sign of the host's state.
+            (Some(HostFailure::Lacking), before) => before,
+            (Some(now), Some((before, count))) if now == before => Some((now, count.saturating_add(1))),
+            (Some(now), _) => Some((now, 1)),
+        };
+        if attempt.was_ready() {
+            self.never_ready.remove(&class(block, Some(Phase::Boot)));
+            self.never_ready.remove(&class(block, None));
+        } else if let Some(failure) = attempt.never_ready() {
+            self.never_ready(block, failure);
+        }
+    }
+
+    /// Why no further block is to be begun, if so: the host fails them all.
+    #[must_use]
+    pub fn pause(&self) -> Option<String> {
+        let (failure, count) = self.host.filter(|(_, count)| *count >= MOST_OF_HOST)?;
+        let what = match failure {
+            HostFailure::Initramfs => "what a guest boots from could not be written",
+            HostFailure::Start => "QEMU could not be started",
+            HostFailure::Exit => "QEMU ended by itself or was killed",
+            HostFailure::Lacking => "a guest lacked something",
+        };
+        Some(format!("host failure in {count} blocks in a row ({what}): no further block is begun"))
+    }
+
+    /// Why the runs of `block` are not tried, if so: its kernel did not come up in other blocks.
+    #[must_use]
+    pub fn not_tried(&self, block: &Block) -> Option<RunFailure> {
+        let blocks = [Some(Phase::Boot), None].map(|phase| self.never_ready.get(&class(block, phase)));
+        let blocks = blocks.into_iter().flatten().find(|blocks| {
+            blocks.len() >= MOST_NEVER_READY && blocks.iter().all(|(_, other)| Some(other.kind) == kind_of(blocks))
+        })?;
+        let names: Vec<&str> = blocks.iter().map(|(block, _)| block.as_str()).collect();
+        let (_, first) = blocks.first()?;
+        let words =
+            format!("guests of {} were never ready in {}: {}", block.target, names.join(" and "), first.headline());
+        let rest = first.excerpt.iter().cloned();
+        Some(RunFailure {
+            kind: FailureKind::NotTried,
+            phase: None,
+            excerpt: std::iter::once(words).chain(rest).collect(),
+            log: first.log.clone(),
+            after: None,
+        })
+    }
+}
+
+fn kind_of(blocks: &[(String, RunFailure)]) -> Option<FailureKind> {
+    blocks.first().map(|(_, failure)| failure.kind)
+}

@@ -1,0 +1,139 @@
+//! What the command `kernels` shows: what is known, cached, and available.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_protocol::Arch;
+
+use super::{Build, compare_versions, kernels::Kernels};
+use crate::{Error, Result, apt::Root};
+
+/// One series of kernels on one architecture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// Its name.
+    pub name: String,
+    /// The architecture.
+    pub arch: Arch,
+    /// The suites that hold it, first choice first.
+    pub suites: Vec<String>,
+    /// Its builds in these suites, oldest first within each; none where a package index has not been fetched yet or cannot
+    /// be had.
+    pub builds: Option<Vec<(String, Build)>>,
+    /// Why a package index cannot be had, and what to do.
+    pub problem: Option<String>,
+    /// What is in the cache: the build that the name means now, and builds fetched by their own names.
+    pub cached: Vec<Cached>,
+}
+
+/// A kernel in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cached {
+    /// The name that it was fetched by.
+    pub name: String,
+    /// What `uname -r` prints.
+    pub release: String,
+    /// Version of its packages.
+    pub version: Option<String>,
+}
+
+impl Listing {
+    /// The build that the series' own name means, with its suite: the newest complete one of the first suite that has one.
+    #[must_use]
+    pub fn current(&self) -> Option<&(String, Build)> {
+        let builds = self.builds.as_deref()?;
+        self.suites
+            .iter()
+            .find_map(|suite| builds.iter().rev().find(|(found, build)| found == suite && build.missing.is_none()))
+    }
+
+    /// The names of the builds that `keep` selects, oldest first, each once: several suites may hold one build.
+    pub fn names(&self, keep: impl Fn(&Build) -> bool) -> Vec<String> {
+        let builds = self.builds.iter().flatten().map(|(_, build)| build);
+        let mut builds: Vec<_> = builds.filter(|build| keep(build)).collect();
+        builds.sort_by(|a, b| compare_versions(&a.version, &b.version));
+        let mut names: Vec<_> = builds.into_iter().map(Build::name).collect();
+        names.dedup();
+        names
+    }
+}
+
+impl Kernels<'_> {
+    /// Everything known for `arch`. Package indexes that are missing or old are fetched, unless the network may not be used. A suite
+    /// whose mirror does not have it is reported in [`Listing::problem`].
+    ///
+    /// # Errors
+    /// [`Error::Command`] for an index that cannot be read, [`Error::DiskFull`], [`Error::Io`].
+    pub fn list(&self, arch: Arch) -> Result<Vec<Listing>> {
+        let mut suites = BTreeMap::new();
+        let mut listings = Vec::new();
+        for name in self.catalogue.names(arch) {
+            let selection = self.catalogue.find(arch, name)?;
+            let mut listing = Listing {
+                name: name.to_owned(),
+                arch,
+                suites: selection.entries.iter().map(|entry| entry.suite.clone()).collect(),
+                builds: Some(Vec::new()),
+                problem: None,
+                cached: Vec::new(),
+            };
+            listing.suites.dedup();
+            for entry in &selection.entries {
+                if !suites.contains_key(&entry.suite) {
+                    suites.insert(entry.suite.clone(), self.suite(&entry.suite, arch)?);
+                }
+                match suites.get(&entry.suite) {
+                    Some(Suite::Here(root)) => {
+                        let found = self.builds_in(entry, arch, root)?;
+                        let found = found.into_iter().map(|build| (entry.suite.clone(), build));
+                        listing.builds.iter_mut().for_each(|builds| builds.extend(found.clone()));
+                    }
+                    Some(Suite::Failed(problem)) => {
+                        listing.builds = None;
+                        listing.problem.get_or_insert_with(|| problem.clone());
+                    }
+                    Some(Suite::Unknown) | None => listing.builds = None,
+                }
+            }
+            listing.cached = self.cached_of(arch, name, listing.builds.as_deref().unwrap_or_default())?;
+            listings.push(listing);
+        }
+        Ok(listings)
+    }
+
+    fn suite(&self, suite: &str, arch: Arch) -> Result<Suite> {
+        if self.apt.options().offline && self.apt.known_state(suite, &[arch]).is_none() {
+            return Ok(Suite::Unknown);
+        }
+        match self.apt.root(suite, &[arch]) {
+            Ok(root) => Ok(Suite::Here(root)),
+            Err(error @ (Error::Apt(_) | Error::Offline { .. })) => Ok(Suite::Failed(error.to_string())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is in the cache of a series: by its own name, and by those of its builds.
+    fn cached_of(&self, arch: Arch, series: &str, builds: &[(String, Build)]) -> Result<Vec<Cached>> {
+        let mut names = vec![series.to_owned()];
+        names.extend(builds.iter().map(|(_, build)| build.name()));
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        let mut cached = Vec::new();
+        for name in names {
+            match self.cached(arch, &name) {
+                Ok(Some(kernel)) => cached.push(Cached { name, release: kernel.release, version: kernel.version }),
+                // A build whose name the command line cannot say (7.3-rc7) is not fetched by it.
+                Ok(None) | Err(Error::Catalogue(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(cached)
+    }
+}
+
+/// The package index of a suite.
+enum Suite {
+    Here(Root),
+    /// It has not been fetched.
+    Unknown,
+    Failed(String),
+}

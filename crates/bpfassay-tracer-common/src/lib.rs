@@ -1,0 +1,300 @@
+//! Layouts that both sides of the maps share: what the eBPF programs write and the tracer reads.
+//!
+//! This crate is the one source of truth for names, sizes and layouts of maps, keys, values, events and settings, and
+//! for the numbers of operations. The eBPF programs in Rust use it as it is; those in C repeat it in
+//! `bpfassay-tracer/src/bpf/counters.h`, and a test of the tracer compares their BTF with these types and the operations
+//! with `bpfassay_protocol::Operation::ALL`.
+//!
+//! Not here: where the programs are hooked, and how anything is read or summed up.
+#![forbid(unsafe_code)]
+#![no_std]
+
+pub mod functions;
+mod offsets;
+
+use core::mem::offset_of;
+
+pub use self::offsets::Offsets;
+
+/// Most keys of a map keyed by [`Key`]: (cgroup, mount, device, operation) that were ever active.
+pub const KEYS: u32 = 8192;
+
+/// Most keys of the layout `lru-shared`, as in the CEEMS talk.
+pub const LRU_KEYS: u32 = 16384;
+
+/// Bytes of the mount path in a [`PathKey`], likewise.
+pub const PATH_BYTES: usize = 64;
+
+/// Size of the ring buffer in bytes: a power of two and a multiple of every page size. An [`Event`] takes 64.
+pub const RING_BYTES: u32 = 8 << 20;
+
+/// Slots of each operation that moves data, on every CPU: see [`Slot`].
+pub const SLOTS: usize = 256;
+
+/// Most keys with a latency histogram. Each takes [`LATENCY_SLOTS`] counters on every CPU.
+pub const LATENCY_KEYS: u32 = 1024;
+
+/// Counters of a latency histogram: element `i` counts calls that took from 2^i up to 2^(i+1) nanoseconds (element 0
+/// also those of 0 ns, the last one also all that took longer).
+pub const LATENCY_SLOTS: usize = 40;
+
+/// Copies of a program that counts calls which move data, at most: see [`Settings::copies`]. So many tasks can be
+/// preempted inside them on one CPU, less one, without a call being lost.
+pub const COPIES: u32 = 6;
+
+/// Names of maps. The kernel keeps 15 bytes of a name.
+pub mod map {
+    /// [`Key`](crate::Key) or [`PathKey`](crate::PathKey) → [`Value`](crate::Value), by the first copy of a program.
+    pub const COUNTERS: &str = "counters";
+    /// The same, by the later copies of a program.
+    pub const COUNTERS_2: &str = "counters_2";
+    /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s, in programs in C: element
+    /// `copy * Operation::DATA + operation`.
+    pub const SLOTS: &str = "slots";
+    /// Per-CPU array of `u64`: [`tally`](crate::tally).
+    pub const TALLIES: &str = "tallies";
+    /// The ring buffer of [`Event`](crate::Event)s.
+    pub const EVENTS: &str = "events";
+    /// The key of [`COUNTERS`] → [`Histogram`](crate::Histogram), per CPU.
+    pub const LATENCIES: &str = "latencies";
+}
+
+/// Elements of the map [`map::TALLIES`].
+pub mod tally {
+    /// Events that were not counted because their key could not be inserted into a map.
+    pub const INSERT_FAILURES: u32 = 0;
+    /// Events that did not fit into the ring buffer.
+    pub const RING_BUFFER_DROPS: u32 = 1;
+    /// Keys inserted into an LRU map, evicted or not.
+    pub const INSERTIONS: u32 = 2;
+    /// Calls whose return could not be matched with their entry: nested too deeply, or too many tasks at once.
+    pub const UNMATCHED: u32 = 3;
+    /// Number of elements.
+    pub const COUNT: u32 = 4;
+}
+
+/// Operations, in the order of `bpfassay_protocol::Operation::ALL`.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// `read`, `pread64`.
+    Read,
+    /// `write`, `pwrite64`.
+    Write,
+    /// `readv`, `preadv`, `preadv2`.
+    Readv,
+    /// `writev`, `pwritev`, `pwritev2`.
+    Writev,
+    /// Files opened.
+    Open,
+    /// Regular files created.
+    Create,
+    /// Directories made.
+    Mkdir,
+    /// Names of files removed.
+    Unlink,
+    /// Directories removed.
+    Rmdir,
+    /// Names changed.
+    Rename,
+    /// `fsync`, `fdatasync`.
+    Fsync,
+    /// Pages of a mapping made readable.
+    MapRead,
+    /// Pages of a mapping made writable.
+    MapWrite,
+    /// `MPI_File_open`.
+    MpiOpen,
+    /// `MPI_File_read` and its relatives.
+    MpiRead,
+    /// `MPI_File_write` and its relatives.
+    MpiWrite,
+}
+
+impl Operation {
+    /// How many operations move data by a call of their own: the first ones.
+    pub const DATA: u32 = Self::Writev as u32 + 1;
+
+    /// Every operation, by number.
+    pub const ALL: [Self; 16] = [
+        Self::Read,
+        Self::Write,
+        Self::Readv,
+        Self::Writev,
+        Self::Open,
+        Self::Create,
+        Self::Mkdir,
+        Self::Unlink,
+        Self::Rmdir,
+        Self::Rename,
+        Self::Fsync,
+        Self::MapRead,
+        Self::MapWrite,
+        Self::MpiOpen,
+        Self::MpiRead,
+        Self::MpiWrite,
+    ];
+}
+
+/// Key of every layout but `lru-shared`. No implicit padding: maps compare keys byte by byte.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Id of the cgroup (v2) of the calling task.
+    pub cgroup: u64,
+    /// Mount id as in `/proc/self/mountinfo`; 0 where the hook does not know it.
+    pub mount: u64,
+    /// `s_dev` of the superblock; 0 where the hook does not know it.
+    pub device: u32,
+    /// [`Operation`].
+    pub operation: u32,
+}
+
+/// Key of the layout `lru-shared`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathKey {
+    /// Id of the cgroup (v2) of the calling task.
+    pub cgroup: u64,
+    /// Where the file system is mounted, from the root of the mount namespace; ends with the first zero byte. What does
+    /// not fit is cut off; empty where the hook does not know it.
+    pub path: [u8; PATH_BYTES],
+    /// [`Operation`].
+    pub operation: u32,
+    /// Zero.
+    pub zero: u32,
+}
+
+/// What is counted per key; all of it only grows, modulo 2^64.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Value {
+    /// Calls, those that failed included.
+    pub calls: u64,
+    /// Bytes requested (entry-side probes) or returned (exit-side probes).
+    pub bytes: u64,
+    /// Calls that returned an error.
+    pub errors: u64,
+}
+
+/// Counts of one key on one CPU, beside those under the key in the hash map, which the slot spares most calls of that
+/// key. Not in use while it counts no calls; then its key has no meaning.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Whose. The operation is told by the place of the slot.
+    pub key: Key,
+    /// What.
+    pub value: Value,
+}
+
+/// One call, as it goes through the ring buffer. [`NO_DURATION`] where durations are not measured.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// Which key it is counted under.
+    pub key: Key,
+    /// As in [`Value`].
+    pub bytes: u64,
+    /// 1 or 0.
+    pub errors: u64,
+    /// Nanoseconds that the call took.
+    pub duration: u64,
+}
+
+/// [`Event::duration`] of calls that were not timed.
+pub const NO_DURATION: u64 = u64::MAX;
+
+/// Calls by duration: see [`LATENCY_SLOTS`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Histogram {
+    /// Calls.
+    pub slots: [u64; LATENCY_SLOTS],
+}
+
+/// What the loader writes before loading; the verifier then removes the code that is not wanted. In C it is the
+/// read-only section `.rodata.settings`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Only tasks in this very cgroup (v2) are counted; 0: any.
+    pub cgroup: u64,
+    /// Only this mount is counted; 0: any.
+    pub mount: u64,
+    /// 1 to measure durations.
+    pub latency: u32,
+    /// How many copies of each exit-side trampoline program are attached. A trampoline skips a program that is already
+    /// running on the CPU, so on a preemptible kernel one copy alone misses calls while a task is preempted inside it.
+    /// With several, whichever copy runs first for a call counts it, and the others see that it did.
+    pub copies: u32,
+}
+
+impl Settings {
+    /// As the bytes of the C structure.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; size_of::<Self>()] {
+        let mut bytes = [0; size_of::<Self>()];
+        bytes[offset_of!(Self, cgroup)..][..8].copy_from_slice(&self.cgroup.to_ne_bytes());
+        bytes[offset_of!(Self, mount)..][..8].copy_from_slice(&self.mount.to_ne_bytes());
+        bytes[offset_of!(Self, latency)..][..4].copy_from_slice(&self.latency.to_ne_bytes());
+        bytes[offset_of!(Self, copies)..][..4].copy_from_slice(&self.copies.to_ne_bytes());
+        bytes
+    }
+}
+
+/// Where an entry-side program finds the superblock in the arguments of a function that changes names in a directory, for each
+/// operation; written by the loader from the kernel's BTF before loading. In C it is the read-only section
+/// `.rodata.prototypes`, an array with one element per [`Operation`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prototype {
+    /// [`Prototype::INODE`] and so on; 0: not known, not counted.
+    pub source: u8,
+    /// Which argument that is, from 0.
+    pub argument: u8,
+}
+
+impl Prototype {
+    /// The argument is a `struct inode *`: the directory.
+    pub const INODE: u8 = 1;
+    /// The argument is a `struct dentry *`: the name.
+    pub const DENTRY: u8 = 2;
+    /// The argument is a `struct renamedata *`.
+    pub const RENAME: u8 = 3;
+
+    /// As the bytes of the C structure.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; size_of::<Self>()] {
+        [self.source, self.argument]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_has_implicit_padding() {
+        assert_eq!(size_of::<Key>(), 8 + 8 + 4 + 4);
+        assert_eq!(size_of::<PathKey>(), 8 + PATH_BYTES + 4 + 4);
+        assert_eq!(size_of::<Event>(), size_of::<Key>() + 3 * 8);
+        assert!(RING_BYTES.is_power_of_two() && RING_BYTES.is_multiple_of(1 << 16));
+    }
+
+    #[test]
+    fn operations_are_numbered_in_order() {
+        for (number, operation) in (0..).zip(Operation::ALL) {
+            assert_eq!(operation as u32, number);
+        }
+    }
+
+    #[test]
+    fn settings_lie_where_the_structure_has_them() {
+        let bytes = Settings { cgroup: 0x0102_0304_0506_0708, mount: 9, latency: 1, copies: 2 }.to_bytes();
+        assert_eq!(bytes[..8], 0x0102_0304_0506_0708u64.to_ne_bytes());
+        assert_eq!(bytes[8..16], 9u64.to_ne_bytes());
+        assert_eq!(bytes[16..20], 1u32.to_ne_bytes());
+        assert_eq!(bytes[20..], 2u32.to_ne_bytes());
+    }
+}

@@ -1,0 +1,222 @@
+//! Where trials take place: the kernel's types, and the kinds of programs that tracers are made of.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use bpfassay_protocol::feature::{Feature, FeatureKind, Support};
+use libbpf_sys as bpf;
+
+use super::{
+    btf::Kernel,
+    insn::{Code, Reg},
+    sys::{self, Failure, Map, Program, Result},
+};
+
+/// The function that trampolines hook in trials: not inlined, rarely called, and in the list of those in which
+/// `bpf_d_path` may be called (kernel/trace/bpf_trace.c, `btf_allowlist_d_path`, since 5.10).
+pub(super) const FUNCTION: &str = "filp_close";
+
+/// A kind of program, with what it is hooked to where the verifier wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Context {
+    Kprobe,
+    /// A kprobe that runs at entry and return with a word kept between (Linux 6.10).
+    KprobeSession,
+    RawTracepoint,
+    /// Trampoline at the exit of [`FUNCTION`].
+    Fexit,
+    /// Hook of the security module `bpf`, sleepable.
+    Lsm,
+    /// A program that user space calls, sleepable.
+    Syscall,
+}
+
+impl Context {
+    /// The part of a feature's name before the slash.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Kprobe => "kprobe",
+            Self::KprobeSession => "kprobe.session",
+            Self::RawTracepoint => "raw_tracepoint",
+            Self::Fexit => "fexit",
+            Self::Lsm => "lsm.s",
+            Self::Syscall => "syscall",
+        }
+    }
+}
+
+/// Where trials take place.
+#[derive(Debug)]
+pub(super) struct ProbeEnv {
+    kernel: Result<Kernel>,
+    features: Vec<Feature>,
+}
+
+impl ProbeEnv {
+    pub(super) fn new() -> Self {
+        Self { kernel: Kernel::read(), features: Vec::new() }
+    }
+
+    /// The kernel's types.
+    ///
+    /// # Errors
+    /// Where it has none.
+    pub(super) fn kernel(&self) -> Result<&Kernel> {
+        self.kernel.as_ref().map_err(Clone::clone)
+    }
+
+    /// What loads a program of this kind.
+    ///
+    /// # Errors
+    /// Where the kernel has not what it is hooked to.
+    pub(super) fn program(&self, context: Context) -> Result<Program<'static>> {
+        let plain = Program::plain;
+        Ok(match context {
+            Context::Kprobe => plain(bpf::BPF_PROG_TYPE_KPROBE),
+            Context::KprobeSession => {
+                Program { attach: bpf::BPF_TRACE_KPROBE_SESSION, ..plain(bpf::BPF_PROG_TYPE_KPROBE) }
+            }
+            Context::RawTracepoint => plain(bpf::BPF_PROG_TYPE_RAW_TRACEPOINT),
+            Context::Fexit => Program {
+                attach: bpf::BPF_TRACE_FEXIT,
+                target: self.kernel()?.function(FUNCTION)?,
+                ..plain(bpf::BPF_PROG_TYPE_TRACING)
+            },
+            Context::Lsm => Program {
+                attach: bpf::BPF_LSM_MAC,
+                target: self.kernel()?.function("bpf_lsm_file_open")?,
+                flags: bpf::BPF_F_SLEEPABLE,
+                ..plain(bpf::BPF_PROG_TYPE_LSM)
+            },
+            Context::Syscall => Program { flags: bpf::BPF_F_SLEEPABLE, ..plain(bpf::BPF_PROG_TYPE_SYSCALL) },
+        })
+    }
+
+    /// Keeps what came of a trial.
+    pub(super) fn record(&mut self, kind: FeatureKind, name: impl Into<String>, support: Support) {
+        self.features.push(Feature { kind, name: name.into(), support });
+    }
+
+    /// Keeps whether something worked.
+    pub(super) fn tried<T>(&mut self, kind: FeatureKind, name: impl Into<String>, tried: Result<T>) {
+        self.record(kind, name, sys::support(tried));
+    }
+
+    /// Everything that was kept.
+    pub(super) fn into_features(self) -> Vec<Feature> {
+        self.features
+    }
+}
+
+/// A program in the making that calls functions of the kernel by name.
+#[derive(Debug)]
+pub(super) struct ProgramBuilder<'a> {
+    kernel: &'a Kernel,
+    code: Code,
+    missing: Option<Failure>,
+    maps: Vec<OwnedFd>,
+}
+
+impl<'a> ProgramBuilder<'a> {
+    pub(super) fn new(kernel: &'a Kernel) -> Self {
+        Self { kernel, code: Code::default(), missing: None, maps: Vec::new() }
+    }
+
+    /// Adds instructions.
+    pub(super) fn with(mut self, add: impl FnOnce(Code) -> Code) -> Self {
+        self.code = add(std::mem::take(&mut self.code));
+        self
+    }
+
+    /// Calls the kernel's function of this name.
+    pub(super) fn kfunc(mut self, name: &str) -> Self {
+        match self.kernel.function(name) {
+            Ok(id) => self.with(|code| code.kernel_function(id as i32)),
+            Err(failure) => {
+                self.missing.get_or_insert(failure);
+                self
+            }
+        }
+    }
+
+    /// `register` = the id of one of the kernel's structures.
+    pub(super) fn structure(mut self, register: Reg, name: &str) -> Self {
+        match self.kernel.structure(name) {
+            Ok(id) => self.with(|code| code.mov(register, id as i32)),
+            Err(failure) => {
+                self.missing.get_or_insert(failure);
+                self
+            }
+        }
+    }
+
+    /// `register` = a new map.
+    pub(super) fn map(mut self, register: Reg, map: Map<'_>) -> Self {
+        match sys::create(map) {
+            Ok(map) => {
+                self.code = std::mem::take(&mut self.code).map(register, map.as_fd());
+                self.maps.push(map);
+            }
+            Err(failure) => {
+                self.missing.get_or_insert(failure);
+            }
+        }
+        self
+    }
+
+    /// `register` = the address of a string that the verifier knows to be constant.
+    pub(super) fn constant_string(mut self, register: Reg, text: &str) -> Self {
+        let bytes = [text.as_bytes(), b"\0"].concat();
+        let map = Map { flags: bpf::BPF_F_RDONLY_PROG, ..Map::array(bytes.len() as u32) };
+        let made = sys::create(map).and_then(|map| sys::fill_and_freeze(map.as_fd(), &bytes).map(|()| map));
+        match made {
+            Ok(map) => {
+                self.code = std::mem::take(&mut self.code).map_value(register, map.as_fd());
+                self.maps.push(map);
+            }
+            Err(failure) => {
+                self.missing.get_or_insert(failure);
+            }
+        }
+        self
+    }
+
+    /// Makes a dynamic pointer to 64 bytes at `slot` of the stack (16 bytes there): of an array's value, by the helper
+    /// `bpf_dynptr_from_mem` (Linux 5.19). Uses R0 to R4.
+    pub(super) fn dynptr(mut self, slot: i32) -> Self {
+        match sys::create(Map::array(64)) {
+            Ok(map) => {
+                self.code = std::mem::take(&mut self.code)
+                    .map_value(Reg::R1, map.as_fd())
+                    .mov(Reg::R2, 64)
+                    .mov(Reg::R3, 0)
+                    .stack(Reg::R4, slot)
+                    .helper(bpf::BPF_FUNC_dynptr_from_mem);
+                self.maps.push(map);
+            }
+            Err(failure) => {
+                self.missing.get_or_insert(failure);
+            }
+        }
+        self
+    }
+
+    /// Itself, if everything that it asks for was found.
+    ///
+    /// # Errors
+    /// The first thing that was not.
+    pub(super) fn complete(mut self) -> Result<Self> {
+        match self.missing.take() {
+            Some(failure) => Err(failure),
+            None => Ok(self),
+        }
+    }
+
+    /// Loads it, with `return 0` at its end.
+    ///
+    /// # Errors
+    /// What it asks for in vain, or the verifier's words.
+    pub(super) fn load(self, program: Program<'_>) -> Result<OwnedFd> {
+        let whole = self.complete()?;
+        sys::load(program, &whole.code.exit_zero())
+    }
+}
