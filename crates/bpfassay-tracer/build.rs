@@ -84,7 +84,7 @@ fn list_bundled(out: &Path, compiler: &Compiler) -> Result<()> {
 }
 
 /// Lists the objects in Rust in `aya_objects.rs`. They need a Rust toolchain for eBPF, which hosts do not have and the
-/// build of the guests' programs does: without the variable the list is empty, and the tracer says so.
+/// build of the guests' programs does: without the variable the list is empty, and the tracer reports that.
 fn list_rust_objects(out: &Path) -> Result<()> {
     let mut paths = Vec::new();
     if let Some(directory) = env::var_os(RUST_OBJECTS) {
@@ -96,7 +96,7 @@ fn list_rust_objects(out: &Path) -> Result<()> {
             paths.push(entry?.path());
         }
         if paths.is_empty() {
-            return Err(format!("{} holds no eBPF objects, though {RUST_OBJECTS} says so", directory.display()).into());
+            return Err(format!("{} holds no eBPF objects, though {RUST_OBJECTS} names it", directory.display()).into());
         }
     }
     paths.sort();

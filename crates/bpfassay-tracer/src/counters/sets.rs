@@ -58,7 +58,7 @@ struct OfSet {
 }
 
 impl Summaries {
-    /// Over the maps of all sets, by [`map_name`].
+    /// Over the maps of all sets, by [`set_map_name`].
     ///
     /// # Errors
     /// [`ReadError`].

@@ -1,4 +1,4 @@
-//! Where trials take place: the kernel's types, and the kinds of programs that tracers are made of.
+//! The environment of the trials: the kernel's types, and the kinds of programs that tracers are made of.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -49,7 +49,7 @@ impl Kernel {
 /// `bpf_d_path` may be called (kernel/trace/bpf_trace.c, `btf_allowlist_d_path`, since 5.10).
 pub(super) const FUNCTION: &str = "filp_close";
 
-/// A kind of program, with what it is hooked to where the verifier wants to know.
+/// A kind of program, with what it is hooked to where the verifier needs that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Context {
     Kprobe,
@@ -78,7 +78,7 @@ impl Context {
     }
 }
 
-/// Where trials take place.
+/// The environment of the trials.
 #[derive(Debug)]
 pub(super) struct ProbeEnv {
     kernel: Result<Kernel>,
@@ -126,23 +126,23 @@ impl ProbeEnv {
         })
     }
 
-    /// Keeps what came of a trial.
+    /// Records the outcome of a trial.
     pub(super) fn record(&mut self, kind: FeatureKind, name: impl Into<String>, support: Support) {
         self.features.push(Feature { kind, name: name.into(), support });
     }
 
-    /// Keeps whether something worked.
+    /// Records whether something worked.
     pub(super) fn tried<T>(&mut self, kind: FeatureKind, name: impl Into<String>, tried: Result<T>) {
         self.record(kind, name, sys::support(tried));
     }
 
-    /// Everything that was kept.
+    /// Everything that was recorded.
     pub(super) fn into_features(self) -> Vec<Feature> {
         self.features
     }
 }
 
-/// A program in the making that calls functions of the kernel by name.
+/// A builder of a program that calls functions of the kernel by name.
 #[derive(Debug)]
 pub(super) struct ProgramBuilder<'a> {
     kernel: &'a Kernel,
@@ -234,7 +234,7 @@ impl<'a> ProgramBuilder<'a> {
         self
     }
 
-    /// Itself, if everything that it asks for was found.
+    /// Itself, if everything that it needs was found.
     ///
     /// # Errors
     /// The first thing that was not.
@@ -248,7 +248,7 @@ impl<'a> ProgramBuilder<'a> {
     /// Loads it, with `return 0` at its end.
     ///
     /// # Errors
-    /// What it asks for in vain, or the verifier's words.
+    /// Something that it needs is missing, or the verifier's reason.
     pub(super) fn load(self, program: ProgramSpec<'_>) -> Result<OwnedFd> {
         let whole = self.complete()?;
         sys::load(program, &whole.code.exit_zero())

@@ -4,7 +4,7 @@ use std::io;
 
 use bpfassay_protocol::tracer::Step;
 
-/// A step that failed, before it is put into the words of a [`Refusal`].
+/// A step that failed, before it becomes a [`Refusal`](bpfassay_protocol::tracer::Refusal).
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) step: Step,
