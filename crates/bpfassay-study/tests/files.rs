@@ -11,7 +11,10 @@ use bpfassay_protocol::{
     job::{Exercise, FileSystem, NfsVersion},
     message::Phase,
 };
-use bpfassay_study::{Clock, EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load};
+use bpfassay_study::{
+    Clock, EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load,
+    workload::{FeaturesSpec, IoPathsSpec, MicrobenchSpec},
+};
 
 const GOOD: &str = r#"schema = 1
 name = "small"
@@ -83,13 +86,13 @@ fn workloads_are_ior_unless_they_say_otherwise() {
     assert!(!ior(&spelt).neighbour);
     assert!(ior(&with(&format!("{line}\nneighbour = true")).unwrap()).neighbour);
     let paths = with("type = \"io-paths\"\nsize = 8192").unwrap();
-    assert_eq!(paths.workloads[0].kind, WorkloadKind::IoPaths { size: 8192 });
+    assert_eq!(paths.workloads[0].kind, WorkloadKind::IoPaths(IoPathsSpec { size: 8192 }));
     let default = with("type = \"io-paths\"").unwrap();
-    assert_eq!(default.workloads[0].kind, WorkloadKind::IoPaths { size: 262_144 });
+    assert_eq!(default.workloads[0].kind, WorkloadKind::IoPaths(IoPathsSpec { size: 262_144 }));
     let tcp = with("type = \"tcp\"\noperations = 5").unwrap();
-    let expected = WorkloadKind::Exercise { exercise: Exercise::Tcp, operations: 5, size: 1024 };
+    let expected = WorkloadKind::Exercise(MicrobenchSpec { exercise: Exercise::Tcp, operations: 5, size: 1024 });
     assert_eq!(tcp.workloads[0].kind, expected);
-    assert_eq!(with("type = \"capabilities\"").unwrap().workloads[0].kind, WorkloadKind::Capabilities);
+    assert_eq!(with("type = \"capabilities\"").unwrap().workloads[0].kind, WorkloadKind::Capabilities(FeaturesSpec {}));
 }
 
 #[test]

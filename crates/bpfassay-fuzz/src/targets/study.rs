@@ -4,9 +4,7 @@ use std::sync::LazyLock;
 
 use bpfassay_input::document;
 use bpfassay_study::{
-    CommandSpec, Denied, Share, Study, load,
-    plan::{Available, Narrowing, expand},
-    study::WorkloadKind,
+    Available, CommandSpec, Denied, Narrowing, Share, Study, WorkloadKind, expand, load,
 };
 
 const SCRIPT: &str = "IOR START\napi=POSIX\ntransferSize=1m\nblockSize=4m\nRUN\ntransferSize=2m\nRUN\nIOR STOP\n";
