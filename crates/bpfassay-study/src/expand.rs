@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, RunOrder},
+    job::{FileSystem, RunSpec},
     tool::Tool,
 };
 
 mod tools;
 
-use self::tools::{tools_for, tools_left_out, witnessed};
+use self::tools::{reference_runs, tools_for, tools_left_out};
 use crate::{
     ExpandError, Interface, Study, Target,
     digest::digest_and_length,
     error::list,
     narrow::{keep_cells, narrow},
-    order::shuffle,
     plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, file_system_id},
+    shuffle::shuffle,
     workload::{Case, OnTarget},
 };
 
@@ -180,9 +180,9 @@ impl NamedCase {
         }
     }
 
-    /// What the guest is told of a run, without its name.
-    fn order(&self, study: &Study, probe: ProbeConfiguration) -> RunOrder {
-        RunOrder {
+    /// The specification of a run, without its name.
+    fn spec(&self, study: &Study, probe: ProbeConfiguration) -> RunSpec {
+        RunSpec {
             id: String::new(),
             probe,
             bpf_stats: false,
@@ -200,7 +200,7 @@ impl NamedCase {
         let Some(&probe) = probe.filter(|_| self.is_timed) else { return Vec::new() };
         (1..=study.design.warm_up)
             .map(|round| PlannedRun {
-                order: RunOrder { id: format!("{id}_w{round}_{probe}"), ..self.order(study, probe) },
+                spec: RunSpec { id: format!("{id}_w{round}_{probe}"), ..self.spec(study, probe) },
                 cell: format!("{place}_{probe}"),
                 round,
                 control: false,
@@ -236,10 +236,10 @@ impl NamedCase {
                 let name = under_test(probe, tool);
                 let suffix = if control { "-control" } else { "" };
                 runs.push(PlannedRun {
-                    order: RunOrder {
+                    spec: RunSpec {
                         id: format!("{id}_r{round}_{name}{suffix}"),
                         tool: tool.cloned(),
-                        ..self.order(study, probe)
+                        ..self.spec(study, probe)
                     },
                     cell: format!("{place}_{name}"),
                     round,
@@ -256,11 +256,11 @@ impl NamedCase {
             runs.extend(of_probes.chain(of_tools).map(|(probe, tool)| {
                 let name = under_test(probe, tool);
                 PlannedRun {
-                    order: RunOrder {
+                    spec: RunSpec {
                         id: format!("{id}_{name}-statistics"),
                         bpf_stats: true,
                         tool: tool.cloned(),
-                        ..self.order(study, probe)
+                        ..self.spec(study, probe)
                     },
                     cell: format!("{place}_{name}"),
                     round,
@@ -269,8 +269,8 @@ impl NamedCase {
                 }
             }));
         }
-        let order = |probe| self.order(study, probe);
-        runs.extend(witnessed(order, study, target, &tools, &place, &id));
+        let spec = |probe| self.spec(study, probe);
+        runs.extend(reference_runs(spec, study, target, &tools, &place, &id));
         Block { id, target: target.clone(), case: self.id.clone(), file_system: file_system.clone(), replicate, runs }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, RunOrder, Workload},
+    job::{FileSystem, RunSpec, Workload},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct Plan {
     pub study: Study,
     /// What was asked to be kept of it.
     pub narrowing: Narrowing,
-    /// SHA-256, in hexadecimal, of study, cells and blocks: two plans with the same digest order the same runs.
+    /// SHA-256, in hexadecimal, of study, cells and blocks: two plans with the same digest name the same runs.
     pub digest: String,
     /// The cells, grouped by target.
     pub cells: Vec<Cell>,
@@ -101,8 +101,8 @@ pub struct Block {
 /// One run to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedRun {
-    /// What the guest is told. Its `id` is `BLOCK_rROUND_PROBE`, for the control `BLOCK_rROUND_none-control`.
-    pub order: RunOrder,
+    /// What the guest runs. Its `id` is `BLOCK_rROUND_PROBE`, for the control `BLOCK_rROUND_none-control`.
+    pub spec: RunSpec,
     /// [`Cell::id`].
     pub cell: String,
     /// Which round of the block, from 1. Runs of the same block and round are compared with each other.
@@ -117,8 +117,8 @@ pub struct PlannedRun {
 impl PlannedRun {
     /// Whether the bundled tracer counts beside another tool: to know what really happened, and for no other figure.
     #[must_use]
-    pub fn is_witnessed(&self) -> bool {
-        self.order.tool.is_some() && !self.order.probe.is_baseline()
+    pub fn has_reference(&self) -> bool {
+        self.spec.tool.is_some() && !self.spec.probe.is_baseline()
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Study {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
     /// Other tools under test, by their tool files: in runs of their own as well, and once in every boot beside the bundled
-    /// tracer, which is their witness.
+    /// tracer, which is their reference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_files: Vec<UnderTest>,
     /// The file systems under test, each once, in the order of the file.

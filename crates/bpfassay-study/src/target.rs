@@ -82,6 +82,7 @@ pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, Reported> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ExpandError;
 
     #[test]
     fn a_pattern_stands_for_no_name_that_leads_elsewhere() {

@@ -8,7 +8,7 @@
 
 use bpfassay_protocol::{
     Arch,
-    job::{Exercise, FileSystem, NfsVersion},
+    job::{FileSystem, Microbenchmark, NfsVersion},
     message::Phase,
 };
 use bpfassay_study::{
@@ -90,16 +90,20 @@ fn workloads_are_ior_unless_they_say_otherwise() {
     let default = with("type = \"io-paths\"").unwrap();
     assert_eq!(default.workloads[0].kind, WorkloadKind::IoPaths(IoPathsSpec { size: 262_144 }));
     let tcp = with("type = \"tcp\"\noperations = 5").unwrap();
-    let expected = WorkloadKind::Exercise(MicrobenchSpec { exercise: Exercise::Tcp, operations: 5, size: 1024 });
+    let expected =
+        WorkloadKind::Microbenchmark(MicrobenchSpec { microbenchmark: Microbenchmark::Tcp, operations: 5, size: 1024 });
     assert_eq!(tcp.workloads[0].kind, expected);
-    assert_eq!(with("type = \"capabilities\"").unwrap().workloads[0].kind, WorkloadKind::Capabilities(FeaturesSpec {}));
+    assert_eq!(
+        with("type = \"kernel-features\"").unwrap().workloads[0].kind,
+        WorkloadKind::KernelFeatures(FeaturesSpec {})
+    );
 }
 
 #[test]
 fn what_a_workload_cannot_be_is_refused() {
     let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
     for (lines, said) in [
-        ("type = \"fioo\"", "known are ior, fio, command, io-paths, capabilities, futex, tcp, shared-memory"),
+        ("type = \"fioo\"", "known are ior, fio, command, io-paths, kernel-features, futex, tcp, shared-memory"),
         ("type = \"futex\"\nsize = 1", "unknown key `size`"),
         ("type = \"tcp\"\nsize = 0", "is not from 1"),
         ("type = \"shared-memory\"\noperation = 1", "operations"),
@@ -108,7 +112,7 @@ fn what_a_workload_cannot_be_is_refused() {
         ("type = \"io-paths\"\nsize = 0", "is not from 4096"),
         ("type = \"io-paths\"\nsize = 1073741824", "do not fit into a file system"),
         ("type = \"io-paths\"\nranks = 2", "unknown key `ranks`"),
-        ("type = \"capabilities\"\nsize = 4096", "unknown key `size`"),
+        ("type = \"kernel-features\"\nsize = 4096", "unknown key `size`"),
         ("type = \"fio\"\nsize = 5000", "`size`, 5000, is not a multiple of `block`, 4096"),
         ("type = \"fio\"\nsize = 1073741824", "do not fit into a file system of"),
         ("type = \"fio\"\naccess = \"rnd\"", "known are sequential, random"),
@@ -200,7 +204,7 @@ fn every_value_is_checked_where_it_stands() {
         ("-b 4m", "-b 4m -j", "IOR option"),
         ("-b 4m", "-b 400m", "its files of 400 MiB do not fit into a file system of 256 MiB"),
         ("-a POSIX", "-f two.ior", "use the key `script`"),
-        ("name = \"w\"", "", "inline options have no file name to go by"),
+        ("name = \"w\"", "", "key `name` is missing: nothing else names the workload"),
         ("name = \"w\"", "script = \"two.ior\"", "give either `script` or `options`"),
         ("name = \"w\"", "name = \"w\"\nengine = \"real\"", "unknown value `real`; known are auto, embedded, external"),
         ("name = \"w\"", "name = \"w\"\nranks = 0", "0 is not from 1 to 1024"),
@@ -419,8 +423,13 @@ fn fio_is_a_command() {
         )
     };
     let output = format!(r#"{{"fio version":"fio-3.39","jobs":[{},{}]}}"#, job("write", "read"), job("read", "write"));
-    assert_eq!(spec.unreadable(&output), None);
+    assert_eq!(study.workload("w").unwrap().unreadable(&output), None);
     assert!(
-        spec.unreadable(&output.replace("iops", "x")).unwrap().contains("the figure write-iops: there is nothing at")
+        study
+            .workload("w")
+            .unwrap()
+            .unreadable(&output.replace("iops", "x"))
+            .unwrap()
+            .contains("the figure write-iops: there is nothing at")
     );
 }

@@ -236,6 +236,19 @@ impl Kind for CommandSpec {
         [(Metric::work(unit, Better::Lower), time)].into_iter().chain(printed).collect()
     }
 
+    fn unreadable(&self, output: &str) -> Option<String> {
+        let printed = self.read(output);
+        let figures = printed.figures.into_iter().filter_map(|(_, figure)| figure.err());
+        let reasons: Vec<String> = figures.chain(printed.bytes.into_values().filter_map(Result::err)).collect();
+        if reasons.is_empty() {
+            return None;
+        }
+        let skipped = output.chars().count().saturating_sub(QUOTED);
+        let end: String = output.chars().skip(skipped).collect();
+        let end = if end.trim().is_empty() { "it wrote nothing".to_owned() } else { format!("its output ends: {end}") };
+        Some(format!("cannot read the output of the workload: {}; {end}", reasons.join("; ")))
+    }
+
     fn deadline_ms(&self) -> Option<u64> {
         Some(self.deadline_ms)
     }
@@ -265,21 +278,6 @@ impl CommandSpec {
             (figure, number.map_err(|reason| format!("the figure {}: {reason}", figure.name)))
         });
         Printed { figures: figures.collect(), bytes: bytes.collect() }
-    }
-
-    /// Why a run with this output counts as failed: something that it should print cannot be read.
-    #[must_use]
-    pub fn unreadable(&self, output: &str) -> Option<String> {
-        let printed = self.read(output);
-        let figures = printed.figures.into_iter().filter_map(|(_, figure)| figure.err());
-        let reasons: Vec<String> = figures.chain(printed.bytes.into_values().filter_map(Result::err)).collect();
-        if reasons.is_empty() {
-            return None;
-        }
-        let skipped = output.chars().count().saturating_sub(QUOTED);
-        let end: String = output.chars().skip(skipped).collect();
-        let end = if end.trim().is_empty() { "it wrote nothing".to_owned() } else { format!("its output ends: {end}") };
-        Some(format!("cannot read the output of the workload: {}; {end}", reasons.join("; ")))
     }
 }
 

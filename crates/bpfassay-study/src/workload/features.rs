@@ -8,10 +8,10 @@ use super::{Case, Kind, Metric, OnTarget, Read, Type, WorkloadKind};
 use crate::Clock;
 
 pub(super) const TYPES: &[Type] = &[Type {
-    name: "capabilities",
+    name: "kernel-features",
     read: |table| {
         table.section.only(&["type", "name"]);
-        Ok(Read { kind: WorkloadKind::Capabilities(FeaturesSpec {}), default_name: Some(table.type_name.to_owned()) })
+        Ok(Read { kind: WorkloadKind::KernelFeatures(FeaturesSpec {}), default_name: Some(table.type_name.to_owned()) })
     },
 }];
 
@@ -21,7 +21,7 @@ pub struct FeaturesSpec {}
 
 impl Kind for FeaturesSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
-        vec![(name.to_owned(), Ok(Workload::Capabilities.into()))]
+        vec![(name.to_owned(), Ok(Workload::KernelFeatures.into()))]
     }
 
     fn metrics(&self, _: Clock) -> Vec<Metric> {

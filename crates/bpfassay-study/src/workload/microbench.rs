@@ -1,7 +1,7 @@
 //! A fixed number of operations without files.
 
 use bpfassay_input::document::{Field, Reported};
-use bpfassay_protocol::job::{Better, Exercise, ExerciseSummary, Workload};
+use bpfassay_protocol::job::{Better, Microbenchmark, MicrobenchmarkSummary, Workload};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,16 +17,16 @@ const UNIT: &str = "operations/s";
 
 /// A study file names the microbenchmark itself.
 pub(super) const TYPES: &[Type] = &[
-    Type { name: Exercise::Futex.name(), read },
-    Type { name: Exercise::Tcp.name(), read },
-    Type { name: Exercise::SharedMemory.name(), read },
+    Type { name: Microbenchmark::Futex.name(), read },
+    Type { name: Microbenchmark::Tcp.name(), read },
+    Type { name: Microbenchmark::SharedMemory.name(), read },
 ];
 
 fn read(table: &Table<'_>) -> Result<Read, Reported> {
     let section = table.section;
-    let exercise: Exercise = section.need("type", Field::name)?;
+    let microbenchmark: Microbenchmark = section.need("type", Field::name)?;
     let operations = section.or("operations", DEFAULT_OPERATIONS, |operations| operations.number(1..=MAX_OPERATIONS));
-    let size = match exercise.sizes() {
+    let size = match microbenchmark.sizes() {
         None => {
             section.only(&["type", "name", "operations"]);
             Ok(0)
@@ -36,7 +36,7 @@ fn read(table: &Table<'_>) -> Result<Read, Reported> {
             section.or("size", default, |size| size.number(least..=most))
         }
     };
-    let kind = WorkloadKind::Exercise(MicrobenchSpec { exercise, operations: operations?, size: size? });
+    let kind = WorkloadKind::Microbenchmark(MicrobenchSpec { microbenchmark, operations: operations?, size: size? });
     Ok(Read { kind, default_name: Some(table.type_name.to_owned()) })
 }
 
@@ -44,7 +44,7 @@ fn read(table: &Table<'_>) -> Result<Read, Reported> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MicrobenchSpec {
     /// The operation.
-    pub exercise: Exercise,
+    pub microbenchmark: Microbenchmark,
     /// How many operations.
     pub operations: u64,
     /// Bytes of each; 0 where it has none.
@@ -53,8 +53,8 @@ pub struct MicrobenchSpec {
 
 impl Kind for MicrobenchSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
-        let Self { exercise, operations, size } = *self;
-        vec![(name.to_owned(), Ok(Workload::Exercise { exercise, operations, size }.into()))]
+        let Self { microbenchmark, operations, size } = *self;
+        vec![(name.to_owned(), Ok(Workload::Microbenchmark { microbenchmark, operations, size }.into()))]
     }
 
     fn metrics(&self, _: Clock) -> Vec<Metric> {
@@ -63,8 +63,10 @@ impl Kind for MicrobenchSpec {
 
     /// Operations per second, by the workload's own clock from before the first to after the last.
     fn measure(&self, _: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
-        let rate = match serde_json::from_str::<ExerciseSummary>(outcome.summary) {
-            Ok(ExerciseSummary { elapsed_ns: 0, .. }) => Err("the workload took no time by its own clock".to_owned()),
+        let rate = match serde_json::from_str::<MicrobenchmarkSummary>(outcome.summary) {
+            Ok(MicrobenchmarkSummary { elapsed_ns: 0, .. }) => {
+                Err("the workload took no time by its own clock".to_owned())
+            }
             Ok(summary) => Ok(summary.operations as f64 / (summary.elapsed_ns as f64 / 1e9)),
             Err(error) => Err(format!("the workload's summary cannot be read: {error}")),
         };

@@ -72,9 +72,9 @@ kinds! {
     /// A known number of bytes by each way that data can take between a program and a file.
     IoPaths(IoPathsSpec) = [io_paths::TYPES];
     /// What the kernel offers to eBPF tools.
-    Capabilities(FeaturesSpec) = [features::TYPES];
+    KernelFeatures(FeaturesSpec) = [features::TYPES];
     /// A fixed number of operations without files.
-    Exercise(MicrobenchSpec) = [microbench::TYPES];
+    Microbenchmark(MicrobenchSpec) = [microbench::TYPES];
 }
 
 /// What is the same for all workloads of a kind.
@@ -89,6 +89,11 @@ trait Kind {
     /// more than that, as bandwidths do, which IOR reports by repetition.
     fn measure(&self, _clock: Clock, _outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         Vec::new()
+    }
+
+    /// Why a run with this output counts as failed: something that it should print cannot be read.
+    fn unreadable(&self, _output: &str) -> Option<String> {
+        None
     }
 
     /// How long a run may take by the guest's clock, in milliseconds, where the workload has a limit of its own.
@@ -172,6 +177,12 @@ impl WorkloadSpec {
     #[must_use]
     pub fn measure(&self, clock: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         self.kind.kind().measure(clock, outcome)
+    }
+
+    /// Why a run with this output counts as failed: something that it should print cannot be read.
+    #[must_use]
+    pub fn unreadable(&self, output: &str) -> Option<String> {
+        self.kind.kind().unreadable(output)
     }
 
     /// What guests must be supplied with for it; `folder`: that of the study file, where there is one.

@@ -1,0 +1,37 @@
+//! The virtio-serial port that carries frames between agent and host.
+
+use std::ffi::OsString;
+
+use bpfassay_protocol::AGENT_PORT;
+
+use crate::{
+    Clock,
+    device::{Device, channel, descriptor},
+};
+
+/// One virtio-serial bus with one port, named [`AGENT_PORT`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AgentPort {
+    /// By which clock the guest runs.
+    pub(crate) clock: Clock,
+}
+
+impl Device for AgentPort {
+    fn arguments(&self) -> Vec<OsString> {
+        let mut words = channel("agent", descriptor::AGENT, self.clock).to_vec();
+        // Port 0 is reserved for a console, hence two ports. On PCI, which all three boards have: the `virtio-mmio`
+        // transport is a module in some distribution kernels and built in in others.
+        let mut bus = "virtio-serial-pci,id=serial,max_ports=2".to_owned();
+        if self.clock == Clock::Instructions {
+            // With an ioeventfd a thread of the host takes what the guest puts out, some time later; without it the guest's
+            // processor does so itself, between two of its instructions.
+            bus.push_str(",ioeventfd=off");
+        }
+        words.extend(["-device".into(), bus.into()]);
+        words.extend([
+            "-device".into(),
+            format!("virtserialport,bus=serial.0,nr=1,chardev=agent,name={AGENT_PORT}").into(),
+        ]);
+        words
+    }
+}

@@ -1,0 +1,28 @@
+//! Direct kernel boot: kernel, initramfs, command line.
+
+use std::ffi::OsString;
+
+use crate::device::Device;
+
+/// What QEMU loads.
+#[derive(Debug, Clone)]
+pub(crate) struct Boot {
+    /// Kernel image in a form that QEMU boots on the architecture (x86_64: bzImage; aarch64: Image or EFI zboot where
+    /// QEMU knows it; riscv64: Image or EFI vmlinuz).
+    pub(crate) kernel: OsString,
+    /// Initramfs: one file, uncompressed cpio segments one after the other.
+    pub(crate) initrd: Option<OsString>,
+    /// The whole kernel command line.
+    pub(crate) command_line: String,
+}
+
+impl Device for Boot {
+    fn arguments(&self) -> Vec<OsString> {
+        let mut words = vec!["-kernel".into(), self.kernel.clone()];
+        if let Some(initrd) = &self.initrd {
+            words.extend(["-initrd".into(), initrd.clone()]);
+        }
+        words.extend(["-append".into(), self.command_line.clone().into()]);
+        words
+    }
+}

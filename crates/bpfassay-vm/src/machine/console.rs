@@ -1,0 +1,47 @@
+//! The first serial port: the kernel's console.
+
+use std::ffi::OsString;
+
+use bpfassay_protocol::Arch;
+
+use crate::{
+    Clock,
+    device::{Device, arguments, channel, descriptor},
+};
+
+/// The serial console on an inherited socket or file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Console {
+    /// Architecture of the guest.
+    pub(crate) arch: Arch,
+    /// Whether the kernel says everything it has to say. If not, it says warnings and worse.
+    pub(crate) verbose: bool,
+    /// By which clock the guest runs.
+    pub(crate) clock: Clock,
+}
+
+impl Console {
+    /// The kernel's name for the port.
+    #[must_use]
+    pub(crate) fn tty(self) -> &'static str {
+        match self.arch {
+            Arch::X86_64 | Arch::Riscv64 => "ttyS0",
+            Arch::Aarch64 => "ttyAMA0",
+        }
+    }
+}
+
+impl Device for Console {
+    fn arguments(&self) -> Vec<OsString> {
+        let mut words = channel("console", descriptor::CONSOLE, self.clock).to_vec();
+        words.extend(arguments(["-serial", "chardev:console"]));
+        words
+    }
+
+    fn kernel_parameters(&self) -> Vec<String> {
+        // Level 5 shows everything up to KERN_WARNING, which back traces and `WARNING:` come with; each character less is
+        // one exit from translated code less.
+        let level = if self.verbose { 7 } else { 5 };
+        vec![format!("console={}", self.tty()), format!("loglevel={level}")]
+    }
+}

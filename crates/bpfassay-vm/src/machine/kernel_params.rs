@@ -1,0 +1,69 @@
+//! Kernel parameters that make a guest quick to boot, and quick and plain in dying. No hardware.
+
+use bpfassay_protocol::Arch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Accelerator, device::Device};
+
+/// Whether kernel and processes lie at the same addresses on every boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Aslr {
+    /// `nokaslr norandmaps`: the same addresses every time.
+    #[default]
+    Fixed,
+    /// Those of processes and the offset of the kernel's stack within each system call vary, those of the kernel do not.
+    Processes,
+    /// As the kernel does by itself.
+    Random,
+}
+
+/// The parameters that every guest gets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KernelParams {
+    /// Architecture of the guest.
+    pub(crate) arch: Arch,
+    /// What runs the guest's instructions.
+    pub(crate) accelerator: Accelerator,
+    /// Number of vCPUs.
+    pub(crate) cpus: u32,
+    /// Whether addresses are the same on every boot.
+    pub(crate) aslr: Aslr,
+}
+
+impl Device for KernelParams {
+    fn kernel_parameters(&self) -> Vec<String> {
+        let mut words = vec![
+            // A panic resets the machine at once, and `-no-reboot` makes QEMU exit; the trace is on the console by then.
+            "panic=-1",
+            // After an oops nothing measured is worth having, and a guest with a dead nfsd thread would only hang.
+            "oops=panic",
+            // The self-tests of every crypto algorithm run before init: 0.3 s under TCG.
+            "cryptomgr.notests",
+            // No NIC, no audit daemon: nothing to wait for or to fill the log.
+            "audit=0",
+            // The seed that firmware or processor offer counts: nothing blocks on an empty pool.
+            "random.trust_cpu=on",
+            "random.trust_bootloader=on",
+        ];
+        if self.arch == Arch::X86_64 {
+            // The clock of a virtual machine need not be watched by a second one, whose delays under load mark it unstable.
+            words.push("tsc=reliable");
+            words.push("no_timer_check");
+            if self.accelerator == Accelerator::Tcg && self.cpus == 1 {
+                // The local timer's calibration is 0.1 s of waiting, and the HPET does as well for one emulated processor. More
+                // than one would have to wake each other for every tick.
+                words.push("nolapic_timer");
+            }
+        }
+        match self.aslr {
+            Aslr::Fixed => words.extend(["nokaslr", "norandmaps"]),
+            // Where the kernel has it: from Linux 5.13 on (39218ff4c625), not for every architecture at first. Others pass
+            // the word by.
+            Aslr::Processes => words.extend(["nokaslr", "randomize_kstack_offset=on"]),
+            Aslr::Random => words.push("randomize_kstack_offset=on"),
+        }
+        words.into_iter().map(str::to_owned).collect()
+    }
+}

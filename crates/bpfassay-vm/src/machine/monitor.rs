@@ -1,0 +1,17 @@
+//! The QMP monitor on an inherited socket.
+
+use std::ffi::OsString;
+
+use crate::device::{Device, arguments, descriptor, socket};
+
+/// QMP for the life cycle: capabilities, status, quit, events.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Monitor;
+
+impl Device for Monitor {
+    fn arguments(&self) -> Vec<OsString> {
+        let mut words = socket("monitor", descriptor::MONITOR).to_vec();
+        words.extend(arguments(["-mon", "chardev=monitor,mode=control"]));
+        words
+    }
+}

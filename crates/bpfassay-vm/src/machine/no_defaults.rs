@@ -1,0 +1,15 @@
+//! What the machine does not have: default devices, a display, a network, and a second life after a reset.
+
+use std::ffi::OsString;
+
+use crate::device::{Device, arguments};
+
+/// No default devices, no display, no NIC, no user configuration; QEMU exits where the guest would reboot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoDefaults;
+
+impl Device for NoDefaults {
+    fn arguments(&self) -> Vec<OsString> {
+        arguments(["-no-user-config", "-nodefaults", "-display", "none", "-nic", "none", "-no-reboot"])
+    }
+}

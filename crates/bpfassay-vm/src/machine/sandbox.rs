@@ -1,0 +1,22 @@
+//! QEMU's own filter of system calls: what a guest that has taken over its QEMU may ask of the host's kernel.
+
+use std::ffi::OsString;
+
+use crate::device::{Device, arguments};
+
+/// The filter with all its denials: no system calls that nobody uses any more, no change of user, no other programs, no change of
+/// priorities and processors. Without hardware.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sandbox {
+    /// Whether it is on: this QEMU was built with it and this host's kernel takes it ([`crate::Confinement::sandbox`]).
+    pub(crate) on: bool,
+}
+
+impl Device for Sandbox {
+    fn arguments(&self) -> Vec<OsString> {
+        if !self.on {
+            return Vec::new();
+        }
+        arguments(["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"])
+    }
+}

@@ -1,0 +1,282 @@
+//! Workloads without files ([`bpfassay_protocol::job::Microbenchmark`]): a fixed number of operations on futexes, on a TCP connection or
+//! on shared memory, timed, with an exact count of the calls that they are made of.
+//!
+//! Threads are there and stand still before the phase begins, and stay until it has ended: starting and joining them uses
+//! futexes, too. They tell each other so over a pair of Unix sockets, which no program set counts.
+
+mod futex;
+mod memory;
+mod tcp;
+
+use std::{collections::BTreeMap, fs, io, path::PathBuf, time::Instant};
+
+use bpfassay_protocol::{
+    control::{PhaseEvent, PhaseName},
+    job::{Microbenchmark, MicrobenchmarkSummary, WORK},
+    operation::Totals,
+    program_set::ProgramEvent,
+};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+
+use crate::engine::{
+    EngineError,
+    control::{self, Control},
+};
+
+/// Most operations: at a hundred nanoseconds each they take a day.
+pub const MAX_OPERATIONS: u64 = 1_000_000_000_000;
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// What to do.
+    pub microbenchmark: Microbenchmark,
+    /// How often: from 1 to [`MAX_OPERATIONS`].
+    pub operations: u64,
+    /// Bytes of each operation, within [`Microbenchmark::sizes`]; without meaning where it has none.
+    pub size: u32,
+    /// Where the summary goes, as JSON.
+    pub summary: Option<PathBuf>,
+}
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum MicrobenchmarkError {
+    /// A number that cannot be done.
+    #[error("{what} must be from {least} to {most}, found {found}")]
+    Number {
+        /// Of what.
+        what: &'static str,
+        /// Least value.
+        least: u64,
+        /// Most.
+        most: u64,
+        /// Value given.
+        found: u64,
+    },
+    /// The agent.
+    #[error(transparent)]
+    Control(#[from] EngineError),
+    /// A call.
+    #[error("cannot {what}")]
+    Call {
+        /// What was to be done.
+        what: &'static str,
+        /// The error.
+        source: io::Error,
+    },
+    /// The summary.
+    #[error("cannot write {file}")]
+    Summary {
+        /// Where.
+        file: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+/// What [`io::Error`] becomes where `what` was to be done.
+fn call<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> MicrobenchmarkError {
+    move |error| MicrobenchmarkError::Call { what, source: error.into() }
+}
+
+/// Calls made, by event.
+type Events = BTreeMap<ProgramEvent, Totals>;
+
+/// Counts a call and gives its result back.
+fn count(totals: &mut Totals, result: io::Result<usize>) -> io::Result<usize> {
+    *totals += match &result {
+        Ok(bytes) => Totals { calls: 1, bytes: *bytes as u64, errors: 0 },
+        Err(_) => Totals { calls: 1, bytes: 0, errors: 1 },
+    };
+    result
+}
+
+impl Run {
+    /// Does the operations. The control channel is the one that the environment names.
+    ///
+    /// # Errors
+    /// [`MicrobenchmarkError`].
+    pub fn start(&self) -> Result<MicrobenchmarkSummary, MicrobenchmarkError> {
+        let within = |what, least: u64, most: u64, found: u64| match (least..=most).contains(&found) {
+            true => Ok(()),
+            false => Err(MicrobenchmarkError::Number { what, least, most, found }),
+        };
+        within("the number of operations", 1, MAX_OPERATIONS, self.operations)?;
+        if let Some((least, most, _)) = self.microbenchmark.sizes() {
+            within("the size", least.into(), most.into(), self.size.into())?;
+        }
+        let mut phase = Phase { control: control::descriptor()?.map(Control::take), elapsed_ns: 0 };
+        match self.microbenchmark {
+            Microbenchmark::Futex => futex::run(self.operations, &mut phase),
+            Microbenchmark::Tcp => tcp::run(self.operations, self.size as usize, &mut phase),
+            Microbenchmark::SharedMemory => memory::run(self.operations, self.size as usize, &mut phase),
+        }?;
+        let summary = MicrobenchmarkSummary { operations: self.operations, elapsed_ns: phase.elapsed_ns };
+        if let Some(file) = &self.summary {
+            serde_json::to_vec(&summary)
+                .map_err(io::Error::from)
+                .and_then(|text| fs::write(file, text))
+                .map_err(|source| MicrobenchmarkError::Summary { file: file.clone(), source })?;
+        }
+        Ok(summary)
+    }
+}
+
+/// The timed phase.
+struct Phase {
+    control: Option<Control>,
+    elapsed_ns: u64,
+}
+
+impl Phase {
+    /// Does `work` between the two barriers; it gives the calls that it made, all of which have returned.
+    fn of(&mut self, work: impl FnOnce() -> Result<Events, MicrobenchmarkError>) -> Result<(), MicrobenchmarkError> {
+        let phase = PhaseName { phase: WORK.to_owned(), test: 0, repetition: 0 };
+        self.announce(&PhaseEvent::Begin(phase.clone()))?;
+        let start = Instant::now();
+        let events = work()?;
+        self.elapsed_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.announce(&PhaseEvent::End { phase, ledger: BTreeMap::new(), events })
+    }
+
+    fn announce(&mut self, event: &PhaseEvent) -> Result<(), MicrobenchmarkError> {
+        self.control.as_mut().map_or(Ok(()), |control| control.announce(event)).map_err(Into::into)
+    }
+}
+
+/// One end of a line between two threads, for a byte at a time.
+struct Line(std::os::fd::OwnedFd);
+
+impl Line {
+    fn pair() -> Result<(Self, Self), MicrobenchmarkError> {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let (one, other) = pair.map_err(call("make a pair of sockets"))?;
+        Ok((Self(one), Self(other)))
+    }
+
+    fn say(&self) -> Result<(), MicrobenchmarkError> {
+        send(&self.0, b".", SendFlags::NOSIGNAL).map(drop).map_err(call("tell the other thread"))
+    }
+
+    fn wait(&self) -> Result<(), MicrobenchmarkError> {
+        match recv(&self.0, &mut [0], RecvFlags::empty()) {
+            Ok((1.., _)) => Ok(()),
+            Ok(_) => Err(call("hear the other thread, which is gone")(io::Error::from(io::ErrorKind::UnexpectedEof))),
+            Err(error) => Err(call("hear the other thread")(error)),
+        }
+    }
+}
+
+/// Does `ours` in this thread and `theirs` in another one, both within the phase and neither of them longer.
+fn side_by_side(
+    phase: &mut Phase,
+    ours: impl FnOnce() -> Result<Events, MicrobenchmarkError>,
+    theirs: impl FnOnce() -> Result<Events, MicrobenchmarkError> + Send,
+) -> Result<(), MicrobenchmarkError> {
+    let (here, there) = Line::pair()?;
+    std::thread::scope(|scope| {
+        // Gone where this ends early, so that the other thread does not wait for it.
+        let here = here;
+        let (tell, told) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            let work = || {
+                there.say()?;
+                there.wait()?;
+                theirs()
+            };
+            // Nobody listens any more where this thread's other half has failed.
+            let _ = tell.send(work());
+            let _ = there.say();
+            let _ = there.wait();
+        });
+        here.wait()?;
+        phase.of(|| {
+            here.say()?;
+            let ours = ours();
+            here.wait()?;
+            // Sent before the byte: there is nothing to wait for.
+            let theirs = told.try_recv().unwrap_or_else(|_| {
+                Err(call("know what the other thread did")(io::Error::from(io::ErrorKind::UnexpectedEof)))
+            });
+            let (mut all, theirs) = (ours?, theirs?);
+            for (event, totals) in theirs {
+                *all.entry(event).or_default() += totals;
+            }
+            Ok(all)
+        })?;
+        here.say()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(microbenchmark: Microbenchmark, operations: u64, size: u32) -> Events {
+        let mut phase = Phase { control: None, elapsed_ns: 0 };
+        let mut seen = Events::new();
+        let counted = |phase: &mut Phase| match microbenchmark {
+            Microbenchmark::Futex => futex::run(operations, phase),
+            Microbenchmark::Tcp => tcp::run(operations, size as usize, phase),
+            Microbenchmark::SharedMemory => memory::run(operations, size as usize, phase),
+        };
+        // What a phase is told to the agent is what is looked at: by an agent.
+        let (mut agent, ours) = std::os::unix::net::UnixStream::pair().unwrap();
+        phase.control = Some(Control::take(std::os::fd::IntoRawFd::into_raw_fd(ours)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                use std::io::{BufRead as _, BufReader, Write as _};
+                let mut lines = BufReader::new(agent.try_clone().unwrap()).lines();
+                for _ in 0..2 {
+                    let line = lines.next().unwrap().unwrap();
+                    if let PhaseEvent::End { events, .. } = serde_json::from_str(&line).unwrap() {
+                        seen = events;
+                    }
+                    agent.write_all(b"g").unwrap();
+                }
+            });
+            counted(&mut phase).unwrap();
+        });
+        assert!(phase.elapsed_ns > 0);
+        seen
+    }
+
+    #[test]
+    fn a_futex_goes_there_and_back() {
+        let events = done(Microbenchmark::Futex, 50, 0);
+        let wakes = events[&ProgramEvent::FutexWake];
+        assert_eq!((wakes.calls, wakes.errors), (100, 0));
+        // Fewer where the other thread was quicker than the wait.
+        assert!(events.keys().all(|event| matches!(event, ProgramEvent::FutexWake | ProgramEvent::FutexWait)));
+    }
+
+    #[test]
+    fn every_byte_of_a_message_comes_back() {
+        let events = done(Microbenchmark::Tcp, 20, 100_000);
+        let (sent, received) = (events[&ProgramEvent::TcpSend], events[&ProgramEvent::TcpReceive]);
+        assert_eq!((sent.bytes, received.bytes), (4_000_000, 4_000_000));
+        assert!(sent.calls >= 40 && received.calls >= 40);
+    }
+
+    #[test]
+    fn memory_is_made_and_removed() {
+        let events = done(Microbenchmark::SharedMemory, 3, 10_000);
+        for event in [ProgramEvent::ShmGet, ProgramEvent::ShmAttach, ProgramEvent::ShmDetach] {
+            assert_eq!(events[&event], Totals { calls: 3, bytes: 0, errors: 0 });
+        }
+        assert_eq!(events[&ProgramEvent::MapShared], Totals { calls: 3, bytes: 30_000, errors: 0 });
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_told() {
+        let run = |operations, size| {
+            Run { microbenchmark: Microbenchmark::Tcp, operations, size, summary: None }
+                .start()
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(run(0, 1), "the number of operations must be from 1 to 1000000000000, found 0");
+        assert_eq!(run(1, 0), "the size must be from 1 to 1048576, found 0");
+    }
+}
