@@ -28,7 +28,10 @@ use self::{
 use crate::{
     counters::tracer::Tracer,
     features,
-    loader::{self, plan::options::Options},
+    loader::{
+        self,
+        plan::{options::Options, refusal::refusal},
+    },
     service::{
         endpoint::{Endpoint, Page},
         object as object_service,
@@ -95,10 +98,7 @@ pub fn main() -> ExitCode {
 /// A tracer that is attached and counts.
 fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Tracer, Refusal> {
     let loaded = loader::bring_up(configuration, options)?;
-    Tracer::new(loaded, options).map_err(|error| {
-        let message = exit::with_causes(&error);
-        Refusal { step: Step::Attach, program: None, errno: None, message, verifier: None, findings: Vec::new() }
-    })
+    Tracer::new(loaded, options).map_err(|error| refusal(Step::Attach, exit::with_causes(&error)))
 }
 
 /// The mode `object`.

@@ -17,6 +17,7 @@ use bpfassay_protocol::{
 use self::plan::{
     descriptors, objects,
     options::{Loaded, Options},
+    refusal::refusal,
     renamed,
 };
 use crate::diagnostics::{self, When};
@@ -27,8 +28,6 @@ use crate::diagnostics::{self, When};
 /// A [`Refusal`] with the step that failed and the message of the kernel or the library; nothing stays attached then.
 pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
     descriptors::make_room();
-    let refusal =
-        |step, message| Refusal { step, program: None, errno: None, message, verifier: None, findings: Vec::new() };
     if configuration.probe == Probe::Programs {
         if let Some(why) = not_for_sets(configuration, options) {
             return Err(refusal(Step::Open, why.to_owned()));

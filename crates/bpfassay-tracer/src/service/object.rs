@@ -30,7 +30,7 @@ use crate::{
     kernel::btf,
     loader::{
         libbpf::bare::{self, Bare},
-        plan::objects::BUNDLED,
+        plan::objects::{BUNDLED, named},
     },
 };
 
@@ -137,8 +137,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
 
 /// The object of the bundled tool `name`.
 fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
-    let found = BUNDLED.iter().find(|bundled| bundled.name == name).map(|bundled| bundled.elf);
-    found.ok_or_else(|| {
+    named(BUNDLED, name).ok_or_else(|| {
         let known: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
         ObjectError::NotBundled { name: name.to_owned(), known: known.join(", ") }
     })

@@ -5,7 +5,6 @@
 //! into the object as a read-only global.
 
 pub(crate) mod attach;
-mod objects;
 mod refusal;
 
 use std::{
@@ -32,8 +31,10 @@ use crate::{
     kernel::btf,
     loader::plan::{
         hooked::AttachedPrograms,
+        objects,
         options::{Loaded, Options},
         prototypes::name_prototypes,
+        refusal::refusal,
         settings,
     },
 };
@@ -49,7 +50,7 @@ const TASK_KNOWN: &str = "TASK_KNOWN";
 /// # Errors
 /// A [`Refusal`].
 pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
-    let elf = objects::find(configuration.map).ok_or_else(|| no_programs(configuration))?;
+    let elf = objects::in_rust(configuration.map).ok_or_else(|| no_programs(configuration))?;
     let sections = attach::sections_of(elf, configuration.probe);
     let look = |when| diagnostics::look_for_hooks(sections.iter().map(String::as_str), options, when);
     // Before anything is loaded: the tracer's own hooks are no pitfalls.
@@ -149,14 +150,7 @@ fn no_programs(configuration: ProbeConfiguration) -> Refusal {
         Probe::KprobeMulti => ": the library aya cannot attach to fprobe (kprobe.multi), use the loader libbpf",
         _ => "",
     };
-    Refusal {
-        step: Step::Open,
-        program: None,
-        errno: None,
-        message: format!("this build of the tracer has no programs for `{configuration}`{why}"),
-        verifier: None,
-        findings: Vec::new(),
-    }
+    refusal(Step::Open, format!("this build of the tracer has no programs for `{configuration}`{why}"))
 }
 
 /// `Instant` reads `CLOCK_MONOTONIC`, too.
