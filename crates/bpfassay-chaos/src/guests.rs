@@ -251,7 +251,7 @@ impl GuestDriver {
                 site.wrong("resumed", vec![format!("the command ended with {:?}", site.came.ends.last())]);
             }
         }
-        if bpfassay_report::fingerprint(records.values()) != bpfassay_report::fingerprint(reference.values()) {
+        if bpfassay_results::fingerprint(records.values()) != bpfassay_results::fingerprint(reference.values()) {
             site.wrong("in the end", vec!["not the fingerprint of the undisturbed study".to_owned()]);
         }
         Ok(site.came)

@@ -30,7 +30,7 @@ use self::{
     entries::{Taken, standing, take},
     lookup::by_cell,
 };
-use crate::{Contents, RESULTS_VERSION, Results, RunRecord, results::RunDerived};
+use bpfassay_results::{Contents, RESULTS_VERSION, Results, RunDerived, RunRecord};
 
 /// What follows from one record of a run of `plan`; nothing where it has no figures, or no cell in the plan.
 #[must_use]

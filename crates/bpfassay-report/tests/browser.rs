@@ -23,12 +23,11 @@ use std::{env, fs, path::Path};
 
 use bpfassay_protocol::probe::Probe;
 use bpfassay_report::{
-    Outcome, Results,
     compare::{Question, compare},
     derive,
     render::{comparison_html, html},
-    results::{CellAccess, CellResult},
 };
+use bpfassay_results::{CellAccess, CellResult, Outcome, Results};
 use bpfassay_study::{Clock, Gate, Study};
 use chromium::Browser;
 use common::{contents, made_up, matrix, not_supported, outcome, paths, quick, study};

@@ -9,9 +9,9 @@
 mod common;
 
 use bpfassay_protocol::{Operation, ProbeConfiguration, message::RunFigures, probe::Probe};
-use bpfassay_report::{
-    Contents, Entry, Figure, Outcome, Results, derive,
-    results::{Access, Attach, ByteErrors, CellAccess, MovedSource, Span, Unit},
+use bpfassay_report::derive;
+use bpfassay_results::{
+    Access, Attach, ByteErrors, CellAccess, Contents, Entry, Figure, MovedSource, Outcome, Results, Span, Unit,
 };
 use bpfassay_study::WorkloadKind;
 use common::{CGROUP, DEVICE, MIB, MOVED, contents, figures, outcome, sample, study};

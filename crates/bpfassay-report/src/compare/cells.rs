@@ -8,15 +8,14 @@ use bpfassay_study::{Clock, Target};
 
 use super::{AccessComparison, CellComparison, Fate, Measure, Question, Ratio};
 use crate::{
-    Figure, Results,
     derive::{
         levels,
         lookup::{ByCell, by_cell},
         pairs::{figures_of, observations},
     },
     labels,
-    results::{Access, Attach, CellAccess, CellResult, RunResult},
 };
+use bpfassay_results::{Access, Attach, CellAccess, CellResult, Figure, Results, RunResult};
 
 /// The same cell in both results.
 #[derive(Clone, Copy)]

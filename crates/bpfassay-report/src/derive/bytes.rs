@@ -9,11 +9,8 @@ use bpfassay_protocol::{
 };
 use bpfassay_study::Interface;
 
-use crate::{
-    Figure,
-    ior::Reported,
-    results::{Access, ByteFigure, MovedSource, Span},
-};
+use crate::ior::Reported;
+use bpfassay_results::{Access, ByteFigure, Figure, MovedSource, Span};
 
 /// What the workload says of itself, besides its ledger.
 pub(super) struct Workload<'a> {

@@ -10,12 +10,9 @@ use super::{
     cost,
     pairs::{Pairs, accesses_of, by_replicate, figures_of, observations, summary},
 };
-use crate::{
-    Figure, Outcome,
-    results::{
-        Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, EventTime, Overhead, RunAccess,
-        RunCounts, RunResult, RunTime,
-    },
+use bpfassay_results::{
+    Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, EventTime, Figure, Outcome, Overhead,
+    RunAccess, RunCounts, RunResult, RunTime,
 };
 
 /// Most runs in which drift is looked for: every pair of them is, which of more would take minutes and gigabytes.

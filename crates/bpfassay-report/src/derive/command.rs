@@ -4,10 +4,7 @@ use bpfassay_protocol::{job::Better, message::RunFigures};
 use bpfassay_study::{Clock, CommandSpec};
 
 use super::{bytes, cost, merit};
-use crate::{
-    Figure,
-    results::{Access, ByteFigure, Merit, RunAccess},
-};
+use bpfassay_results::{Access, ByteFigure, Figure, Merit, RunAccess};
 
 /// The accesses of a run, the time first, and its bytes.
 pub(super) fn derive(clock: Clock, spec: &CommandSpec, figures: &RunFigures) -> (Vec<RunAccess>, Vec<ByteFigure>) {

@@ -10,10 +10,7 @@ use super::{
     context::Context,
     pairs::{figures_of, observations},
 };
-use crate::{
-    Figure,
-    results::{Access, Basis, Cost, RunResult, Work},
-};
+use bpfassay_results::{Access, Basis, Cost, Figure, RunResult, Work};
 
 const MIB: f64 = 1_048_576.0;
 

@@ -8,10 +8,7 @@ use bpfassay_protocol::{
 };
 
 use super::bytes::of_key;
-use crate::{
-    Figure,
-    results::{Difference, PathCoverage},
-};
+use bpfassay_results::{Difference, Figure, PathCoverage};
 
 /// One row per path and operation that it owes to, in the order of the table of paths.
 pub(super) fn derive(figures: &RunFigures) -> Vec<PathCoverage> {

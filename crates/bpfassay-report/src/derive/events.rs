@@ -10,10 +10,7 @@ use bpfassay_protocol::{
 };
 
 use super::coverage::less;
-use crate::{
-    Figure,
-    results::{Difference, EventFigure, Span},
-};
+use bpfassay_results::{Difference, EventFigure, Figure, Span};
 
 /// A row per interval and event of the sets that were attached, where it happened or should have.
 pub(super) fn derive(figures: &RunFigures) -> Vec<EventFigure> {

@@ -15,10 +15,8 @@ use super::{
     levels::LEVEL,
     pairs::{figures_of, observations},
 };
-use crate::{
-    Figure, labels,
-    results::{Access, Attach, CellAccess, CellResult, Demand, GateResult, ToolResult},
-};
+use crate::labels;
+use bpfassay_results::{Access, Attach, CellAccess, CellResult, Demand, Figure, GateResult, ToolResult};
 
 /// The verdict of every gate on every cell that it speaks of. Demands on figures leave out cells whose refusal was expected:
 /// they cannot have any. The statistical verdicts of all gates are one family.

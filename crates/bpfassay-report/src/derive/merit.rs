@@ -4,10 +4,7 @@ use bpfassay_protocol::job::{Better, MicrobenchmarkSummary};
 use bpfassay_stats::Summary;
 
 use super::pairs::summary;
-use crate::{
-    Figure,
-    results::{Access, Merit, RunAccess},
-};
+use bpfassay_results::{Access, Figure, Merit, RunAccess};
 
 /// Operations per second of a workload without files, by its own clock from before the first to after the last.
 pub(super) fn of_microbenchmark(text: &str) -> RunAccess {

@@ -13,11 +13,8 @@ use bpfassay_stats::{
 use bpfassay_study::{Cell, Plan};
 
 use super::{bytes, command, cost, coverage, events, merit};
-use crate::{
-    Figure, Outcome, RunRecord,
-    ior::{self, Reported},
-    results::{Access, AccessKey, RepetitionFigures, RunAccess, RunDerived},
-};
+use crate::ior::{self, Reported};
+use bpfassay_results::{Access, AccessKey, Figure, Outcome, RepetitionFigures, RunAccess, RunDerived, RunRecord};
 
 const MIB: f64 = 1_048_576.0;
 

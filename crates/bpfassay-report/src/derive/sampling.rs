@@ -18,10 +18,7 @@ use super::{
     lookup::{ByCell, Place, by_cell, place, place_of},
     pairs::{accesses_of, by_replicate},
 };
-use crate::{
-    Again, Contents, ToDo,
-    results::{Access, RunResult, Sampled, SamplingEnd, Widest},
-};
+use bpfassay_results::{Access, Again, Contents, RunResult, Sampled, SamplingEnd, ToDo, Widest};
 
 /// The boots of one target, workload and file system.
 struct Group<'a> {

@@ -23,10 +23,7 @@ use bpfassay_tool::{
     finding::{self, Compared, Detach, Evidence, Judgement, KernelFacts, Limits, Share, Start, Truth, Verdict},
 };
 
-use crate::{
-    FailureKind, Outcome, Provenance, RunFailure,
-    results::{RunResult, ToolResult},
-};
+use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
 
 /// Name of the processes of workloads: that of the embedded engine's program, and of IOR's.
 const WORKLOAD: &str = "ior";

@@ -5,11 +5,10 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{compare, finished, format::Format, plain};
 use crate::{
-    FailureKind, Results,
     compare::{AccessComparison, CellComparison, Comparison, Fate},
     labels,
-    results::{Attach, CellFailure, CellResult, GateResult},
 };
+use bpfassay_results::{Attach, CellFailure, CellResult, FailureKind, GateResult, Results};
 
 /// See [`super::FORMATS`].
 pub(super) const FORMAT: Format =

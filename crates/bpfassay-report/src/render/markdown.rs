@@ -8,7 +8,7 @@ use super::{
     sections::{Section, sections},
     table::Table,
 };
-use crate::Results;
+use bpfassay_results::Results;
 
 /// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {

@@ -5,10 +5,8 @@ use std::collections::HashSet;
 use bpfassay_protocol::job::Workload;
 use bpfassay_study::Clock;
 
-use crate::{
-    Figure, Outcome, Results, labels,
-    results::{Access, CellResult, RunResult, Sampled, SamplingEnd},
-};
+use crate::labels;
+use bpfassay_results::{Access, CellResult, Figure, Outcome, Results, RunResult, Sampled, SamplingEnd};
 
 /// Most lines about doubtful figures below a table.
 const MAX_DOUBTS: usize = 20;

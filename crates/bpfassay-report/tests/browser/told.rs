@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_report::{Results, results};
+use bpfassay_results::{Results, file};
 use bpfassay_stats::Verdict;
 
 use crate::chromium::Browser;

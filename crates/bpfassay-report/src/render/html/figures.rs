@@ -10,11 +10,8 @@ use bpfassay_stats::{Summary, relative_error::CounterReading};
 
 use self::along::along_kernels;
 use super::plot::{self, Curves, Intervals, Mark};
-use crate::{
-    Outcome, Results,
-    derive::readings,
-    results::{Access, CellAccess, CellResult},
-};
+use crate::derive::readings;
+use bpfassay_results::{Access, CellAccess, CellResult, Outcome, Results};
 
 /// A plot with what is written around it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,15 +5,14 @@ use bpfassay_stats::Bounds;
 use bpfassay_study::Interface;
 
 use crate::{
-    Figure, Results,
     labels::{self, NONE},
     render::{
         attach::attach,
         study,
         table::{Places, Remarks, Table},
     },
-    results::{CellAccess, CellResult, Unit},
 };
+use bpfassay_results::{CellAccess, CellResult, Figure, Results, Unit};
 
 pub(super) fn table(results: &Results) -> Option<Table> {
     let places = Places::of(results);

@@ -3,11 +3,10 @@
 use bpfassay_study::Clock;
 
 use crate::{
-    Results,
     labels::{self, NONE},
     render::table::{Places, Remarks, Table},
-    results::{Basis, Unit},
 };
+use bpfassay_results::{Basis, Results, Unit};
 
 /// The table, where the clock counts instructions and there is something to compare.
 pub(super) fn table(results: &Results) -> Option<Table> {

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use bpfassay_stats::Verdict;
 
 use crate::{
-    Results,
     labels::verdict as name,
     render::table::{Places, Table},
-    results::{CellResult, GateResult},
 };
+use bpfassay_results::{CellResult, GateResult, Results};
 
 /// The table, where the study has gates.
 pub(super) fn table(results: &Results) -> Option<Table> {

@@ -6,12 +6,11 @@ use bpfassay_protocol::program_set::{ProgramEvent, ProgramSets};
 use bpfassay_study::Target;
 
 use crate::{
-    Results,
     derive::lookup::by_cell,
     labels::{NONE, number},
     render::table::Table,
-    results::{EventFigure, RunResult},
 };
+use bpfassay_results::{EventFigure, Results, RunResult};
 
 /// What stands where a set counted nothing of what it should have.
 const NOT_SEEN: &str = "NOT SEEN";

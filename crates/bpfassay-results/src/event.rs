@@ -10,7 +10,7 @@ use bpfassay_study::{Clock, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BootVerdict, RunFailure, results::ByteFigure};
+use crate::{BootVerdict, ByteFigure, RunFailure};
 
 /// Version of the events.
 pub const EVENTS_VERSION: u32 = 2;

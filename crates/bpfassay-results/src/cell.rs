@@ -9,7 +9,7 @@ use bpfassay_tool::finding::{Compared, Judgement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Merit};
+use crate::{Access, Merit};
 use crate::{Figure, RunFailure};
 
 /// One cell.

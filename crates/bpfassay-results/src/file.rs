@@ -16,8 +16,13 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use self::layout::Layout;
-use super::{FILE_NAME, MAX_FILE, Results};
-use crate::{RESULTS_VERSION, disk, journal::hex};
+use crate::{RESULTS_VERSION, Results, disk, journal::hex};
+
+/// File name of results in a results directory.
+pub const FILE_NAME: &str = "results.json";
+
+/// Largest results file that is read, in bytes.
+pub const MAX_FILE: u64 = 4 << 30;
 
 /// A results file begins so, with the digest behind it.
 const HEAD: &[u8] = b"{\n  \"digest\": \"";
