@@ -70,7 +70,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether something got worse: broken, slower or dearer beyond the margin, or counting wrongly where it was exact.
+    /// Whether something got worse: broken, slower or of higher cost beyond the margin, or counting wrongly where it was exact.
     #[must_use]
     pub fn is_regression(&self) -> bool {
         self.cells.iter().any(CellComparison::is_regression)

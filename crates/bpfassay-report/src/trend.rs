@@ -124,7 +124,7 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     Ok(Trend { version: TREND_VERSION, clock, error_rate: search.alpha, series })
 }
 
-/// Everything that a series is told by but its access: architecture, workload case, file system, what is under test.
+/// Everything that distinguishes series but its access: architecture, workload case, file system, what is under test.
 type Kind<'a> = (Arch, &'a str, &'a str, String);
 
 fn kind(cell: &CellResult) -> Kind<'_> {
@@ -280,7 +280,7 @@ impl Trend {
         })
     }
 
-    /// Everything that a series is told by but its probe configuration and access, each once.
+    /// Everything that distinguishes series but its probe configuration and access, each once.
     pub(crate) fn groups(&self) -> Vec<(Arch, &str, &str)> {
         let mut seen = BTreeSet::new();
         let group = |series: &'_ Series| (series.arch, series.case.clone(), series.file_system.clone());

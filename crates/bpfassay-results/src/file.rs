@@ -78,7 +78,7 @@ pub enum ResultsError {
     },
     /// The file does not say what its bytes have to come to.
     #[error(
-        "{} does not begin with its digest, so nobody can tell whether it was changed: it was written by {by}, before results had digests, or \
+        "{} does not begin with its digest, so it cannot be checked whether it was changed: it was written by {by}, before results had digests, or \
          another program has changed it since; make it again with `bpfassay run`, or read it with the version that wrote it",
         path.display()
     )]
@@ -211,7 +211,7 @@ pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     }
 }
 
-/// Only what tells who wrote results, whatever else there is.
+/// Only what identifies who wrote results, whatever else there is.
 #[derive(Deserialize)]
 struct Origin {
     version: u64,

@@ -1,6 +1,6 @@
 //! Fingerprints of raw figures, and where two runs of the same order differ.
 //!
-//! Under the instruction clock a run is a pure function of kernel, payload, study and seed: carried out again, anywhere,
+//! Under the instruction clock a run is a pure function of kernel, payload, study and seed: executed again, anywhere,
 //! it has the same raw figures to the last digit. What the host adds (when a run began, how long the host took) is not
 //! part of them.
 

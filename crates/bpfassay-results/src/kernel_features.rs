@@ -79,7 +79,7 @@ pub struct ProgramFacts {
     pub jited_bytes: u64,
     /// Instructions after the verifier's rewriting.
     pub instructions: u64,
-    /// Instructions that the verifier looked at; `None` where the kernel does not tell (before 5.16).
+    /// Instructions that the verifier looked at; `None` where the kernel does not report them (before 5.16).
     pub verified_instructions: Option<u64>,
     /// Nanoseconds to open and load them.
     pub load_ns: u64,

@@ -61,7 +61,7 @@ pub struct Boot {
     pub qemu: Vec<String>,
     /// The console log, relative to the results directory.
     pub log: Option<String>,
-    /// From the start of QEMU to the guest's word that it is ready, in milliseconds.
+    /// From the start of QEMU until the guest reported that it is ready, in milliseconds.
     pub ready_after_ms: Figure<u64>,
     /// What the guest knew about itself: kernel command line, LOCALIO, JIT, mitigations, mount.
     pub facts: Option<GuestFacts>,
@@ -69,12 +69,12 @@ pub struct Boot {
     pub failure: Option<RunFailure>,
     /// Console lines worth keeping.
     pub notes: Vec<String>,
-    /// For a confirming boot the run that it was about: whether the guest comes to grief under that run alone. Nothing of such a boot is a
+    /// For a confirming boot the run that it was about: whether the guest fails under that run alone. Nothing of such a boot is a
     /// figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirming: Option<String>,
-    /// What follows from how it ended: whether its records count, and if not, who is to blame. `None` where nobody was there to
-    /// write it, and in results of earlier versions.
+    /// What follows from how it ended: whether its records count, and if not, who is to blame. `None` where bpfassay was killed before it
+    /// wrote it, and in results of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<BootVerdict>,
 }

@@ -101,7 +101,7 @@ pub enum Access {
     Write,
     /// Reading.
     Read,
-    /// The work of a workload that is not IOR: what it tells of it, or how long it took, is a figure of merit ([`Merit`]).
+    /// The work of a workload that is not IOR: what it reports of it, or how long it took, is a figure of merit ([`Merit`]).
     Work,
     /// A further figure of merit of a workload that is any program, by its name.
     Figure(FigureName),
@@ -162,7 +162,7 @@ pub struct RunAccess {
     pub access: Access,
     /// Geometric mean over repetitions of the bandwidth that IOR reports, in MiB/s.
     pub bandwidth_mib_s: Figure<f64>,
-    /// What a workload that is not IOR tells of its work; `None` for IOR.
+    /// What a workload that is not IOR reports of its work; `None` for IOR.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merit: Option<Merit<f64>>,
     /// IOR's bandwidth / the tracer's bytes over IOR's own interval (first open to last close); geometric mean over
@@ -193,7 +193,7 @@ impl RunAccess {
     }
 }
 
-/// What a workload that is not IOR tells of its work.
+/// What a workload that is not IOR reports of its work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Merit<T> {
@@ -267,7 +267,7 @@ pub struct ByteFigure {
 pub enum Span {
     /// One phase of the workload.
     Phase {
-        /// IOR's word for it: `write`, `read`, `writecheck`, `readcheck`.
+        /// IOR's name for it: `write`, `read`, `writecheck`, `readcheck`.
         phase: String,
         /// Index of the test in the run, from 0.
         test: u32,
@@ -284,6 +284,6 @@ pub enum Span {
 pub enum MovedSource {
     /// The embedded engine's ledger of what its system calls returned.
     Ledger,
-    /// IOR's JSON summary, or what another program tells of itself.
+    /// IOR's JSON summary, or what another program reports of itself.
     Summary,
 }

@@ -25,7 +25,7 @@ pub(super) fn work(figures: &RunFigures, access: Access) -> Figure<Work> {
         sum.elapsed_ns = sum.elapsed_ns.saturating_add(elapsed);
         sum.busy_ns = match (&sum.busy_ns, idle(&phase.interval)) {
             (Figure::Value(busy), Some(idle)) => Figure::Value(busy.saturating_add(elapsed.saturating_sub(idle))),
-            _ => Figure::missing("the kernel does not tell how long it was idle"),
+            _ => Figure::missing("the kernel does not report how long it was idle"),
         };
         if let Some(totals) = access.operation().and_then(|operation| phase.ledger.get(&operation)) {
             sum.calls = sum.calls.saturating_add(totals.calls);

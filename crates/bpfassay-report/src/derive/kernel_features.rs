@@ -26,7 +26,7 @@ pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]
     let mut targets: Vec<Target> = Vec::new();
     let mut probes: Vec<ProbeConfiguration> = Vec::new();
     let (mut known_targets, mut known_probes) = (HashSet::new(), HashSet::new());
-    // The first cell of each kind; further file systems and workloads are told in `cells` as always.
+    // The first cell of each kind; further file systems and workloads are in `cells` as always.
     let mut first: HashMap<(&Target, ProbeConfiguration), &CellResult> = HashMap::new();
     for (cell, result) in plan.cells.iter().zip(cells).filter(|(cell, _)| cell.workload == Workload::KernelFeatures) {
         if known_targets.insert(&cell.target) {
@@ -142,7 +142,7 @@ fn features<'a>(runs: &[&'a RunResult]) -> Result<&'a [Feature], String> {
     for run in runs {
         match &run.record.outcome {
             Outcome::Measured(figures) if !figures.features.is_empty() => return Ok(&figures.features),
-            Outcome::Measured(_) => reason = "the guest told no features".to_owned(),
+            Outcome::Measured(_) => reason = "the guest reported no features".to_owned(),
             Outcome::Refused(refusal) => reason.clone_from(&refusal.message),
             Outcome::Failed(failure) => reason = failure.to_string(),
         }

@@ -1,7 +1,7 @@
 //! What is found of another tool under test: its reports joined with what really happened, run by run.
 //!
 //! The truth comes from the bundled tracer where it counted beside the tool: it was asked each time that the tool had reported
-//! something, so that both speak of the same span. Runs of the tool alone tell what needs no truth.
+//! something, so that both speak of the same span. Runs of the tool alone show what needs no truth.
 
 mod object;
 mod requested;
@@ -128,9 +128,9 @@ fn merge(known: &mut Vec<Judgement>, new: Vec<Judgement>) {
     }
 }
 
-/// Where the loader, or the tool itself, tells a step, an error number or the verifier's words, it is known what failed.
+/// Where the loader, or the tool itself, reports a step, an error number or the verifier's words, it is known what failed.
 fn started(refusal: &Refusal) -> Start {
-    let is_told = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
+    let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
     if is_told || refusal.step == Step::Open {
         return Start::Refused(refusal.clone());
     }
@@ -258,7 +258,7 @@ fn capture(report: &Report, seen: &ToolFigures) -> Capture {
                     capture.cut |= is_cut;
                     capture.dumps.push(dump);
                 }
-                // A reading that nobody can use is one that is missing.
+                // A reading that cannot be used is one that is missing.
                 Err(_) => capture.cut = true,
             },
         }

@@ -66,7 +66,7 @@ impl Count {
     }
 }
 
-/// A run, or a guest, that came to grief.
+/// A run, or a guest, that failed.
 struct Failure {
     what: String,
     why: String,

@@ -24,7 +24,7 @@ const MAX_REASON: usize = 300;
 const FEATURES: &str = "features that differ between targets";
 
 impl Row {
-    /// What is told below the label, where there are no numbered remarks.
+    /// What stands below the label, where there are no numbered remarks.
     pub(super) fn below(&self) -> impl Iterator<Item = &String> {
         self.members.iter().chain(&self.remarks)
     }
@@ -35,7 +35,7 @@ impl Row {
 pub(super) struct Page {
     pub(super) title: String,
     pub(super) targets: Vec<Target>,
-    /// What must be read with it, where no other table tells it.
+    /// What must be read with it, where no other table has it.
     pub(super) warnings: Vec<String>,
     /// What is against expectation, in full.
     pub(super) surprises: Vec<String>,
@@ -133,7 +133,7 @@ fn surprises(matrix: &KernelFeatures) -> Vec<String> {
             lines.push(format!(
                 "{} on {target}: {what}: {}",
                 row.probe,
-                cell.reason.as_deref().unwrap_or("no reason told")
+                cell.reason.as_deref().unwrap_or("no reason reported")
             ));
         }
     }
@@ -303,7 +303,7 @@ fn facts(matrix: &KernelFeatures) -> Vec<Block> {
     let kinds: [(&str, Of); 4] = [
         ("machine code of the programs, bytes", |facts| Some(facts.jited_bytes.to_string())),
         ("instructions of the programs", |facts| Some(facts.instructions.to_string())),
-        ("instructions that the verifier looked at (5.16 and later tell)", |facts| {
+        ("instructions that the verifier looked at (reported by 5.16 and later)", |facts| {
             facts.verified_instructions.map(|count| count.to_string())
         }),
         ("time to load and attach, ms of wall-clock time, functional only under emulation", |_| None),
