@@ -133,7 +133,7 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
 /// Where the loader, or the tool itself, reports a step, an error number or the verifier's words, it is known what failed.
 fn started(refusal: &Refusal) -> Start {
     let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
-    if is_told || refusal.step == Step::Open {
+    if is_reported || refusal.step == Step::Open {
         return Start::Refused(refusal.clone());
     }
     // libbpf's words (`bpf_object_load`, `bpf_program__attach`, tools/lib/bpf/libbpf.c, 6.12) and those that its users print.
