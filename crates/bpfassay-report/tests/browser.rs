@@ -14,10 +14,10 @@
 #[path = "browser/chromium.rs"]
 mod chromium;
 mod common;
-#[path = "browser/plots.rs"]
-mod plots;
 #[path = "browser/expected.rs"]
 mod expected;
+#[path = "browser/plots.rs"]
+mod plots;
 
 use std::{env, fs, path::Path};
 
