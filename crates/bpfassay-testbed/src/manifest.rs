@@ -98,7 +98,7 @@ pub struct Segment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Where it lies; relative to the manifest's directory, or absolute.
+    /// Its path, relative to the manifest's directory or absolute.
     pub path: PathBuf,
     /// Its length in bytes.
     pub size: u64,
@@ -304,7 +304,7 @@ impl File {
             return Ok(Some(format!("has {found} bytes, not {}", self.size)));
         }
         if check == Check::Content {
-            // Files of the kernel have more than they say, some without end.
+            // Files below /proc and /sys have more bytes than their size, some without end.
             let found = Digest::of_reader(file.take(self.size + 1)).map_err(Error::io("read", &self.path))?;
             if found != self.sha256 {
                 return Ok(Some(format!("has SHA-256 {found}, not {}", self.sha256)));

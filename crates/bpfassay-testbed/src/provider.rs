@@ -107,7 +107,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) programs: BTreeMap<Arch, Payload>,
     /// Directory trees with a real IOR, per architecture.
     pub(crate) ior: &'a [(Arch, PathBuf)],
-    /// Where the programs of a shell come from, if guests shall have one.
+    /// Where the programs of a shell come from, if guests are to have one.
     pub(crate) shell: Option<&'a Apt<'a>>,
 }
 

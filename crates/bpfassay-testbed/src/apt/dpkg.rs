@@ -11,7 +11,7 @@ use crate::{Error, Result, cache::free_space};
 /// How much larger than a package its content is, at most (the modules of bookworm's kernels are not compressed).
 pub const GROWTH: u64 = 6;
 
-/// Unpacks the files of a Debian package, a part of `what`, into `directory`, owned by whoever runs this, without `left_out` (paths that
+/// Unpacks the files of a Debian package, a part of `what`, into `directory`, owned by the user that runs this, without `left_out` (paths that
 /// begin with `./`). Nothing in the package is run.
 ///
 /// # Errors

@@ -54,7 +54,7 @@ impl Apt<'_> {
     /// The indexes of `suite` for `architectures`, of which the first counts as native; fetched where they are missing or
     /// old, or [`super::Options::refresh`] asks for it.
     ///
-    /// Where the mirror fails and indexes are there, these are used and a warning says so, unless a refresh was asked for.
+    /// Where the mirror fails and indexes are there, these are used with a warning, unless a refresh was asked for.
     ///
     /// # Errors
     /// [`AptError`], [`Error::Offline`], [`Error::DiskFull`], [`Error::Program`], [`Error::Io`].

@@ -20,7 +20,7 @@ pub struct Object {
     pub digest: Digest,
     /// Its length in bytes.
     pub size: u64,
-    /// Where it lies; read-only, shared with other processes.
+    /// The file; read-only, shared with other processes.
     pub path: PathBuf,
 }
 
@@ -52,7 +52,7 @@ impl Write for ObjectWriter<'_> {
 }
 
 impl Cache {
-    /// Where the object `digest` lies or would lie.
+    /// The path of the object `digest`, whether or not it exists.
     fn object_path(&self, digest: &Digest) -> PathBuf {
         let name = digest.to_string();
         self.root.join("objects").join(&name[..2]).join(&name[2..])
@@ -121,7 +121,7 @@ impl Cache {
         })
     }
 
-    /// Takes the file `source`, which must lie in [`Cache::scratch`], into the store without copying it. Its content must
+    /// Takes the file `source`, which must be in [`Cache::scratch`], into the store without copying it. Its content must
     /// have the digest `expected`, where that is given.
     ///
     /// # Errors

@@ -50,14 +50,6 @@ impl Cache {
         self.write_small(&self.record_path(kind, key), fact)
     }
 
-    /// Forgets what was recorded for `key`.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn forget(&self, kind: &str, key: &Digest) -> Result<()> {
-        self.remove(&self.record_path(kind, key))
-    }
-
     /// Writes a small JSON file in one step. Where the cache may only be read, nothing is written: it is found out again.
     pub(crate) fn write_small<T: Serialize>(&self, path: &Path, value: &T) -> Result<()> {
         if self.access == Access::ReadOnly {

@@ -19,9 +19,9 @@ const MAX_LISTING: u64 = 256 << 20;
 /// A directory in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
-    /// Where its content lies; to be left as it is, shared with other processes.
+    /// Its content; to be left as it is, shared with other processes.
     pub path: PathBuf,
-    /// Digest over the paths, modes and contents of its files: the same for the same content wherever it lies.
+    /// Digest over the paths, modes and contents of its files: the same for the same content at any path.
     pub digest: Digest,
     /// Its files, sorted by path.
     pub files: Vec<TreeFile>,

@@ -199,7 +199,7 @@ fn stage_package(workspace: &Path, package: &str, files: &mut BTreeMap<String, V
     Ok(manifest)
 }
 
-/// Names in `[workspace.dependencies]`, and whether they lie in this workspace.
+/// Names in `[workspace.dependencies]`, and whether they are packages of this workspace.
 fn workspace_dependencies(root: &Table) -> BTreeMap<String, bool> {
     let table = root.get("workspace").and_then(|workspace| workspace.get("dependencies")).and_then(Value::as_table);
     table.into_iter().flatten().map(|(name, value)| (name.clone(), value.get("path").is_some())).collect()
@@ -234,7 +234,7 @@ fn strip_workspace(root: &mut Table, packages: &BTreeSet<String>) {
 }
 
 /// The packages of a lock file that `roots` reach, as `name version checksum`. Development dependencies of the roots
-/// are among them, because the file does not tell them apart.
+/// are among them, because the file does not distinguish them.
 fn locked(lock: &str, roots: &BTreeSet<String>) -> Result<BTreeSet<String>, toml::de::Error> {
     let lock: Table = toml::from_str(lock)?;
     let packages: Vec<&Value> = lock.get("package").and_then(Value::as_array).into_iter().flatten().collect();

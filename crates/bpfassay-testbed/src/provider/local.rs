@@ -123,7 +123,7 @@ pub fn prepare(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option
         }
         (Some(release), _) | (None, Some(release)) => release,
         (None, None) => {
-            let problem = "does not say its release (compressed?): give its modules too, or an uncompressed Image";
+            let problem = "has no readable release (compressed?): give its modules too, or an uncompressed Image";
             return Err(refuse(image, problem.to_owned()));
         }
     };
