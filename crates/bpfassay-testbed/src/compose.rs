@@ -1,8 +1,8 @@
-//! The provider `nix`, and any other builder: guests from kernels and programs that were built elsewhere, and testbeds that
-//! can be carried about.
+//! Guests from kernels and programs that were built outside of this program, by Nix or another builder, and testbeds that can be moved
+//! to another machine.
 //!
-//! A builder says in a [`TestbedSpec`] where its kernels and programs lie; composing the guests from that is done here and nowhere
-//! else, so that guests of all providers are made alike. [`pack`] puts everything that a manifest names into one directory.
+//! A builder names its kernels and programs in a [`TestbedSpec`]. The guests are assembled from them as those of every provider are.
+//! [`pack`] puts everything that a manifest names into one directory.
 
 use std::{
     collections::BTreeMap,
@@ -18,16 +18,17 @@ use crate::{
     Error, Result,
     cache::{Cache, Digest},
     catalogue::Catalogue,
-    image, local,
-    manifest::{Component, FORMAT, File, Manifest, Provider, ProviderName, Target},
+    kernel::Kernel,
+    manifest::{Component, File, Manifest, Target, is_provider_name},
     payload::Payload,
+    provider::{Parts, assemble, local},
 };
 
 /// Version of the spec's form.
-pub const RECIPE_FORMAT: u32 = 1;
+pub const SPEC_FORMAT: u32 = 1;
 
 /// Largest spec that is read, in bytes.
-const MAX_RECIPE: u64 = 16 << 20;
+const MAX_SPEC: u64 = 16 << 20;
 
 /// The manifest's name in a directory made by [`pack`].
 pub const MANIFEST: &str = "manifest.json";
@@ -39,10 +40,10 @@ const FILES: &str = "files";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TestbedSpec {
-    /// [`RECIPE_FORMAT`].
+    /// [`SPEC_FORMAT`].
     pub format: u32,
-    /// Whose kernels and programs these are.
-    pub provider: ProviderName,
+    /// Whose kernels and programs these are: see [`crate::manifest::MadeBy::name`].
+    pub provider: String,
     /// What they were built with or from.
     #[serde(default)]
     pub toolchain: Vec<Component>,
@@ -76,9 +77,18 @@ pub struct TargetInputs {
 /// Why a spec cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RecipeError {
+pub enum SpecError {
+    /// It cannot be read.
+    #[error("cannot read the testbed spec {}", path.display())]
+    Read {
+        /// The spec.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// It is not JSON, or not of the form expected.
-    #[error("{} is no spec of format {RECIPE_FORMAT} for a testbed: make it again with the flake of this version", path.display())]
+    #[error("{} is no spec of format {SPEC_FORMAT} for a testbed: make it again with the flake of this version", path.display())]
     Form {
         /// The spec.
         path: PathBuf,
@@ -100,9 +110,10 @@ impl TestbedSpec {
     /// Reads the spec at `path` and makes its paths absolute.
     ///
     /// # Errors
-    /// [`Error::Io`], [`RecipeError`].
+    /// [`SpecError`] for what cannot be read or used; [`Error::Io`] where there is no current directory.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = bpfassay_input::read(path, MAX_RECIPE).map_err(Error::io("read", path))?;
+        let text =
+            bpfassay_input::read(path, MAX_SPEC).map_err(|source| SpecError::Read { path: path.to_owned(), source })?;
         let mut spec = Self::parse(path, &text)?;
         let directory = std::path::absolute(path).map_err(Error::io("find", path))?;
         let directory = directory.parent().unwrap_or(Path::new("/"));
@@ -119,13 +130,16 @@ impl TestbedSpec {
     /// Reads the text of a spec; `path` names it in messages. Whether what it names exists is found out by [`compose`].
     ///
     /// # Errors
-    /// [`RecipeError`].
-    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, RecipeError> {
-        let form = |source| RecipeError::Form { path: path.to_owned(), source };
-        let refuse = |problem| RecipeError::Content { path: path.to_owned(), problem };
+    /// [`SpecError`].
+    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, SpecError> {
+        let form = |source| SpecError::Form { path: path.to_owned(), source };
+        let refuse = |problem| SpecError::Content { path: path.to_owned(), problem };
         let spec: Self = serde_json::from_slice(text).map_err(form)?;
-        if spec.format != RECIPE_FORMAT {
-            return Err(refuse(format!("has format {}, this program reads {RECIPE_FORMAT}", spec.format)));
+        if spec.format != SPEC_FORMAT {
+            return Err(refuse(format!("has format {}, this program reads {SPEC_FORMAT}", spec.format)));
+        }
+        if !is_provider_name(&spec.provider) {
+            return Err(refuse(format!("`{}` is no name of a provider", spec.provider.escape_debug())));
         }
         if spec.targets.is_empty() {
             return Err(refuse("names no kernel".to_owned()));
@@ -161,16 +175,11 @@ impl TestbedSpec {
 /// [`Error::LocalKernel`] for an image or modules that cannot be used or do not fit together, [`Error::Modules`],
 /// [`Error::Overlay`], [`Error::Io`], and others of the cache.
 pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
-    let mut shared = BTreeMap::new();
+    let mut programs = BTreeMap::new();
     for (&arch, directory) in &spec.programs {
-        let payload = Payload::from_directory(cache, arch, directory)?;
-        let mut segments = vec![image::base_segment(cache, &payload)?];
-        if let Some(tree) = spec.ior.get(&arch) {
-            segments.push(image::overlay_segment(cache, arch, tree)?);
-        }
-        shared.insert(arch, segments);
+        programs.insert(arch, Payload::from_directory(cache, arch, directory)?);
     }
-    let target = |made: &TargetInputs| -> Result<Target> {
+    let kernel = |made: &TargetInputs| -> Result<Kernel> {
         let mut kernel = local::prepare(cache, &made.image, made.modules.as_deref(), Some(made.arch))?;
         kernel.name.clone_from(&made.name);
         kernel.version.clone_from(&made.version);
@@ -178,14 +187,17 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
             let object = cache.add_file(&config.display().to_string(), config, None)?;
             kernel.config = Some(File::from(&object));
         }
-        image::target(cache, &kernel, &shared)
+        Ok(kernel)
     };
-    Ok(Manifest {
-        format: FORMAT,
-        provider: Provider { name: spec.provider, version: env!("CARGO_PKG_VERSION").to_owned() },
+    let parts = Parts {
+        provider: &spec.provider,
         toolchain: spec.toolchain.clone(),
-        targets: spec.targets.iter().map(target).collect::<Result<_>>()?,
-    })
+        kernels: spec.targets.iter().map(kernel).collect::<Result<_>>()?,
+        programs,
+        ior: &spec.ior.iter().map(|(arch, tree)| (*arch, tree.clone())).collect::<Vec<_>>(),
+        shell: None,
+    };
+    assemble(cache, parts)
 }
 
 /// Copies every file that `manifest` names into `directory`, which must not exist or be empty, and writes the manifest beside

@@ -6,7 +6,7 @@ use crate::{
     apt::AptError,
     cache::Digest,
     catalogue::CatalogueError,
-    compose::RecipeError,
+    compose::SpecError,
     initramfs::{ArchiveError, tree::OverlayError},
     manifest::ManifestError,
     modules::ModulesError,
@@ -148,9 +148,9 @@ pub enum Error {
     /// Testbed manifests.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// Recipes for testbeds.
+    /// Specs of testbeds.
     #[error(transparent)]
-    TestbedSpec(#[from] RecipeError),
+    TestbedSpec(#[from] SpecError),
     /// Initramfs archives.
     #[error(transparent)]
     Archive(#[from] ArchiveError),

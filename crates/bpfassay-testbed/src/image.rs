@@ -57,7 +57,7 @@ pub mod role {
 const RECORD: &str = "segment";
 
 /// To be changed whenever the same inputs shall give other segments.
-const RECIPE: &str = "2";
+const KEY_VERSION: &str = "2";
 
 /// The `base` segment with the programs of `payload`.
 ///
@@ -66,7 +66,7 @@ const RECIPE: &str = "2";
 pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
     let programs = [(layout::AGENT, &payload.agent), (layout::TRACER, &payload.tracer), (layout::IOR, &payload.ior)];
     let key = Digest::of_parts(
-        [RECIPE.to_owned(), role::BASE.to_owned()].into_iter().chain(programs.map(|(_, o)| o.digest.to_string())),
+        [KEY_VERSION.to_owned(), role::BASE.to_owned()].into_iter().chain(programs.map(|(_, o)| o.digest.to_string())),
     );
     let object = segment(cache, &key, "the guest's base segment", || {
         let mut archive = Archive::default();
@@ -101,7 +101,7 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
         Signatures::Kept => "signed",
         Signatures::Cut => "unsigned",
     };
-    let key = Digest::of_parts([RECIPE, role::MODULES, kept, &modules.key.to_string()]);
+    let key = Digest::of_parts([KEY_VERSION, role::MODULES, kept, &modules.key.to_string()]);
     let what = format!("the modules of kernel {}", kernel.release);
     let object = segment(cache, &key, &what, || modules_archive(&modules.path, signatures))?;
     Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
@@ -159,7 +159,7 @@ pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Se
 /// [`Error`] of packages and of the cache.
 pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
     let (program, component) = busybox::prepare(apt, arch)?;
-    let key = Digest::of_parts([RECIPE, role::SHELL, &program.digest.to_string()]);
+    let key = Digest::of_parts([KEY_VERSION, role::SHELL, &program.digest.to_string()]);
     let object = segment(apt.cache(), &key, "busybox for the guest's shell", || {
         let mut archive = Archive::default();
         let content = Content::of_file(&program.path)?;

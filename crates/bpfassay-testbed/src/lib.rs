@@ -1,8 +1,8 @@
 //! Makes the guests that can be booted: kernels, initramfs segments, payload, and the manifest of all that.
 //!
 //! Here: the cache, access to Debian's packages, the kernel catalogue, kernels unpacked and ready to boot, the
-//! cross-toolchain, the guest's programs and images. One provider is one module ([`kernel`] for Debian, [`local`], [`compose`] for what
-//! Nix or another builder made); all of them end in a [`manifest::Manifest`].
+//! cross-toolchain, the guest's programs and images. A [`provider`] is one file: it makes or finds guests and describes them in a
+//! [`manifest::Manifest`]. [`compose`] does so for what Nix or another builder made.
 //! Not here: booting (bpfassay-vm), what is measured (bpfassay-study), what runs inside the guest (bpfassay-guest).
 
 #![forbid(unsafe_code)]
@@ -12,17 +12,16 @@ pub mod busybox;
 pub mod cache;
 pub mod catalogue;
 pub mod compose;
-pub mod debian;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;
-pub mod local;
 pub mod manifest;
 pub mod modules;
 pub mod payload;
+pub mod provider;
 pub mod pvh;
 #[cfg(test)]
 mod test_support;

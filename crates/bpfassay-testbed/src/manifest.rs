@@ -1,11 +1,11 @@
 //! The testbed manifest: every guest that can be booted, and all that went into it.
 //!
-//! Providers write it (`debian` and `local` from here, `nix` from the flake); results embed it. It names files by path and
-//! SHA-256: a relative path is relative to the manifest's own directory.
+//! Providers write it, builders outside of this program have it written from their spec ([`crate::compose`]), results embed it. It
+//! names files by path and SHA-256: a relative path is relative to the manifest's own directory.
 
 use std::{
     collections::BTreeSet,
-    io::Read as _,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -28,7 +28,7 @@ pub struct Manifest {
     /// [`FORMAT`].
     pub format: u32,
     /// Who made it.
-    pub provider: Provider,
+    pub provider: MadeBy,
     /// What the provider built with, on the host; empty where it only copied.
     #[serde(default)]
     pub toolchain: Vec<Component>,
@@ -39,23 +39,13 @@ pub struct Manifest {
 /// Where kernels and guests come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Provider {
-    /// `debian`, `nix` or `local`.
-    pub name: ProviderName,
+pub struct MadeBy {
+    /// The provider: one of [`crate::provider`], or a builder outside of this program, such as `nix`. Lower-case letters, digits
+    /// and hyphens.
+    #[schemars(regex(pattern = "^[a-z][a-z0-9-]*$"))]
+    pub name: String,
     /// Version of the program that wrote the manifest.
     pub version: String,
-}
-
-/// The providers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ProviderName {
-    /// Debian's packages.
-    Debian,
-    /// The flake.
-    Nix,
-    /// Kernels given by the user.
-    Local,
 }
 
 /// One bootable guest.
@@ -132,6 +122,15 @@ pub struct Component {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
+    /// It cannot be read.
+    #[error("cannot read the testbed manifest {}", path.display())]
+    Read {
+        /// The manifest.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// It is not JSON, or not of the form expected.
     #[error("{} is no testbed manifest of format {FORMAT}: make it again with this version of bpfassay", path.display())]
     Form {
@@ -184,7 +183,8 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError`], [`Error::Io`].
     pub fn load(path: &Path, check: Check) -> Result<Self> {
-        let text = bpfassay_input::read(path, MAX_MANIFEST).map_err(Error::io("read", path))?;
+        let text = bpfassay_input::read(path, MAX_MANIFEST)
+            .map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
         let mut manifest = Self::parse(path, &text)?;
         let directory = std::path::absolute(path).map_err(Error::io("find", path))?;
         let directory = directory.parent().unwrap_or(Path::new("/"));
@@ -210,6 +210,10 @@ impl Manifest {
             return Err(ManifestError::Format { path: path.to_owned(), found });
         }
         let manifest: Self = serde_json::from_value(value).map_err(form)?;
+        if !is_provider_name(&manifest.provider.name) {
+            let problem = format!("`{}` is no name of a provider", manifest.provider.name.escape_debug());
+            return Err(ManifestError::Content { path: path.to_owned(), problem });
+        }
         let mut seen = BTreeSet::new();
         for target in &manifest.targets {
             let problem = if !seen.insert((target.arch, target.name.as_str())) {
@@ -263,6 +267,12 @@ impl Manifest {
         }
         Ok(())
     }
+}
+
+/// Whether `name` can name a provider in manifests.
+pub(crate) fn is_provider_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    name.starts_with(|c: char| c.is_ascii_lowercase()) && name.len() <= 32 && name.chars().all(plain)
 }
 
 impl Target {

@@ -45,7 +45,7 @@ struct Program {
 }
 
 /// To be changed whenever the same source and toolchain shall give other programs.
-const RECIPE: &str = "1";
+const KEY_VERSION: &str = "1";
 
 /// Cargo's profile for the guest's programs, in the workspace's `Cargo.toml`.
 const PROFILE: &str = "payload";
@@ -217,7 +217,7 @@ fn all_recorded(cache: &Cache, source: Digest, archs: &[Arch], toolchain: Option
 }
 
 fn record_key(source: Digest, arch: Arch) -> Digest {
-    Digest::of_parts([RECIPE, ebpf::LINKER, PROFILE, arch.name(), &source.to_string()])
+    Digest::of_parts([KEY_VERSION, ebpf::LINKER, PROFILE, arch.name(), &source.to_string()])
 }
 
 /// What was built from `source` for `arch`, with the toolchain `toolchain` if that matters.

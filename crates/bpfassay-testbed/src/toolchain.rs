@@ -84,7 +84,7 @@ const LEFT_OUT: &[&str] =
 const SIZE: u64 = 2_100_000_000;
 
 /// To be changed whenever the same packages shall give another root.
-const RECIPE: &str = "1";
+const KEY_VERSION: &str = "1";
 
 /// Kind of cache tree, and of the record that says which one is current.
 const KIND: &str = "toolchain";
@@ -116,7 +116,7 @@ impl Toolchain {
     pub fn prepare(apt: &Apt<'_>) -> Result<Self> {
         let cache = apt.cache();
         let host = host_arch()?;
-        let current = Digest::of_parts([RECIPE, SUITE, host.name(), &NATIVE.join(" "), &FOREIGN.join(" ")]);
+        let current = Digest::of_parts([KEY_VERSION, SUITE, host.name(), &NATIVE.join(" "), &FOREIGN.join(" ")]);
         if !apt.options().refresh
             && let Some(Recorded { key, packages }) = cache.recorded(KIND, &current)?
             && let Some(tree) = cache.tree(KIND, &key)?
@@ -125,7 +125,7 @@ impl Toolchain {
         }
         let packages = choose(apt, host)?;
         let key = Digest::of_parts(
-            [RECIPE.to_owned()].into_iter().chain(packages.iter().map(|package| package.sha256.to_string())),
+            [KEY_VERSION.to_owned()].into_iter().chain(packages.iter().map(|package| package.sha256.to_string())),
         );
         let what = format!("the cross toolchain ({} packages of {SUITE})", packages.len());
         let tree = cache.make_tree(KIND, &key, &what, SIZE, |directory| {

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// To be changed whenever the same inputs shall give other segments.
-const RECIPE: &str = "1";
+const KEY_VERSION: &str = "1";
 
 /// Largest program, script or object beside a tool file, in bytes.
 const MAX_FILE: u64 = 256 << 20;
@@ -207,7 +207,7 @@ fn key(own: &Archive, packages: &[Package]) -> Result<Digest> {
     let mut bytes = Vec::new();
     own.write_to(&mut bytes)?;
     let digests = packages.iter().map(|package| package.sha256.to_string());
-    let first = [RECIPE.to_owned(), role::TOOLS.to_owned(), Digest::of(&bytes).to_string()];
+    let first = [KEY_VERSION.to_owned(), role::TOOLS.to_owned(), Digest::of(&bytes).to_string()];
     Ok(Digest::of_parts(first.into_iter().chain(digests)))
 }
 

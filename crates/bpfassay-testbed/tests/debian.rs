@@ -15,7 +15,7 @@ use bpfassay_testbed::{
     apt::{Apt, AptError, Options},
     cache::{Cache, Digest},
     catalogue::Catalogue,
-    kernel::Kernels,
+    provider::debian::Kernels,
 };
 
 /// The user's own cache: what is fetched here is what a study needs too.

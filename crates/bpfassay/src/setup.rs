@@ -16,12 +16,13 @@ use bpfassay_testbed::{
     apt::{self, Apt},
     cache::{Cache, Digest},
     catalogue::Catalogue,
-    debian,
-    image::{GuestImage, role},
+    image::GuestImage,
     initramfs::tree::Overlay,
-    kernel::{Build, Kernels, Update, compare_versions},
-    local,
     manifest::{Check, Manifest},
+    provider::{
+        Request,
+        local::{self, LocalKernel},
+    },
 };
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
@@ -135,29 +136,10 @@ pub(crate) fn expand(
 /// The builds known of `arch`, oldest first: those of the testbed manifest, or else those of the catalogue that packages
 /// provide whole.
 fn builds(arch: Arch, overlays: &cli::Overlays, global: &cli::Global) -> Result<Vec<String>, Failure> {
-    if let Some(path) = &overlays.manifest {
-        let manifest = Manifest::load(path, Check::Size).map_err(of_manifest)?;
-        return Ok(manifest.targets.into_iter().filter(|made| made.arch == arch).map(|made| made.name).collect());
-    }
     let store = Store::open(global)?;
     let apt = store.apt();
-    let update = if global.offline { Update::Never } else { Update::WhereOld };
-    let mut names: Vec<String> = Vec::new();
-    for listing in Kernels::new(&apt, &store.catalogue).list(arch, update)? {
-        if let Some(problem) = listing.problem {
-            tracing::warn!("{problem}");
-        }
-        let whole = listing.builds.unwrap_or_default().into_iter().filter(|(_, build)| build.missing.is_none());
-        let mut found: Vec<_> = whole.map(|(_, build)| build).collect();
-        found.sort_by(|a, b| compare_versions(&a.version, &b.version));
-        for name in found.iter().map(Build::name) {
-            // Several suites may hold one build.
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    Ok(names)
+    let request = Request { manifest: overlays.manifest.clone(), ..Request::new(&apt, &store.catalogue) };
+    Ok(request.provider().kernels(&request, arch)?)
 }
 
 /// The targets of the testbed manifest, where only these are wanted.
@@ -175,16 +157,8 @@ fn targets_of_manifest(overlays: &cli::Overlays) -> Result<Option<BTreeSet<Targe
         });
     };
     // Its files are checked when they are used.
-    let manifest = Manifest::load(path, Check::Size).map_err(of_manifest)?;
+    let manifest = Manifest::load(path, Check::Size)?;
     Ok(Some(manifest.targets.into_iter().map(|made| Target { arch: made.arch, kernel: made.name }).collect()))
-}
-
-/// A manifest that is not there is a fault in the command line.
-fn of_manifest(error: Error) -> Failure {
-    match error {
-        Error::Io { .. } => Failure::usage(error),
-        error => error.into(),
-    }
 }
 
 /// The interfaces of the IOR in `tree`: those whose names stand in the program, because a program for another
@@ -224,11 +198,11 @@ pub(crate) fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Failure>
     Ok(interfaces)
 }
 
-/// Finds what the host lacks for `plan`, and installs it. Where the testbed was made elsewhere, that can only be QEMU, which
-/// need not come from Debian's packages.
-pub(crate) fn host_packages(plan: &Plan, made_elsewhere: bool, global: &cli::Global) -> Result<(), Failure> {
+/// Finds what the host lacks for `plan`, and installs it: `needed` and QEMU. Where the testbed was made elsewhere, nothing else is
+/// `needed`, and QEMU need not come from Debian's packages.
+pub(crate) fn host_packages(plan: &Plan, needed: &[&str], global: &cli::Global) -> Result<(), Failure> {
     let mut archs: BTreeSet<Arch> = plan.cells.iter().map(|cell| cell.target.arch).collect();
-    let missing = if made_elsewhere {
+    let missing = if needed.is_empty() {
         archs.retain(|&arch| !is_on_path(arch));
         let wanted: Vec<&str> = archs.iter().flat_map(|&arch| debian_packages(arch).split_whitespace()).collect();
         match bpfassay_testbed::toolchain::missing_host_packages(&wanted) {
@@ -238,14 +212,14 @@ pub(crate) fn host_packages(plan: &Plan, made_elsewhere: bool, global: &cli::Glo
             Err(error) => return Err(error.into()),
         }
     } else {
-        missing_packages(&archs)?
+        missing_packages(needed, &archs)?
     };
     host::install(&missing, host::answers_yes(global.yes))
 }
 
-/// Debian packages that guests of `archs` and their making need and this host lacks.
-pub(crate) fn missing_packages(archs: &BTreeSet<Arch>) -> Result<Vec<String>, Failure> {
-    let mut wanted: Vec<&str> = bpfassay_testbed::toolchain::HOST_PACKAGES.to_vec();
+/// Those Debian packages of `needed`, and of QEMU for `archs`, that this host lacks.
+pub(crate) fn missing_packages(needed: &[&str], archs: &BTreeSet<Arch>) -> Result<Vec<String>, Failure> {
+    let mut wanted = needed.to_vec();
     for &arch in archs {
         wanted.extend(debian_packages(arch).split_whitespace());
     }
@@ -267,6 +241,28 @@ pub(crate) struct Testbed {
     pub(crate) manifest: Manifest,
 }
 
+/// What the arguments ask for, but the targets.
+fn request<'a>(
+    apt: &'a Apt<'a>,
+    store: &'a Store,
+    chosen: &Chosen,
+    overlays: &cli::Overlays,
+) -> Result<Request<'a>, Failure> {
+    let local = local_image(&chosen.selection)?
+        .map(|image| LocalKernel { image: image.to_owned(), modules: chosen.selection.modules.clone() });
+    let (manifest, ior) = (overlays.manifest.clone(), overlays.ior.clone());
+    Ok(Request { local, manifest, ior, ..Request::new(apt, &store.catalogue) })
+}
+
+/// Debian packages that this host needs for the testbed that the arguments ask for.
+pub(crate) fn needed(
+    store: &Store,
+    chosen: &Chosen,
+    overlays: &cli::Overlays,
+) -> Result<&'static [&'static str], Failure> {
+    Ok(request(&store.apt(), store, chosen, overlays)?.provider().host_packages())
+}
+
 /// Makes or finds the guests for the targets of `plan`.
 pub(crate) fn testbed(
     store: &Store,
@@ -276,29 +272,13 @@ pub(crate) fn testbed(
     shell: Shell,
 ) -> Result<Testbed, Failure> {
     let targets: Vec<Target> = plan.targets().into_iter().cloned().collect();
-    let mut manifest = match &overlays.manifest {
-        Some(path) => {
-            let mut manifest = Manifest::load(path, Check::Content).map_err(of_manifest)?;
-            if shell == Shell::Without {
-                // `fetch` prepares for `shell`, too. With what nobody uses in them guests would be others, and take another
-                // number of instructions to boot, than those that `run` makes by itself.
-                for target in &mut manifest.targets {
-                    target.initramfs.retain(|segment| segment.role != role::SHELL);
-                }
-            }
-            manifest
-        }
-        None => {
-            let request = debian::Request {
-                targets: targets.iter().map(|target| (target.arch, target.kernel.clone())).collect(),
-                local: local_image(&chosen.selection)?
-                    .map(|image| (image.to_owned(), chosen.selection.modules.clone())),
-                ior: overlays.ior.clone(),
-                shell: shell == Shell::With,
-            };
-            debian::provide(&store.apt(), &store.catalogue, &request)?
-        }
+    let apt = store.apt();
+    let request = Request {
+        targets: targets.iter().map(|target| (target.arch, target.kernel.clone())).collect(),
+        shell: shell == Shell::With,
+        ..request(&apt, store, chosen, overlays)?
     };
+    let mut manifest = request.provider().provide(&request)?;
     chosen.add_tools(store, plan, &targets, &mut manifest)?;
     from_manifest(manifest, plan)
 }

@@ -8,10 +8,12 @@ use bpfassay_testbed::{
     cache::Digest,
     catalogue::{Catalogue, Pattern},
     compose::TestbedSpec,
-    kernel::{builds, compare_versions},
-    local,
     manifest::Manifest,
     modules::{ModInfo, decompress, signature},
+    provider::{
+        debian::{builds, compare_versions},
+        local,
+    },
 };
 
 /// The header of a kernel image.

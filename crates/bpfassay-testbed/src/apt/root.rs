@@ -120,21 +120,6 @@ impl Apt<'_> {
         read_state(&self.cache().root().join("apt").join(root_name(suite, architectures)))
     }
 
-    /// The indexes of `suite` for `architectures` that are there, however old; nothing is fetched.
-    ///
-    /// # Errors
-    /// [`Error::Offline`] where there are none.
-    pub fn known_root(&self, suite: &str, architectures: &[Arch]) -> Result<Root> {
-        let name = root_name(suite, architectures);
-        let directory = self.cache().root().join("apt").join(&name);
-        let state = self
-            .known_state(suite, architectures)
-            .ok_or_else(|| Error::Offline { what: format!("the package index of suite {suite}") })?;
-        let _lock = self.cache().lock(&format!("apt-{name}"))?;
-        follow_move(&directory)?;
-        Ok(Root { directory, suite: suite.to_owned(), state })
-    }
-
     fn update(&self, directory: &Path, suite: &str, architectures: &[&str]) -> Result<IndexState> {
         let host = self.host()?;
         let what = format!("the package index of suite {suite}");

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{local::arm64_image, manifest::Check};
+use crate::{image, manifest::Check, provider::local::arm64_image};
 
 const TEXT: &str = r#"{
   "format": 1,
@@ -12,12 +12,12 @@ const TEXT: &str = r#"{
   ]
 }"#;
 
-fn parse(text: &str) -> Result<TestbedSpec, RecipeError> {
+fn parse(text: &str) -> Result<TestbedSpec, SpecError> {
     TestbedSpec::parse(Path::new("r.json"), text.as_bytes())
 }
 
 /// A directory with a spec and all that it names.
-fn ingredients() -> (tempfile::TempDir, PathBuf) {
+fn inputs() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join("programs")).unwrap();
     for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
@@ -32,7 +32,7 @@ fn ingredients() -> (tempfile::TempDir, PathBuf) {
 
 #[test]
 fn what_was_composed_and_packed_can_be_carried_away() {
-    let (work, path) = ingredients();
+    let (work, path) = inputs();
     let cache = Cache::open(work.path().join("cache")).unwrap();
     let manifest = compose(&cache, &TestbedSpec::load(&path).unwrap()).unwrap();
     let packed = work.path().join("packed");
@@ -41,7 +41,7 @@ fn what_was_composed_and_packed_can_be_carried_away() {
     fs::rename(&packed, &elsewhere).unwrap();
     fs::remove_dir_all(cache.root()).unwrap();
     let loaded = Manifest::load(&elsewhere.join(MANIFEST), Check::Content).unwrap();
-    assert_eq!(loaded.provider.name, ProviderName::Nix);
+    assert_eq!(loaded.provider.name, "nix");
     let target = loaded.target(Arch::Aarch64, "6.12").unwrap();
     assert_eq!((target.kernel.release.as_str(), target.kernel.version.as_deref()), ("6.12.94", Some("6.12.94")));
     assert_eq!(fs::read(&target.kernel.config.as_ref().unwrap().path).unwrap(), b"CONFIG_BPF=y\n");
@@ -49,9 +49,9 @@ fn what_was_composed_and_packed_can_be_carried_away() {
 }
 
 #[test]
-fn the_same_ingredients_make_the_same_testbed() {
+fn the_same_inputs_make_the_same_testbed() {
     let packed = |_| {
-        let (work, path) = ingredients();
+        let (work, path) = inputs();
         let cache = Cache::open(work.path().join("cache")).unwrap();
         pack(&compose(&cache, &TestbedSpec::load(&path).unwrap()).unwrap(), &work.path().join("packed")).unwrap();
         fs::read_to_string(work.path().join("packed").join(MANIFEST)).unwrap()
@@ -61,7 +61,7 @@ fn the_same_ingredients_make_the_same_testbed() {
 
 #[test]
 fn a_testbed_is_not_packed_over_another() {
-    let (work, path) = ingredients();
+    let (work, path) = inputs();
     let cache = Cache::open(work.path().join("cache")).unwrap();
     let mut manifest = compose(&cache, &TestbedSpec::load(&path).unwrap()).unwrap();
     let packed = work.path().join("packed");
@@ -81,7 +81,7 @@ fn a_testbed_is_not_packed_over_another() {
 
 #[test]
 fn what_is_missing_or_does_not_fit_is_refused() {
-    let (work, path) = ingredients();
+    let (work, path) = inputs();
     let cache = Cache::open(work.path().join("cache")).unwrap();
     let message = |text: &str| {
         fs::write(&path, text).unwrap();
@@ -97,7 +97,7 @@ fn what_is_missing_or_does_not_fit_is_refused() {
 }
 
 #[test]
-fn recipes_that_contradict_themselves_are_refused() {
+fn specs_that_contradict_themselves_are_refused() {
     assert!(parse(TEXT).is_ok());
     let (start, end) = TEXT.split_at(TEXT.find("    { ").unwrap());
     let (target, end) = end.split_at(end.find('\n').unwrap());
@@ -109,6 +109,7 @@ fn recipes_that_contradict_themselves_are_refused() {
         (two, "stands there twice"),
         (format!("{start}{end}"), "names no kernel"),
         (TEXT.replace("\"image\"", "\"picture\""), "is no spec of format 1"),
+        (TEXT.replace("\"nix\"", "\"N\""), "is no name of a provider"),
         (String::new(), "is no spec of format 1"),
     ] {
         let error = parse(&text).unwrap_err().to_string();

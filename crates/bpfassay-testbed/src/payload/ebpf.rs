@@ -38,7 +38,7 @@ pub(super) const LINKER: &str = include_str!("link.sh");
 const LINKER_FILE: &str = "link.sh";
 
 /// To be changed whenever the same source, linker and toolchain shall give other objects.
-const RECIPE: &str = "1";
+const KEY_VERSION: &str = "1";
 
 /// Kind of cache record: source and architecture → objects.
 const RECORD: &str = "ebpf";
@@ -63,7 +63,7 @@ pub(super) fn provide(cache: &Cache, building: &Building<'_>, stage: &Stage, arc
     // Of what is being built: the workspace may have changed since it was staged.
     let source = stage.part(&[PACKAGE])?;
     for &arch in archs {
-        let key = Digest::of_parts([RECIPE, LINKER, PROFILE, arch.name(), &source.digest().to_string()]);
+        let key = Digest::of_parts([KEY_VERSION, LINKER, PROFILE, arch.name(), &source.digest().to_string()]);
         let directory = building.target.join(DIRECTORY).join(arch.name());
         fs::create_dir_all(&directory).map_err(Error::io("create", &directory))?;
         if !take(cache, &key, building.toolchain.key, &directory)? {

@@ -4,10 +4,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::plain;
-use bpfassay_testbed::{
-    kernel::{Kernels, Update},
-    payload,
-};
+use bpfassay_testbed::{payload, provider::debian::Kernels, toolchain::HOST_PACKAGES};
 use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator, qemu::debian_packages};
 
 use crate::{
@@ -40,16 +37,16 @@ enum State {
 pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outcome {
     let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
     if arguments.install {
-        host::install(&setup::missing_packages(&archs)?, host::answers_yes(global.yes))?;
+        host::install(&setup::missing_packages(HOST_PACKAGES, &archs)?, host::answers_yes(global.yes))?;
     }
-    let mut findings = vec![packages(setup::missing_packages(&archs)), memory()];
+    let mut findings = vec![packages(setup::missing_packages(HOST_PACKAGES, &archs)), memory()];
     // Every finding counts: what cannot be looked at is one, and does not end the report.
     let store = Store::open(global);
     match &store {
         Ok(store) => {
             findings.push(disk(store));
             findings.push(toolchain(store));
-            findings.extend(mirrors(store, global));
+            findings.extend(mirrors(store));
         }
         Err(failure) => {
             findings.push(bad(chain(failure.report.as_ref()), "name a directory that you may write to with --cache"));
@@ -154,13 +151,12 @@ fn toolchain(store: &Store) -> Finding {
     }
 }
 
-fn mirrors(store: &Store, global: &cli::Global) -> Vec<Finding> {
-    let update = if global.offline { Update::Never } else { Update::WhereOld };
+fn mirrors(store: &Store) -> Vec<Finding> {
     let apt = store.apt();
     let kernels = Kernels::new(&apt, &store.catalogue);
     Arch::ALL
         .iter()
-        .map(|&arch| match kernels.list(arch, update) {
+        .map(|&arch| match kernels.list(arch) {
             Ok(listings) => {
                 if let Some(problem) = listings.iter().find_map(|listing| listing.problem.as_deref()) {
                     return note(

@@ -12,8 +12,8 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
     let overlays = cli::Overlays { ior: Vec::new(), manifest: None, available: false };
     let chosen = Chosen::read(&arguments.selection)?;
     let plan = setup::expand(&chosen, &overlays, arguments.selection.clock, global)?;
-    setup::host_packages(&plan, false, global)?;
     let store = Store::open(global)?;
+    setup::host_packages(&plan, setup::needed(&store, &chosen, &overlays)?, global)?;
     if arguments.verify {
         let checked = store.cache.check()?;
         super::print(&format!("checked {} files, {} MiB\n", checked.files, checked.bytes >> 20))?;

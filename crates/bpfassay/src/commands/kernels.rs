@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::plain;
-use bpfassay_testbed::kernel::{Kernels, Listing, Update, compare_versions};
+use bpfassay_testbed::provider::debian::{Kernels, Listing};
 use serde_json::json;
 
 use crate::{
@@ -17,11 +17,10 @@ pub(crate) fn kernels(arguments: &cli::Kernels, global: &cli::Global) -> Outcome
     let store = Store::open(global)?;
     let apt = store.apt();
     let kernels = Kernels::new(&apt, &store.catalogue);
-    let update = if global.offline { Update::Never } else { Update::WhereOld };
     let mut listings = Vec::new();
     for &arch in Arch::ALL {
         if arguments.arch.is_empty() || arguments.arch.contains(&arch) {
-            listings.extend(kernels.list(arch, update)?);
+            listings.extend(kernels.list(arch)?);
         }
     }
     if arguments.json {
@@ -65,11 +64,7 @@ fn as_text(listings: &[Listing]) -> String {
         if let Some(builds) = &listing.builds
             && builds.len() > 1
         {
-            // Several suites may hold one build.
-            let mut builds: Vec<_> = builds.iter().map(|(_, build)| build).collect();
-            builds.sort_by(|a, b| compare_versions(&a.version, &b.version));
-            let mut names: Vec<String> = builds.iter().map(|build| build.name()).collect();
-            names.dedup();
+            let names = listing.names(|_| true);
             let _ = writeln!(text, "{:>18} builds by name: {}", "", names.join(" "));
         }
     }

@@ -39,8 +39,8 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         // Before the minutes that setting up may take.
         Journal::may_create(directory)?;
     }
-    setup::host_packages(&plan, arguments.overlays.manifest.is_some(), global)?;
     let store = Store::open(global)?;
+    setup::host_packages(&plan, setup::needed(&store, &chosen, &arguments.overlays)?, global)?;
     let begun_with = match &resumed {
         Some((journal, contents)) if arguments.overlays.manifest.is_none() && arguments.overlays.ior.is_empty() => {
             setup::recorded(&contents.header.provenance, journal.path(), &plan)?

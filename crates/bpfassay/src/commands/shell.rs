@@ -45,8 +45,8 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         .first()
         .map(|target| (*target).clone())
         .ok_or_else(|| Failure { code: INTERNAL, report: miette::miette!("the plan of one guest has no target") })?;
-    setup::host_packages(&plan, arguments.overlays.manifest.is_some(), global)?;
     let store = Store::open(global)?;
+    setup::host_packages(&plan, setup::needed(&store, &chosen, &arguments.overlays)?, global)?;
     let testbed = setup::testbed(&store, &chosen, &arguments.overlays, &plan, setup::Shell::With)?;
     let host_setup =
         setup::rig(&store, testbed.images, &plan, bpfassay_vm::AcceleratorWish::Auto, setup::Trial::Boot).await?;

@@ -5,7 +5,6 @@ use std::path::Path;
 use bpfassay_protocol::Arch;
 use bpfassay_report::plain;
 use bpfassay_testbed::{
-    Error,
     catalogue::Catalogue,
     compose::{self, TestbedSpec},
     manifest::{Check, Manifest, Target},
@@ -21,22 +20,22 @@ use crate::{
 pub(crate) fn testbed(arguments: &cli::Testbed, global: &cli::Global) -> Outcome {
     match &arguments.command {
         cli::TestbedCommand::Compose { spec, output } => {
-            let spec = TestbedSpec::load(spec).map_err(input)?;
+            let spec = TestbedSpec::load(spec)?;
             let store = Store::open_offline(global)?;
             let manifest = compose::compose(&store.cache, &spec)?;
             compose::pack(&manifest, output)?;
             print(&manifest, &output.join(compose::MANIFEST))?;
         }
         cli::TestbedCommand::Pack { manifest, output } => {
-            let manifest = Manifest::load(manifest, Check::Size).map_err(input)?;
+            let manifest = Manifest::load(manifest, Check::Size)?;
             compose::pack(&manifest, output)?;
             print(&manifest, &output.join(compose::MANIFEST))?;
         }
         cli::TestbedCommand::Check { file, spec: false } => {
-            print(&Manifest::load(file, Check::Content).map_err(input)?, file)?;
+            print(&Manifest::load(file, Check::Content)?, file)?;
         }
         cli::TestbedCommand::Check { file, spec: true } => {
-            let spec = TestbedSpec::load(file).map_err(input)?;
+            let spec = TestbedSpec::load(file)?;
             let catalogue = Catalogue::bundled().map_err(|error| Failure::new(INTERNAL, error))?;
             for target in &spec.targets {
                 let version = target.version.as_deref().unwrap_or("of unknown version");
@@ -48,14 +47,6 @@ pub(crate) fn testbed(arguments: &cli::Testbed, global: &cli::Global) -> Outcome
         }
     }
     Ok(SUCCESS)
-}
-
-/// What the user named cannot be read: a fault in the command line.
-fn input(error: Error) -> Failure {
-    match error {
-        Error::Io { .. } | Error::TestbedSpec(_) => Failure::usage(error),
-        error => error.into(),
-    }
 }
 
 fn print(manifest: &Manifest, path: &Path) -> Result<(), Failure> {

@@ -30,8 +30,8 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let blocks = choose(&contents, arguments.sample)?;
     let runs: usize = blocks.iter().map(|block| block.runs.len()).sum();
     let plan = contents.header.plan.with_blocks(blocks);
-    let provider = &contents.header.provenance.manifest["provider"]["name"];
-    setup::host_packages(&plan, provider == "nix", global)?;
+    let provider = contents.header.provenance.manifest["provider"]["name"].as_str().unwrap_or_default();
+    setup::host_packages(&plan, bpfassay_testbed::provider::host_packages(provider), global)?;
     let store = Store::open(global)?;
     let testbed = same_testbed(&store, &contents, &arguments.directory, &plan)?;
     let session = Session::set_up(&store, testbed, &plan, bpfassay_vm::AcceleratorWish::Tcg, arguments.jobs).await?;

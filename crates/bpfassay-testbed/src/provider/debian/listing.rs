@@ -1,10 +1,10 @@
-//! What the verb `kernels` shows: what is known, cached, and available.
+//! What the command `kernels` shows: what is known, cached, and available.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::Arch;
 
-use super::{Build, Kernels};
+use super::{Build, compare_versions, kernels::Kernels};
 use crate::{Error, Result, apt::Root};
 
 /// One series of kernels on one architecture.
@@ -36,15 +36,6 @@ pub struct Cached {
     pub version: Option<String>,
 }
 
-/// Whether [`Kernels::list`] may ask mirrors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Update {
-    /// Only indexes that are there.
-    Never,
-    /// Indexes that are missing or old are fetched.
-    WhereOld,
-}
-
 impl Listing {
     /// The build that the series' own name means, with its suite: the newest complete one of the first suite that has one.
     #[must_use]
@@ -54,14 +45,25 @@ impl Listing {
             .iter()
             .find_map(|suite| builds.iter().rev().find(|(found, build)| found == suite && build.missing.is_none()))
     }
+
+    /// The names of the builds that `keep` selects, oldest first, each once: several suites may hold one build.
+    pub fn names(&self, keep: impl Fn(&Build) -> bool) -> Vec<String> {
+        let builds = self.builds.iter().flatten().map(|(_, build)| build);
+        let mut builds: Vec<_> = builds.filter(|build| keep(build)).collect();
+        builds.sort_by(|a, b| compare_versions(&a.version, &b.version));
+        let mut names: Vec<_> = builds.into_iter().map(Build::name).collect();
+        names.dedup();
+        names
+    }
 }
 
 impl Kernels<'_> {
-    /// Everything known for `arch`. A suite that its mirror cannot give is told by [`Listing::problem`].
+    /// Everything known for `arch`. Package indexes that are missing or old are fetched, unless the network may not be used. A suite
+    /// whose mirror does not have it is reported in [`Listing::problem`].
     ///
     /// # Errors
-    /// Those of reading package indexes, [`Error::DiskFull`], [`Error::Io`].
-    pub fn list(&self, arch: Arch, update: Update) -> Result<Vec<Listing>> {
+    /// [`Error::Command`] for an index that cannot be read, [`Error::DiskFull`], [`Error::Io`].
+    pub fn list(&self, arch: Arch) -> Result<Vec<Listing>> {
         let mut suites = BTreeMap::new();
         let mut listings = Vec::new();
         for name in self.catalogue.names(arch) {
@@ -77,7 +79,7 @@ impl Kernels<'_> {
             listing.suites.dedup();
             for entry in &selection.entries {
                 if !suites.contains_key(&entry.suite) {
-                    suites.insert(entry.suite.clone(), self.suite(&entry.suite, arch, update)?);
+                    suites.insert(entry.suite.clone(), self.suite(&entry.suite, arch)?);
                 }
                 match suites.get(&entry.suite) {
                     Some(Suite::Here(root)) => {
@@ -98,13 +100,11 @@ impl Kernels<'_> {
         Ok(listings)
     }
 
-    fn suite(&self, suite: &str, arch: Arch, update: Update) -> Result<Suite> {
-        let root = match update {
-            Update::Never if self.apt.known_state(suite, &[arch]).is_none() => return Ok(Suite::Unknown),
-            Update::Never => self.apt.known_root(suite, &[arch]),
-            Update::WhereOld => self.apt.root(suite, &[arch]),
-        };
-        match root {
+    fn suite(&self, suite: &str, arch: Arch) -> Result<Suite> {
+        if self.apt.options().offline && self.apt.known_state(suite, &[arch]).is_none() {
+            return Ok(Suite::Unknown);
+        }
+        match self.apt.root(suite, &[arch]) {
             Ok(root) => Ok(Suite::Here(root)),
             Err(error @ (Error::Apt(_) | Error::Offline { .. })) => Ok(Suite::Failed(error.to_string())),
             Err(error) => Err(error),

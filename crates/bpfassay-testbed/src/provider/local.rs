@@ -14,17 +14,54 @@ use bpfassay_protocol::Arch;
 #[cfg(test)]
 pub(crate) use self::header::tests::arm64_image;
 pub use self::header::{ImageKind, identify};
+use super::{Provider, Request, with_checkout};
 use crate::{
     Error, Result,
     cache::{Cache, Digest, Hasher},
     kernel::{Kernel, Modules},
-    manifest,
+    manifest::{self, Manifest},
 };
 
 /// The name under which a local kernel stands in results.
 pub const NAME: &str = "local";
 
-/// Largest kernel image that is read.
+/// A kernel that the user built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalKernel {
+    /// Its image: bzImage or Image.
+    pub image: PathBuf,
+    /// Its modules: an `INSTALL_MOD_PATH`, or `lib/modules/RELEASE` itself.
+    pub modules: Option<PathBuf>,
+}
+
+/// The user's own kernel.
+pub(super) struct Local;
+
+impl Provider for Local {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn takes(&self, request: &Request<'_>) -> bool {
+        request.local.is_some()
+    }
+
+    fn kernels(&self, _: &Request<'_>, _: Arch) -> Result<Vec<String>> {
+        Ok(vec![NAME.to_owned()])
+    }
+
+    fn provide(&self, request: &Request<'_>) -> Result<Manifest> {
+        let mut kernels = Vec::new();
+        if let Some(local) = &request.local {
+            for (arch, _) in &request.targets {
+                kernels.push(prepare(request.apt.cache(), &local.image, local.modules.as_deref(), Some(*arch))?);
+            }
+        }
+        with_checkout(request, self.name(), kernels)
+    }
+}
+
+/// Largest kernel image that is read, in bytes.
 const MAX_IMAGE: u64 = 1 << 30;
 
 /// The content of the kernel image at `path`.

@@ -1,0 +1,206 @@
+//! Kernels by their names in the catalogue: chosen in the package indexes, downloaded, unpacked.
+
+use bpfassay_protocol::Arch;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    builds::{Build, builds},
+    unpack,
+};
+use crate::{
+    Error, Result,
+    apt::{Apt, AptError, Indexed, Package, Root},
+    cache::{Digest, Tree},
+    catalogue::{Catalogue, CatalogueError, Entry, Selection},
+    kernel::{Kernel, Modules},
+    manifest,
+};
+
+/// Gives kernels by name.
+#[derive(Debug)]
+pub struct Kernels<'a> {
+    pub(super) apt: &'a Apt<'a>,
+    pub(super) catalogue: &'a Catalogue,
+}
+
+/// A build that was chosen for a name: what the cache remembers, so that the name keeps its meaning until a refresh.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Choice {
+    suite: String,
+    release: String,
+    version: String,
+    packages: Vec<Package>,
+}
+
+const CHOICES: &str = "kernel";
+const TREES: &str = "kernel";
+const INDEXES: &str = "kernel-index";
+
+impl<'a> Kernels<'a> {
+    /// From the packages that `apt` reaches, by the names of `catalogue`.
+    #[must_use]
+    pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue) -> Self {
+        Self { apt, catalogue }
+    }
+
+    /// The kernel `name` of `arch`, if it is in the cache; the network is not used.
+    ///
+    /// # Errors
+    /// [`CatalogueError::UnknownKernel`], [`Error::Io`], [`Error::Damaged`].
+    pub fn cached(&self, arch: Arch, name: &str) -> Result<Option<Kernel>> {
+        self.catalogue.find(arch, name)?;
+        let Some(choice) = self.remembered(arch, name)? else { return Ok(None) };
+        let tree = self.apt.cache().tree(TREES, &choice.tree_key())?;
+        tree.map(|tree| choice.kernel(arch, name, &tree)).transpose()
+    }
+
+    /// The kernel `name` of `arch`: from the cache, or downloaded and unpacked. A name keeps its build until
+    /// [`crate::apt::Options::refresh`] asks for the newest.
+    ///
+    /// # Errors
+    /// [`CatalogueError`], [`AptError`], [`Error::Offline`], [`Error::DiskFull`], [`Error::KernelLayout`], and others of
+    /// [`Error`].
+    pub fn prepare(&self, arch: Arch, name: &str) -> Result<Kernel> {
+        let selection = self.catalogue.find(arch, name)?;
+        let refresh = self.apt.options().refresh && !self.apt.options().offline;
+        if !refresh && let Some(choice) = self.remembered(arch, name)? {
+            match self.unpacked(arch, &choice) {
+                // An old build may have left the mirror since: then the newest takes its place.
+                Err(Error::Apt(AptError::Missing { detail, .. })) => {
+                    tracing::warn!("kernel {name} for {arch}, build {}, is gone ({detail})", choice.version);
+                }
+                other => return choice.kernel(arch, name, &other?),
+            }
+        }
+        let choice = self.choose(&selection, false)?;
+        let (choice, tree) = match self.unpacked(arch, &choice) {
+            Err(Error::Apt(AptError::Missing { .. } | AptError::MidSync { .. })) if !refresh => {
+                tracing::info!("the package index of suite {} is behind its mirror; fetching it again", choice.suite);
+                let choice = self.choose(&selection, true)?;
+                let tree = self.unpacked(arch, &choice)?;
+                (choice, tree)
+            }
+            tree => (choice, tree?),
+        };
+        let kernel = choice.kernel(arch, name, &tree)?;
+        self.apt.cache().record(CHOICES, &choice_key(arch, name), &choice)?;
+        tracing::info!("kernel {name} for {arch} is {} ({})", choice.release, choice.version);
+        Ok(kernel)
+    }
+
+    fn remembered(&self, arch: Arch, name: &str) -> Result<Option<Choice>> {
+        self.apt.cache().recorded(CHOICES, &choice_key(arch, name))
+    }
+
+    fn unpacked(&self, arch: Arch, choice: &Choice) -> Result<Tree> {
+        let cache = self.apt.cache();
+        let what = format!("kernel {} for {arch}", choice.release);
+        let size: u64 = choice.packages.iter().map(|package| package.size).sum();
+        cache.make_tree(TREES, &choice.tree_key(), &what, size.saturating_mul(unpack::GROWTH), |content| {
+            let mut objects = Vec::new();
+            for package in &choice.packages {
+                objects.extend(cache.object(&package.sha256)?);
+            }
+            if objects.len() < choice.packages.len() {
+                let root = self.apt.root(&choice.suite, &[arch])?;
+                objects = self.apt.fetch(&root, &choice.packages)?;
+            }
+            unpack::unpack(cache, &objects, &choice.release, &what, content)
+        })
+    }
+
+    /// The build that a name means today.
+    fn choose(&self, selection: &Selection<'_>, force: bool) -> Result<Choice> {
+        let mut all = Vec::new();
+        for entry in &selection.entries {
+            let root = self.apt.root_at(&entry.suite, &[selection.arch], force)?;
+            let builds = builds(entry, selection.flavour, &self.index(&root, selection.arch)?);
+            all.extend(builds.into_iter().map(|build| (entry.suite.as_str(), build)));
+            // A series means the newest build of its first suite that has one.
+            if selection.version.is_none() && all.iter().any(|(_, build)| build.missing.is_none()) {
+                break;
+            }
+        }
+        pick(selection, &all).map_err(Error::from)
+    }
+
+    /// The kernel packages in the index of `root`.
+    fn index(&self, root: &Root, arch: Arch) -> Result<Vec<Indexed>> {
+        let key = Digest::of_parts([root.suite(), arch.name(), &root.state().digest().to_string()]);
+        if let Some(packages) = self.apt.cache().recorded(INDEXES, &key)? {
+            return Ok(packages);
+        }
+        let packages = root.packages(arch, |name| {
+            ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"].iter().any(|part| name.starts_with(part))
+        })?;
+        self.apt.cache().record(INDEXES, &key, &packages)?;
+        Ok(packages)
+    }
+
+    /// The builds that the tables of a series have in the indexes that are there.
+    pub(super) fn builds_in(&self, entry: &Entry, arch: Arch, root: &Root) -> Result<Vec<Build>> {
+        let flavour = self.catalogue.flavour(arch).unwrap_or_default();
+        Ok(builds(entry, flavour, &self.index(root, arch)?))
+    }
+}
+
+/// Chooses among builds, sorted oldest first within each suite.
+fn pick(selection: &Selection<'_>, all: &[(&str, Build)]) -> Result<Choice, CatalogueError> {
+    let wanted = |build: &Build| selection.version.as_ref().is_none_or(|version| *version == build.name());
+    let complete = all.iter().rev().find(|(_, build)| wanted(build) && build.missing.is_none());
+    if let Some((suite, build)) = complete {
+        return Ok(Choice {
+            suite: (*suite).to_owned(),
+            release: build.release.clone(),
+            version: build.version.clone(),
+            packages: build.packages.clone(),
+        });
+    }
+    let (name, arch) = (selection.name.clone(), selection.arch);
+    for (suite, build) in all.iter().rev() {
+        if let (true, Some(missing)) = (wanted(build), build.missing.clone()) {
+            let (suite, release) = ((*suite).to_owned(), build.release.clone());
+            return Err(CatalogueError::Incomplete { name, arch, release, suite, missing });
+        }
+    }
+    let mut suites: Vec<_> = selection.entries.iter().map(|entry| entry.suite.as_str()).collect();
+    suites.dedup();
+    let mut builds: Vec<_> = all.iter().map(|(_, build)| build.name()).collect();
+    builds.dedup();
+    Err(CatalogueError::NoBuild { name, arch, suites: suites.join(" or "), builds })
+}
+
+fn choice_key(arch: Arch, name: &str) -> Digest {
+    Digest::of_parts([arch.name(), name])
+}
+
+impl Choice {
+    fn tree_key(&self) -> Digest {
+        let packages = self.packages.iter().map(|package| package.sha256.to_string());
+        Digest::of_parts([unpack::LAYOUT.to_owned(), self.release.clone()].into_iter().chain(packages))
+    }
+
+    fn kernel(&self, arch: Arch, name: &str, tree: &Tree) -> Result<Kernel> {
+        let file = |name: &str| -> Result<Option<manifest::File>> {
+            let Some(file) = tree.file(name) else { return Ok(None) };
+            let path = tree.path.join(name);
+            let size = std::fs::metadata(&path).map_err(Error::io("read", &path))?.len();
+            Ok(Some(manifest::File { path, size, sha256: file.digest }))
+        };
+        let layout = |missing: &str| Error::KernelLayout { what: self.release.clone(), missing: missing.to_owned() };
+        Ok(Kernel {
+            arch,
+            name: name.to_owned(),
+            release: self.release.clone(),
+            version: Some(self.version.clone()),
+            image: file(unpack::IMAGE)?.ok_or_else(|| layout(unpack::IMAGE))?,
+            config: file(unpack::CONFIG)?,
+            modules: Some(Modules { path: tree.path.join(unpack::MODULES), key: tree.digest_below(unpack::MODULES) }),
+            packages: self.packages.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! Guests of a testbed that was made before, here or elsewhere: `--manifest FILE`.
+
+use std::path::Path;
+
+use bpfassay_protocol::Arch;
+
+use super::{Provider, Request};
+use crate::{
+    Result,
+    image::role,
+    manifest::{Check, Manifest},
+};
+
+/// Testbeds that are described by a manifest, which names whoever made them.
+pub(super) struct ManifestFile;
+
+impl Provider for ManifestFile {
+    fn name(&self) -> &'static str {
+        "manifest"
+    }
+
+    fn takes(&self, request: &Request<'_>) -> bool {
+        request.manifest.is_some()
+    }
+
+    fn host_packages(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>> {
+        // Its files are checked when they are used.
+        let manifest = load(request, Check::Size)?;
+        Ok(manifest.targets.into_iter().filter(|target| target.arch == arch).map(|target| target.name).collect())
+    }
+
+    fn provide(&self, request: &Request<'_>) -> Result<Manifest> {
+        let mut manifest = load(request, Check::Content)?;
+        if !request.shell {
+            // `fetch` prepares for `shell`, too. With what nobody uses in them guests would be others, and take another number of
+            // instructions to boot, than those that `run` makes by itself.
+            for target in &mut manifest.targets {
+                target.initramfs.retain(|segment| segment.role != role::SHELL);
+            }
+        }
+        Ok(manifest)
+    }
+}
+
+fn load(request: &Request<'_>, check: Check) -> Result<Manifest> {
+    let path = request.manifest.as_deref().unwrap_or(Path::new(""));
+    Manifest::load(path, check)
+}
