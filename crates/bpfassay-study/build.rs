@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|(name, path)| (name.trim_end_matches(".toml").to_owned(), path))
         .filter(|(name, _)| !NOT_STUDIES.contains(&name.as_str()))
         .collect();
-    let scripts = files(&root.join("../../ior-configs"), "ior")?;
+    let scripts = files(&root.join("ior-configs"), "ior")?;
     for (constant, list) in [("STUDIES", &studies), ("SCRIPTS", &scripts)] {
         writeln!(code, "const {constant}: &[(&str, &str)] = &[")?;
         for (name, path) in list {

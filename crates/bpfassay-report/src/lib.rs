@@ -18,6 +18,7 @@ pub mod figure;
 pub mod fingerprint;
 mod ior;
 pub mod journal;
+mod labels;
 pub mod outcome;
 pub mod plain;
 pub mod provenance;
@@ -29,7 +30,6 @@ pub mod schema;
 mod tagged;
 pub mod trend;
 mod verdict;
-mod words;
 
 pub use derive::{derive, derive_all, sampling::to_do};
 pub use event::Event;

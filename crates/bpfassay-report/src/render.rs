@@ -1,37 +1,39 @@
 //! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV. Pure functions of
 //! [`crate::Results`].
 
+mod attach;
 mod capabilities;
 mod compare;
-mod cost;
-mod coverage;
-mod events;
-mod experiment;
-mod findings;
-mod gates;
+mod csv;
+mod format;
 mod html;
 mod junit;
 mod markdown;
 mod openmetrics;
-mod program_count;
-mod raw_runs;
-mod rows;
+mod sections;
+mod study;
+mod table;
 mod text;
-mod tools;
 mod trend;
+mod wrap;
 
 use std::borrow::Cow;
 
 pub use compare::{comparison_markdown, comparison_text};
+pub use csv::csv;
+pub use format::{Format, FormatError, Options};
 pub use html::{NoFigure, comparison_html, figure_svg, html};
 pub use junit::{comparison_junit, junit};
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
-pub use raw_runs::csv;
 pub use text::{Style, text};
 pub use trend::{trend_markdown, trend_text};
 
-use crate::{plain, words};
+use crate::plain;
+
+/// The formats of a report, the default first. A new one is a file and its line here.
+pub const FORMATS: &[Format] =
+    &[html::FORMAT, text::FORMAT, markdown::FORMAT, junit::FORMAT, openmetrics::FORMAT, csv::FORMAT, html::SVG_FORMAT];
 
 /// `form` as it leaves this module. Every field of others' text is escaped where it is put in, as the form has it; whatever may
 /// have been forgotten there is caught here.

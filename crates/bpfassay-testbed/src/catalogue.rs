@@ -13,7 +13,7 @@ use serde::Deserialize;
 pub use self::pattern::Pattern;
 
 /// The catalogue that comes with the program: its source's name and text.
-const BUNDLED: (&str, &str) = ("kernels/debian.toml", include_str!("../../../kernels/debian.toml"));
+const BUNDLED: (&str, &str) = ("kernels/debian.toml", include_str!("../debian.toml"));
 
 /// Every kernel that can be named.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use clap::{
 pub(crate) use self::{
     compare::{Compare, ComparisonFormat, FailOn, Format, Trend},
     here::Here,
-    report::{Report, ReportFormat},
+    report::Report,
 };
 use crate::exit;
 

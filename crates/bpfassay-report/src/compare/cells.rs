@@ -10,12 +10,12 @@ use super::{AccessComparison, CellComparison, Fate, Measure, Question, Ratio};
 use crate::{
     Figure, Results,
     derive::{
-        cells::{figures_of, observations},
-        context::{ByCell, by_cell},
-        sampling,
+        levels,
+        lookup::{ByCell, by_cell},
+        pairs::{figures_of, observations},
     },
+    labels,
     results::{Access, Attach, CellAccess, CellResult, RunResult},
-    words,
 };
 
 /// The same cell in both results.
@@ -55,7 +55,7 @@ pub(super) struct Side<'a> {
     runs: ByCell<'a>,
     baselines: HashMap<Place<'a>, &'a CellResult>,
     replicates: HashMap<&'a str, u32>,
-    /// See [`sampling::looks`].
+    /// See [`levels::looks`].
     looks: usize,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Side<'a> {
             runs: by_cell(&results.runs),
             baselines,
             replicates: results.plan.blocks.iter().map(|block| (block.id.as_str(), block.replicate)).collect(),
-            looks: sampling::looks(&results.plan),
+            looks: levels::looks(&results.plan),
         }
     }
 }
@@ -158,7 +158,7 @@ fn why_not(cell: &CellResult) -> Option<String> {
     }
     Some(match (&cell.attach, cell.failures.first()) {
         (Attach::Refused { refusal, .. } | Attach::Unsteady { refusal, .. }, _) => {
-            format!("refused: {}", words::refusal(refusal))
+            format!("refused: {}", labels::refusal(refusal))
         }
         (_, Some(failure)) => failure.failure.to_string(),
         (Attach::Unknown { reason }, None) => reason.clone(),

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_stats::{Effect, Spread, StatsError, Summary, drift::Drift, hierarchical::Hierarchy, summarise};
+use bpfassay_stats::{Effect, Spread, StatsError, drift::Drift, hierarchical::Hierarchy};
 use bpfassay_study::{Cell, Clock, Plan, expectation, plan::file_system_id};
 
-use super::{context::Context, cost};
+use super::{
+    context::Context,
+    cost,
+    pairs::{Pairs, accesses_of, by_replicate, figures_of, observations, summary},
+};
 use crate::{
     Figure, Outcome,
     results::{
         Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, EventTime, Overhead, RunAccess,
-        RunCounts, RunResult, RunTime, Unit,
+        RunCounts, RunResult, RunTime,
     },
 };
 
@@ -24,20 +28,6 @@ pub(super) fn derive(context: &Context<'_>) -> Vec<CellResult> {
         derive_cell(context, cell, context.runs_of(&cell.id), baseline)
     };
     context.plan.cells.iter().map(derived).collect()
-}
-
-/// The accesses that runs tell of, each once, in the order of display.
-pub(super) fn accesses_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) -> Vec<Access> {
-    let mut found = Vec::new();
-    for access in runs.into_iter().filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.accesses) {
-        if !found.contains(&access.access) {
-            found.push(access.access);
-        }
-    }
-    let place = |access: &Access| Access::ALL.iter().position(|known| known == access).unwrap_or(Access::ALL.len());
-    // Further figures stay in the order in which the workload tells them.
-    found.sort_by_key(place);
-    found
 }
 
 fn derive_cell(context: &Context<'_>, cell: &Cell, all: &[&RunResult], baseline: Option<&[&RunResult]>) -> CellResult {
@@ -295,28 +285,6 @@ fn drift(context: &Context<'_>, base: &[&RunResult], controls: &[&RunResult], ac
     Drift::of(&runs.into_iter().map(|(_, bandwidth)| bandwidth).collect::<Vec<_>>()).into()
 }
 
-pub(crate) fn figures_of(run: &RunResult, access: Access) -> Option<&RunAccess> {
-    run.derived.as_ref()?.accesses.iter().find(|figures| figures.access == access)
-}
-
-/// Summary of those figures that there are; where there are none, the reason of the first.
-pub(super) fn summary<'a>(figures: impl Iterator<Item = &'a Figure<f64>>, why_none: &str) -> Figure<Summary> {
-    let mut values = Vec::new();
-    let mut reason = None;
-    for figure in figures {
-        match figure {
-            Figure::Value(value) => values.push(*value),
-            Figure::NotMeasured(why) => {
-                reason.get_or_insert(why.as_str());
-            }
-        }
-    }
-    match (values.is_empty(), reason) {
-        (true, reason) => Figure::missing(reason.unwrap_or(why_none)),
-        (false, _) => summarise(&values).into(),
-    }
-}
-
 fn byte_errors(
     runs: &[&RunResult],
     is_meant: impl Fn(&ByteFigure) -> bool,
@@ -353,33 +321,6 @@ fn byte_errors(
     }
 }
 
-/// Log ratios baseline / other of the bandwidth of `access`, of pairs of the same block and round.
-pub(super) struct Pairs {
-    /// By replicate.
-    pub(super) logs: BTreeMap<u32, Vec<f64>>,
-    /// How many there are.
-    count: u32,
-    /// How many were measured in two boots of the same block.
-    across_boots: u32,
-}
-
-pub(super) fn by_replicate(baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Pairs {
-    let bandwidth = |run: &RunResult| figures_of(run, access).and_then(RunAccess::speed);
-    fn place(run: &RunResult) -> (&str, u32) {
-        (&run.record.block, run.record.round)
-    }
-    let baseline: BTreeMap<(&str, u32), (f64, u32)> =
-        baseline.iter().filter_map(|run| Some((place(run), (bandwidth(run)?, run.record.boot)))).collect();
-    let mut pairs = Pairs { logs: BTreeMap::new(), count: 0, across_boots: 0 };
-    for run in others {
-        let Some((with, (without, boot))) = bandwidth(run).zip(baseline.get(&place(run)).copied()) else { continue };
-        pairs.logs.entry(run.record.replicate).or_default().push(without.ln() - with.ln());
-        pairs.count += 1;
-        pairs.across_boots += u32::from(boot != run.record.boot);
-    }
-    pairs
-}
-
 /// The overhead of `others` over `baseline`, paired by block and round.
 fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Figure<Overhead> {
     let Pairs { logs, count: pairs, across_boots } = by_replicate(baseline, others, access);
@@ -412,14 +353,4 @@ fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult
         })
     };
     estimate().into()
-}
-
-/// The independent observations: the mean of each block, or every figure of the only one.
-pub(crate) fn observations<B>(by_block: BTreeMap<B, Vec<f64>>) -> (Unit, Vec<f64>) {
-    if by_block.len() > 1 {
-        let mean = |figures: &Vec<f64>| figures.iter().sum::<f64>() / figures.len() as f64;
-        (Unit::Boots, by_block.values().map(mean).collect())
-    } else {
-        (Unit::Rounds, by_block.into_values().flatten().collect())
-    }
 }

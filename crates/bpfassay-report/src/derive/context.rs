@@ -3,33 +3,16 @@
 use std::{cell::RefCell, collections::HashMap};
 
 use bpfassay_stats::{StatsError, power};
-use bpfassay_study::{Cell, Plan, PlannedRun, Target, plan::file_system_id};
+use bpfassay_study::{Cell, Plan, PlannedRun};
 
-use super::sampling::{Levels, looks};
+use super::{
+    levels::{Levels, looks},
+    lookup::{ByCell, Place, place},
+};
 use crate::{Provenance, results::RunResult};
 
 /// How surely the minimal detectable effect is found: the customary 80 % (Cohen, 1988, section 2.4).
 const POWER: f64 = 0.8;
-
-/// The runs of each cell, in the order of the journal.
-pub(crate) type ByCell<'a> = HashMap<&'a str, Vec<&'a RunResult>>;
-
-/// Where runs are compared with each other: target, workload case, file system.
-pub(super) type Place<'a> = (&'a Target, &'a str, String);
-
-/// The runs of each cell.
-pub(crate) fn by_cell(runs: &[RunResult]) -> ByCell<'_> {
-    let mut of_cell = ByCell::new();
-    for run in runs {
-        of_cell.entry(run.record.cell.as_str()).or_default().push(run);
-    }
-    of_cell
-}
-
-/// Where `cell` is measured.
-pub(super) fn place(cell: &Cell) -> Place<'_> {
-    (&cell.target, &cell.case, file_system_id(&cell.file_system))
-}
 
 /// A plan with its runs.
 pub(super) struct Context<'a> {

@@ -6,10 +6,13 @@ use bpfassay_protocol::message::{Interval, RunFigures};
 use bpfassay_stats::{StatsError, difference::mean_difference};
 use bpfassay_study::Clock;
 
-use super::{cells::observations, context::Context};
+use super::{
+    context::Context,
+    pairs::{figures_of, observations},
+};
 use crate::{
     Figure,
-    results::{Access, Basis, Cost, RunAccess, RunResult, Work},
+    results::{Access, Basis, Cost, RunResult, Work},
 };
 
 const MIB: f64 = 1_048_576.0;
@@ -99,6 +102,5 @@ pub(super) fn cost(
 }
 
 fn work_of(run: &RunResult, access: Access) -> Option<&Figure<Work>> {
-    let of_access = |figures: &&RunAccess| figures.access == access;
-    Some(&run.derived.as_ref()?.accesses.iter().find(of_access)?.work)
+    Some(&figures_of(run, access)?.work)
 }

@@ -10,11 +10,14 @@ use bpfassay_stats::{
 use bpfassay_study::{Clock, Correction, Gate, Plan, Share};
 use bpfassay_tool::finding::{self, Kind};
 
-use super::{LEVEL, cells, context::Context};
+use super::{
+    context::Context,
+    levels::LEVEL,
+    pairs::{figures_of, observations},
+};
 use crate::{
-    Figure,
+    Figure, labels,
     results::{Access, Attach, CellAccess, CellResult, Demand, GateResult, ToolResult},
-    words,
 };
 
 /// The verdict of every gate on every cell that it speaks of. Demands on figures leave out cells whose refusal was expected:
@@ -131,10 +134,10 @@ fn attach(cell: &CellResult) -> Judged {
             Judged::new(Verdict::Regression, format!("attached, though a refusal was expected: {}", expected.reason))
         }
         Attach::Refused { refusal, expected: true, .. } => {
-            Judged::new(Verdict::Pass, format!("refused, as expected: {}", words::refusal(refusal)))
+            Judged::new(Verdict::Pass, format!("refused, as expected: {}", labels::refusal(refusal)))
         }
         Attach::Refused { refusal, .. } => {
-            Judged::new(Verdict::Regression, format!("refused: {}", words::refusal(refusal)))
+            Judged::new(Verdict::Regression, format!("refused: {}", labels::refusal(refusal)))
         }
         Attach::Unsteady { attached, refused, .. } => {
             Judged::new(Verdict::Regression, format!("attached in {attached} runs and refused in {refused}"))
@@ -203,13 +206,13 @@ fn relative_error(context: &Context<'_>, cell: &CellResult, access: &CellAccess,
     }
     let mut by_block = BTreeMap::<&str, Vec<f64>>::new();
     for run in context.runs_of(&cell.cell).iter().filter(|run| run.record.is_counted()) {
-        let figure = cells::figures_of(run, access.access).and_then(|found| found.relative_error_ior_interval.value());
+        let figure = figures_of(run, access.access).and_then(|found| found.relative_error_ior_interval.value());
         if let Some(figure) = figure {
             by_block.entry(&run.record.block).or_default().push(figure.ln());
         }
     }
     let judged = || -> Result<(String, GateEvidence), StatsError> {
-        let effect = Effect::paired(&cells::observations(by_block).1)?;
+        let effect = Effect::paired(&observations(by_block).1)?;
         Ok((ratio(&effect.estimate(LEVEL)?), GateEvidence::band(&effect, limit.ratio())?.over_looks(context.looks)))
     };
     match judged() {
@@ -224,7 +227,7 @@ fn byte_error(cell: &CellResult, access: &CellAccess, limit: u64) -> Judged {
         Figure::NotMeasured(reason) => return Judged::new(Verdict::Inconclusive, format!("not measured: {reason}")),
     };
     let worst = errors.min.unsigned_abs().max(errors.max.unsigned_abs());
-    let found = words::byte_error(&access.byte_error).unwrap_or_default();
+    let found = labels::byte_error(&access.byte_error).unwrap_or_default();
     if worst > limit {
         return Judged::new(Verdict::Regression, format!("{found} bytes"));
     }
@@ -240,7 +243,7 @@ fn byte_error(cell: &CellResult, access: &CellAccess, limit: u64) -> Judged {
 
 /// `1.049 [1.048, 1.051], n 3`.
 fn ratio(estimate: &Estimate) -> String {
-    format!("{}, n {}", words::ratio(estimate), estimate.n)
+    format!("{}, n {}", labels::ratio(estimate), estimate.n)
 }
 
 /// The procedure that a study or a question names.

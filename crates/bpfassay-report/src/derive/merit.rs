@@ -3,7 +3,7 @@
 use bpfassay_protocol::job::{Better, ExerciseSummary};
 use bpfassay_stats::Summary;
 
-use super::cells::summary;
+use super::pairs::summary;
 use crate::{
     Figure,
     results::{Access, Merit, RunAccess},

@@ -9,55 +9,19 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
 };
 
-use bpfassay_stats::{Estimate, Interval, StatsError, sequential::Sampling};
-use bpfassay_study::{Block, Cell, Design, Plan, plan::file_system_id};
+use bpfassay_stats::sequential::Sampling;
+use bpfassay_study::{Block, Cell, Plan, plan::file_system_id};
 
 use super::{
-    LEVEL, Taken, cells,
-    context::{ByCell, Place, by_cell, place},
-    take,
+    entries::{self, Taken, take},
+    levels::design,
+    lookup::{ByCell, Place, by_cell, place, place_of},
+    pairs::{accesses_of, by_replicate},
 };
 use crate::{
     Again, Contents, ToDo,
     results::{Access, RunResult, Sampled, SamplingEnd, Widest},
 };
-
-/// When to look at intervals, where the plan samples sequentially.
-pub(crate) fn design(plan: &Plan) -> Option<Sampling> {
-    let until = plan.until()?;
-    let (first, most) = (Design::FEWEST_UNTIL as usize, plan.replicates() as usize);
-    // What cannot be had was refused when the study was expanded; a journal that was edited has all its boots done.
-    Sampling::new(until.value(), LEVEL, first, most).ok()
-}
-
-/// How many looks there are; 1 for a plan whose boots are fixed.
-pub(crate) fn looks(plan: &Plan) -> usize {
-    design(plan).map_or(1, |sampling| sampling.looks().len())
-}
-
-/// How intervals are made under a plan: at which level, and what level they then hold.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Levels {
-    at: f64,
-}
-
-impl Levels {
-    pub(super) fn of(plan: &Plan) -> Self {
-        Self { at: design(plan).map_or(LEVEL, |sampling| sampling.level_at_a_look()) }
-    }
-
-    /// The estimate that `make` gives at a level, with its interval marked by what it holds over all looks.
-    pub(super) fn estimate(
-        self,
-        make: impl FnOnce(f64) -> Result<Estimate, StatsError>,
-    ) -> Result<Estimate, StatsError> {
-        let mut estimate = make(self.at)?;
-        if let bpfassay_stats::Bounds::Interval(Interval { level, .. }) = &mut estimate.bounds {
-            *level = LEVEL;
-        }
-        Ok(estimate)
-    }
-}
 
 /// The boots of one target, workload and file system.
 struct Group<'a> {
@@ -82,10 +46,6 @@ fn groups(plan: &Plan) -> Vec<Group<'_>> {
         }
     }
     groups
-}
-
-fn place_of(block: &Block) -> Place<'_> {
-    (&block.target, &block.case, file_system_id(&block.file_system))
 }
 
 /// What came of each group so far; nothing where the plan's boots are fixed.
@@ -161,8 +121,8 @@ fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'
     let mut all = Vec::new();
     for &cell in group.cells.iter().filter(wanted) {
         let with = of(cell);
-        for access in cells::accesses_of(&baseline) {
-            let logs = cells::by_replicate(&baseline, &with, access).logs;
+        for access in accesses_of(&baseline) {
+            let logs = by_replicate(&baseline, &with, access).logs;
             if !logs.is_empty() {
                 let mean = |figures: Vec<f64>| figures.iter().sum::<f64>() / figures.len() as f64;
                 all.push((cell, access, logs.into_iter().map(|(replicate, logs)| (replicate, mean(logs))).collect()));
@@ -217,7 +177,7 @@ pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
         // What is provisional, or failed by the host, decides nothing: it will be measured, and then the decision is the one that
         // an undisturbed run takes.
         let standing = contents.standing();
-        let (stands, _) = super::standing(contents);
+        let (stands, _) = entries::standing(contents);
         let Taken { plan, mut runs, .. } =
             take(header.plan.clone(), header.provenance.clone(), contents.entries.clone(), &stands);
         runs.retain(|run| standing.is_final(&run.record.run));

@@ -4,11 +4,14 @@ mod lay_out;
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::feature::Support;
+use bpfassay_protocol::{feature::Support, job::Workload};
 use bpfassay_study::{ExpectedFeature, Target};
 
-pub(super) use self::lay_out::{markdown, tables, text};
-use super::rows;
+pub(super) use self::lay_out::text;
+use super::{
+    study,
+    table::{Remarks, Table},
+};
 use crate::{
     Figure, Results,
     results::{Capabilities, ConfigurationCell, FeatureCell, FeatureRow, ProgramFacts, Verdict},
@@ -23,46 +26,48 @@ const FEATURES: &str = "features that differ between targets";
 
 impl Row {
     /// What is told below the label, where there are no numbered remarks.
-    fn below(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn below(&self) -> impl Iterator<Item = &String> {
         self.members.iter().chain(&self.remarks)
     }
 }
 
 /// What is shown.
 #[derive(Debug, Default)]
-struct Page {
-    title: String,
-    targets: Vec<Target>,
+pub(super) struct Page {
+    pub(super) title: String,
+    pub(super) targets: Vec<Target>,
     /// What must be read with it, where no other table tells it.
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
     /// What is against expectation, in full.
-    surprises: Vec<String>,
-    blocks: Vec<Block>,
+    pub(super) surprises: Vec<String>,
+    pub(super) blocks: Vec<Block>,
     /// What is the same on all targets.
-    folded: Vec<(String, Vec<String>)>,
-    legend: Vec<&'static str>,
+    pub(super) folded: Vec<(String, Vec<String>)>,
+    pub(super) legend: Vec<&'static str>,
 }
 
 /// Rows with a heading.
 #[derive(Debug, Default)]
-struct Block {
-    title: String,
-    rows: Vec<Row>,
+pub(super) struct Block {
+    pub(super) title: String,
+    pub(super) rows: Vec<Row>,
 }
 
 /// One row of the matrix.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Row {
-    label: String,
+pub(super) struct Row {
+    pub(super) label: String,
     /// What the label stands for, where that is several things.
-    members: Option<String>,
+    pub(super) members: Option<String>,
     /// One per target.
-    cells: Vec<String>,
+    pub(super) cells: Vec<String>,
     /// What is to be said of cells.
-    remarks: Vec<String>,
+    pub(super) remarks: Vec<String>,
 }
 
-fn page(results: &Results, matrix: &Capabilities) -> Page {
+/// The page, where the results have a matrix.
+pub(super) fn page(results: &Results) -> Option<Page> {
+    let matrix = results.capabilities.as_ref()?;
     let surprises = surprises(matrix);
     let tried = matrix.features.len();
     let mut page = Page {
@@ -78,8 +83,8 @@ fn page(results: &Results, matrix: &Capabilities) -> Page {
             }
         ),
         targets: matrix.targets.clone(),
-        // What was lost of single runs is told by their verdicts and by the table of pitfalls.
-        warnings: if rows::workloads(results).is_empty() { rows::of_study(results) } else { Vec::new() },
+        // Where no other table shows them. What was lost of single runs stands in their verdicts and in the table of pitfalls.
+        warnings: if stands_alone(results) { study::warnings(results) } else { Vec::new() },
         surprises,
         legend: vec![
             "ok: works; for a probe configuration, that every one of a handful of reads and writes was counted to the byte.",
@@ -94,7 +99,13 @@ fn page(results: &Results, matrix: &Capabilities) -> Page {
     page.folded = folded;
     page.blocks.extend(facts(matrix));
     page.blocks.retain(|block| !block.rows.is_empty());
-    page
+    Some(page)
+}
+
+/// Whether no table before this one has the warnings of the study.
+fn stands_alone(results: &Results) -> bool {
+    let has_paths = results.plan.cells.iter().any(|cell| matches!(cell.workload, Workload::IoPaths { .. }));
+    !study::has_figures(results) && !has_paths
 }
 
 const fn symbol(verdict: Verdict) -> &'static str {
@@ -320,4 +331,40 @@ fn facts(matrix: &Capabilities) -> Vec<Block> {
             Block { title: title.to_owned(), rows }
         })
         .collect()
+}
+
+/// The page as tables: the first has its title and warnings.
+pub(super) fn tables(page: &Page) -> Vec<Table> {
+    let head = |block: &Block| -> Vec<String> {
+        [block.title.clone()].into_iter().chain(page.targets.iter().map(ToString::to_string)).collect()
+    };
+    // Many rows have the same remarks, which are longer than the rows.
+    let row = |row: &Row, remarks: &mut Remarks| {
+        let marks = row.remarks.iter().map(|remark| remarks.mark(remark.clone()));
+        let label = [row.label.clone()].into_iter().chain(marks).collect::<Vec<_>>().join(" ");
+        let label = [label].into_iter().chain(row.members.clone()).collect::<Vec<_>>().join("\n");
+        [label].into_iter().chain(row.cells.iter().cloned()).collect()
+    };
+    let table = |block: &Block| {
+        let mut remarks = Remarks::default();
+        let rows = block.rows.iter().map(|each| row(each, &mut remarks)).collect();
+        Table { rows, remarks: remarks.0, ..Table::new(&block.title, head(block)) }
+    };
+    let mut tables: Vec<Table> = page.blocks.iter().map(table).collect();
+    if let Some(first) = tables.first_mut() {
+        first.title.insert(0, page.title.clone());
+        first.warnings = page.warnings.iter().chain(&page.surprises).cloned().collect();
+    }
+    if let Some(first) = tables.first_mut() {
+        first.legend.extend(page.legend.iter().map(|line| (*line).to_owned()));
+    }
+    // Where all is alike everywhere, that table is not there.
+    let index = tables
+        .iter()
+        .position(|table| table.title.last().is_some_and(|title| title == FEATURES))
+        .or(tables.len().checked_sub(1));
+    if let Some(table) = index.and_then(|index| tables.get_mut(index)) {
+        table.legend.extend(page.folded.iter().map(|(title, names)| format!("{title}: {}", names.join(", "))));
+    }
+    tables
 }

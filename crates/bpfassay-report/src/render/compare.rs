@@ -5,12 +5,12 @@ use bpfassay_study::Clock;
 
 use super::{
     Style, finished, markdown,
-    rows::{Remarks, Table},
+    table::{Places, Remarks, Table},
     text,
 };
 use crate::{
     compare::{AccessComparison, CellComparison, Comparison, Fate},
-    words,
+    labels,
 };
 
 /// `comparison` as text; `whole`: with what did not change.
@@ -27,18 +27,8 @@ pub fn comparison_markdown(comparison: &Comparison, whole: bool) -> String {
 
 pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
     let mut remarks = Remarks::default();
-    let many_cases = comparison.cells.iter().any(|cell| cell.case != comparison.cells[0].case);
-    let many_file_systems = comparison.cells.iter().any(|cell| cell.file_system != comparison.cells[0].file_system);
-    let place = |cell: &CellComparison| {
-        let mut place = cell.target();
-        if many_cases {
-            place = format!("{place} {}", cell.case);
-        }
-        if many_file_systems {
-            place = format!("{place} {}", cell.file_system);
-        }
-        place
-    };
+    let places = Places::among(comparison.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())));
+    let place = |cell: &CellComparison| places.text(cell.target(), &cell.case, &cell.file_system);
     let mut rows = Vec::new();
     for cell in &comparison.cells {
         let mut row = |change: &str, access: &str, ratio: String, cost: String, bytes: String| {
@@ -60,7 +50,7 @@ pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
                     if shown {
                         let ratio = match access.ratio.value() {
                             Some(ratio) => format!("{} {}", access.measure, fine(&ratio.estimate)),
-                            None => remarks.mark(access.ratio.reason().unwrap_or(words::NONE).to_owned()),
+                            None => remarks.mark(access.ratio.reason().unwrap_or(labels::NONE).to_owned()),
                         };
                         row(change(access), access.access.name(), ratio, cost(access), bytes(access));
                     }
@@ -75,21 +65,14 @@ pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
     }
     // What got worse first; otherwise the order of the cells.
     rows.sort_by_key(|(is_regression, _)| !is_regression);
+    let [base, new] = &comparison.studies;
+    let title = format!("{new} against {base}, clock {}: {}", comparison.clock, Counts::of(comparison));
     Table {
-        title: vec![format!(
-            "{} against {}, clock {}: {}",
-            comparison.studies[1],
-            comparison.studies[0],
-            comparison.clock,
-            Counts::of(comparison)
-        )],
-        columns: ["change", "target", "probe", "access", "new / base", "instructions/call", "byte error"]
-            .map(str::to_owned)
-            .into(),
         rows: rows.into_iter().map(|(_, row)| row).collect(),
         warnings: comparison.notes.clone(),
         remarks: remarks.0,
         legend: legend(comparison),
+        ..Table::new(title, ["change", "target", "probe", "access", "new / base", "instructions/call", "byte error"])
     }
 }
 
@@ -130,7 +113,7 @@ fn cost(access: &AccessComparison) -> String {
 }
 
 fn bytes(access: &AccessComparison) -> String {
-    let [base, new] = access.byte_error.each_ref().map(words::byte_error);
+    let [base, new] = access.byte_error.each_ref().map(labels::byte_error);
     match (base, new) {
         (Some(base), Some(new)) if base == new => base,
         (Some(base), Some(new)) => format!("{base} → {new}"),

@@ -12,19 +12,23 @@ mod standalone;
 use askama::Template;
 use bpfassay_stats::Verdict;
 
+pub(super) use self::standalone::FORMAT as SVG_FORMAT;
 pub use self::{
     comparison::comparison_html,
     standalone::{NoFigure, figure_svg},
 };
 use self::{
-    figures::Section,
+    figures::Plots,
     matrix::{Matrix, matrix},
 };
 use super::{
-    capabilities, coverage, finished as escaped, plain,
-    rows::{self, Table},
+    capabilities, finished as escaped,
+    format::Format,
+    plain,
+    sections::{self, sections},
+    table::Table,
 };
-use crate::{Outcome, Results, fingerprint, outcome::RunFailure, results::Attach, words};
+use crate::{Outcome, Results, fingerprint, labels, outcome::RunFailure, results::Attach};
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -34,10 +38,9 @@ struct Page<'a> {
     description: &'a str,
     counts: Vec<Count>,
     matrix: Option<Matrix>,
-    /// Each with what the page calls the place, where it does.
-    tables: Vec<(Option<&'static str>, Table)>,
+    tables: Vec<Table>,
     has_paths: bool,
-    sections: Vec<Section>,
+    plots: Vec<Plots>,
     failures: Vec<Failure>,
     fingerprint: String,
     repeat: String,
@@ -70,35 +73,39 @@ struct Failure {
     log: Option<String>,
 }
 
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "html",
+    about: "One page with tables and plots that needs nothing else",
+    file: Some("report.html"),
+    render: |results, _| Ok(html(results)?),
+};
+
 /// `results` as an HTML page.
 ///
 /// # Errors
 /// [`std::fmt::Error`], which writing into memory does not end in.
 pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
     let study = &results.plan.study;
-    let tables: Vec<Table> =
-        [rows::leading(results), capabilities::tables(results), rows::closing(results)].into_iter().flatten().collect();
+    let tables = sections(results).flat_map(|section| match section {
+        sections::Section::Table(table) => vec![table],
+        sections::Section::Matrix(page) => capabilities::tables(&page),
+    });
+    let tables: Vec<Table> = tables.collect();
     finished(&Page {
         results,
         title: format!("{}: bpfassay report", study.name),
         description: study.description.trim(),
         counts: counts(results),
         matrix: matrix(results),
-        has_paths: tables.iter().any(coverage::is_of_paths),
-        tables: placed(tables),
-        sections: figures::sections(results),
+        has_paths: tables.iter().any(|table| table.anchor == Some("paths")),
+        tables,
+        plots: figures::plots(results),
         failures: failures(results),
         fingerprint: fingerprint(results.runs.iter().map(|run| &run.record)),
         repeat: repeat(results),
         style: STYLE,
     })
-}
-
-/// The first table of I/O paths is a place of its own.
-fn placed(tables: Vec<Table>) -> Vec<(Option<&'static str>, Table)> {
-    let first = tables.iter().position(coverage::is_of_paths);
-    let place = |index: usize| (Some(index) == first).then_some("paths");
-    tables.into_iter().enumerate().map(|(index, table)| (place(index), table)).collect()
 }
 
 fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {
@@ -137,22 +144,6 @@ fn counts(results: &Results) -> Vec<Count> {
     counts
 }
 
-/// What tells a table from the others: titles of the first ones begin with the study.
-fn last_line(table: &Table) -> &str {
-    table.title.last().map_or("", String::as_str)
-}
-
-/// How a cell of a table is shown, where it is a verdict or says what was seen of an I/O path.
-fn table_class(table: &Table, text: &str) -> Option<&'static str> {
-    match text {
-        _ if coverage::is_of_paths(table) => coverage::class(text),
-        "SLOWER" | "BROKEN" | "MISCOUNTS" | "regression" | "NO!" | "OK!" | "BAD" => Some("bad"),
-        "inconclusive" | "ok?" | "-?" | "?" => Some("open"),
-        "faster" | "mended" | "ok" | "pass" => Some("good"),
-        _ => ["REFUSED:", "FAILED:", "UNSTEADY:"].iter().any(|word| text.contains(word)).then_some("bad"),
-    }
-}
-
 fn failures(results: &Results) -> Vec<Failure> {
     let failure = |what: String, failure: &RunFailure| Failure {
         what,
@@ -165,7 +156,7 @@ fn failures(results: &Results) -> Vec<Failure> {
     let refusals = results.cells.iter().filter_map(|cell| match &cell.attach {
         Attach::Refused { refusal, expected: false, .. } => Some(Failure {
             what: cell.cell.clone(),
-            why: words::refusal(refusal),
+            why: labels::refusal(refusal),
             telling: [Some(refusal.message.clone()), refusal.verifier.clone()].into_iter().flatten().collect(),
             log: None,
         }),

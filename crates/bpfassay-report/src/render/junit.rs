@@ -3,13 +3,17 @@
 use bpfassay_stats::{Verdict, gate::Change};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::{compare, finished, plain};
+use super::{compare, finished, format::Format, plain};
 use crate::{
     FailureKind, Results,
     compare::{AccessComparison, CellComparison, Comparison, Fate},
+    labels,
     results::{Attach, CellFailure, CellResult, GateResult},
-    words,
 };
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format =
+    Format { name: "junit", about: "Test cases, for CI systems", file: None, render: |results, _| Ok(junit(results)?) };
 
 /// `results` as JUnit.
 ///
@@ -105,7 +109,7 @@ fn compared(cell: &CellComparison) -> Vec<TestCase> {
 fn changed(access: &AccessComparison) -> TestCaseStatus {
     let ratio = match access.ratio.value() {
         Some(ratio) => format!("{} new / base {}", access.measure, compare::fine(&ratio.estimate)),
-        None => access.ratio.reason().unwrap_or(words::NONE).to_owned(),
+        None => access.ratio.reason().unwrap_or(labels::NONE).to_owned(),
     };
     match access.change {
         _ if access.is_regression() => failed(NonSuccessKind::Failure, &compare::change(access).to_lowercase(), ratio),
@@ -142,10 +146,10 @@ fn cell(cell: &CellResult) -> TestCase {
             failed(NonSuccessKind::Error, failed_type(first), format!("{}: {}", first.run, first.failure))
         }
         (Attach::Refused { refusal, expected: true, .. }, None) => {
-            skipped(&format!("refused, as expected: {}", words::refusal(refusal)))
+            skipped(&format!("refused, as expected: {}", labels::refusal(refusal)))
         }
         (Attach::Refused { refusal, .. }, None) => {
-            failed(NonSuccessKind::Failure, "refused", format!("{}: {}", words::refusal(refusal), refusal.message))
+            failed(NonSuccessKind::Failure, "refused", format!("{}: {}", labels::refusal(refusal), refusal.message))
         }
         (Attach::Unsteady { attached, refused, refusal }, None) => failed(
             NonSuccessKind::Failure,

@@ -1,17 +1,60 @@
-//! The table as Markdown (GitHub's tables).
+//! The report as Markdown (GitHub's tables).
 
 use super::{
-    capabilities, finished, plain,
-    rows::{self, Table},
+    capabilities::Page,
+    finished,
+    format::Format,
+    plain,
+    sections::{Section, sections},
+    table::Table,
 };
 use crate::Results;
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "markdown",
+    about: "The tables, for pull requests and job summaries",
+    file: None,
+    render: |results, _| Ok(markdown(results)),
+};
 
 /// `results` as Markdown.
 #[must_use]
 pub fn markdown(results: &Results) -> String {
-    let told = |tables: Vec<Table>| tables.into_iter().map(|content| one(&content));
-    let texts = told(rows::leading(results)).chain(capabilities::markdown(results));
-    finished(texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n"))
+    let texts = sections(results).map(|section| match section {
+        Section::Table(table) => one(&table),
+        Section::Matrix(page) => matrix(&page),
+    });
+    finished(texts.collect::<Vec<_>>().join("\n"))
+}
+
+/// A matrix of features by targets.
+fn matrix(page: &Page) -> String {
+    let mut text = format!("{}\n\n", paragraph(&page.title));
+    for surprise in page.warnings.iter().chain(&page.surprises) {
+        text.push_str(&format!("**{}**\n\n", escape(surprise)));
+    }
+    for block in &page.blocks {
+        let head = page.targets.iter().map(|target| escape(&target.to_string())).collect::<Vec<_>>().join(" | ");
+        text.push_str(&format!(
+            "| {} | {head} |\n|{}\n",
+            escape(&block.title),
+            " --- |".repeat(page.targets.len() + 1)
+        ));
+        for row in &block.rows {
+            let cells = row.cells.iter().map(|cell| escape(cell)).collect::<Vec<_>>().join(" | ");
+            let below: String = row.below().map(|line| format!("<br>{}", escape(line))).collect();
+            text.push_str(&format!("| {}{below} | {cells} |\n", escape(&row.label)));
+        }
+        text.push('\n');
+    }
+    for (title, names) in &page.folded {
+        text.push_str(&format!("- {}: {}\n", escape(title), escape(&names.join(", "))));
+    }
+    for line in &page.legend {
+        text.push_str(&format!("- {}\n", escape(line)));
+    }
+    text
 }
 
 /// One table with what stands above and below it.

@@ -6,14 +6,22 @@ use std::fmt::Write as _;
 
 use bpfassay_stats::Verdict;
 
-use super::{finished, gates, plain};
+use super::{finished, format::Format, plain};
 use crate::{
-    Results,
+    Results, labels,
     results::{CellAccess, CellResult},
 };
 
 /// The values of one family: labels and value.
 type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "openmetrics",
+    about: "Gauges, for monitoring systems",
+    file: None,
+    render: |results, _| Ok(openmetrics(results)),
+};
 
 /// `results` as OpenMetrics.
 #[must_use]
@@ -86,7 +94,7 @@ pub fn openmetrics(results: &Results) -> String {
     family(&mut text, "bpfassay_runs", "", "Runs by what came of them.", runs.collect());
     let verdicts = [Verdict::Pass, Verdict::Regression, Verdict::Inconclusive].map(|verdict| {
         let count = results.gates.iter().filter(|gate| gate.verdict == verdict).count();
-        let labels = vec![("study", results.plan.study.name.clone()), ("verdict", gates::name(verdict).to_owned())];
+        let labels = vec![("study", results.plan.study.name.clone()), ("verdict", labels::verdict(verdict).to_owned())];
         (labels, f64::from(u32::try_from(count).unwrap_or(u32::MAX)))
     });
     family(&mut text, "bpfassay_gates", "", "Gates of the study by verdict.", verdicts.into());

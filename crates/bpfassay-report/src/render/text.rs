@@ -1,13 +1,24 @@
-//! The table for the terminal.
+//! The report for the terminal.
 
 use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width, presets};
 
 use super::{
     capabilities, finished,
+    format::{Format, Options},
     plain::line,
-    rows::{self, Table},
+    sections::{Section, sections},
+    table::Table,
+    wrap::push_wrapped,
 };
 use crate::Results;
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "text",
+    about: "The tables of `run`, for terminals",
+    file: None,
+    render: |results, Options { width, .. }| Ok(text(results, Style { width })),
+};
 
 /// How the table looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,9 +35,11 @@ const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 /// `results` as text.
 #[must_use]
 pub fn text(results: &Results, style: Style) -> String {
-    let told = |tables: Vec<Table>| tables.into_iter().map(|content| one(content, style));
-    let texts = told(rows::leading(results)).chain(capabilities::text(results, style));
-    finished(texts.chain(told(rows::closing(results))).collect::<Vec<_>>().join("\n"))
+    let texts = sections(results).map(|section| match section {
+        Section::Table(table) => one(table, style),
+        Section::Matrix(page) => capabilities::text(&page, style.width),
+    });
+    finished(texts.collect::<Vec<_>>().join("\n"))
 }
 
 /// One table with what stands above and below it.
@@ -36,8 +49,8 @@ pub(super) fn one(content: Table, style: Style) -> String {
     let rows: Vec<Vec<String>> =
         content.rows.into_iter().map(|row| row.into_iter().map(|cell| line(&cell).into_owned()).collect()).collect();
     let columns: Vec<_> = content.columns.iter().map(|column| line(column)).collect();
-    let words = longest_words(columns.iter().map(AsRef::as_ref), &rows);
-    let fit = style.width.and_then(|width| fit(width, &words));
+    let longest = longest_words(columns.iter().map(AsRef::as_ref), &rows);
+    let fit = style.width.and_then(|width| fit(width, &longest));
     let width = fit.and(style.width);
     let mut table = comfy_table::Table::new();
     // The caller says what the terminal is like; comfy-table must not look for itself.
@@ -54,7 +67,7 @@ pub(super) fn one(content: Table, style: Style) -> String {
     table.set_header(&columns);
     table.add_rows(rows);
     if let Some(padding) = fit {
-        for (column, &word) in table.column_iter_mut().zip(&words) {
+        for (column, &word) in table.column_iter_mut().zip(&longest) {
             column.set_padding((padding, padding));
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word + 2 * padding)));
         }
@@ -103,27 +116,6 @@ fn fit(width: u16, words: &[u16]) -> Option<u16> {
     })
 }
 
-/// Adds `line`, broken between words where it is longer than `width`; what follows the first line is indented.
-pub(super) fn push_wrapped(text: &mut String, line: &str, width: Option<u16>) {
-    let width = width.map_or(usize::MAX, usize::from);
-    let (first, rest) = line.split_at(line.len() - line.trim_start().len());
-    text.push_str(first);
-    let mut column = first.len();
-    for (index, word) in rest.split(' ').enumerate() {
-        let length = word.chars().count();
-        if index > 0 && column + 1 + length > width {
-            text.push_str("\n    ");
-            column = 4;
-        } else if index > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-    }
-    text.push('\n');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,25 +123,12 @@ mod tests {
     #[test]
     fn a_table_is_fitted_as_long_as_no_word_is_broken() {
         let rows = [vec!["x86_64 6.12".to_owned(), "0 requested".to_owned()]];
-        let words = longest_words(["target", "byte error"].into_iter(), &rows);
-        assert_eq!(words, [6, 9]);
+        let longest = longest_words(["target", "byte error"].into_iter(), &rows);
+        assert_eq!(longest, [6, 9]);
         // 15 letters, 3 lines, and a space on either side of both.
-        assert_eq!(fit(22, &words), Some(1));
-        assert_eq!(fit(21, &words), Some(0));
-        assert_eq!(fit(18, &words), Some(0));
-        assert_eq!(fit(17, &words), None);
-    }
-
-    #[test]
-    fn long_lines_are_broken_between_words_where_there_is_a_width() {
-        let wrapped = |line: &str, width| {
-            let mut text = String::new();
-            push_wrapped(&mut text, line, width);
-            text
-        };
-        assert_eq!(wrapped("  one two three", None), "  one two three\n");
-        assert_eq!(wrapped("  one two three", Some(10)), "  one two\n    three\n");
-        assert_eq!(wrapped("! incomprehensible x", Some(10)), "!\n    incomprehensible\n    x\n");
-        assert_eq!(wrapped("", Some(10)), "\n");
+        assert_eq!(fit(22, &longest), Some(1));
+        assert_eq!(fit(21, &longest), Some(0));
+        assert_eq!(fit(18, &longest), Some(0));
+        assert_eq!(fit(17, &longest), None);
     }
 }

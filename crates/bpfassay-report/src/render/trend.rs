@@ -1,13 +1,16 @@
-//! A trend as tables: a row per point, a column per probe configuration and access, changes marked and told.
+//! A trend as tables: a row per point, a column per probe configuration and access, changes marked and described.
 
 use bpfassay_stats::change_points::ChangePoint;
 
 use super::{
     Style, finished, markdown,
-    rows::{Remarks, Table},
-    text, words,
+    table::{Remarks, Table},
+    text,
 };
-use crate::trend::{Quantity, Series, Trend};
+use crate::{
+    labels,
+    trend::{Quantity, Series, Trend},
+};
 
 /// `trend` as text.
 #[must_use]
@@ -56,18 +59,18 @@ fn table(trend: &Trend, title: String, series: &[&Series]) -> Table {
     if series.iter().any(|series| series.quantity == Quantity::InstructionsPerCall) {
         legend.push("instructions, not cycles: cache misses and traps are not priced.".to_owned());
     }
-    Table { title: vec![title], columns, rows, warnings: Vec::new(), remarks: remarks.0, legend }
+    Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) }
 }
 
 fn cell(series: &Series, index: usize, remarks: &mut Remarks) -> String {
     let Some(point) = series.points.get(index) else { return String::new() };
     let shown = match point.value.value() {
         Some(&value) => number(series.quantity, value),
-        None => return words::NONE.to_owned(),
+        None => return labels::NONE.to_owned(),
     };
     let changes = series.segmentation.value().map(|found| found.changes.as_slice()).unwrap_or_default();
     match changes.iter().find(|change| change.first_after == index) {
-        Some(change) => format!("{shown} {}", remarks.mark(told(series, change))),
+        Some(change) => format!("{shown} {}", remarks.mark(described(series, change))),
         None => shown,
     }
 }
@@ -76,14 +79,14 @@ fn number(quantity: Quantity, value: f64) -> String {
     match quantity {
         Quantity::InstructionsPerCall => format!("{value:.1}"),
         Quantity::Overhead => format!("{value:.4}"),
-        Quantity::Bandwidth => words::number(value),
+        Quantity::Bandwidth => labels::number(value),
     }
 }
 
 /// `fexit write: instructions/call from 6.18.12 to 6.18.13: 1.10 times as much`.
-pub(super) fn told(series: &Series, change: &ChangePoint) -> String {
+pub(super) fn described(series: &Series, change: &ChangePoint) -> String {
     let label = |index: usize| series.points.get(index).map(|point| point.label.as_str()).unwrap_or_default();
-    let ratio = words::ratio(&change.ratio);
+    let ratio = labels::ratio(&change.ratio);
     let place = match change.earliest == change.latest {
         true => String::new(),
         false => format!(" (the first of them may be any from {} to {})", label(change.earliest), label(change.latest)),

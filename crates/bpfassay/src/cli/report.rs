@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use bpfassay_report::render::{FORMATS, Format};
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -12,8 +16,8 @@ pub(crate) struct Report {
     pub(crate) results: PathBuf,
 
     /// How to write it
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) format: ReportFormat,
+    #[arg(long, value_parser = format(), default_value = FORMATS[0].name)]
+    pub(crate) format: &'static Format,
 
     /// Which figure, for svg: its title in the page, or a part of it that no other has
     #[arg(long, value_name = "TITLE", required_if_eq("format", "svg"))]
@@ -24,22 +28,9 @@ pub(crate) struct Report {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// How to write a report.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReportFormat {
-    /// One page with tables and plots that needs nothing else
-    #[default]
-    Html,
-    /// The tables of `run`, for terminals
-    Text,
-    /// The tables, for pull requests and job summaries
-    Markdown,
-    /// Test cases, for CI systems
-    Junit,
-    /// Gauges, for monitoring systems
-    Openmetrics,
-    /// A line per run and access
-    Csv,
-    /// One figure of the page (--figure), for light and dark
-    Svg,
+/// A format by its name.
+fn format() -> impl TypedValueParser<Value = &'static Format> {
+    let names = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.about));
+    let of_name = |name: String| FORMATS.iter().find(|format| format.name == name);
+    PossibleValuesParser::new(names).try_map(move |name| of_name(name).ok_or("no such format"))
 }

@@ -1,19 +1,11 @@
-//! The page as text, as Markdown, and as tables for HTML.
+//! The page as text.
 
 use std::ops::Range;
 
 use bpfassay_study::Target;
 
-use super::{Block, FEATURES, Page, Row, page};
-use crate::{
-    Results,
-    render::{
-        markdown::{escape, paragraph},
-        plain::line,
-        rows::{Remarks, Table},
-        text::{Style, push_wrapped},
-    },
-};
+use super::Page;
+use crate::render::{plain::line, wrap::push_wrapped};
 
 /// Width where there is no terminal to ask.
 const WIDTH: usize = 100;
@@ -22,13 +14,11 @@ const MIN_LABEL: usize = 24;
 /// The widest.
 const MAX_LABEL: usize = 44;
 
-/// The matrix as text, where the results have one.
-pub(in crate::render) fn text(results: &Results, style: Style) -> Option<String> {
-    let matrix = results.capabilities.as_ref()?;
-    let page = page(results, matrix);
-    let width = style.width.map_or(WIDTH, usize::from);
+/// The page as text, on a terminal that is `width` columns wide.
+pub(in crate::render) fn text(page: &Page, width: Option<u16>) -> String {
+    let width = width.map_or(WIDTH, usize::from);
     let wrap = u16::try_from(width).ok();
-    let columns = Columns::new(&page, width);
+    let columns = Columns::new(page, width);
     let mut text = String::new();
     push_wrapped(&mut text, &line(&page.title), wrap);
     for surprise in page.warnings.iter().chain(&page.surprises) {
@@ -52,7 +42,7 @@ pub(in crate::render) fn text(results: &Results, style: Style) -> Option<String>
     for legend in &page.legend {
         push_wrapped(&mut text, &format!("  {legend}"), wrap);
     }
-    Some(text)
+    text
 }
 
 /// How wide the columns are.
@@ -135,79 +125,4 @@ fn archs(targets: &[Target]) -> Vec<Range<usize>> {
         }
     }
     ranges
-}
-
-/// The matrix as Markdown, where the results have one.
-pub(in crate::render) fn markdown(results: &Results) -> Option<String> {
-    let matrix = results.capabilities.as_ref()?;
-    let page = page(results, matrix);
-    let mut text = format!("{}\n\n", paragraph(&page.title));
-    for surprise in page.warnings.iter().chain(&page.surprises) {
-        text.push_str(&format!("**{}**\n\n", escape(surprise)));
-    }
-    for block in &page.blocks {
-        let head = page.targets.iter().map(|target| escape(&target.to_string())).collect::<Vec<_>>().join(" | ");
-        text.push_str(&format!(
-            "| {} | {head} |\n|{}\n",
-            escape(&block.title),
-            " --- |".repeat(page.targets.len() + 1)
-        ));
-        for row in &block.rows {
-            let cells = row.cells.iter().map(|cell| escape(cell)).collect::<Vec<_>>().join(" | ");
-            let below: String = row.below().map(|line| format!("<br>{}", escape(line))).collect();
-            text.push_str(&format!("| {}{below} | {cells} |\n", escape(&row.label)));
-        }
-        text.push('\n');
-    }
-    for (title, names) in &page.folded {
-        text.push_str(&format!("- {}: {}\n", escape(title), escape(&names.join(", "))));
-    }
-    for line in &page.legend {
-        text.push_str(&format!("- {}\n", escape(line)));
-    }
-    Some(text)
-}
-
-/// The matrix as tables, where the results have one.
-pub(in crate::render) fn tables(results: &Results) -> Vec<Table> {
-    let Some(matrix) = results.capabilities.as_ref() else { return Vec::new() };
-    let page = page(results, matrix);
-    let head =
-        |block: &Block| [block.title.clone()].into_iter().chain(page.targets.iter().map(ToString::to_string)).collect();
-    // Many rows have the same remarks, which are longer than the rows.
-    let row = |row: &Row, remarks: &mut Remarks| {
-        let marks = row.remarks.iter().map(|remark| remarks.mark(remark.clone()));
-        let label = [row.label.clone()].into_iter().chain(marks).collect::<Vec<_>>().join(" ");
-        let label = [label].into_iter().chain(row.members.clone()).collect::<Vec<_>>().join("\n");
-        [label].into_iter().chain(row.cells.iter().cloned()).collect()
-    };
-    let table = |block: &Block| {
-        let mut remarks = Remarks::default();
-        let rows = block.rows.iter().map(|each| row(each, &mut remarks)).collect();
-        Table {
-            title: vec![block.title.clone()],
-            columns: head(block),
-            rows,
-            warnings: Vec::new(),
-            remarks: remarks.0,
-            legend: Vec::new(),
-        }
-    };
-    let mut tables: Vec<Table> = page.blocks.iter().map(table).collect();
-    if let Some(first) = tables.first_mut() {
-        first.title.insert(0, page.title.clone());
-        first.warnings = page.warnings.iter().chain(&page.surprises).cloned().collect();
-    }
-    if let Some(first) = tables.first_mut() {
-        first.legend.extend(page.legend.iter().map(|line| (*line).to_owned()));
-    }
-    // Where all is alike everywhere, that table is not there.
-    let index = tables
-        .iter()
-        .position(|table| table.title.last().is_some_and(|title| title == FEATURES))
-        .or(tables.len().checked_sub(1));
-    if let Some(table) = index.and_then(|index| tables.get_mut(index)) {
-        table.legend.extend(page.folded.iter().map(|(title, names)| format!("{title}: {}", names.join(", "))));
-    }
-    tables
 }

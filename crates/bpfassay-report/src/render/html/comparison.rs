@@ -4,16 +4,15 @@ use askama::Template;
 
 use super::{
     Count,
-    figures::{Plot, Section},
+    figures::{Plot, Plots},
     finished,
     plot::{self, Intervals, Mark},
-    table_class,
 };
 use crate::{
     compare::{CellComparison, Comparison},
     render::{
         compare::{self, Counts},
-        rows::Table,
+        table::Table,
     },
     results::Access,
 };
@@ -25,7 +24,7 @@ struct Page<'a> {
     title: String,
     counts: Vec<Count>,
     table: Table,
-    sections: Vec<Section>,
+    plots: Vec<Plots>,
     style: &'static str,
 }
 
@@ -35,14 +34,13 @@ struct Page<'a> {
 /// [`std::fmt::Error`], which writing into memory does not end in.
 pub fn comparison_html(comparison: &Comparison, whole: bool) -> Result<String, std::fmt::Error> {
     let [base, new] = &comparison.studies;
-    let plots = plots(comparison);
-    let section = Section { id: "ratios", title: "New / base", plots };
+    let ratios = Plots { id: "ratios", title: "New / base", plots: ratios(comparison) };
     finished(&Page {
         comparison,
         title: format!("{new} against {base}"),
         counts: counts(comparison),
         table: compare::table(comparison, whole),
-        sections: if section.plots.is_empty() { Vec::new() } else { vec![section] },
+        plots: if ratios.plots.is_empty() { Vec::new() } else { vec![ratios] },
         style: super::STYLE,
     })
 }
@@ -63,7 +61,7 @@ fn counts(comparison: &Comparison) -> Vec<Count> {
 }
 
 /// One panel per pair of targets and file system.
-fn plots(comparison: &Comparison) -> Vec<Plot> {
+fn ratios(comparison: &Comparison) -> Vec<Plot> {
     let many = comparison.cells.iter().any(|cell| cell.case != comparison.cells[0].case);
     let mut panels: Vec<(String, Vec<&CellComparison>)> = Vec::new();
     for cell in &comparison.cells {

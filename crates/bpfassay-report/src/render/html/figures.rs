@@ -31,14 +31,14 @@ pub(super) struct Plot {
 
 /// Plots that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Section {
+pub(super) struct Plots {
     /// An identifier on the page.
     pub(super) id: &'static str,
     pub(super) title: &'static str,
     pub(super) plots: Vec<Plot>,
 }
 
-impl Section {
+impl Plots {
     /// How to read its plots, where that is the same for all of several.
     pub(super) fn note(&self) -> Option<&str> {
         let [first, others @ ..] = self.plots.as_slice() else { return None };
@@ -48,15 +48,15 @@ impl Section {
 }
 
 /// All that there is something to show of.
-pub(super) fn sections(results: &Results) -> Vec<Section> {
-    let sections = [
-        Section { id: "series", title: "Along the kernels", plots: along_kernels(results) },
-        Section { id: "overhead", title: "Relative overhead", plots: of_cells(results, OVERHEAD) },
-        Section { id: "error", title: "Relative error", plots: of_cells(results, RELATIVE_ERROR) },
-        Section { id: "cost", title: "Extra instructions per call", plots: of_cells(results, COST) },
-        Section { id: "bandwidth", title: "Bandwidth over time", plots: over_time(results) },
+pub(super) fn plots(results: &Results) -> Vec<Plots> {
+    let all = [
+        Plots { id: "series", title: "Along the kernels", plots: along_kernels(results) },
+        Plots { id: "overhead", title: "Relative overhead", plots: of_cells(results, OVERHEAD) },
+        Plots { id: "error", title: "Relative error", plots: of_cells(results, RELATIVE_ERROR) },
+        Plots { id: "cost", title: "Extra instructions per call", plots: of_cells(results, COST) },
+        Plots { id: "bandwidth", title: "Bandwidth over time", plots: over_time(results) },
     ];
-    sections.into_iter().filter(|section| !section.plots.is_empty()).collect()
+    all.into_iter().filter(|group| !group.plots.is_empty()).collect()
 }
 
 /// A cell, and the bytes of each of its calls where the workload says.

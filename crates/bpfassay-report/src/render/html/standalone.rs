@@ -4,13 +4,27 @@ use std::fmt::Write as _;
 
 use super::{
     STYLE,
-    figures::{Plot, sections},
+    figures::{Plot, plots},
 };
-use crate::{Results, render::finished};
+use crate::{
+    Results,
+    render::{
+        finished,
+        format::{Format, Options},
+    },
+};
 
 /// Above the plot, for its title; below it, for its key.
 const TITLE: u32 = 32;
 const KEY: u32 = 28;
+
+/// See [`crate::render::FORMATS`].
+pub(in crate::render) const FORMAT: Format = Format {
+    name: "svg",
+    about: "One figure of the page (--figure), for light and dark",
+    file: None,
+    render: |results, Options { figure, .. }| Ok(figure_svg(results, figure.unwrap_or_default())?),
+};
 
 /// There is no such figure, or there are several.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +43,7 @@ pub struct NoFigure {
 /// # Errors
 /// [`NoFigure`]
 pub fn figure_svg(results: &Results, wanted: &str) -> Result<String, NoFigure> {
-    let plots: Vec<Plot> = sections(results).into_iter().flat_map(|section| section.plots).collect();
+    let plots: Vec<Plot> = plots(results).into_iter().flat_map(|group| group.plots).collect();
     let exact: Vec<&Plot> = plots.iter().filter(|plot| plot.title == wanted).collect();
     let found =
         if exact.is_empty() { plots.iter().filter(|plot| plot.title.contains(wanted)).collect() } else { exact };

@@ -7,7 +7,7 @@ use bpfassay_study::Target;
 
 use super::{
     super::{
-        super::trend::told,
+        super::trend::described,
         plot::{self, Curves, Mark},
     },
     Curved, Of, Plot, WithSize,
@@ -154,7 +154,7 @@ pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
             note: match &series.segmentation {
                 Figure::Value(found) if found.changes.is_empty() => "No change of level is shown.".to_owned(),
                 Figure::Value(found) => {
-                    found.changes.iter().map(|change| told(series, change)).collect::<Vec<_>>().join("; ") + "."
+                    found.changes.iter().map(|change| described(series, change)).collect::<Vec<_>>().join("; ") + "."
                 }
                 Figure::NotMeasured(reason) => format!("Changes of level not looked for: {reason}."),
             },

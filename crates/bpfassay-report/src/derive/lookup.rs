@@ -1,0 +1,32 @@
+//! Which runs are of a cell, and where cells are measured.
+
+use std::collections::HashMap;
+
+use bpfassay_study::{Block, Cell, Target, plan::file_system_id};
+
+use crate::results::RunResult;
+
+/// The runs of each cell, in the order of the journal.
+pub(crate) type ByCell<'a> = HashMap<&'a str, Vec<&'a RunResult>>;
+
+/// Where runs are compared with each other: target, workload case, file system.
+pub(super) type Place<'a> = (&'a Target, &'a str, String);
+
+/// The runs of each cell.
+pub(crate) fn by_cell(runs: &[RunResult]) -> ByCell<'_> {
+    let mut of_cell = ByCell::new();
+    for run in runs {
+        of_cell.entry(run.record.cell.as_str()).or_default().push(run);
+    }
+    of_cell
+}
+
+/// Where `cell` is measured.
+pub(super) fn place(cell: &Cell) -> Place<'_> {
+    (&cell.target, &cell.case, file_system_id(&cell.file_system))
+}
+
+/// Where `block` is measured.
+pub(super) fn place_of(block: &Block) -> Place<'_> {
+    (&block.target, &block.case, file_system_id(&block.file_system))
+}

@@ -1,0 +1,155 @@
+//! Figures and outcomes as they stand in tables and messages.
+
+use bpfassay_protocol::tracer::{Losses, Refusal, Step};
+use bpfassay_stats::{Estimate, Summary, Verdict};
+
+use crate::{
+    Figure,
+    results::{ByteErrors, Overhead},
+};
+
+/// What stands in a table for a figure that there is not; the remarks say why.
+pub(crate) const NONE: &str = "not measured";
+
+/// The name of a verdict on a gate.
+pub(crate) const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Inconclusive => "inconclusive",
+        Verdict::Regression => "regression",
+    }
+}
+
+/// A number with four significant digits, at most three of them after the point.
+pub(crate) fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 1000.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+pub(crate) fn performance(figure: &Figure<Summary>) -> Option<String> {
+    figure.value().map(|summary| number(summary.center()))
+}
+
+pub(crate) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
+    figure.value().map(|overhead| {
+        let negligible = if overhead.negligible == Some(true) { ", negligible" } else { "" };
+        format!("{}{negligible}", ratio(&overhead.estimate))
+    })
+}
+
+/// What a ratio is beyond 1, in per cent: `0.13%`.
+pub(crate) fn beyond_one(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    if percent < 10.0 { format!("{percent:.2}%") } else { format!("{percent:.0}%") }
+}
+
+/// `1.049 [1.048, 1.051]`, without interval `1.049`.
+pub(crate) fn ratio(estimate: &Estimate) -> String {
+    match estimate.bounds.interval() {
+        Some(interval) => format!("{:.3} [{:.3}, {:.3}]", estimate.value, interval.lower, interval.upper),
+        None => format!("{:.3}", estimate.value),
+    }
+}
+
+/// `548.5 [547.9, 549.1]`, without interval `548.5`; instructions with one digit after the point.
+pub(crate) fn instructions(estimate: &Estimate) -> String {
+    match estimate.bounds.interval() {
+        Some(interval) => format!("{:.1} [{:.1}, {:.1}]", estimate.value, interval.lower, interval.upper),
+        None => format!("{:.1}", estimate.value),
+    }
+}
+
+pub(crate) fn relative_error(figure: &Figure<Summary>) -> Option<String> {
+    figure.value().map(|summary| format!("{:.4}", summary.center()))
+}
+
+/// `0`, `+4096`, `-8..+16`; what was exact only in part says so.
+pub(crate) fn byte_error(figure: &Figure<ByteErrors>) -> Option<String> {
+    let errors = figure.value()?;
+    let range = if errors.min == errors.max {
+        signed(errors.min)
+    } else {
+        format!("{}..{}", signed(errors.min), signed(errors.max))
+    };
+    Some(match errors.not_measured {
+        0 => range,
+        missing => format!("{range} ({missing} of {} not measured)", errors.intervals.saturating_add(missing)),
+    })
+}
+
+fn signed(value: i64) -> String {
+    if value == 0 { "0".to_owned() } else { format!("{value:+}") }
+}
+
+/// `3 recursion misses, 1 missed probe hits`; nothing where nothing is known to be lost.
+pub(crate) fn losses(losses: &Losses) -> Option<String> {
+    let lost: Vec<String> = [
+        (losses.missed_probes, "missed probe hits"),
+        (losses.recursion_misses, "recursion misses"),
+        (losses.map_insert_failures, "failed map inserts"),
+    ]
+    .into_iter()
+    .filter_map(|(count, what)| count.filter(|&count| count > 0).map(|count| format!("{count} {what}")))
+    .collect();
+    (!lost.is_empty()).then(|| lost.join(", "))
+}
+
+/// `attach: errno 524`.
+pub(crate) fn refusal(refusal: &Refusal) -> String {
+    let step = match refusal.step {
+        Step::Open => "open",
+        Step::Load => "load",
+        Step::Attach => "attach",
+    };
+    match refusal.errno {
+        Some(errno) => format!("{step}: errno {errno}"),
+        None => format!("{step}: {}", shortened(&refusal.message)),
+    }
+}
+
+/// The first words of a text that may be a tool's own, and long; the whole of it stands in a remark.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let line = text.lines().next().unwrap_or_default();
+    let clause = line.split(';').next().unwrap_or_default();
+    if clause.chars().count() <= LONGEST {
+        return if clause.len() < text.len() { format!("{clause} …") } else { clause.to_owned() };
+    }
+    clause.chars().take(LONGEST).chain(" …".chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_words_of_tools_are_shortened() {
+        assert_eq!(shortened("no such function"), "no such function");
+        assert_eq!(
+            shortened("ended with exit status 1 before it was ready; its last words: Unable\nto"),
+            "ended with exit status 1 before it was ready …"
+        );
+        assert_eq!(shortened(&"x".repeat(100)).chars().count(), 62);
+    }
+
+    #[test]
+    fn numbers_have_four_digits() {
+        let shown: Vec<String> = [0.1234, 1.5, 12.345, 123.45, 1234.5].into_iter().map(number).collect();
+        assert_eq!(shown, ["0.123", "1.500", "12.35", "123.5", "1234"].map(str::to_owned));
+    }
+
+    #[test]
+    fn byte_errors_show_sign_and_range() {
+        let errors = |min, max, not_measured| {
+            byte_error(&Figure::Value(ByteErrors { min, max, intervals: 3, exact: 0, not_measured }))
+        };
+        assert_eq!(errors(0, 0, 0).as_deref(), Some("0"));
+        assert_eq!(errors(-8, 16, 0).as_deref(), Some("-8..+16"));
+        assert_eq!(errors(4096, 4096, 1).as_deref(), Some("+4096 (1 of 4 not measured)"));
+    }
+}

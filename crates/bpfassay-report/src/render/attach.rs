@@ -1,0 +1,73 @@
+//! Whether what is under test attached, in one cell of a table.
+
+use std::collections::BTreeMap;
+
+use super::table::Remarks;
+use crate::{
+    FailureKind, labels,
+    results::{Attach, CellFailure, CellResult},
+};
+
+/// `attached`, `refused, as expected: attach: errno 524 [1]`; what is long is a remark.
+pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
+    let mut text = match &cell.attach {
+        Attach::Baseline if cell.runs.measured > 0 => "baseline".to_owned(),
+        Attach::Baseline if cell.failures.is_empty() => "baseline, not run".to_owned(),
+        Attach::Baseline => "baseline".to_owned(),
+        Attach::Attached { functions, in_spite_of } => {
+            let displaced: Vec<&str> = functions.iter().map(String::as_str).filter(|name| name.contains('+')).collect();
+            let mut text = "attached".to_owned();
+            match displaced.len() {
+                0 => {}
+                // More of them make the table too wide to read.
+                1 | 2 => text = format!("{text} at {}", displaced.join(", ")),
+                _ => text = format!("{text} {}", remarks.mark(format!("behind the entry: {}", displaced.join(", ")))),
+            }
+            if let Some(expectation) = in_spite_of {
+                let remark = format!(
+                    "attached though errno {} was expected ({}): the expectation is out of date",
+                    expectation.errno, expectation.reason
+                );
+                text = format!("{text}, unexpectedly {}", remarks.mark(remark));
+            }
+            text
+        }
+        Attach::Refused { refusal, expectation: Some(expectation), expected: true } => {
+            let remark = format!("{}; expected: {} ({})", refusal.message, expectation.reason, expectation.source);
+            format!("refused, as expected: {} {}", labels::refusal(refusal), remarks.mark(remark))
+        }
+        Attach::Refused { refusal, expectation, .. } => {
+            let mut remark = refusal.message.clone();
+            if let Some(line) = &refusal.verifier {
+                remark = format!("{remark}; verifier: {line}");
+            }
+            if let Some(expectation) = expectation {
+                remark = format!("{remark}; expected was errno {}", expectation.errno);
+            }
+            format!("REFUSED: {} {}", labels::refusal(refusal), remarks.mark(remark))
+        }
+        Attach::Unsteady { attached, refused, refusal } => {
+            let mark = remarks.mark(refusal.message.clone());
+            format!("UNSTEADY: attached in {attached}, refused in {refused} runs: {} {mark}", labels::refusal(refusal))
+        }
+        Attach::Unknown { .. } if cell.failures.is_empty() => "not run".to_owned(),
+        Attach::Unknown { .. } => String::new(),
+    };
+    let mut by_kind = BTreeMap::<FailureKind, Vec<String>>::new();
+    for CellFailure { run, failure } in &cell.failures {
+        by_kind.entry(failure.kind).or_default().push(remarks.mark(format!("{run}: {failure}")));
+    }
+    for (kind, marks) in by_kind {
+        let failed = match kind {
+            // Neither is anything that the tool did in these runs.
+            FailureKind::Host | FailureKind::NotTried => format!("not measured: {} {}", kind.words(), marks.join(" ")),
+            _ => format!("FAILED: {} {}", kind.words(), marks.join(" ")),
+        };
+        text = if text.is_empty() { failed } else { format!("{text}; {failed}") };
+    }
+    let done = cell.runs.measured.saturating_add(cell.runs.refused).saturating_add(cell.runs.failed);
+    if done > 0 && done < cell.runs.planned {
+        text = format!("{text}; {done} of {} runs done", cell.runs.planned);
+    }
+    text
+}

@@ -1,0 +1,43 @@
+//! What a format of a report is.
+
+use super::html::NoFigure;
+use crate::Results;
+
+/// A format of a report.
+#[derive(Debug)]
+pub struct Format {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is for, in half a line.
+    pub about: &'static str,
+    /// The file in the results directory that holds the report; `None` where it goes to standard output.
+    pub file: Option<&'static str>,
+    /// `results` in this format.
+    pub render: fn(&Results, Options<'_>) -> Result<String, FormatError>,
+}
+
+/// What a format needs besides the results.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options<'a> {
+    /// See [`super::Style::width`].
+    pub width: Option<u16>,
+    /// The title of one plot, for formats that show one.
+    pub figure: Option<&'a str>,
+}
+
+/// A report could not be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// The page could not be written.
+    #[error("cannot render the page")]
+    Html(#[from] std::fmt::Error),
+    /// JUnit could not be written.
+    #[error("cannot render JUnit")]
+    Junit(#[from] quick_junit::SerializeError),
+    /// CSV could not be written.
+    #[error("cannot render CSV")]
+    Csv(#[from] csv::Error),
+    /// No plot, or several, have the title that was asked for.
+    #[error(transparent)]
+    Figure(#[from] NoFigure),
+}

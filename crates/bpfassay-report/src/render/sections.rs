@@ -1,0 +1,54 @@
+//! What a report consists of: one list of sections, which text, Markdown and HTML walk.
+
+mod cells;
+mod cost;
+mod gates;
+mod io_paths;
+mod pitfalls;
+mod program_count;
+mod program_events;
+mod run_times;
+mod tools;
+
+use super::{
+    capabilities::{self, Page},
+    study,
+    table::Table,
+};
+use crate::Results;
+
+/// A section of a report.
+pub(super) enum Section {
+    Table(Table),
+    /// Features by targets, which formats lay out as they can.
+    Matrix(Page),
+}
+
+/// The sections in the order of a report: what makes them of results, nothing where these have nothing of the kind.
+const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
+    |results| of_tables(gates::table(results)),
+    |results| of_cells(results, cells::table),
+    |results| of_cells(results, cost::table),
+    |results| of_cells(results, run_times::table),
+    |results| of_cells(results, program_count::table),
+    |results| of_cells(results, program_events::table),
+    |results| of_tables(io_paths::tables(results)),
+    |results| capabilities::page(results).into_iter().map(Section::Matrix).collect(),
+    |results| of_tables(tools::figures(results)),
+    |results| of_tables(tools::findings(results)),
+    |results| of_tables(pitfalls::table(results)),
+];
+
+fn of_tables(tables: impl IntoIterator<Item = Table>) -> Vec<Section> {
+    tables.into_iter().map(Section::Table).collect()
+}
+
+/// What is shown of workloads with figures of their own only.
+fn of_cells(results: &Results, table: fn(&Results) -> Option<Table>) -> Vec<Section> {
+    if study::has_figures(results) { of_tables(table(results)) } else { Vec::new() }
+}
+
+/// The sections of a report on `results`.
+pub(super) fn sections(results: &Results) -> impl Iterator<Item = Section> {
+    SECTIONS.iter().flat_map(move |section| section(results))
+}

@@ -1,0 +1,70 @@
+//! The table of costs: what each probe configuration adds to each call, in instructions.
+
+use bpfassay_study::Clock;
+
+use crate::{
+    Results,
+    labels::{self, NONE},
+    render::table::{Places, Remarks, Table},
+    results::{Basis, Unit},
+};
+
+/// The table, where the clock counts instructions and there is something to compare.
+pub(super) fn table(results: &Results) -> Option<Table> {
+    if results.plan.study.clock != Clock::Instructions {
+        return None;
+    }
+    let places = Places::of(results);
+    let mut remarks = Remarks::default();
+    let (mut rows, mut elapsed, mut of_rounds) = (Vec::new(), false, false);
+    for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
+        // What tells a figure of merit tells no calls that it could be divided by.
+        for (index, access) in cell.accesses.iter().filter(|access| access.merit.is_none()).enumerate() {
+            let is_baseline = cell.is_baseline();
+            let figure = if is_baseline { &access.control_cost } else { &access.cost };
+            let mut row = places.row(cell, index == 0);
+            row.push(access.access.to_string());
+            let Some(cost) = figure.value() else {
+                let reason = figure.reason().unwrap_or_default().to_owned();
+                row.extend([
+                    "-".to_owned(),
+                    format!("{NONE} {}", remarks.mark(reason)),
+                    NONE.to_owned(),
+                    "-".to_owned(),
+                ]);
+                rows.push(row);
+                continue;
+            };
+            elapsed |= cost.basis == Basis::Elapsed;
+            of_rounds |= cost.unit == Unit::Rounds;
+            let prefix = if is_baseline { "A/A " } else { "" };
+            let mark = if cost.basis == Basis::Elapsed { " *" } else { "" };
+            row.extend([
+                cost.calls.to_string(),
+                format!("{prefix}{}{mark}", labels::instructions(&cost.per_call)),
+                labels::number(cost.per_mib.value),
+                cost.per_call.n.to_string(),
+            ]);
+            rows.push(row);
+        }
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let mut legend = vec![
+        "instructions per call: of the whole guest between the barriers of a phase, beyond the baseline's of the same round, / calls \
+         of the workload; counts instructions, not cycles: cache misses and traps are not priced."
+            .to_owned(),
+        "A/A: the same for the second baseline run, the noise floor.".to_owned(),
+    ];
+    if elapsed {
+        legend.push("*: time in which the guest waits is in it, because the kernel does not tell it.".to_owned());
+    }
+    if of_rounds {
+        legend
+            .push("n counts rounds within one boot: the interval does not cover the spread between boots.".to_owned());
+    }
+    let columns = places.columns(&["access", "calls", "instructions per call [95 %]", "per MiB", "n"]);
+    let title = format!("cost of each probe configuration, study {}, clock instructions", results.plan.study.name);
+    Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
+}

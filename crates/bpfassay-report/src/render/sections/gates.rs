@@ -1,0 +1,52 @@
+//! The verdicts on a study's gates: those that are no pass one by one, the others counted.
+
+use std::collections::HashMap;
+
+use bpfassay_stats::Verdict;
+
+use crate::{
+    Results,
+    labels::verdict as name,
+    render::table::{Places, Table},
+    results::{CellResult, GateResult},
+};
+
+/// The table, where the study has gates.
+pub(super) fn table(results: &Results) -> Option<Table> {
+    if results.plan.study.gates.is_empty() {
+        return None;
+    }
+    let of = |verdict: Verdict| results.gates.iter().filter(move |gate| gate.verdict == verdict);
+    let counts = [Verdict::Regression, Verdict::Inconclusive, Verdict::Pass]
+        .map(|verdict| format!("{} {}", of(verdict).count(), name(verdict)));
+    let places = Places::of(results);
+    let cells: HashMap<&str, &CellResult> = results.cells.iter().map(|cell| (cell.cell.as_str(), cell)).collect();
+    let rows =
+        of(Verdict::Regression).chain(of(Verdict::Inconclusive)).map(|gate| row(&places, &cells, gate)).collect();
+    let certainty = results.plan.study.design.certainty;
+    let title = format!("verdicts on the gates of {}: {}", results.plan.study.name, counts.join(", "));
+    Some(Table {
+        rows,
+        warnings: match results.gates.is_empty() {
+            true => vec!["no cell of the plan is one that a gate speaks of".to_owned()],
+            false => Vec::new(),
+        },
+        legend: vec![format!(
+            "error rate {} for either error, kept over all gates; inconclusive is no pass.",
+            certainty.error_rate
+        )],
+        ..Table::new(title, ["verdict", "target", "probe", "access", "demanded", "found"])
+    })
+}
+
+fn row(places: &Places, cells: &HashMap<&str, &CellResult>, gate: &GateResult) -> Vec<String> {
+    let cell = cells.get(gate.cell.as_str());
+    vec![
+        name(gate.verdict).to_owned(),
+        cell.map_or_else(|| gate.cell.clone(), |cell| places.place(cell)),
+        cell.map_or_else(String::new, |cell| cell.under_test()),
+        gate.access.map_or_else(String::new, |access| access.to_string()),
+        gate.demand.to_string(),
+        gate.found.clone(),
+    ]
+}

@@ -1,0 +1,84 @@
+//! The table of pitfalls that the tracer found. What was found alike by many is common once.
+
+use std::collections::HashMap;
+
+use bpfassay_study::Target;
+
+use crate::{
+    Results,
+    render::table::{Places, Remarks, Table, target_list},
+    results::{CellFinding, CellResult},
+};
+
+/// What was found, and where.
+#[derive(Default)]
+struct Alike<'a> {
+    /// Everything that the cells below have in common: pitfall, subject, runs, remark, workload.
+    common: [String; 5],
+    /// Probe configurations of each target.
+    places: Vec<(&'a Target, Vec<String>)>,
+}
+
+/// The table, where there is something to show.
+pub(super) fn table(results: &Results) -> Option<Table> {
+    let mut remarks = Remarks::default();
+    let mut groups: Vec<Alike<'_>> = Vec::new();
+    let mut known: HashMap<[String; 5], usize> = HashMap::new();
+    let places = Places::of(results);
+    for cell in &results.cells {
+        for found in &cell.findings {
+            let common = common(&places, cell, found, &mut remarks);
+            let index = *known.entry(common).or_insert_with_key(|common| {
+                groups.push(Alike { common: common.clone(), places: Vec::new() });
+                groups.len() - 1
+            });
+            let places = &mut groups[index].places;
+            let probe = cell.probe.to_string();
+            // Cells of one target stand together.
+            match places.iter_mut().rfind(|(target, _)| *target == &cell.target) {
+                Some((_, probes)) => probes.push(probe),
+                None => places.push((&cell.target, vec![probe])),
+            }
+        }
+    }
+    let rows: Vec<Vec<String>> = groups.iter().flat_map(rows).collect();
+    let columns = ["target", "probe", "pitfall", "concerns", "runs", "what was seen"];
+    (!rows.is_empty()).then(|| Table {
+        rows,
+        remarks: remarks.0,
+        legend: vec![
+            "runs: in how many of the runs that attached or were refused; numbers in the remarks are of the first of them."
+                .to_owned(),
+        ],
+        ..Table::new("pitfalls that the tracer found", columns)
+    })
+}
+
+fn common(of: &Places, cell: &CellResult, found: &CellFinding, remarks: &mut Remarks) -> [String; 5] {
+    let finding = &found.finding;
+    let done = cell.runs.measured.saturating_add(cell.runs.refused);
+    [
+        finding.pitfall.to_string(),
+        finding.subject.clone(),
+        format!("{} of {done}", found.runs.len()),
+        remarks.mark(finding.detail.clone()),
+        of.text(String::new(), &cell.case, &cell.file_system),
+    ]
+}
+
+/// A row for all targets with the same probe configurations.
+fn rows(group: &Alike<'_>) -> Vec<Vec<String>> {
+    let mut merged: Vec<(Vec<&Target>, &[String])> = Vec::new();
+    for (target, probes) in &group.places {
+        match merged.iter_mut().find(|(_, known)| *known == probes.as_slice()) {
+            Some((targets, _)) => targets.push(target),
+            None => merged.push((vec![target], probes)),
+        }
+    }
+    let [pitfall, subject, runs, remark, workload] = &group.common;
+    let row = |(targets, probes): (Vec<&Target>, &[String])| {
+        let place = format!("{}{workload}", target_list(&targets));
+        vec![place, probes.join(", "), pitfall.clone(), subject.clone(), runs.clone(), remark.clone()]
+    };
+    merged.into_iter().map(row).collect()
+}

@@ -1,0 +1,158 @@
+//! The table of what program sets saw of each workload: a row per event, over all configurations that have its set.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bpfassay_protocol::program_set::{ProgramEvent, ProgramSets};
+use bpfassay_study::Target;
+
+use crate::{
+    Results,
+    derive::lookup::by_cell,
+    labels::{NONE, number},
+    render::table::Table,
+    results::{EventFigure, RunResult},
+};
+
+/// What stands where a set counted nothing of what it should have.
+const NOT_SEEN: &str = "NOT SEEN";
+
+/// Target, workload and file system.
+type Place<'a> = (&'a Target, &'a str, &'a str);
+
+/// What the runs of one place say of one event.
+#[derive(Default)]
+struct Seen {
+    runs: u64,
+    /// Calls in each run, all its phases together.
+    counted: Vec<u64>,
+    /// What the workload says, likewise; `None` where it does not count them.
+    told: Vec<Option<u64>>,
+    /// counted − told of every phase: calls, bytes, errors.
+    differences: Vec<[i64; 3]>,
+    time_ns: u64,
+    calls: u64,
+    /// Phases without a reading.
+    not_measured: u64,
+}
+
+/// The table, where program sets were attached.
+pub(super) fn table(results: &Results) -> Option<Table> {
+    let mut places: Vec<(Place<'_>, BTreeMap<ProgramEvent, Seen>)> = Vec::new();
+    if !results.cells.iter().any(|cell| cell.probe.sets != ProgramSets::NONE) {
+        return None;
+    }
+    let runs = by_cell(&results.runs);
+    let mut known: HashMap<Place<'_>, usize> = HashMap::new();
+    for cell in results.cells.iter().filter(|cell| cell.probe.sets != ProgramSets::NONE) {
+        let place: Place<'_> = (&cell.target, &cell.case, &cell.file_system);
+        let index = *known.entry(place).or_insert_with(|| {
+            places.push((place, BTreeMap::new()));
+            places.len() - 1
+        });
+        for run in runs.get(cell.cell.as_str()).into_iter().flatten() {
+            add(&mut places[index].1, run);
+        }
+    }
+    let mut rows = Vec::new();
+    let mut warnings = Vec::new();
+    for ((target, case, file_system), events) in places {
+        for (event, seen) in events {
+            let calls = match seen.counted.iter().max() {
+                Some(0) | None if seen.not_measured == 0 => {
+                    warnings.push(format!("{target}, {case}, {file_system}: the set {} saw no {event}", event.set()));
+                    NOT_SEEN.to_owned()
+                }
+                None => NONE.to_owned(),
+                Some(_) => range(seen.counted.iter().copied()),
+            };
+            let told: Option<Vec<u64>> = seen.told.iter().copied().collect();
+            rows.push(vec![
+                target.to_string(),
+                case.to_owned(),
+                file_system.to_owned(),
+                event.set().to_string(),
+                event.to_string(),
+                seen.runs.to_string(),
+                calls,
+                told.map_or_else(|| "-".to_owned(), |told| range(told.into_iter())),
+                difference(&seen.differences),
+                match seen.calls {
+                    0 => "-".to_owned(),
+                    _ if seen.time_ns == 0 => "-".to_owned(),
+                    calls => number(seen.time_ns as f64 / calls as f64),
+                },
+            ]);
+        }
+    }
+    let columns = [
+        "target",
+        "workload",
+        "file system",
+        "set",
+        "event",
+        "runs",
+        "calls",
+        "workload's own",
+        "error",
+        "ns per call",
+    ];
+    (!rows.is_empty()).then(|| Table {
+        rows,
+        warnings,
+        legend: vec![
+            "calls: of the workload's cgroup in its timed phases, in each run; runs of all configurations that have the set."
+                .to_owned(),
+            "error: counted by the set - made by the workload, in calls, bytes and failures, over all phases; 0 is exact, - is not known."
+                .to_owned(),
+        ],
+        ..Table::new("what program sets saw of the workload", columns)
+    })
+}
+
+fn add(events: &mut BTreeMap<ProgramEvent, Seen>, run: &RunResult) {
+    let mut of_run = BTreeMap::<ProgramEvent, Vec<&EventFigure>>::new();
+    for figure in run.derived.iter().flat_map(|derived| &derived.events) {
+        of_run.entry(figure.event).or_default().push(figure);
+    }
+    for (event, figures) in of_run {
+        let seen = events.entry(event).or_default();
+        let calls = |pick: fn(&EventFigure) -> Option<u64>| {
+            figures.iter().filter_map(|figure| pick(figure)).fold(0u64, u64::saturating_add)
+        };
+        let counted = calls(|figure| Some(figure.counted.value()?.calls));
+        seen.runs += 1;
+        seen.not_measured += figures.iter().filter(|figure| figure.counted.value().is_none()).count() as u64;
+        if figures.iter().any(|figure| figure.counted.value().is_some()) {
+            seen.counted.push(counted);
+        }
+        let is_told = figures.iter().any(|figure| figure.workload.value().is_some());
+        seen.told.push(is_told.then(|| calls(|figure| Some(figure.workload.value()?.calls))));
+        seen.calls = seen.calls.saturating_add(counted);
+        seen.time_ns = seen.time_ns.saturating_add(calls(|figure| figure.time_ns.value().copied()));
+        let differences = figures.iter().filter_map(|figure| figure.difference.value());
+        seen.differences.extend(differences.map(|one| [one.calls.unwrap_or(0), one.bytes, one.errors]));
+    }
+}
+
+/// `5`, or `5..7`.
+fn range<T: Ord + Copy + ToString>(values: impl Iterator<Item = T>) -> String {
+    let values: Vec<T> = values.collect();
+    match (values.iter().min(), values.iter().max()) {
+        (Some(least), Some(most)) if least == most => least.to_string(),
+        (Some(least), Some(most)) => format!("{}..{}", least.to_string(), most.to_string()),
+        _ => "-".to_owned(),
+    }
+}
+
+/// `0` where all are; else what of it is not.
+fn difference(differences: &[[i64; 3]]) -> String {
+    if differences.is_empty() {
+        return "-".to_owned();
+    }
+    let parts = ["calls", "bytes", "failures"].into_iter().enumerate().filter_map(|(index, what)| {
+        let of = || differences.iter().map(|one| one[index]);
+        of().any(|difference| difference != 0).then(|| format!("{} {what}", range(of())))
+    });
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { "0".to_owned() } else { parts.join(", ") }
+}

@@ -1,0 +1,124 @@
+//! The tables of other tools under test: what each reported beside what really happened, and what was found of it.
+
+use bpfassay_tool::finding::{Compared, Kind, Verdict};
+
+use crate::{
+    Results,
+    render::table::{Places, Remarks, Table},
+    results::{CellResult, ToolResult},
+};
+
+/// Most rows of one tool on one target: a figure by process may have thousands.
+const MAX_ROWS: usize = 24;
+
+fn tools(results: &Results) -> impl Iterator<Item = (&CellResult, &str, &ToolResult)> {
+    results.cells.iter().filter_map(|cell| Some((cell, cell.tool.as_deref()?, cell.tool_result.as_ref()?)))
+}
+
+/// What each tool reported beside what really happened, where tools were under test that tool files describe.
+pub(super) fn figures(results: &Results) -> Option<Table> {
+    let mut rows = Vec::new();
+    let places = Places::of(results);
+    for (cell, tool, result) in tools(results) {
+        let row = |one: &Compared| {
+            vec![
+                places.place(cell),
+                tool.to_owned(),
+                one.figure.clone(),
+                meaning(one),
+                one.reported.to_string(),
+                one.really.to_string(),
+                difference(one),
+            ]
+        };
+        // What differs first, where not all are shown.
+        let mut figures: Vec<&Compared> = result.figures.iter().collect();
+        if figures.len() > MAX_ROWS {
+            figures.sort_by_key(|one| one.is_exact());
+        }
+        rows.extend(figures.iter().take(MAX_ROWS).map(|one| row(one)));
+        if let Some(more) = figures.len().checked_sub(MAX_ROWS).filter(|more| *more > 0) {
+            let exact = figures.iter().skip(MAX_ROWS).filter(|one| one.is_exact()).count();
+            let text = format!("and {more} more, of which {exact} exact");
+            rows.push(vec![
+                places.place(cell),
+                tool.to_owned(),
+                text,
+                String::new(),
+                String::new(),
+                String::new(),
+                String::new(),
+            ]);
+        }
+    }
+    let columns = ["target", "tool", "figure", "meaning", "reported", "really", "difference"];
+    (!rows.is_empty()).then(|| Table {
+        rows,
+        legend: vec![
+            "really: what the bundled tracer counted in the same run, between the tool's last report before the workload and \
+             its last one after it. moved: what calls moved of the bytes requested, in a run of its own."
+                .to_owned(),
+        ],
+        ..Table::new("what tools reported, and what really happened", columns)
+    })
+}
+
+fn meaning(one: &Compared) -> String {
+    let operations = one.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
+    let of = match &one.subject {
+        None => String::new(),
+        Some(subject) => format!(" of {} {subject}", one.whose.name()),
+    };
+    format!("{} of {operations}{of}", one.unit.name())
+}
+
+fn difference(one: &Compared) -> String {
+    let difference = match (i128::from(one.reported) - i128::from(one.really), one.is_exact()) {
+        (0, _) => "exact".to_owned(),
+        (_, true) => "exact but for rounding".to_owned(),
+        (difference, false) => format!("{difference:+}"),
+    };
+    match one.moved {
+        Some(moved) => format!("{difference}; moved: {moved}"),
+        None => difference,
+    }
+}
+
+/// What was found of each.
+pub(super) fn findings(results: &Results) -> Option<Table> {
+    let mut remarks = Remarks::default();
+    let mut rows = Vec::new();
+    let places = Places::of(results);
+    for (cell, tool, result) in tools(results) {
+        let mut row =
+            |finding: String, seen: String| rows.push(vec![places.place(cell), tool.to_owned(), finding, seen]);
+        let mut clear = 0;
+        let mut open = Vec::new();
+        for judgement in &result.findings {
+            match &judgement.verdict {
+                Verdict::Found { evidence } => {
+                    let seen: Vec<String> = evidence.iter().map(|line| remarks.mark(line.clone())).collect();
+                    row(judgement.kind.to_string(), seen.join(" "));
+                }
+                Verdict::Clear => clear += 1,
+                Verdict::NotJudged { reason } => open.push((judgement.kind, reason)),
+            }
+        }
+        if result.findings.is_empty() {
+            row("not known".to_owned(), "no run of it came to its end".to_owned());
+            continue;
+        }
+        row("clear".to_owned(), format!("{clear} of {} kinds", Kind::ALL.len()));
+        if !open.is_empty() {
+            let names: Vec<String> =
+                open.into_iter().map(|(kind, reason)| format!("{kind} {}", remarks.mark(reason.clone()))).collect();
+            row("not judged".to_owned(), names.join(", "));
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        rows,
+        remarks: remarks.0,
+        legend: vec!["clear: looked for and not there. docs/tools.md says what each finding means.".to_owned()],
+        ..Table::new("what was found of tools", ["target", "tool", "finding", "what was seen"])
+    })
+}

@@ -1,0 +1,175 @@
+//! What is said of a study as a whole: its title, and what must be read with its figures.
+
+use std::collections::HashSet;
+
+use bpfassay_protocol::job::Workload;
+use bpfassay_study::Clock;
+
+use crate::{
+    Figure, Outcome, Results, labels,
+    results::{Access, CellResult, RunResult, Sampled, SamplingEnd},
+};
+
+/// Most lines about doubtful figures below a table.
+const MAX_DOUBTS: usize = 20;
+
+/// Whether any workload of the plan has figures of its own: `io-paths` and `capabilities` have tables of theirs.
+pub(super) fn has_figures(results: &Results) -> bool {
+    let has_none = |workload: &Workload| matches!(workload, Workload::IoPaths { .. } | Workload::Capabilities);
+    !results.plan.cells.iter().all(|cell| has_none(&cell.workload))
+}
+
+/// `study quick, clock wall, IOR engine embedded`
+pub(super) fn title(results: &Results) -> String {
+    let mut engines: Vec<&str> = Vec::new();
+    for cell in &results.plan.cells {
+        let Workload::Ior { engine, .. } = &cell.workload else { continue };
+        if !engines.contains(&engine.name()) {
+            engines.push(engine.name());
+        }
+    }
+    let mut title = format!("study {}, clock {}", results.plan.study.name, results.plan.study.clock);
+    if !engines.is_empty() {
+        title.push_str(&format!(", IOR engine {}", engines.join(" and ")));
+    }
+    title
+}
+
+/// Runs whose figures are less than exact by their own account.
+fn doubts(results: &Results) -> Vec<String> {
+    let mut doubts = Vec::new();
+    for run in &results.runs {
+        let Some(derived) = &run.derived else { continue };
+        if let Some(lost) = derived.losses.value().and_then(labels::losses) {
+            // Counted per program over the whole guest: the byte error tells whether the workload's were among them.
+            doubts.push(format!("{}: events lost by the tracer, in the whole guest: {lost}", run.record.run));
+        }
+    }
+    let interpreted = interpreted(results);
+    for cell in &results.cells {
+        if interpreted.contains(cell.cell.as_str()) {
+            doubts.push(format!(
+                "{}: the kernel interpreted the programs (BPF JIT off): the overhead is that of the interpreter",
+                cell.cell
+            ));
+        }
+        for access in &cell.accesses {
+            if let Some(errors) = access.mountstats_error.value().filter(|errors| (errors.min, errors.max) != (0, 0)) {
+                let range = labels::byte_error(&Figure::Value(*errors)).unwrap_or_default();
+                doubts.push(format!(
+                    "{}, {}: mountstats differ from the workload's bytes by {range}",
+                    cell.cell, access.access
+                ));
+            }
+        }
+    }
+    if doubts.len() > MAX_DOUBTS {
+        let more = doubts.len() - MAX_DOUBTS;
+        doubts.truncate(MAX_DOUBTS);
+        doubts.push(format!(
+            "{more} more such lines are left out here: see `losses` and `mountstats_error` in results.json"
+        ));
+    }
+    doubts
+}
+
+/// The cells with a measured run of which a program was not compiled.
+fn interpreted(results: &Results) -> HashSet<&str> {
+    let is_interpreted = |run: &&RunResult| match &run.record.outcome {
+        Outcome::Measured(figures) => {
+            figures.tracer.iter().flat_map(|tracer| &tracer.programs).any(|program| program.jited_bytes == 0)
+        }
+        Outcome::Refused(_) | Outcome::Failed(_) => false,
+    };
+    results.runs.iter().filter(is_interpreted).map(|run| run.record.cell.as_str()).collect()
+}
+
+/// What the clock's figures are worth.
+fn warning_of_clock(results: &Results) -> Option<String> {
+    if results.plan.study.clock == Clock::Instructions {
+        return Some(
+            "the clock counts the guest's instructions, 1 ns each, not cycles: cache misses and traps are not priced, and time \
+             in which the guest waits passes at once, up to the next timer."
+                .to_owned(),
+        );
+    }
+    let provenance = results.provenance.last()?;
+    let mut emulated: Vec<_> = results.plan.targets().iter().map(|target| target.arch).collect();
+    emulated.dedup();
+    emulated.retain(|&arch| provenance.is_emulated(arch));
+    let emulated: Vec<String> = emulated.iter().map(ToString::to_string).collect();
+    (!emulated.is_empty()).then(|| {
+        format!(
+            "{} ran under TCG (emulation): bandwidth and overhead in wall-clock time are functional only, no verdict on cost. \
+             Byte errors are exact all the same.",
+            emulated.join(", ")
+        )
+    })
+}
+
+/// The same, with what makes figures of single runs and cells doubtful.
+pub(super) fn warnings_with_doubts(results: &Results) -> Vec<String> {
+    let mut warnings = warnings(results);
+    warnings.extend(doubts(results));
+    warnings
+}
+
+/// What must be known of all figures.
+pub(super) fn warnings(results: &Results) -> Vec<String> {
+    let mut warnings: Vec<String> = warning_of_clock(results).into_iter().collect();
+    warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
+    warnings.extend(results.notes.iter().cloned());
+    warnings.extend(course(results));
+    warnings
+}
+
+/// How the experiment went: how many boots sequential sampling came to, and whether the baseline drifted.
+fn course(results: &Results) -> Vec<String> {
+    let mut lines: Vec<String> = results.sampling.iter().filter_map(|sampled| of_sampling(results, sampled)).collect();
+    lines.extend(drifts(results));
+    lines
+}
+
+/// `sampled x86_64 6.12: 5 of at most 20 boots: every interval is within 0.5%`.
+fn of_sampling(results: &Results, sampled: &Sampled) -> Option<String> {
+    let until = results.plan.until()?;
+    let Sampled { target, case, file_system, boots, most, .. } = sampled;
+    let widest = sampled.widest.as_ref().map_or_else(String::new, |widest| {
+        format!("; the widest is {}, {}: {}", widest.cell, widest.access, labels::beyond_one(1.0 + widest.within))
+    });
+    let why = match sampled.end {
+        None => format!("goes on, the next look is at {boots} boots"),
+        Some(SamplingEnd::NarrowEnough) => format!("stopped after {boots}: every interval is within {until}{widest}"),
+        Some(SamplingEnd::MostBoots) => format!("all boots done, and not every interval is within {until}{widest}"),
+        Some(SamplingEnd::NothingMeasured) => format!("stopped after {boots}: no overhead was measured"),
+    };
+    Some(format!("sampling {target}, {case} on {file_system}, of at most {most} boots: {why}"))
+}
+
+/// The baselines that changed with time, at the study's error rate over all of them (Bonferroni).
+fn drifts(results: &Results) -> Vec<String> {
+    let found: Vec<_> = results
+        .cells
+        .iter()
+        .flat_map(|cell| cell.accesses.iter().map(move |access| (cell, access)))
+        .filter_map(|(cell, access)| Some((cell, access.access, access.drift.value()?)))
+        .collect();
+    let alpha = results.plan.study.design.certainty.error_rate.value() / found.len().max(1) as f64;
+    let line = |cell: &CellResult, access: Access, drift: &bpfassay_stats::drift::Drift| {
+        let (way, by) = if drift.ratio_overall < 1.0 {
+            ("falls", 1.0 / drift.ratio_overall)
+        } else {
+            ("rises", drift.ratio_overall)
+        };
+        format!(
+            "drift: {}, {access}: the baseline's bandwidth {way} by {} from the first to the last of {} runs (Mann-Kendall, p = \
+             {:.1e}): blocks are not repetitions of one state",
+            cell.cell,
+            labels::beyond_one(by),
+            drift.n,
+            drift.p
+        )
+    };
+    let drifted = found.iter().filter(|(_, _, drift)| drift.p < alpha);
+    drifted.map(|(cell, access, drift)| line(cell, *access, drift)).collect()
+}

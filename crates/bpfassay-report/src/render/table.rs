@@ -1,0 +1,152 @@
+//! A table, before it is text, Markdown or HTML.
+
+use std::collections::HashMap;
+
+use bpfassay_study::Target;
+
+use crate::{Results, results::CellResult};
+
+/// A table with what stands above and below it.
+pub(super) struct Table {
+    /// What this is a table of, in lines: in the last one, where there are several.
+    pub(super) title: Vec<String>,
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// Lines that must be read with the table.
+    pub(super) warnings: Vec<String>,
+    /// Numbered remarks that cells of the table refer to as `[n]`.
+    pub(super) remarks: Vec<String>,
+    /// How to read the columns.
+    pub(super) legend: Vec<String>,
+    /// The name by which a page links to this table, where it has one.
+    pub(super) anchor: Option<&'static str>,
+    /// How a cell is shown where there are colours: `good`, `bad`, `open`; `None`: as all others.
+    pub(super) class: fn(&str) -> Option<&'static str>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub(super) fn new<C: Into<String>>(title: impl Into<String>, columns: impl IntoIterator<Item = C>) -> Self {
+        Self {
+            title: vec![title.into()],
+            columns: columns.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+            warnings: Vec::new(),
+            remarks: Vec::new(),
+            legend: Vec::new(),
+            anchor: None,
+            class: verdict_class,
+        }
+    }
+
+    /// What distinguishes this table from the others: titles of the first ones begin with the study.
+    pub(super) fn last_line(&self) -> &str {
+        self.title.last().map_or("", String::as_str)
+    }
+}
+
+/// The class of a cell that is a verdict.
+fn verdict_class(text: &str) -> Option<&'static str> {
+    match text {
+        "SLOWER" | "BROKEN" | "MISCOUNTS" | "regression" | "NO!" | "OK!" | "BAD" => Some("bad"),
+        "inconclusive" | "ok?" | "-?" | "?" => Some("open"),
+        "faster" | "mended" | "ok" | "pass" => Some("good"),
+        _ => ["REFUSED:", "FAILED:", "UNSTEADY:"].iter().any(|word| text.contains(word)).then_some("bad"),
+    }
+}
+
+/// Remarks, each once.
+#[derive(Default)]
+pub(super) struct Remarks(pub(super) Vec<String>, HashMap<String, usize>);
+
+impl Remarks {
+    /// The mark by which a cell refers to `remark`: `[n]`.
+    pub(super) fn mark(&mut self, remark: String) -> String {
+        let number = match self.1.get(&remark) {
+            Some(&number) => number,
+            None => {
+                self.0.push(remark.clone());
+                self.1.insert(remark, self.0.len());
+                self.0.len()
+            }
+        };
+        format!("[{number}]")
+    }
+}
+
+/// Where cells belong: target, and workload and file system where there are several.
+#[derive(Clone, Copy)]
+pub(super) struct Places {
+    many_cases: bool,
+    many_file_systems: bool,
+}
+
+impl Places {
+    /// The places of the cells of `results`.
+    pub(super) fn of(results: &Results) -> Self {
+        Self::among(results.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())))
+    }
+
+    /// The places of cells with these workload cases and file systems.
+    pub(super) fn among<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut cells = cells.peekable();
+        let mut places = Self { many_cases: false, many_file_systems: false };
+        let Some(&(first_case, first_file_system)) = cells.peek() else { return places };
+        for (case, file_system) in cells {
+            places.many_cases |= case != first_case;
+            places.many_file_systems |= file_system != first_file_system;
+        }
+        places
+    }
+
+    /// The columns of [`Self::row`], and then `more`.
+    pub(super) fn columns<'a>(self, more: &[&'a str]) -> Vec<&'a str> {
+        let mut columns = vec!["target"];
+        columns.extend(self.many_cases.then_some("workload"));
+        columns.extend(self.many_file_systems.then_some("file system"));
+        columns.push("probe");
+        columns.extend(more);
+        columns
+    }
+
+    /// The first columns of a row of `cell`, blank for all but the `first` of its rows.
+    pub(super) fn row(self, cell: &CellResult, first: bool) -> Vec<String> {
+        let mut row = vec![cell.target.to_string()];
+        row.extend(self.many_cases.then(|| cell.case.clone()));
+        row.extend(self.many_file_systems.then(|| cell.file_system.clone()));
+        row.push(cell.under_test());
+        if !first {
+            row.iter_mut().for_each(String::clear);
+        }
+        row
+    }
+
+    /// Target, workload and file system in one text.
+    pub(super) fn place(self, cell: &CellResult) -> String {
+        self.text(cell.target.to_string(), &cell.case, &cell.file_system)
+    }
+
+    /// `target`, and what else there are several of.
+    pub(super) fn text(self, target: String, case: &str, file_system: &str) -> String {
+        let mut text = target;
+        for (name, is_one_of_many) in [(case, self.many_cases), (file_system, self.many_file_systems)] {
+            if is_one_of_many {
+                text = format!("{text} {name}");
+            }
+        }
+        text
+    }
+}
+
+/// `x86_64 6.1, 6.12; riscv64 7.2`
+pub(super) fn target_list(targets: &[&Target]) -> String {
+    let mut by_arch: Vec<(String, Vec<&str>)> = Vec::new();
+    for target in targets {
+        let arch = target.arch.to_string();
+        match by_arch.iter_mut().find(|(known, _)| *known == arch) {
+            Some((_, kernels)) => kernels.push(&target.kernel),
+            None => by_arch.push((arch, vec![&target.kernel])),
+        }
+    }
+    by_arch.iter().map(|(arch, kernels)| format!("{arch} {}", kernels.join(", "))).collect::<Vec<_>>().join("; ")
+}
