@@ -105,7 +105,7 @@ pub enum Error {
     #[error("the plan has a block `{0}`, which cannot name a log")]
     BlockId(String),
     /// A run on a machine itself cannot be continued with guests.
-    #[error("cannot continue {} with guests: it was begun on a machine itself (`bpfassay here`)", .0.display())]
+    #[error("cannot continue {}: it was begun by `bpfassay here`, without guests", .0.display())]
     WithoutGuests(PathBuf),
     /// Figures of the wall clock are different each time.
     #[error("the figures of a wall clock are different each time: there is nothing to verify")]

@@ -7,33 +7,7 @@
 //! it. Every error is an [`Error`].
 //!
 //! ```no_run
-//! use bpfassay_runner::{EventObserver, EventSink, Selection, Session, Shell, Store, StoreOptions, Testbed, conclude};
-//! use bpfassay_vm::AcceleratorWish;
-//!
-//! struct Print;
-//!
-//! impl EventSink for Print {
-//!     fn event(&self, event: &bpfassay_report::Event) {
-//!         println!("{event:?}");
-//!     }
-//! }
-//!
-//! # async fn run() -> Result<(), bpfassay_runner::Error> {
-//! let options = StoreOptions::default();
-//! let selection = Selection::of_study("quick");
-//! let plan = selection.expand(&options)?;
-//! let store = Store::open(&options)?;
-//! let testbed = Testbed::provide(&store, &selection, &plan, Shell::Without)?;
-//! let session = Session::set_up(&store, testbed, plan, AcceleratorWish::Auto, None).await?;
-//! let session = session.with_clock_of_host(selection, &options)?;
-//! let work = session.begin(None)?;
-//! let directory = work.directory.clone();
-//! let observer = EventObserver::new(session.plan(), &Print);
-//! session.execute(work, &observer, &Default::default()).await?;
-//! let (results, _) = conclude(&directory)?;
-//! println!("{} cells", results.cells.len());
-//! # Ok(())
-//! # }
+#![doc = include_str!("../examples/study.rs")]
 //! ```
 //!
 //! Below the session: the pool of guests side by side ([`pool`]), one block from its first boot to its last (`block`), a boot while it

@@ -1,11 +1,7 @@
 //! What is to be run and with which guests: a study, the part of it that is kept, and what comes beside it. Tool files are read once, so
 //! that plan and guests are made of the same.
 
-use std::{
-    collections::BTreeSet,
-    io::Read as _,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, io::Read as _, path::Path};
 
 use bpfassay_protocol::Arch;
 use bpfassay_study::{Available, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
@@ -14,7 +10,7 @@ use bpfassay_testbed::{
     initramfs::tree::Overlay,
     manifest::{Check, Manifest},
     provider::{
-        Request,
+        Request, Sources,
         local::{self, LocalKernel},
     },
     toolchain::missing_host_packages,
@@ -39,12 +35,8 @@ pub struct Selection {
     pub deny: Vec<Denied>,
     /// Tools under test, in addition to the study's probe configurations.
     pub tools: Vec<Loaded>,
-    /// A kernel of the user's in place of the study's targets.
-    pub kernel: Option<LocalKernel>,
-    /// Directory trees with a real IOR, for guests of an architecture.
-    pub ior: Vec<(Arch, PathBuf)>,
-    /// The manifest of a testbed that was made before.
-    pub manifest: Option<PathBuf>,
+    /// What the guests are made of: a testbed that was made before, a kernel of the user's in place of the study's targets, a real IOR.
+    pub sources: Sources,
     /// Only the targets that the manifest has.
     pub only_available: bool,
 }
@@ -67,7 +59,7 @@ impl Selection {
         if !self.targets.is_empty() {
             study.targets.clone_from(&self.targets);
         }
-        if let Some(kernel) = &self.kernel {
+        if let Some(kernel) = &self.sources.local {
             study.targets = vec![Target { arch: self.arch_of(kernel)?, kernel: local::NAME.to_owned() }];
             narrowing.archs.clear();
             narrowing.kernels.clear();
@@ -81,10 +73,10 @@ impl Selection {
             let store = Store::open(store)?;
             let apt = store.apt();
             let request = self.request(&apt, &store);
-            study.resolve_patterns(|arch| request.provider().kernels(&request, arch).map_err(Error::from))?;
+            study.resolve_patterns(|arch| self.sources.provider().kernels(&request, arch).map_err(Error::from))?;
         }
         let mut available = Available { targets: self.available()?, ..Available::default() };
-        for (arch, tree) in &self.ior {
+        for (arch, tree) in &self.sources.ior {
             let overlay = Overlay::read(*arch, tree).map_err(|error| Error::Ior(Box::new(error.into())))?;
             available.external_ior.insert(*arch, interfaces_of(&overlay.program)?);
         }
@@ -93,19 +85,14 @@ impl Selection {
 
     /// What is asked of a provider, but the targets.
     #[must_use]
-    pub fn request<'a>(&self, apt: &'a Apt<'a>, store: &'a Store) -> Request<'a> {
-        Request {
-            manifest: self.manifest.clone(),
-            local: self.kernel.clone(),
-            ior: self.ior.clone(),
-            ..Request::new(apt, &store.catalogue)
-        }
+    pub fn request<'a>(&'a self, apt: &'a Apt<'a>, store: &'a Store) -> Request<'a> {
+        Request::new(apt, &store.catalogue, &self.sources)
     }
 
     /// Debian packages that this host needs to make the guests, besides QEMU; empty where they are made elsewhere.
     #[must_use]
-    pub fn host_packages(&self, store: &Store) -> &'static [&'static str] {
-        self.request(&store.apt(), store).provider().host_packages()
+    pub fn host_packages(&self) -> &'static [&'static str] {
+        self.sources.provider().host_packages()
     }
 
     /// The architecture of the user's kernel.
@@ -141,7 +128,7 @@ impl Selection {
             return Ok(None);
         }
         // Its files are checked when they are used.
-        let manifest = Manifest::load(self.manifest.as_deref().ok_or(Error::NoManifest)?, Check::Size)?;
+        let manifest = Manifest::load(self.sources.manifest.as_deref().ok_or(Error::NoManifest)?, Check::Size)?;
         Ok(Some(manifest.targets.into_iter().map(|made| Target { arch: made.arch, kernel: made.name }).collect()))
     }
 }

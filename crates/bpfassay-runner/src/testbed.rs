@@ -49,7 +49,7 @@ impl Testbed {
             shell: shell == Shell::With,
             ..selection.request(&apt, store)
         };
-        let mut manifest = request.provider().provide(&request)?;
+        let mut manifest = selection.sources.provider().provide(&request)?;
         add_tools(store, selection, plan, &mut manifest)?;
         Self::of_manifest(manifest, plan)
     }

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use bpfassay_runner::{Selection, StoreOptions};
 use bpfassay_study::Narrowing;
-use bpfassay_testbed::{apt, provider::local::LocalKernel};
+use bpfassay_testbed::{
+    apt,
+    provider::{Sources, local::LocalKernel},
+};
 
 use crate::{
     cli,
@@ -35,7 +38,8 @@ pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
 /// A usage failure: a tool file that is wrong, an image beside other kernels, modules without an image.
 pub(crate) fn selection(arguments: &cli::Selection, overlays: &cli::Overlays) -> Result<Selection, Failure> {
     let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
-    let kernel = local_kernel(&arguments.kernel, arguments.modules.as_deref())?;
+    let mut own = self::overlays(overlays);
+    own.sources.local = local_kernel(&arguments.kernel, arguments.modules.as_deref())?;
     Ok(Selection {
         study: arguments.study.clone(),
         narrowing: Narrowing {
@@ -49,16 +53,14 @@ pub(crate) fn selection(arguments: &cli::Selection, overlays: &cli::Overlays) ->
         clock: arguments.clock,
         deny: arguments.deny.clone(),
         tools: tools.collect::<Result<_, _>>()?,
-        kernel,
-        ..self::overlays(overlays)
+        ..own
     })
 }
 
 /// Only what is overlaid on the guests of a plan that is known already.
 pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
     Selection {
-        ior: overlays.ior.clone(),
-        manifest: overlays.manifest.clone(),
+        sources: Sources { manifest: overlays.manifest.clone(), local: None, ior: overlays.ior.clone() },
         only_available: overlays.available,
         ..Selection::default()
     }

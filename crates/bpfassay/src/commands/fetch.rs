@@ -14,8 +14,8 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
     let overlays = cli::Overlays { ior: Vec::new(), manifest: None, available: false };
     let (selection, options) = (selection(&arguments.selection, &overlays)?, store_options(global));
     let plan = selection.expand(&options)?;
+    host::install_for(&plan, selection.host_packages(), global)?;
     let store = Store::open(&options)?;
-    host::install_for(&plan, selection.host_packages(&store), global)?;
     if arguments.verify {
         let checked = store.cache.check()?;
         super::print(&format!("checked {} files, {} MiB\n", checked.files, checked.bytes >> 20))?;

@@ -34,10 +34,12 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         // Before the minutes that setting up may take.
         Journal::may_create(directory)?;
     }
+    host::install_for(&plan, selection.host_packages(), global)?;
     let store = Store::open(&options)?;
-    host::install_for(&plan, selection.host_packages(&store), global)?;
     let begun_with = match &interrupted {
-        Some(interrupted) if selection.manifest.is_none() && selection.ior.is_empty() => interrupted.testbed()?,
+        Some(interrupted) if selection.sources.manifest.is_none() && selection.sources.ior.is_empty() => {
+            interrupted.testbed()?
+        }
         _ => None,
     };
     let testbed = match begun_with {

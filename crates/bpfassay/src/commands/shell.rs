@@ -32,8 +32,8 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         .first()
         .map(|target| (*target).clone())
         .ok_or_else(|| Failure { code: INTERNAL, report: miette::miette!("the plan of one guest has no target") })?;
+    host::install_for(&plan, selection.host_packages(), global)?;
     let store = Store::open(&options)?;
-    host::install_for(&plan, selection.host_packages(&store), global)?;
     let testbed = Testbed::provide(&store, &selection, &plan, Shell::With)?;
     let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Boot).await?;
     let image = host_setup.image(&target).map_err(Error::from)?;
@@ -120,7 +120,7 @@ fn selection_of(arguments: &cli::Shell) -> Result<Selection, Failure> {
         ..cli::Selection::default()
     };
     let mut selection = selection(&of_arguments, &arguments.overlays)?;
-    if let (Some(kernel), None, None) = (kernel, &arguments.cell, &selection.kernel) {
+    if let (Some(kernel), None, None) = (kernel, &arguments.cell, &selection.sources.local) {
         selection.targets = vec![Target { arch: arguments.arch.unwrap_or(Arch::X86_64), kernel }];
         selection.narrowing = Narrowing { replicates: Some(1), ..Narrowing::default() };
     }
