@@ -85,11 +85,12 @@ impl From<bpfassay_runner::Error> for Failure {
             Error::Testbed(error) => return error.into(),
             Error::Journal(error) => return error.into(),
             Error::Expand(error) => return error.into(),
+            // These two are shown with the lines that they are about.
+            Error::Study(error) => return Self::usage(error),
+            Error::Tool(error) => return Self::usage(error),
             Error::Results(_) | Error::Vm(_) | Error::Runner(_) => (INFRASTRUCTURE, None),
             Error::HostSetup(_) | Error::Json(_) | Error::Catalogue(_) => (INTERNAL, None),
-            Error::Study(_) | Error::Tool(_) | Error::ToolRefused { .. } | Error::Kernel(_) | Error::Ior(_) => {
-                (USAGE, None)
-            }
+            Error::ToolRefused { .. } | Error::Kernel(_) | Error::Ior(_) => (USAGE, None),
             Error::Machine(_) => (USAGE, None),
             Error::ToolUnknown { .. } => {
                 (USAGE, Some("begin again in another directory, with --tool, or leave out what makes other guests"))
