@@ -6,14 +6,13 @@ use std::{collections::BTreeSet, io::Read as _, path::Path};
 use bpfassay_protocol::Arch;
 use bpfassay_study::{Available, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
 use bpfassay_testbed::{
-    apt::Apt,
+    apt::{Apt, missing_host_packages},
     initramfs::tree::Overlay,
     manifest::{Check, Manifest},
     provider::{
         Request, Sources,
         local::{self, LocalKernel},
     },
-    toolchain::missing_host_packages,
 };
 use bpfassay_tool::Loaded;
 use bpfassay_vm::qemu::{debian_packages, is_on_path};

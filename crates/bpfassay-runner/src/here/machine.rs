@@ -9,7 +9,6 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_report::Provenance;
 use bpfassay_study::{Available, Clock, LeftOut, Narrowing, Plan, Study, Target};
-use bpfassay_vm::qemu;
 use tokio_util::sync::CancellationToken;
 
 use super::{Agent, HereConfig, execute_here};
@@ -128,7 +127,7 @@ fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Optio
 
 /// The program `name`, where `PATH` has it.
 fn program(name: &'static str) -> Result<PathBuf, Error> {
-    qemu::on_path(name).ok_or(Error::NoProgram(name))
+    which::which(name).map_err(|_| Error::NoProgram(name))
 }
 
 #[cfg(test)]
