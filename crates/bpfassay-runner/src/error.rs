@@ -119,7 +119,7 @@ pub enum Error {
     #[error("no block of this run is complete: there is nothing to verify")]
     NothingComplete,
     /// The host failed while a run was verified.
-    #[error("host trouble in block {0}: the figures were not compared")]
+    #[error("host failure in block {0}: the figures were not compared")]
     VerifyHost(String),
     /// No temporary directory could be made.
     #[error("cannot make a temporary directory")]

@@ -149,8 +149,8 @@ impl<'a> EventObserver<'a> {
     /// A boot begins that does `runs` of `block`: those that had ended are to do again.
     fn begun_again(&self, block: &Block, runs: &[String]) {
         self.change(|state| {
-            for run in block.runs.iter().filter(|run| runs.contains(&run.order.id)) {
-                if state.done.remove(&run.order.id) {
+            for run in block.runs.iter().filter(|run| runs.contains(&run.spec.id)) {
+                if state.done.remove(&run.spec.id) {
                     *state.cells.entry(run.cell.clone()).or_default() += 1;
                     state.left.again(&block.id, &run.cell);
                 }
@@ -190,7 +190,7 @@ impl Observer for EventObserver<'_> {
             Progress::RunEnded(record) => Event::RunEnded(Box::new(self.run_ended(record))),
             Progress::Ended(block, ended) => Event::GuestEnded {
                 block: block.id.clone(),
-                trouble: ended.trouble.clone(),
+                failure: ended.failure.clone(),
                 verdict: Some(ended.verdict.clone()),
             },
             Progress::Paused(why) => Event::Paused { message: (*why).to_owned() },

@@ -120,7 +120,7 @@ impl Verification {
 /// The runs of `plan` with other raw figures in `second` than in `first`.
 fn differences(plan: &Plan, first: &Contents, second: &Contents) -> Vec<Difference> {
     let (first, second) = (first.records(), second.records());
-    let runs = plan.blocks.iter().flat_map(|block| &block.runs).map(|run| run.order.id.as_str());
+    let runs = plan.blocks.iter().flat_map(|block| &block.runs).map(|run| run.spec.id.as_str());
     runs.filter_map(|run| match (first.get(run), second.get(run)) {
         (Some(first), Some(second)) => difference(first, second),
         (first, second) => Some(Difference {
@@ -145,7 +145,7 @@ fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Error>
         return Err(Error::Continued);
     }
     let standing = contents.standing();
-    let is_complete = |block: &&Block| block.runs.iter().all(|run| standing.is_final(&run.order.id));
+    let is_complete = |block: &&Block| block.runs.iter().all(|run| standing.is_final(&run.spec.id));
     let complete: Vec<&Block> = header.plan.blocks.iter().filter(is_complete).collect();
     if complete.is_empty() {
         return Err(Error::NothingComplete);

@@ -47,7 +47,7 @@ fn a_failed_run_names_its_log_and_what_does_it_again() {
     let failure = RunFailure {
         kind: FailureKind::Panic,
         phase: None,
-        telling: vec!["Kernel panic - not syncing".to_owned()],
+        excerpt: vec!["Kernel panic - not syncing".to_owned()],
         log: Some("logs/one.log".to_owned()),
         after: None,
     };
@@ -67,13 +67,13 @@ fn runs_that_are_done_again_are_counted_once() {
     let plan = plan();
     let observer = observer(&plan);
     let block = &plan.blocks[0];
-    let host = RunFailure { kind: FailureKind::Host, phase: None, telling: Vec::new(), log: None, after: None };
+    let host = RunFailure { kind: FailureKind::Host, phase: None, excerpt: Vec::new(), log: None, after: None };
     let record = |run: usize| RunRecord::new(block, &block.runs[run], 1, 0, 1500, Outcome::Failed(host.clone()));
     let counts = |ended: RunEnded| (ended.done, ended.of, ended.cells_done, ended.seconds_left);
     assert_eq!(counts(observer.run_ended(&record(0))), (1, 4, 1, Some(4.5)));
     // Recorded once more, after it had ended.
     assert_eq!(counts(observer.run_ended(&record(0))), (1, 4, 1, Some(4.5)));
-    let ids: Vec<String> = block.runs.iter().map(|run| run.order.id.clone()).collect();
+    let ids: Vec<String> = block.runs.iter().map(|run| run.spec.id.clone()).collect();
     observer.begun_again(block, &ids);
     assert_eq!(counts(observer.run_ended(&record(1))), (1, 4, 1, Some(4.5)));
     assert_eq!(counts(observer.run_ended(&record(0))), (2, 4, 2, Some(3.0)));
