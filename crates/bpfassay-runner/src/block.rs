@@ -14,7 +14,8 @@ use crate::{
     attempt::Attempt,
     blame::{BootEnd, HostFailure},
     boot::{Boot, Tally},
-    context::{BlockError, Context, chain},
+    chain,
+    context::{BlockError, Context},
     failure,
     host_setup::{deadlines, whole_boot_seconds},
 };

@@ -1,14 +1,27 @@
 //! The host's own packages: what is missing, and installing it when the user agrees.
 
 use std::{
+    collections::BTreeSet,
     io::{BufRead, IsTerminal, Write},
     process::{Command, Stdio},
 };
 
+use bpfassay_study::Plan;
+
 use crate::{
+    cli,
     exit::{Failure, INFRASTRUCTURE},
     output,
 };
+
+/// Finds what the host lacks for `plan`, and installs it: the Debian packages of `needed`, and QEMU.
+///
+/// # Errors
+/// As with [`install`]; where dpkg cannot be asked.
+pub(crate) fn install_for(plan: &Plan, needed: &[&str], global: &cli::Global) -> Result<(), Failure> {
+    let archs: BTreeSet<_> = plan.cells.iter().map(|cell| cell.target.arch).collect();
+    install(&bpfassay_runner::missing_packages(needed, &archs)?, answers_yes(global.yes))
+}
 
 /// Whether questions are answered with yes: by `--yes`, or by CI systems that set `CI=true`.
 pub(crate) fn answers_yes(flag: bool) -> bool {

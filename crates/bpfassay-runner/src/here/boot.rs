@@ -18,7 +18,8 @@ use super::agent::{Agent, arguments, ask_to_stop, job, kill, start, unnamed};
 use crate::{
     attempt::{Conclusion, FailedRun},
     boot::Boot,
-    context::{BlockError, chain},
+    chain,
+    context::BlockError,
     failure,
     host_setup::deadlines,
 };

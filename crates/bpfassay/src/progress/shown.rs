@@ -16,7 +16,6 @@ use bpfassay_report::{
 use bpfassay_vm::shell_words;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Sink;
 use crate::output::{self, Bar};
 
 /// Most lines of one boot that its guest asks to be shown.
@@ -46,9 +45,8 @@ struct Guest {
 const TEMPLATE: &str = "{bar:24} {pos}/{len} runs{prefix}  {elapsed}  {wide_msg}";
 
 impl Shown {
-    /// For `runs` runs.
-    pub(super) fn new(runs: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(runs), Bar::target());
+    pub(super) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), Bar::target());
         // A template of ours that does not parse is shown plainly; a test parses it.
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style);
@@ -115,12 +113,15 @@ impl Shown {
             self.line(&line);
         }
     }
-}
 
-impl Sink for Shown {
-    fn take(&self, event: &Event) {
+    /// Shows `event`.
+    pub(super) fn take(&self, event: &Event) {
         match event {
-            Event::Started(_) | Event::Concluded(_) => {}
+            Event::Started(started) => {
+                self.bar.set_position(0);
+                self.bar.set_length(started.runs);
+            }
+            Event::Concluded(_) => {}
             Event::Booting { block, target, boot, confirming } => {
                 let guest = Guest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };
                 self.guests(|guests| drop(guests.insert(block.clone(), guest)));
@@ -152,7 +153,8 @@ impl Sink for Shown {
         }
     }
 
-    fn finish(&self) {
+    /// Takes away the bar.
+    pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
