@@ -103,7 +103,7 @@ fn list_rust_objects(out: &Path) -> Result<()> {
     let mut list = String::from("&[\n");
     for path in &paths {
         let map = path.file_stem().and_then(|name| name.to_str()).ok_or_else(|| format!("{path:?} is not UTF-8"))?;
-        writeln!(list, "    Object {{ map: {map:?}, elf: &crate::objects::Aligned(*include_bytes!({path:?})).0 }},")?;
+        writeln!(list, "    Object {{ map: {map:?}, elf: &Aligned(*include_bytes!({path:?})).0 }},")?;
     }
     list.push(']');
     let path = out.join("aya_objects.rs");

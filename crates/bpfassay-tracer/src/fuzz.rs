@@ -6,16 +6,25 @@ use std::{collections::BTreeSet, ffi::OsString, io, os::unix::ffi::OsStringExt a
 use bpfassay_protocol::{probe::Probe, tracer::Step};
 
 use crate::{
-    args::Request,
-    aya,
-    command::{Command, Commands},
-    decode, features,
-    libbpf::{self, log},
-    listen::{Address, http},
-    misses, mounts,
-    object::{self, args as object_args},
-    pitfalls::{before, cache, lists, symbols},
-    preemption, probes, ring, sets, task_io, uprobes,
+    cli::{args::Request, object as object_args},
+    counters::{decode, ring, sets, task_io},
+    diagnostics::before,
+    features,
+    kernel::{
+        mounts, preemption,
+        symbols::{cache, table},
+        tracefs::{lists, profile},
+    },
+    loader::{
+        aya,
+        libbpf::log,
+        plan::{probes, refusal::Failure, uprobes},
+    },
+    service::{
+        command::{Command, Commands},
+        endpoint::{Address, http},
+        object as service_object,
+    },
 };
 
 /// Functions that lists of the kernel are searched for.
@@ -49,14 +58,14 @@ pub fn commands(bytes: &[u8]) {
 /// `/proc/kallsyms` and the lists of functions in tracefs and debugfs: nothing is found that was not looked for.
 pub fn kernel_lists(text: &[u8]) {
     let wanted = BTreeSet::from(WANTED);
-    assert!(symbols::read(text, WANTED).is_ok_and(|found| found.keys().all(|name| wanted.contains(name.as_str()))));
+    assert!(table::read(text, WANTED).is_ok_and(|found| found.keys().all(|name| wanted.contains(name.as_str()))));
     assert!(lists::traceable(text, &wanted).is_ok_and(|found| found.is_subset(&wanted)));
     let text = String::from_utf8_lossy(text);
     let _ = lists::blacklist(&text);
     let _ = lists::enabled(&text).values().map(ToString::to_string).count();
     let _ = lists::kprobes(&text);
     for function in WANTED {
-        let _ = misses::missed_in_profile(&text, "libbpf", 1, function);
+        let _ = profile::missed_in_profile(&text, "libbpf", 1, function);
     }
     for line in text.lines() {
         let _ = features::attach::offset_in_file(line, 0x5000);
@@ -84,7 +93,7 @@ pub fn http_request(bytes: &[u8]) {
 
 /// What libbpf and the verifier print: a refusal of bounded length.
 pub fn verifier_log(text: &str) {
-    let failure = libbpf::Failure { step: Step::Load, program: None, error: io::ErrorKind::PermissionDenied.into() };
+    let failure = Failure { step: Step::Load, program: None, error: io::ErrorKind::PermissionDenied.into() };
     let refusal = log::refusal(failure, text);
     assert!(refusal.message.len() <= 4096 && refusal.verifier.is_none_or(|line| line.len() <= 4096));
     assert!(features::sys::telling_line(text).is_none_or(|line| line.len() <= 300));
@@ -124,7 +133,7 @@ pub fn maps(bytes: &[u8]) {
 pub fn object(elf: &[u8]) {
     let _ = uprobes::offsets(elf);
     let _ = uprobes::interpreter(elf);
-    let _ = object::types(elf);
+    let _ = service_object::types(elf);
     for &probe in [Probe::Kprobe, Probe::Fexit].iter() {
         let _ = aya::attach::sections_of(elf, probe);
     }

@@ -2,7 +2,7 @@
 //! function, `add`, which adds one call. What is counted, and where, is the same as in C (`bpfassay-tracer/src/bpf`).
 //!
 //! Programs are named `PROBE__FUNCTION` or `PROBE__FUNCTION__PART` and carry the section that aya tells their type by;
-//! the loader (`bpfassay-tracer/src/aya`) loads those of one probe.
+//! the loader (`bpfassay-tracer/src/loader/aya`) loads those of one probe.
 //!
 //! Not here, and refused by the loader: `kprobe-multi`, which aya (0.14 to 0.16) cannot attach; `complete`; `task-io`.
 

@@ -11,7 +11,11 @@ use libbpf_sys as bpf;
 use super::{
     insn::Code,
     probe_env::{Context, FUNCTION, ProbeEnv},
-    sys::{self, Event, Failure, Program, Result, c_string},
+    sys::{self, Failure, Program, Result, c_string},
+};
+use crate::kernel::{
+    perf::{self, Event},
+    tracefs,
 };
 
 type Trial = fn(&ProbeEnv) -> Result<()>;
@@ -21,8 +25,8 @@ const ATTACH_TYPES: &[(&str, Trial)] = &[
     ("kretprobe", |_| perf(kprobe(true)?, bpf::BPF_PROG_TYPE_KPROBE)),
     ("uprobe", |_| perf(uprobe(false)?, bpf::BPF_PROG_TYPE_KPROBE)),
     ("uretprobe", |_| perf(uprobe(true)?, bpf::BPF_PROG_TYPE_KPROBE)),
-    ("tracepoint", |_| perf(sys::perf_event(Event::Tracepoint(tracepoint()?))?, bpf::BPF_PROG_TYPE_TRACEPOINT)),
-    ("perf_event", |_| perf(sys::perf_event(Event::CpuClock)?, bpf::BPF_PROG_TYPE_PERF_EVENT)),
+    ("tracepoint", |_| perf(perf_event(Event::Tracepoint(tracepoint()?))?, bpf::BPF_PROG_TYPE_TRACEPOINT)),
+    ("perf_event", |_| perf(perf_event(Event::CpuClock)?, bpf::BPF_PROG_TYPE_PERF_EVENT)),
     // A link in place of an ioctl (BPF_LINK_CREATE on a perf event), and a number that goes with it to the program.
     ("perf_event.link", |_| perf_link(0)),
     ("perf_event.cookie", |_| perf_link(1)),
@@ -90,13 +94,15 @@ fn loaded(program: Program<'_>) -> Result<OwnedFd> {
 /// Attaches a program of this type to a perf event by ioctl, as every kernel can.
 fn perf(event: OwnedFd, kind: bpf::bpf_prog_type) -> Result<()> {
     let program = loaded(plain(kind))?;
-    sys::set_program(event.as_fd(), program.as_fd())
+    perf::set_program(event.as_fd(), program.as_fd())
+        .and_then(|()| perf::enable(event.as_fd()))
+        .map_err(|error| Failure::kernel("attach", &error))
 }
 
 fn perf_link(cookie: u64) -> Result<()> {
     use std::os::fd::AsRawFd as _;
     let program = loaded(plain(bpf::BPF_PROG_TYPE_TRACEPOINT))?;
-    let event = sys::perf_event(Event::Tracepoint(tracepoint()?))?;
+    let event = perf_event(Event::Tracepoint(tracepoint()?))?;
     sys::link(program.as_fd(), event.as_raw_fd(), bpf::BPF_PERF_EVENT, |options| {
         options.__bindgen_anon_1.perf_event.bpf_cookie = cookie;
     })
@@ -116,12 +122,12 @@ fn tracing(program: Program<'_>) -> Result<()> {
 
 fn kprobe(returns: bool) -> Result<OwnedFd> {
     let function = c_string(FUNCTION);
-    sys::perf_event(Event::Kprobe { kind: event_source("kprobe")?, returns, function: &function })
+    perf_event(Event::Kprobe { kind: event_source("kprobe")?, returns, function: &function })
 }
 
 fn uprobe(returns: bool) -> Result<OwnedFd> {
     let (path, offset) = own_code()?;
-    sys::perf_event(Event::Uprobe { kind: event_source("uprobe")?, returns, path: &path, offset })
+    perf_event(Event::Uprobe { kind: event_source("uprobe")?, returns, path: &path, offset })
 }
 
 fn uprobe_multi(attach: bpf::bpf_attach_type) -> Result<()> {
@@ -130,26 +136,18 @@ fn uprobe_multi(attach: bpf::bpf_attach_type) -> Result<()> {
     sys::link_uprobe_multi(program.as_fd(), attach, &path, offset).map(drop)
 }
 
+fn perf_event(event: Event<'_>) -> Result<OwnedFd> {
+    perf::open(event).map_err(|error| Failure::kernel("perf_event_open", &error))
+}
+
 /// The number of a source of perf events.
 fn event_source(name: &str) -> Result<u32> {
-    let path = format!("/sys/bus/event_source/devices/{name}/type");
-    number(&path)?.parse().map_err(|_| Failure::NotTried(format!("{path} holds no number")))
+    perf::source(name).map_err(|error| Failure::kernel(format_args!("event source {name}"), &error))
 }
 
 /// The id of a tracepoint that every kernel has.
 fn tracepoint() -> Result<u64> {
-    const EVENT: &str = "events/sched/sched_process_exec/id";
-    let text = number(&format!("/sys/kernel/tracing/{EVENT}"))
-        .or_else(|_| number(&format!("/sys/kernel/debug/tracing/{EVENT}")))
-        .map_err(|_| Failure::NotTried("tracefs is not mounted".to_owned()))?;
-    text.parse().map_err(|_| Failure::NotTried(format!("{EVENT} holds no number")))
-}
-
-fn number(path: &str) -> Result<String> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(text.trim().to_owned()),
-        Err(error) => Err(Failure::kernel(path, &error)),
-    }
+    tracefs::event_id("sched/sched_process_exec").map_err(|error| Failure::NotTried(error.to_string()))
 }
 
 /// A function of this very program: its file, and the offset in it.

@@ -1,4 +1,4 @@
-//! Type information: ids in the kernel's own, and the little that trial programs and maps need of their own.
+//! The type information that trial programs and maps need of their own.
 
 use std::{
     ffi::CStr,
@@ -7,80 +7,18 @@ use std::{
     ptr::NonNull,
 };
 
-use super::sys::{Failure, Result, c_string};
+use super::sys::{Failure, Result};
 
-/// Kinds of BTF types (include/uapi/linux/btf.h).
-const STRUCT: u32 = 4;
-const TYPEDEF: u32 = 8;
-const FUNCTION: u32 = 12;
-
-/// Types of the running kernel.
+/// Types in the making, for a program or a map.
 #[derive(Debug)]
-pub(super) struct Kernel(Btf);
+pub(super) struct Types(NonNull<libbpf_sys::btf>);
 
-#[derive(Debug)]
-struct Btf(NonNull<libbpf_sys::btf>);
-
-impl Drop for Btf {
+impl Drop for Types {
     fn drop(&mut self) {
         // SAFETY: ours, and nobody uses it any more.
         unsafe { libbpf_sys::btf__free(self.0.as_ptr()) };
     }
 }
-
-impl Btf {
-    fn own(btf: *mut libbpf_sys::btf, what: &str) -> Result<Self> {
-        // libbpf sets errno whenever it returns a null pointer; nothing may come in between.
-        let error = io::Error::last_os_error();
-        NonNull::new(btf).map(Self).ok_or_else(|| Failure::kernel(what, &error))
-    }
-}
-
-impl Kernel {
-    /// Reads `/sys/kernel/btf/vmlinux`.
-    ///
-    /// # Errors
-    /// Where the kernel has none, or none that libbpf understands.
-    pub(super) fn read() -> Result<Self> {
-        // SAFETY: takes nothing.
-        Btf::own(unsafe { libbpf_sys::btf__load_vmlinux_btf() }, "BTF of the kernel").map(Self)
-    }
-
-    /// How many types there are.
-    pub(super) fn types(&self) -> u32 {
-        // SAFETY: a valid object.
-        unsafe { libbpf_sys::btf__type_cnt(self.0.0.as_ptr()) }
-    }
-
-    /// The id of a function.
-    ///
-    /// # Errors
-    /// Where there is no such function.
-    pub(super) fn function(&self, name: &str) -> Result<u32> {
-        self.find(name, FUNCTION, "function")
-    }
-
-    /// The id of a structure; likewise.
-    pub(super) fn structure(&self, name: &str) -> Result<u32> {
-        self.find(name, STRUCT, "structure")
-    }
-
-    /// The id of a type's other name; likewise.
-    pub(super) fn typedef(&self, name: &str) -> Result<u32> {
-        self.find(name, TYPEDEF, "typedef")
-    }
-
-    fn find(&self, name: &str, kind: u32, what: &str) -> Result<u32> {
-        let text = c_string(name);
-        // SAFETY: a valid object; the name outlives the call.
-        let id = unsafe { libbpf_sys::btf__find_by_name_kind(self.0.0.as_ptr(), text.as_ptr(), kind) };
-        u32::try_from(id).map_err(|_| Failure::missing(format!("no {what} `{name}` in the kernel's BTF")))
-    }
-}
-
-/// Types in the making, for a program or a map.
-#[derive(Debug)]
-pub(super) struct Types(Btf);
 
 impl Types {
     /// Nothing yet.
@@ -89,7 +27,10 @@ impl Types {
     /// For want of memory.
     pub(super) fn new() -> Result<Self> {
         // SAFETY: takes nothing.
-        Btf::own(unsafe { libbpf_sys::btf__new_empty() }, "types").map(Self)
+        let btf = unsafe { libbpf_sys::btf__new_empty() };
+        // libbpf sets errno whenever it returns a null pointer; nothing may come in between.
+        let error = io::Error::last_os_error();
+        NonNull::new(btf).map(|btf| Self(btf)).ok_or_else(|| Failure::kernel("types", &error))
     }
 
     /// An unsigned integer of `size` bytes.
@@ -152,7 +93,7 @@ impl Types {
     }
 
     fn raw(&self) -> *mut libbpf_sys::btf {
-        self.0.0.as_ptr()
+        self.0.as_ptr()
     }
 }
 

@@ -6,10 +6,43 @@ use bpfassay_protocol::feature::{Feature, FeatureKind, Support};
 use libbpf_sys as bpf;
 
 use super::{
-    btf::Kernel,
     insn::{Code, Reg},
     sys::{self, Failure, Map, Program, Result},
 };
+use crate::kernel::btf::ids::{Ids, Kind};
+
+/// The types of the running kernel, by name.
+#[derive(Debug)]
+pub(super) struct Kernel(Ids);
+
+impl Kernel {
+    /// How many types there are.
+    pub(super) fn types(&self) -> u32 {
+        self.0.count()
+    }
+
+    /// The id of a function.
+    ///
+    /// # Errors
+    /// Where there is no such function.
+    pub(super) fn function(&self, name: &str) -> Result<u32> {
+        self.find(name, Kind::Function, "function")
+    }
+
+    /// The id of a structure; likewise.
+    pub(super) fn structure(&self, name: &str) -> Result<u32> {
+        self.find(name, Kind::Struct, "structure")
+    }
+
+    /// The id of a type's other name; likewise.
+    pub(super) fn typedef(&self, name: &str) -> Result<u32> {
+        self.find(name, Kind::Typedef, "typedef")
+    }
+
+    fn find(&self, name: &str, kind: Kind, what: &str) -> Result<u32> {
+        self.0.find(name, kind).ok_or_else(|| Failure::missing(format!("no {what} `{name}` in the kernel's BTF")))
+    }
+}
 
 /// The function that trampolines hook in trials: not inlined, rarely called, and in the list of those in which
 /// `bpf_d_path` may be called (kernel/trace/bpf_trace.c, `btf_allowlist_d_path`, since 5.10).
@@ -53,7 +86,8 @@ pub(super) struct ProbeEnv {
 
 impl ProbeEnv {
     pub(super) fn new() -> Self {
-        Self { kernel: Kernel::read(), features: Vec::new() }
+        let kernel = Ids::read().map(Kernel).map_err(|error| Failure::kernel("BTF of the kernel", &error));
+        Self { kernel, features: Vec::new() }
     }
 
     /// The kernel's types.

@@ -15,10 +15,9 @@ use libbpf_sys::{
     bpf_attach_type, bpf_func_info, bpf_insn, bpf_map_create_opts, bpf_map_type, bpf_prog_load_opts, bpf_prog_type,
 };
 
-pub(super) use self::link::{
-    Event, link, link_kprobe_multi, link_uprobe_multi, perf_event, raw_tracepoint, set_program,
-};
+pub(super) use self::link::{link, link_kprobe_multi, link_uprobe_multi, raw_tracepoint};
 use super::insn::Code;
+use crate::kernel;
 
 /// The verifier's log of such small programs fits in here; a longer one is cut by the kernel, with ENOSPC.
 const LOG: usize = 64 << 10;
@@ -312,9 +311,7 @@ fn name(text: *const libc::c_char) -> Option<&'static str> {
 /// # Errors
 /// The kernel's.
 pub(super) fn iterate(link: BorrowedFd<'_>) -> Result<()> {
-    // SAFETY: no pointers.
-    let iterator = own(unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) })
-        .map_err(|error| Failure::kernel("make an iterator", &error))?;
+    let iterator = kernel::bpf::iterator(link).map_err(|error| Failure::kernel("make an iterator", &error))?;
     let mut buffer = [0; 4096];
     loop {
         match rustix::io::read(&iterator, &mut buffer) {
@@ -345,23 +342,8 @@ pub(super) fn test_run(program: BorrowedFd<'_>) -> Result<u32> {
 /// # Errors
 /// The kernel's.
 pub(super) fn machine_code(program: BorrowedFd<'_>) -> Result<u32> {
-    let mut info = libbpf_sys::bpf_prog_info::default();
-    let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;
-    // SAFETY: the kernel writes at most `length` bytes; null pointers inside ask for lengths only.
-    let status =
-        unsafe { libbpf_sys::bpf_obj_get_info_by_fd(program.as_raw_fd(), (&raw mut info).cast(), &raw mut length) };
-    check(status).map_err(|error| Failure::kernel("program information", &error))?;
-    Ok(info.jited_prog_len)
-}
-
-/// Switches run-time statistics on for as long as the descriptor is open.
-///
-/// # Errors
-/// The kernel's.
-pub(super) fn enable_statistics() -> Result<OwnedFd> {
-    // SAFETY: no pointers.
-    own(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
-        .map_err(|error| Failure::kernel("BPF_ENABLE_STATS", &error))
+    let info = kernel::bpf::program_info(program).map_err(|error| Failure::kernel("program information", &error))?;
+    Ok(info.jited_bytes)
 }
 
 /// `text` with a zero at its end.

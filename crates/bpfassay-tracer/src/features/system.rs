@@ -10,6 +10,7 @@ use super::{
     sys::{self, Failure, Result},
     token,
 };
+use crate::kernel::{bpf, jit};
 
 /// Settings, by the name that they get here.
 const SETTINGS: [(&str, &str); 4] = [
@@ -26,13 +27,14 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
     record(env, FeatureKind::Btf, "vmlinux", types);
     let modules = modules();
     record(env, FeatureKind::Btf, "modules", modules);
-    let jit = jit(env);
+    let jit = compiler(env);
     record(env, FeatureKind::System, "jit", jit);
     for (name, path) in SETTINGS {
         let setting = read(path).map(Some);
         record(env, FeatureKind::System, name, setting);
     }
-    env.tried(FeatureKind::System, "statistics", sys::enable_statistics());
+    let statistics = bpf::enable_statistics().map_err(|error| Failure::kernel("BPF_ENABLE_STATS", &error));
+    env.tried(FeatureKind::System, "statistics", statistics);
     env.tried(FeatureKind::System, "token", token::create());
     record(env, FeatureKind::System, "config", config());
 }
@@ -63,11 +65,11 @@ fn modules() -> Result<Option<String>> {
 }
 
 /// Whether a program is compiled, with the setting.
-fn jit(env: &ProbeEnv) -> Result<Option<String>> {
+fn compiler(env: &ProbeEnv) -> Result<Option<String>> {
     let program = sys::load(env.program(Context::RawTracepoint)?, &Code::default().exit_zero())?;
     match sys::machine_code(program.as_fd())? {
         0 => Err(Failure::missing("programs are interpreted")),
-        _ => Ok(read("/proc/sys/net/core/bpf_jit_enable").ok()),
+        _ => Ok(jit::setting().ok()),
     }
 }
 

@@ -1,0 +1,423 @@
+//! The command line: what it says, and what that means on this machine.
+
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
+
+use bpfassay_protocol::{
+    ProbeConfiguration,
+    probe::{Loader, MapLayout, Probe},
+};
+
+use crate::{
+    kernel::{
+        cgroups::{self, CgroupIdError},
+        mounts::{self, MountIdError},
+    },
+    loader::plan::options::Options,
+    service::endpoint::Address,
+};
+
+/// Most keys or events that a map may hold; what they take is locked memory of the kernel.
+const MAX_ENTRIES: u32 = 1 << 24;
+/// `KRETPROBE_MAXACTIVE_MAX` (kernel/trace/trace_kprobe.c).
+const MAX_MAXACTIVE: u32 = 4096;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Print [`crate::cli::help::HELP`].
+    Help,
+    /// Print the version.
+    Version,
+    /// Tell what the kernel offers.
+    Features,
+    /// Attach and count.
+    Trace(Box<Args>),
+}
+
+/// The options, as given.
+#[derive(Debug)]
+pub(crate) struct Args {
+    probe: ProbeConfiguration,
+    map: Option<MapLayout>,
+    loader: Option<Loader>,
+    interval: Option<Duration>,
+    bpf_stats: bool,
+    cgroup: Option<PathBuf>,
+    mount: Option<PathBuf>,
+    listen: Option<Address>,
+    merge: bool,
+    stay: bool,
+    latency: bool,
+    map_entries: Option<u32>,
+    maxactive: Option<u32>,
+    uprobe: Vec<PathBuf>,
+    functions: BTreeMap<String, String>,
+    symbol_cache: Option<PathBuf>,
+    attach_order: Option<u64>,
+}
+
+/// What to do, in the kernel's terms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TracerConfig {
+    pub(crate) configuration: ProbeConfiguration,
+    pub(crate) interval: Option<Duration>,
+    /// Whether the kernel is to keep statistics of programs.
+    pub(crate) bpf_stats: bool,
+    pub(crate) options: Options,
+    /// Where to give the counters to Prometheus.
+    pub(crate) listen: Option<Address>,
+    /// Whether `readv` counts as `read` and `writev` as `write`.
+    pub(crate) merge: bool,
+    /// Whether to go on after the end of standard input.
+    pub(crate) stay: bool,
+}
+
+/// Arguments that cannot be followed on this machine.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArgumentError {
+    #[error("{0} (--help lists the options)")]
+    Syntax(lexopt::Error),
+    #[error("--{0} is given twice")]
+    Twice(&'static str),
+    #[error("--probe is missing: name a probe configuration, for example `--probe fexit`")]
+    NoProbe,
+    #[error("the baseline `none` attaches nothing: run the workload without the tracer")]
+    Baseline,
+    #[error("program sets are not given to Prometheus: leave out --listen")]
+    NoMetrics,
+    #[error(transparent)]
+    Cgroup(#[from] CgroupIdError),
+    #[error(transparent)]
+    Mount(#[from] MountIdError),
+}
+
+impl From<lexopt::Error> for ArgumentError {
+    fn from(error: lexopt::Error) -> Self {
+        Self::Syntax(error)
+    }
+}
+
+impl Request {
+    /// Reads a command line, without the program's name.
+    ///
+    /// # Errors
+    /// [`ArgumentError::Syntax`], [`ArgumentError::Twice`], [`ArgumentError::NoProbe`].
+    pub(crate) fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Self, ArgumentError> {
+        use lexopt::{
+            Arg::{Long, Short},
+            ValueExt as _,
+        };
+
+        let (mut probe, mut map, mut loader, mut interval) = (None, None, None, None);
+        let (mut cgroup, mut mount, mut listen) = (None, None, None);
+        let (mut merge, mut stay, mut latency, mut bpf_stats) = (None, None, None, None);
+        let (mut map_entries, mut maxactive, mut symbol_cache, mut attach_order) = (None, None, None, None);
+        let (mut functions, mut uprobe) = (BTreeMap::new(), Vec::new());
+        let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
+        while let Some(option) = parser.next()? {
+            match option {
+                Long("help") | Short('h') => return Ok(Self::Help),
+                Long("features") => return Ok(Self::Features),
+                Long("version") | Short('V') => return Ok(Self::Version),
+                Long("probe") => set(&mut probe, "probe", parser.value()?.parse()?)?,
+                Long("map") => set(&mut map, "map", parser.value()?.parse()?)?,
+                Long("loader") => set(&mut loader, "loader", parser.value()?.parse()?)?,
+                Long("interval") => set(&mut interval, "interval", parser.value()?.parse_with(parse_interval)?)?,
+                Long("cgroup") => set(&mut cgroup, "cgroup", parser.value()?.into())?,
+                Long("mount") => set(&mut mount, "mount", parser.value()?.into())?,
+                Long("listen") => set(&mut listen, "listen", parser.value()?.parse()?)?,
+                Long("bpf-stats") => set(&mut bpf_stats, "bpf-stats", ())?,
+                Long("merge") => set(&mut merge, "merge", ())?,
+                Long("stay") => set(&mut stay, "stay", ())?,
+                Long("latency") => set(&mut latency, "latency", ())?,
+                Long("map-entries") => {
+                    set(
+                        &mut map_entries,
+                        "map-entries",
+                        parser.value()?.parse_with(|text| parse_count(text, MAX_ENTRIES))?,
+                    )?;
+                }
+                Long("maxactive") => {
+                    set(
+                        &mut maxactive,
+                        "maxactive",
+                        parser.value()?.parse_with(|text| parse_count(text, MAX_MAXACTIVE))?,
+                    )?;
+                }
+                Long("attach-order") => set(&mut attach_order, "attach-order", parser.value()?.parse()?)?,
+                Long("uprobe") => uprobe.push(parser.value()?.into()),
+                Long("symbol-cache") => set(&mut symbol_cache, "symbol-cache", parser.value()?.into())?,
+                Long("function") => {
+                    let (name, other) = parser.value()?.parse_with(parse_function)?;
+                    if functions.insert(name, other).is_some() {
+                        return Err(ArgumentError::Twice("function"));
+                    }
+                }
+                other => return Err(other.unexpected().into()),
+            }
+        }
+        let probe = probe.ok_or(ArgumentError::NoProbe)?;
+        Ok(Self::Trace(Box::new(Args {
+            probe,
+            map,
+            loader,
+            interval,
+            bpf_stats: bpf_stats.is_some(),
+            cgroup,
+            mount,
+            listen,
+            merge: merge.is_some(),
+            stay: stay.is_some(),
+            latency: latency.is_some(),
+            map_entries,
+            maxactive,
+            uprobe,
+            functions,
+            symbol_cache,
+            attach_order,
+        })))
+    }
+}
+
+fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), ArgumentError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(ArgumentError::Twice(name)),
+    }
+}
+
+impl Args {
+    /// Looks up the paths and puts the configuration together.
+    ///
+    /// # Errors
+    /// [`ArgumentError`].
+    pub(crate) fn resolve(self) -> Result<TracerConfig, ArgumentError> {
+        if self.probe.is_baseline() {
+            return Err(ArgumentError::Baseline);
+        }
+        let configuration = ProbeConfiguration {
+            map: self.map.unwrap_or(self.probe.map),
+            loader: self.loader.unwrap_or(self.probe.loader),
+            ..self.probe
+        };
+        if configuration.probe == Probe::Programs && self.listen.is_some() {
+            return Err(ArgumentError::NoMetrics);
+        }
+        let options = Options {
+            cgroup: self.cgroup.map(cgroups::id).transpose()?.unwrap_or(0),
+            mount: self.mount.map(mounts::id).transpose()?.unwrap_or(0),
+            latency: self.latency,
+            map_entries: self.map_entries,
+            maxactive: self.maxactive,
+            uprobe: self.uprobe,
+            functions: self.functions,
+            symbol_cache: self.symbol_cache,
+            attach_order: self.attach_order,
+        };
+        Ok(TracerConfig {
+            configuration,
+            interval: self.interval,
+            bpf_stats: self.bpf_stats,
+            options,
+            // A service is started without anybody at its standard input.
+            stay: self.stay || self.listen.is_some(),
+            listen: self.listen,
+            merge: self.merge,
+        })
+    }
+}
+
+/// A positive whole number up to `most`.
+fn parse_count(text: &str, most: u32) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count) if (1..=most).contains(&count) => Ok(count),
+        _ => Err(format!("`{text}` is not a whole number from 1 to {most}")),
+    }
+}
+
+/// Two names of kernel functions.
+fn parse_function(text: &str) -> Result<(String, String), String> {
+    let is_name = |name: &&str| {
+        (1..=512).contains(&name.len()) && name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.'))
+    };
+    let names = text.split_once('=').filter(|(name, other)| is_name(name) && is_name(other));
+    let (name, other) =
+        names.ok_or_else(|| format!("`{text}` is not NAME=OTHER, for example `vfs_read=vfs_read.isra.0`"))?;
+    Ok((name.to_owned(), other.to_owned()))
+}
+
+/// A positive whole number and a unit.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a positive whole number with a unit (us, ms, s, min), for example `2s`");
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(unit_at);
+    let microseconds = match unit {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "min" => 60_000_000,
+        _ => return Err(wrong()),
+    };
+    match number.parse::<u64>().ok().and_then(|number| number.checked_mul(microseconds)) {
+        Some(total) if total > 0 => Ok(Duration::from_micros(total)),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cli::help::HELP;
+
+    fn parse(words: &[&str]) -> Result<Args, ArgumentError> {
+        match Request::parse(words)? {
+            Request::Trace(args) => Ok(*args),
+            other => panic!("{words:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn help_and_version_need_nothing_else() {
+        assert!(matches!(Request::parse(["--help"]), Ok(Request::Help)));
+        assert!(matches!(Request::parse(["--probe=fexit", "-h"]), Ok(Request::Help)));
+        assert!(matches!(Request::parse(["-V"]), Ok(Request::Version)));
+        for option in [
+            "probe",
+            "map",
+            "loader",
+            "interval",
+            "cgroup",
+            "mount",
+            "latency",
+            "map-entries",
+            "maxactive",
+            "uprobe",
+            "function",
+            "symbol-cache",
+            "attach-order",
+            "bpf-stats",
+            "merge",
+            "listen",
+            "stay",
+            "features",
+        ]
+        .map(|name| format!("--{name}"))
+        {
+            assert!(HELP.contains(&format!("      {option} ")), "{option}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_option_or_given_twice_or_without_value_is_refused() {
+        let message = |words: &[&str]| parse(words).unwrap_err().to_string();
+        assert_eq!(message(&["--prob", "fexit"]), "invalid option '--prob' (--help lists the options)");
+        assert_eq!(message(&["--probe", "fexit", "more"]), "unexpected argument \"more\" (--help lists the options)");
+        assert_eq!(message(&["--probe", "fexit", "--map", "percpu", "--map=percpu"]), "--map is given twice");
+        assert!(message(&["--probe"]).starts_with("missing argument for option '--probe'"));
+        assert!(message(&[]).starts_with("--probe is missing"));
+    }
+
+    #[test]
+    fn a_configuration_may_be_given_whole_or_in_parts() {
+        let whole = parse(&["--probe", "kprobe+percpu@libbpf"]).unwrap().resolve().unwrap();
+        let parts = parse(&["--probe", "kprobe", "--map", "percpu", "--loader", "libbpf"]).unwrap().resolve().unwrap();
+        assert_eq!(whole, parts);
+        assert_eq!(whole.configuration.to_string(), "kprobe");
+        assert_eq!(whole.options, Options::default());
+        assert_eq!(whole.interval, None);
+    }
+
+    #[test]
+    fn unknown_words_are_refused_with_the_known_ones() {
+        let error = parse(&["--probe", "fexti"]).unwrap_err().to_string();
+        assert!(error.contains("known are none, kprobe, kretprobe,"), "{error}");
+        assert!(parse(&["--probe", "fexit", "--map", "tree"]).is_err());
+    }
+
+    #[test]
+    fn the_baseline_needs_no_tracer() {
+        let error = parse(&["--probe", "none"]).unwrap().resolve().unwrap_err();
+        assert!(matches!(error, ArgumentError::Baseline));
+    }
+
+    #[test]
+    fn a_service_goes_on_without_standard_input() {
+        let config = |words: &[&str]| parse(words).unwrap().resolve().unwrap();
+        let plain = config(&["--probe", "fexit"]);
+        assert_eq!((plain.stay, plain.merge, plain.listen), (false, false, None));
+        assert!(config(&["--probe", "fexit", "--stay"]).stay);
+        let service = config(&["--probe", "fexit", "--merge", "--listen", "127.0.0.1:0"]);
+        assert!(service.stay && service.merge && service.listen.is_some());
+        assert!(parse(&["--probe", "fexit", "--listen", "9100"]).is_err());
+        assert!(parse(&["--probe", "fexit", "--stay", "--stay"]).is_err());
+        assert!(parse(&["--probe", "fexit", "--stay=yes"]).is_err());
+    }
+
+    #[test]
+    fn further_options_reach_the_loader() {
+        let words = [
+            "--probe=fexit",
+            "--latency",
+            "--map-entries=1",
+            "--maxactive",
+            "4",
+            "--uprobe",
+            "/lib/x",
+            "--symbol-cache",
+            "/s",
+            "--attach-order=7",
+        ];
+        let functions = ["--function", "vfs_read=vfs_read.isra.0", "--function=vfs_write=other"];
+        let words: Vec<&str> = words.iter().chain(&functions).copied().collect();
+        let functions = [("vfs_read", "vfs_read.isra.0"), ("vfs_write", "other")];
+        let expected = Options {
+            latency: true,
+            map_entries: Some(1),
+            maxactive: Some(4),
+            uprobe: vec!["/lib/x".into()],
+            symbol_cache: Some("/s".into()),
+            attach_order: Some(7),
+            functions: functions.map(|(name, other)| (name.to_owned(), other.to_owned())).into(),
+            ..Options::default()
+        };
+        let options = parse(&words).unwrap().resolve().unwrap().options;
+        assert_eq!(options, expected);
+        assert_eq!((options.function("vfs_write"), options.function("vfs_open")), ("other", "vfs_open"));
+        for wrong in
+            ["--map-entries=0", "--map-entries=x", "--maxactive=4097", "--function=vfs_read", "--function=a=b c"]
+        {
+            assert!(parse(&["--probe", "fexit", wrong]).is_err(), "{wrong}");
+        }
+        assert!(matches!(
+            parse(&["--probe", "fexit", "--function=a=b", "--function=a=c"]),
+            Err(ArgumentError::Twice("function"))
+        ));
+    }
+
+    #[test]
+    fn intervals_have_units() {
+        assert_eq!(parse_interval("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(parse_interval("250us"), Ok(Duration::from_micros(250)));
+        assert_eq!(parse_interval("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(parse_interval("1min"), Ok(Duration::from_secs(60)));
+        for wrong in
+            ["", "2", "s", "0s", "-1s", "1.5s", "2 s", "2h", "99999999999999999999s", "18446744073709551615s", "²s"]
+        {
+            assert!(parse_interval(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_make_it_fall_over(words: Vec<String>) {
+            let _ = Request::parse(words);
+        }
+
+        #[test]
+        fn no_interval_makes_it_fall_over(text: String) {
+            let _ = parse_interval(&text);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! How the program ends.
+
+use std::{
+    error::Error,
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+/// Exit status for arguments that make no sense.
+pub(crate) const USAGE: u8 = 2;
+/// Exit status when the kernel refuses the programs.
+pub(crate) const REFUSED: u8 = 3;
+
+/// Writes `text` to standard output.
+pub(crate) fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&error, 1),
+    }
+}
+
+/// Writes `error` and its causes to standard error. Nothing is left to do if that fails too.
+pub(crate) fn complain(error: &dyn Error, status: u8) -> ExitCode {
+    let _ = writeln!(io::stderr(), "bpfassay-tracer: {}", with_causes(error));
+    status.into()
+}
+
+/// `error` and its causes on one line.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    message
+}

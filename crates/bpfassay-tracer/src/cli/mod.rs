@@ -1,0 +1,119 @@
+//! The command line: what it asks for, and the exit status.
+//!
+//! Not here: anything that is done; `service` is what goes on while programs count.
+
+pub(crate) mod args;
+mod exit;
+mod help;
+pub(crate) mod object;
+
+use std::{
+    env,
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use bpfassay_protocol::{
+    ProbeConfiguration,
+    object::ObjectLine,
+    tracer::{Refusal, Step, TracerLine},
+};
+
+use self::{
+    args::Request,
+    exit::{REFUSED, USAGE, complain, print},
+    help::HELP,
+};
+use crate::{
+    counters::tracer::Tracer,
+    features,
+    kernel::bpf,
+    loader::{self, plan::options::Options},
+    service::{
+        endpoint::{Endpoint, Page},
+        object as object_service,
+        serve::{self, Output, Service},
+    },
+};
+
+/// The program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let mut words = env::args_os().skip(1).peekable();
+    if words.next_if(|word| word == object::WORD).is_some() {
+        return run_object(words);
+    }
+    let args = match Request::parse(words) {
+        Ok(Request::Trace(args)) => args,
+        Ok(Request::Features) => {
+            return match Output::new(io::stdout()).line(&TracerLine::Features { features: features::try_all() }) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => complain(&error, 1),
+            };
+        }
+        Ok(Request::Help) => return print(HELP),
+        Ok(Request::Version) => return print(concat!("bpfassay-tracer ", env!("CARGO_PKG_VERSION"), "\n")),
+        Err(error) => return complain(&error, USAGE),
+    };
+    let config = match args.resolve() {
+        Ok(config) => config,
+        Err(error) => return complain(&error, USAGE),
+    };
+    // Before anything is attached: an address that is taken should not cost the kernel's attention.
+    let endpoint = match config.listen.map(|address| Endpoint::bind(address, Page::Metrics)).transpose() {
+        Ok(endpoint) => endpoint,
+        Err(error) => return complain(&error, 1),
+    };
+    if let Some(endpoint) = &endpoint {
+        let _ = writeln!(io::stderr(), "bpfassay-tracer: listening on {}", endpoint.address());
+    }
+    let service = Service { interval: config.interval, merge: config.merge, stay: config.stay, endpoint };
+    // On from before the first program until its figures are read.
+    let statistics = match config.bpf_stats.then(bpf::enable_statistics).transpose() {
+        Ok(statistics) => statistics,
+        Err(error) => {
+            let what =
+                "the kernel keeps no statistics of programs (BPF_ENABLE_STATS, Linux 5.8): leave out --bpf-stats";
+            return complain(&io::Error::other(format!("{what}: {error}")), 1);
+        }
+    };
+    let mut output = Output::new(io::stdout());
+    let outcome = match bring_up(config.configuration, &config.options) {
+        Ok(mut tracer) => serve::serve(&mut tracer, service, &mut output)
+            .and_then(|()| serve::end(tracer, statistics.is_some(), &mut output)),
+        Err(refusal) => match output.line(&TracerLine::Refused(refusal)) {
+            Ok(()) => return REFUSED.into(),
+            Err(error) => Err(error),
+        },
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&error, 1),
+    }
+}
+
+/// A tracer that is attached and counts.
+fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Tracer, Refusal> {
+    let loaded = loader::bring_up(configuration, options)?;
+    Tracer::new(loaded, options).map_err(|error| {
+        let message = exit::with_causes(&error);
+        Refusal { step: Step::Attach, program: None, errno: None, message, verifier: None, findings: Vec::new() }
+    })
+}
+
+/// The mode `object`.
+fn run_object(words: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+    let config = match object::Request::parse(words) {
+        Ok(object::Request::Load(config)) => config,
+        Ok(object::Request::Help) => return print(object::HELP),
+        Err(error) => return complain(&error, USAGE),
+    };
+    match object_service::run(&config) {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(refusal)) => match object_service::report(&ObjectLine::Refused(refusal)) {
+            Ok(()) => REFUSED.into(),
+            Err(error) => complain(&error, 1),
+        },
+        Err(error) => complain(&error, 1),
+    }
+}

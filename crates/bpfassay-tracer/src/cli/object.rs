@@ -1,0 +1,128 @@
+//! The command line of the mode `object`.
+
+use std::ffi::OsString;
+
+use crate::service::object::{ObjectConfig, ObjectSource};
+
+/// The word that begins a command line of this mode.
+pub(crate) const WORD: &str = "object";
+
+/// What `object --help` prints.
+pub(crate) const HELP: &str = "\
+Loads an eBPF object, attaches its programs where their sections say, and gives a map of it over HTTP.
+
+The first line of standard output tells what the programs read that the kernel's functions do not have. It accepts
+connections once everything is attached, answers `GET /map` with keys and values in hexadecimal, and ends at SIGINT and
+SIGTERM.
+
+Usage: bpfassay-tracer object [OPTIONS] --port PORT FILE
+       bpfassay-tracer object [OPTIONS] --port PORT --bundled NAME
+
+Exit status: 0 when it was told to end, 2 for arguments that make no sense, 3 when the kernel or libbpf refuses the
+object (after a `refused` line), 1 for anything else.
+
+Options:
+      --port PORT     The TCP port to listen on, on the loopback interface
+      --bundled NAME  Load the object of a bundled tool in place of a file
+      --program NAME  Load this program only; may be given several times; default: all
+      --map NAME      The map to give; default: none
+      --pin DIRECTORY Pin the links below this directory of a bpf file system, as PROGRAM-PROCESSID: they stay
+                      attached after the end
+  -h, --help          Print this
+";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Print [`HELP`].
+    Help,
+    /// Load an object.
+    Load(ObjectConfig),
+}
+
+/// Arguments that cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArgumentError {
+    #[error("{0} (`object --help` lists the options)")]
+    Syntax(#[from] lexopt::Error),
+    #[error("{0} is given twice")]
+    Twice(&'static str),
+    #[error("{0} is missing (`object --help` lists the options)")]
+    Missing(&'static str),
+}
+
+impl Request {
+    /// Reads a command line, without the program's name and the word of the mode.
+    pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, ArgumentError> {
+        use lexopt::{
+            Arg::{Long, Short, Value},
+            ValueExt as _,
+        };
+
+        let (mut object, mut map, mut pin, mut port) = (None, None, None, None);
+        let mut programs = Vec::new();
+        let mut parser = lexopt::Parser::from_args(words);
+        while let Some(option) = parser.next()? {
+            match option {
+                Long("help") | Short('h') => return Ok(Self::Help),
+                Long("bundled") => {
+                    set(&mut object, "FILE or --bundled", ObjectSource::Bundled(parser.value()?.string()?))?
+                }
+                Long("program") => programs.push(parser.value()?.string()?),
+                Long("map") => set(&mut map, "--map", parser.value()?.string()?)?,
+                Long("pin") => set(&mut pin, "--pin", parser.value()?.into())?,
+                Long("port") => set(&mut port, "--port", parser.value()?.parse()?)?,
+                Value(path) => set(&mut object, "FILE or --bundled", ObjectSource::File(path.into()))?,
+                other => return Err(other.unexpected().into()),
+            }
+        }
+        let object = object.ok_or(ArgumentError::Missing("FILE"))?;
+        let port = port.ok_or(ArgumentError::Missing("--port"))?;
+        Ok(Self::Load(ObjectConfig { object, programs, map, pin, port }))
+    }
+}
+
+fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), ArgumentError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(ArgumentError::Twice(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Request, String> {
+        Request::parse(line.split_whitespace().map(OsString::from)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_command_line_names_a_file_and_a_port() {
+        let args =
+            ObjectConfig { object: ObjectSource::File("/x.o".into()), programs: vec![], map: None, pin: None, port: 9 };
+        assert_eq!(parse("/x.o --port 9"), Ok(Request::Load(args)));
+        let args = ObjectConfig {
+            object: ObjectSource::File("x.o".into()),
+            programs: vec!["a".into(), "b".into()],
+            map: Some("m".into()),
+            pin: Some("/p".into()),
+            port: 65535,
+        };
+        assert_eq!(parse("--program a --map m x.o --port=65535 --pin /p --program b"), Ok(Request::Load(args)));
+        assert_eq!(parse("x.o --help"), Ok(Request::Help));
+    }
+
+    #[test]
+    fn nonsense_is_refused_in_words() {
+        assert_eq!(parse("x.o"), Err("--port is missing (`object --help` lists the options)".to_owned()));
+        assert_eq!(parse("--port 1"), Err("FILE is missing (`object --help` lists the options)".to_owned()));
+        for twice in ["x.o y.o --port 1", "x.o --bundled y --port 1"] {
+            assert_eq!(parse(twice), Err("FILE or --bundled is given twice".to_owned()));
+        }
+        assert_eq!(parse("x.o --port 1 --port 2"), Err("--port is given twice".to_owned()));
+        for wrong in ["x.o --port 65536", "x.o --port", "x.o --port 1 --probe fexit", "x.o --port 1 -x"] {
+            assert!(parse(wrong).unwrap_err().contains("`object --help` lists the options"), "{wrong}");
+        }
+    }
+}

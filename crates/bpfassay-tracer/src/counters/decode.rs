@@ -1,0 +1,339 @@
+//! Rows from the bytes of keys and values, as `bpfassay_tracer_common` lays them out.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    mem::{offset_of, size_of},
+};
+
+use bpfassay_protocol::{
+    Operation,
+    operation::Totals,
+    tracer::{CounterRow, Device},
+};
+use bpfassay_tracer_common::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, PathKey, SLOTS, Slot, Value};
+
+use super::error::DecodeError;
+use crate::kernel::mounts::Mounts;
+
+/// The key in the bytes of a map's.
+///
+/// # Errors
+/// [`DecodeError::Size`].
+pub(crate) fn key(bytes: &[u8]) -> Result<Key, DecodeError> {
+    size_is("key", bytes, size_of::<Key>())?;
+    Ok(Key {
+        cgroup: u64_at(bytes, offset_of!(Key, cgroup)),
+        mount: u64_at(bytes, offset_of!(Key, mount)),
+        device: u32_at(bytes, offset_of!(Key, device)),
+        operation: u32_at(bytes, offset_of!(Key, operation)),
+    })
+}
+
+/// The key of the layout that has a path: mount and device are those of what is mounted there now, on top if there are
+/// several; 0 for paths where nothing is mounted, cut off ones among them. What was mounted over is not told apart.
+///
+/// # Errors
+/// [`DecodeError::Size`].
+pub(crate) fn key_by_path(bytes: &[u8], mounts: &Mounts) -> Result<Key, DecodeError> {
+    size_is("key", bytes, size_of::<PathKey>())?;
+    let path = &bytes[offset_of!(PathKey, path)..][..PATH_BYTES];
+    let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
+    let (mount, device) = mounts.at(&String::from_utf8_lossy(path)).unwrap_or((0, Device { major: 0, minor: 0 }));
+    Ok(Key {
+        cgroup: u64_at(bytes, offset_of!(PathKey, cgroup)),
+        mount,
+        device: device.major << 20 | device.minor,
+        operation: u32_at(bytes, offset_of!(PathKey, operation)),
+    })
+}
+
+/// The sum of the values that each CPU holds.
+///
+/// # Errors
+/// [`DecodeError::Size`].
+pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result<Value, DecodeError> {
+    let mut sum = Value::default();
+    for value in values {
+        let value = value.as_ref();
+        size_is("value", value, size_of::<Value>())?;
+        sum.calls = sum.calls.wrapping_add(u64_at(value, offset_of!(Value, calls)));
+        sum.bytes = sum.bytes.wrapping_add(u64_at(value, offset_of!(Value, bytes)));
+        sum.errors = sum.errors.wrapping_add(u64_at(value, offset_of!(Value, errors)));
+    }
+    Ok(sum)
+}
+
+/// What the slots of one operation hold that are in use, on any CPU.
+///
+/// # Errors
+/// [`DecodeError::Size`].
+pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Value)>, DecodeError> {
+    let mut found = Vec::new();
+    for slots in values {
+        size_is("array of slots", slots, SLOTS * size_of::<Slot>())?;
+        for slot in slots.chunks_exact(size_of::<Slot>()) {
+            let value = sum([&slot[offset_of!(Slot, value)..][..size_of::<Value>()]])?;
+            if value.calls > 0 {
+                let key = key(&slot[offset_of!(Slot, key)..][..size_of::<Key>()])?;
+                found.push((Key { operation, ..key }, value));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The sum of the histograms that each CPU holds.
+///
+/// # Errors
+/// [`DecodeError::Size`].
+pub(crate) fn histogram<V: AsRef<[u8]>>(
+    values: impl IntoIterator<Item = V>,
+) -> Result<[u64; LATENCY_SLOTS], DecodeError> {
+    let mut sum = [0u64; LATENCY_SLOTS];
+    for value in values {
+        let value = value.as_ref();
+        size_is("histogram", value, size_of::<Histogram>())?;
+        for (slot, sum) in sum.iter_mut().enumerate() {
+            *sum = sum.wrapping_add(u64_at(value, 8 * slot));
+        }
+    }
+    Ok(sum)
+}
+
+/// A row.
+///
+/// # Errors
+/// [`DecodeError::Operation`].
+pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterRow, DecodeError> {
+    let number = key.operation;
+    let operation = usize::try_from(number).ok().and_then(|index| Operation::ALL.get(index));
+    let used = latency.iter().rposition(|&calls| calls > 0).map_or(0, |last| last + 1);
+    Ok(CounterRow {
+        cgroup: key.cgroup,
+        device: Device::from_kernel(key.device),
+        mount: key.mount,
+        path: None,
+        operation: *operation.ok_or(DecodeError::Operation { number })?,
+        totals: Totals { calls: value.calls, bytes: value.bytes, errors: value.errors },
+        latency: latency[..used].to_vec(),
+    })
+}
+
+/// Adds to the row of `key`.
+///
+/// # Errors
+/// [`DecodeError::Operation`].
+pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) -> Result<(), DecodeError> {
+    let row = row_of(key, value, &[])?;
+    match rows.entry(key) {
+        Entry::Vacant(vacant) => {
+            vacant.insert(row);
+        }
+        Entry::Occupied(mut occupied) => occupied.get_mut().totals += row.totals,
+    }
+    Ok(())
+}
+
+/// Puts a histogram into the row of `key`.
+///
+/// # Errors
+/// [`DecodeError::Operation`].
+pub(crate) fn add_latency(rows: &mut BTreeMap<Key, CounterRow>, key: Key, latency: &[u64]) -> Result<(), DecodeError> {
+    let row = row_of(key, Value::default(), latency)?;
+    // A call that was timed after its row was read has none yet: it is in the next reading.
+    if let Some(known) = rows.get_mut(&key) {
+        known.latency = row.latency;
+    }
+    Ok(())
+}
+
+/// Checks a length.
+///
+/// # Errors
+/// [`DecodeError::Size`].
+pub(super) fn size_is(what: &'static str, bytes: &[u8], expected: usize) -> Result<(), DecodeError> {
+    if bytes.len() == expected { Ok(()) } else { Err(DecodeError::Size { what, length: bytes.len(), expected }) }
+}
+
+/// The sum of one counter over CPUs.
+///
+/// # Errors
+/// [`DecodeError`] unless every value is a `__u64`.
+pub(crate) fn total<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result<u64, DecodeError> {
+    values.into_iter().try_fold(0u64, |sum, value| {
+        let value = value.as_ref();
+        let bytes =
+            value.try_into().map_err(|_| DecodeError::Size { what: "counter", length: value.len(), expected: 8 })?;
+        Ok(sum.wrapping_add(u64::from_ne_bytes(bytes)))
+    })
+}
+
+/// Puts rows into the order of their keys.
+pub(crate) fn sort(rows: &mut [CounterRow]) {
+    rows.sort_unstable_by_key(|row| (row.cgroup, row.device, row.mount, row.operation));
+}
+
+/// The number at `offset` of bytes whose size was checked.
+pub(super) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    let mut value = [0; 8];
+    value.copy_from_slice(&bytes[offset..offset + 8]);
+    u64::from_ne_bytes(value)
+}
+
+/// Likewise.
+pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    let mut value = [0; 4];
+    value.copy_from_slice(&bytes[offset..offset + 4]);
+    u32::from_ne_bytes(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::probe::{MapLayout, Probe};
+    use libbpf_rs::{
+        Btf, HasSize as _,
+        btf::types::{Enum, Struct},
+    };
+
+    use bpfassay_tracer_common::{Event, Prototype, Settings};
+
+    use super::*;
+    use crate::loader::plan::objects;
+
+    fn key(cgroup: u64, device: u32, mount: u64, operation: u32) -> Vec<u8> {
+        let mut bytes = vec![0; size_of::<Key>()];
+        bytes[offset_of!(Key, cgroup)..][..8].copy_from_slice(&cgroup.to_ne_bytes());
+        bytes[offset_of!(Key, mount)..][..8].copy_from_slice(&mount.to_ne_bytes());
+        bytes[offset_of!(Key, device)..][..4].copy_from_slice(&device.to_ne_bytes());
+        bytes[offset_of!(Key, operation)..][..4].copy_from_slice(&operation.to_ne_bytes());
+        bytes
+    }
+
+    /// A row as the reader makes it.
+    fn row<V: AsRef<[u8]>>(key: &[u8], values: impl IntoIterator<Item = V>) -> Result<CounterRow, DecodeError> {
+        row_of(super::key(key)?, sum(values)?, &[])
+    }
+
+    fn value(calls: u64, bytes: u64, errors: u64) -> Vec<u8> {
+        [calls, bytes, errors].iter().flat_map(|counter| counter.to_ne_bytes()).collect()
+    }
+
+    /// Names, bit offsets, and the size of a structure in an object's own BTF.
+    fn layout(btf: &Btf<'_>, name: &str) -> (Vec<(String, u32)>, usize) {
+        use libbpf_rs::btf::types::MemberAttr;
+        let found = btf.type_by_name::<Struct<'_>>(name).unwrap_or_else(|| panic!("no struct {name}"));
+        let members = found.iter().map(|member| {
+            let MemberAttr::Normal { offset } = member.attr else { panic!("bit field in {name}") };
+            (member.name.unwrap().to_str().unwrap().to_owned(), offset)
+        });
+        (members.collect(), found.size())
+    }
+
+    macro_rules! assert_same_layout {
+        ($btf:expr, $c:literal, $rust:ty { $($field:ident),+ }) => {
+            let expected = vec![$((stringify!($field).to_owned(), 8 * offset_of!($rust, $field) as u32)),+];
+            assert_eq!(layout($btf, $c), (expected, size_of::<$rust>()), $c);
+        };
+    }
+
+    #[test]
+    fn c_and_rust_agree_on_every_structure_and_operation() {
+        for &probe in Probe::ALL.iter().filter(|probe| !matches!(probe, Probe::None | Probe::Programs)) {
+            for &map in MapLayout::ALL {
+                let elf = objects::find(probe, map).unwrap().elf;
+                let btf = Btf::from_raw("object", elf).unwrap().unwrap();
+                assert_same_layout!(&btf, "counter_key", Key { cgroup, mount, device, operation });
+                if map == MapLayout::Ringbuf {
+                    assert_same_layout!(&btf, "call_event", Event { key, bytes, errors, duration });
+                } else {
+                    assert_same_layout!(&btf, "counter_value", Value { calls, bytes, errors });
+                    assert_same_layout!(&btf, "latency_histogram", Histogram { slots });
+                }
+                if map == MapLayout::Percpu {
+                    assert_same_layout!(&btf, "counter_slot", Slot { key, value });
+                    let slots = btf.type_by_name::<Struct<'_>>("counter_slots").unwrap();
+                    assert_eq!(slots.size(), SLOTS * size_of::<Slot>());
+                }
+                if map == MapLayout::LruShared {
+                    assert_same_layout!(&btf, "counter_path_key", PathKey { cgroup, path, operation, zero });
+                }
+                if matches!(probe, Probe::Kprobe | Probe::Fentry) {
+                    assert_same_layout!(&btf, "name_prototype", Prototype { source, argument });
+                }
+                assert_same_layout!(&btf, "tracer_settings", Settings { cgroup, mount, latency, copies });
+                let numbers = btf.type_by_name::<Enum<'_>>("operation").unwrap();
+                let numbers: Vec<_> = numbers
+                    .iter()
+                    .map(|constant| (constant.value, constant.name.unwrap().to_str().unwrap().to_lowercase()))
+                    .collect();
+                assert_eq!(Operation::ALL.len(), bpfassay_tracer_common::Operation::ALL.len());
+                let expected: Vec<_> = (0..)
+                    .zip(Operation::ALL)
+                    .map(|(number, name)| (number, format!("operation_{}", name.name().replace('-', "_"))))
+                    .collect();
+                assert_eq!(numbers, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn operations_in_programs_are_those_of_the_protocol() {
+        let numbered = bpfassay_tracer_common::Operation::ALL.map(|operation| format!("{operation:?}"));
+        let protocol: Vec<_> = Operation::ALL.iter().map(|operation| format!("{operation:?}")).collect();
+        assert_eq!(numbered[..], protocol[..]);
+    }
+
+    #[test]
+    fn rows_are_sums_over_cpus() {
+        let row = row(&key(7, 8 << 20 | 3, 21, 1), [value(1, 4096, 0), value(0, 0, 0), value(2, 10, 1)]).unwrap();
+        assert_eq!(row.cgroup, 7);
+        assert_eq!(row.device, Device { major: 8, minor: 3 });
+        assert_eq!(row.mount, 21);
+        assert_eq!(row.operation, Operation::Write);
+        assert_eq!(row.totals, Totals { calls: 3, bytes: 4106, errors: 1 });
+        assert_eq!(total([1u64.to_ne_bytes(), 41u64.to_ne_bytes()]), Ok(42));
+    }
+
+    #[test]
+    fn slots_in_use_are_counted_for_their_operation() {
+        let mut cpus = vec![vec![0; SLOTS * size_of::<Slot>()]; 2];
+        let mut put = |cpu: usize, slot: usize, key: Vec<u8>, value: Vec<u8>| {
+            let bytes = [key, value].concat();
+            cpus[cpu][slot * size_of::<Slot>()..][..bytes.len()].copy_from_slice(&bytes);
+        };
+        put(0, 3, key(7, 8, 21, 0), value(2, 4096, 1));
+        put(1, 255, key(9, 8, 22, 0), value(1, 10, 0));
+        // Taken, but nothing is counted in it yet.
+        put(1, 4, key(7, 8, 21, 0), value(0, 0, 0));
+        let of = |cgroup, mount| Key { cgroup, mount, device: 8, operation: 1 };
+        let expected = [
+            (of(7, 21), Value { calls: 2, bytes: 4096, errors: 1 }),
+            (of(9, 22), Value { calls: 1, bytes: 10, errors: 0 }),
+        ];
+        assert_eq!(slots(1, &cpus).unwrap(), expected);
+        cpus[1].pop();
+        assert!(matches!(slots(1, &cpus), Err(DecodeError::Size { .. })));
+    }
+
+    #[test]
+    fn what_the_probes_cannot_have_written_is_refused() {
+        let none: [Vec<u8>; 0] = [];
+        assert_eq!(row(&[0; 23], none.clone()), Err(DecodeError::Size { what: "key", length: 23, expected: 24 }));
+        assert_eq!(
+            row(&key(1, 1, 1, 0), [vec![0; 8]]),
+            Err(DecodeError::Size { what: "value", length: 8, expected: 24 })
+        );
+        assert_eq!(row(&key(1, 1, 1, 99), none), Err(DecodeError::Operation { number: 99 }));
+        assert!(total([[0u8; 4]]).is_err());
+    }
+
+    #[test]
+    fn rows_are_sorted_by_key() {
+        let none: [Vec<u8>; 0] = [];
+        let keys = [(2, 1, 1, 0), (1, 2, 1, 0), (1, 1, 2, 1), (1, 1, 2, 0), (1, 1, 1, 0)];
+        let mut rows: Vec<_> = keys.iter().map(|&(c, d, m, o)| row(&key(c, d, m, o), none.clone()).unwrap()).collect();
+        let expected: Vec<_> = rows.iter().rev().cloned().collect();
+        sort(&mut rows);
+        assert_eq!(rows, expected);
+    }
+}

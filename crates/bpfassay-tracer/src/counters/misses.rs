@@ -1,0 +1,84 @@
+//! Events that the kernel did not hand to a program, as far as it counts them.
+
+use std::os::fd::AsFd as _;
+
+use super::error::ReadError;
+use crate::{
+    kernel::{bpf, tracefs::profile},
+    loader::plan::{
+        hooked::{Hooked, Kind, KprobeMode},
+        return_probe,
+    },
+};
+
+/// Misses over all programs; `None` where the kernel does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Misses {
+    pub(crate) probes: Option<u64>,
+    pub(crate) recursion: Option<u64>,
+}
+
+/// Sums the misses of `hooked`. One program of which the kernel does not tell makes the sum unknown.
+///
+/// # Errors
+/// [`ReadError`] if the kernel tells in principle and the reading failed.
+pub(crate) fn of_all(hooked: &[Hooked]) -> Result<Misses, ReadError> {
+    let mut sum = None;
+    for hooked in hooked {
+        let of_one = of(hooked)?;
+        sum = Some(match sum {
+            None => of_one,
+            Some(Misses { probes, recursion }) => {
+                Misses { probes: add(probes, of_one.probes), recursion: add(recursion, of_one.recursion) }
+            }
+        });
+    }
+    Ok(sum.unwrap_or_default())
+}
+
+fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    Some(a?.wrapping_add(b?))
+}
+
+/// The misses of one program.
+///
+/// # Errors
+/// As [`of_all`].
+pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
+    let failed = |source| ReadError::Program { program: hooked.program.clone(), source };
+    let recursion = || Ok(bpf::program_info(hooked.program_fd()).map_err(failed)?.recursion_misses);
+    match hooked.kind {
+        Kind::Trampoline => Ok(Misses { probes: None, recursion: recursion()? }),
+        // Not the program but the hook may be missed, which nothing counts here.
+        Kind::RawTracepoint => Ok(Misses { probes: None, recursion: recursion()? }),
+        Kind::KprobeMulti | Kind::Tracepoint | Kind::Kprobe(KprobeMode::Perf) => {
+            let probes = match &hooked.link_fd {
+                Some(link) => bpf::link_missed(link.as_fd()).map_err(failed)?,
+                None => None,
+            };
+            // The field is older than the counting for kprobes, which came in 6.7 together with the missed hits.
+            let recursion = if probes.is_some() { recursion()? } else { None };
+            Ok(Misses { probes, recursion })
+        }
+        // Run without a check for recursion.
+        Kind::Uprobe => Ok(Misses { probes: None, recursion: None }),
+        Kind::Kprobe(KprobeMode::Tracefs) => {
+            let prefix = if hooked.attached_to.ends_with(" (return)") { return_probe::PREFIX } else { "libbpf" };
+            let missed = profile::missed(prefix, std::process::id(), &hooked.function).map_err(ReadError::Profile)?;
+            let probes = missed.ok_or_else(|| ReadError::Unlisted { function: hooked.function.clone() })?;
+            Ok(Misses { probes: Some(probes), recursion: None })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_unknown_makes_the_sum_unknown() {
+        assert_eq!(add(Some(1), Some(2)), Some(3));
+        assert_eq!(add(Some(1), None), None);
+        assert_eq!(add(None, Some(2)), None);
+    }
+}

@@ -1,0 +1,13 @@
+//! Reading what the attached programs count, and what they lost.
+//!
+//! Here: the maps and the ring buffer, bytes to rows, misses. Not here: how programs came to be attached.
+
+pub(crate) mod decode;
+pub(crate) mod error;
+mod maps;
+pub(crate) mod misses;
+mod no_preempt;
+pub(crate) mod ring;
+pub(crate) mod sets;
+pub(crate) mod task_io;
+pub(crate) mod tracer;

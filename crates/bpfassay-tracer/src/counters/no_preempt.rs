@@ -1,0 +1,57 @@
+//! Readings that no other task interrupts.
+//!
+//! While a process reads a map, the kernel keeps programs on perf events (kprobes, tracepoints, fprobes) from running on
+//! that CPU (`bpf_disable_instrumentation` around `generic_map_lookup_batch`, kernel/bpf/hashtab.c and syscall.c, 5.10 to
+//! 7.2). A preemptible kernel may let another task run there meanwhile, whose calls then go uncounted: reading would
+//! change what is read. Ordinary tasks do not preempt one with a real-time policy.
+
+use std::{io, mem::zeroed, sync::OnceLock};
+
+use crate::kernel::preemption;
+
+/// This thread's policy before, to return to.
+#[derive(Debug)]
+struct Before {
+    policy: libc::c_int,
+    parameters: libc::sched_param,
+}
+
+/// While it lives, tasks with an ordinary policy do not preempt this thread. Sleeping ends that as ever.
+#[derive(Debug)]
+pub(crate) struct NoPreempt(Option<Before>);
+
+impl NoPreempt {
+    /// On kernels that preempt themselves; elsewhere there is nothing to do. Where the policy may not be changed (no
+    /// `CAP_SYS_NICE`), readings go on as they are: what they make programs miss is counted as missed.
+    pub(crate) fn begin() -> Self {
+        static PREEMPTIBLE: OnceLock<bool> = OnceLock::new();
+        let needed = *PREEMPTIBLE.get_or_init(preemption::is_preemptible);
+        Self(needed.then(|| raise().ok()).flatten())
+    }
+}
+
+impl Drop for NoPreempt {
+    fn drop(&mut self) {
+        if let Some(Before { policy, parameters }) = &self.0 {
+            // SAFETY: the parameters live; 0 is this thread. Going back is always allowed.
+            unsafe { libc::sched_setscheduler(0, *policy, parameters) };
+        }
+    }
+}
+
+fn raise() -> io::Result<Before> {
+    // SAFETY: plain numbers, for which zeros will do; both calls fill in or read one structure that lives.
+    unsafe {
+        let mut parameters: libc::sched_param = zeroed();
+        let policy = libc::sched_getscheduler(0);
+        if policy < 0 || libc::sched_getparam(0, &mut parameters) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut lowest: libc::sched_param = zeroed();
+        lowest.sched_priority = 1;
+        if libc::sched_setscheduler(0, libc::SCHED_FIFO, &lowest) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Before { policy, parameters })
+    }
+}

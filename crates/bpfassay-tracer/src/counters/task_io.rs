@@ -1,0 +1,221 @@
+//! Readings of `task-io`: the kernel's own I/O accounts of all tasks, those that are gone included.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _},
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use bpfassay_protocol::{
+    Operation,
+    operation::Totals,
+    tracer::{CounterRow, Device},
+};
+
+use crate::{
+    counters::error::ReadError,
+    kernel::bpf::{self, Map},
+};
+
+/// Name of the map with the sums of tasks that are gone.
+pub(crate) const EXITED: &str = "exited";
+
+/// Name of the program that writes an account for every task there is.
+pub(crate) const LIVE_TASKS: &str = "live_tasks";
+
+/// Size of `struct task_account`: cgroup, and calls and bytes of both directions.
+const ACCOUNT: usize = 40;
+
+/// How often a reading is begun again because a task went while it was being taken.
+const ATTEMPTS: usize = 100;
+
+/// Sums per cgroup: what was read, what was written.
+type Sums = BTreeMap<u64, [Totals; 2]>;
+
+/// The accounts of all tasks since attaching.
+#[derive(Debug)]
+pub(crate) struct TaskIo {
+    /// The link of the iterator.
+    iterator: OwnedFd,
+    exited: Map,
+    /// Only this cgroup is told; 0: any.
+    cgroup: u64,
+    /// What tasks had on their accounts when counting began.
+    base: Sums,
+    /// The last reading. A task that is between two states in the very moment of a reading is missing from it: what was
+    /// told once is not taken back.
+    told: Sums,
+}
+
+impl TaskIo {
+    /// Begins to count.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn new(iterator: OwnedFd, exited: Map, cgroup: u64) -> Result<Self, ReadError> {
+        let mut accounts = Self { iterator, exited, cgroup, base: Sums::new(), told: Sums::new() };
+        accounts.base = accounts.read()?;
+        Ok(accounts)
+    }
+
+    /// Rows as of now. The mount is unknown: id 0 and device 0:0.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
+        let now = self.read()?;
+        settle(&mut self.told, &now, &self.base);
+        let row = |cgroup, operation, totals| CounterRow {
+            cgroup,
+            device: Device { major: 0, minor: 0 },
+            mount: 0,
+            path: None,
+            operation,
+            totals,
+            latency: Vec::new(),
+        };
+        Ok(self
+            .told
+            .iter()
+            .filter(|(cgroup, _)| self.cgroup == 0 || **cgroup == self.cgroup)
+            .flat_map(|(&cgroup, &[read, write])| {
+                [row(cgroup, Operation::Read, read), row(cgroup, Operation::Write, write)]
+            })
+            .filter(|row| row.totals != Totals::default())
+            .collect())
+    }
+
+    /// Live tasks and those that are gone. A task that goes between the two readings would be in both or in neither: the sums
+    /// of those that are gone must not change meanwhile.
+    fn read(&self) -> Result<Sums, ReadError> {
+        let mut before = self.gone()?;
+        for _ in 0..ATTEMPTS {
+            let mut sums = before.clone();
+            self.add_live(&mut sums)?;
+            let after = self.gone()?;
+            if after == before {
+                return Ok(sums);
+            }
+            before = after;
+        }
+        Err(ReadError::Map {
+            map: EXITED.to_owned(),
+            source: io::Error::other(format!("tasks ended during each of {ATTEMPTS} readings: read less often")),
+        })
+    }
+
+    fn gone(&self) -> Result<Sums, ReadError> {
+        let failed = |source| ReadError::Map { map: EXITED.to_owned(), source };
+        let mut sums = Sums::new();
+        for entry in self.exited.entries().map_err(failed)? {
+            let key = entry.key.as_slice().try_into().map_err(|_| failed(wrong_size(entry.key.len())))?;
+            let cgroup = u64::from_ne_bytes(key);
+            for value in &entry.values {
+                let (_, totals) = account(value).map_err(failed)?;
+                add(&mut sums, cgroup, totals);
+            }
+        }
+        Ok(sums)
+    }
+
+    fn add_live(&self, sums: &mut Sums) -> Result<(), ReadError> {
+        let failed = |source| ReadError::Program { program: LIVE_TASKS.to_owned(), source };
+        let mut reading = File::from(bpf::iterator(self.iterator.as_fd()).map_err(failed)?);
+        let mut bytes = Vec::new();
+        reading.read_to_end(&mut bytes).map_err(failed)?;
+        let accounts = bytes.chunks_exact(ACCOUNT);
+        if !accounts.remainder().is_empty() {
+            return Err(failed(wrong_size(bytes.len())));
+        }
+        for bytes in accounts {
+            let (cgroup, totals) = account(bytes).map_err(failed)?;
+            add(sums, cgroup, totals);
+        }
+        Ok(())
+    }
+}
+
+fn wrong_size(length: usize) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{length} bytes are no accounts"))
+}
+
+/// One `struct task_account`: the cgroup, what was read and what was written.
+pub(crate) fn account(bytes: &[u8]) -> io::Result<(u64, [Totals; 2])> {
+    let bytes: &[u8; ACCOUNT] = bytes.try_into().map_err(|_| wrong_size(bytes.len()))?;
+    let [cgroup, read_calls, read_bytes, write_calls, write_bytes] = std::array::from_fn(|index| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[8 * index..8 * index + 8]);
+        u64::from_ne_bytes(word)
+    });
+    let totals = |calls, bytes| Totals { calls, bytes, errors: 0 };
+    Ok((cgroup, [totals(read_calls, read_bytes), totals(write_calls, write_bytes)]))
+}
+
+fn add(sums: &mut Sums, cgroup: u64, [read, write]: [Totals; 2]) {
+    let sum = sums.entry(cgroup).or_default();
+    sum[0] += read;
+    sum[1] += write;
+}
+
+/// Brings `told` to `now - base`, never back. A task that was there at the beginning and moves to another cgroup takes its
+/// account along: its old cgroup then has less than at the beginning, which is no reading.
+fn settle(told: &mut Sums, now: &Sums, base: &Sums) {
+    for (cgroup, totals) in now {
+        let base = base.get(cgroup).copied().unwrap_or_default();
+        let told = told.entry(*cgroup).or_default();
+        for ((told, now), base) in told.iter_mut().zip(totals).zip(base) {
+            told.calls = told.calls.max(now.calls.saturating_sub(base.calls));
+            told.bytes = told.bytes.max(now.bytes.saturating_sub(base.bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(words: [u64; 5]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    fn totals(calls: u64, bytes: u64) -> Totals {
+        Totals { calls, bytes, errors: 0 }
+    }
+
+    #[test]
+    fn an_account_is_five_words() {
+        assert_eq!(account(&bytes([7, 1, 10, 2, 20])).unwrap(), (7, [totals(1, 10), totals(2, 20)]));
+        assert!(account(&[0; 39]).is_err());
+    }
+
+    #[test]
+    fn what_was_there_before_does_not_count_and_nothing_goes_back() {
+        let base = Sums::from([(7, [totals(5, 500), totals(0, 0)])]);
+        let mut told = Sums::new();
+        settle(&mut told, &Sums::from([(7, [totals(6, 600), totals(1, 1)]), (8, [totals(2, 2), totals(0, 0)])]), &base);
+        assert_eq!(told[&7], [totals(1, 100), totals(1, 1)]);
+        assert_eq!(told[&8], [totals(2, 2), totals(0, 0)]);
+        // A task of cgroup 7 is missing from this reading, and cgroup 8 has no task any more.
+        settle(&mut told, &Sums::from([(7, [totals(0, 0), totals(1, 1)])]), &base);
+        assert_eq!(told[&7], [totals(1, 100), totals(1, 1)]);
+        assert_eq!(told[&8], [totals(2, 2), totals(0, 0)]);
+    }
+
+    proptest! {
+        #[test]
+        fn told_figures_only_grow(readings in prop::collection::vec((0u64..3, 0u64..100, 0u64..100), 0..20)) {
+            let base = Sums::from([(1, [totals(9, 9), totals(9, 9)])]);
+            let mut told = Sums::new();
+            let mut last = 0;
+            for (cgroup, calls, bytes) in readings {
+                settle(&mut told, &Sums::from([(cgroup, [totals(calls, bytes), totals(0, 0)])]), &base);
+                let sum = told.values().map(|[read, _]| read.calls + read.bytes).sum::<u64>();
+                prop_assert!(sum >= last);
+                last = sum;
+            }
+        }
+    }
+}

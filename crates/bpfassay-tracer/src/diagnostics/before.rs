@@ -1,0 +1,249 @@
+//! What can be seen before anything is attached.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_btf::Prototype;
+use bpfassay_protocol::finding::{Finding, Pitfall};
+use object::{Object as _, ObjectSection as _};
+
+use super::{expected, finding, tidy};
+use crate::{
+    kernel::{
+        btf,
+        symbols::{self, table::Symbol},
+        tracefs::lists::{self, Enabled},
+        unread::{Unread, unread},
+    },
+    loader::plan::options::Options,
+};
+
+/// What is said of a function that callers have inlined wholly.
+const WITHOUT_SYMBOL: &str = "in the kernel's BTF, but without a symbol: its body is in its callers";
+
+/// The functions of which `findings` say that the kernel has no symbol of their name: whatever its BTF says, they have no
+/// address to hook.
+pub(crate) fn absent(findings: &[Finding]) -> BTreeSet<&str> {
+    let is_absent = |finding: &&Finding| match finding.pitfall {
+        Pitfall::SymbolMissing | Pitfall::SymbolRenamed => true,
+        Pitfall::SymbolInlined => finding.detail == WITHOUT_SYMBOL,
+        _ => false,
+    };
+    findings.iter().filter(is_absent).map(|finding| finding.subject.as_str()).collect()
+}
+
+/// How a kernel function is hooked, as far as it decides what stands in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// A kprobe or kretprobe: any address that is not blacklisted.
+    Kprobe,
+    /// Through ftrace: BPF trampolines and fprobe.
+    Ftrace,
+}
+
+/// A function that is to be hooked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Hook<'a> {
+    /// The function that is hooked.
+    function: &'a str,
+    /// The one whose prototype the program assumes.
+    assumed: &'a str,
+    way: Way,
+}
+
+/// Everything that the kernel tells of the functions in question, or why it does not.
+struct Facts<'a> {
+    symbols: Result<BTreeMap<String, Symbol>, Unread>,
+    /// `None` where it was not looked at, as attaching tells.
+    traceable: Option<Result<BTreeSet<&'a str>, Unread>>,
+    blacklist: Result<String, Unread>,
+    enabled: Result<String, Unread>,
+    kprobes: Result<String, Unread>,
+    prototypes: Result<Vec<(String, Prototype)>, Unread>,
+}
+
+/// When pitfalls are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Before attaching.
+    Before,
+    /// After the kernel refused to load or to attach the programs: the one list is read, too, that costs as much as all
+    /// others together, and that tells nothing as long as attaching works (`available_filter_functions`; 50,000 names,
+    /// each looked up by its address, several seconds under emulation).
+    Refused,
+}
+
+/// Looks for pitfalls of hooking the kernel functions that the programs of the object file `elf` name in their sections;
+/// `options` may put others in their place. Programs that hook something else have none of these pitfalls.
+pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding> {
+    let object = match object::read::elf::ElfFile64::<object::Endianness>::parse(elf) {
+        Ok(object) => object,
+        Err(error) => return vec![finding(Pitfall::NotChecked, "the tracer's programs", error.to_string())],
+    };
+    let sections: Vec<&str> = object.sections().filter_map(|section| section.name().ok()).collect();
+    look_for_hooks(sections, options, when)
+}
+
+/// The same for the functions that these names of sections name.
+pub(crate) fn look_for_hooks<'a>(
+    sections: impl IntoIterator<Item = &'a str>,
+    options: &'a Options,
+    when: When,
+) -> Vec<Finding> {
+    before_hooking(sections.into_iter().filter_map(hook), options, when)
+}
+
+/// The function that programs in `section` hook, and how, by libbpf's names of sections (which aya's programs have, too).
+pub(crate) fn hook(section: &str) -> Option<(&str, Way)> {
+    let (kind, function) = section.trim_start_matches('?').split_once('/')?;
+    let way = match kind {
+        "kprobe" | "kretprobe" => Way::Kprobe,
+        "fentry" | "fexit" | "kprobe.multi" | "kretprobe.multi" | "kprobe.session" => Way::Ftrace,
+        _ => return None,
+    };
+    let function = function.split_once('+').map_or(function, |(function, _)| function);
+    (!function.is_empty()).then_some((function, way))
+}
+
+fn before_hooking<'a>(
+    functions: impl IntoIterator<Item = (&'a str, Way)>,
+    options: &'a Options,
+    when: When,
+) -> Vec<Finding> {
+    let hooks: Vec<Hook<'a>> = functions
+        .into_iter()
+        .map(|(assumed, way)| Hook { function: options.function(assumed), assumed, way })
+        .collect();
+    if hooks.is_empty() {
+        return Vec::new();
+    }
+    judge(&hooks, &look(&hooks, options, when))
+}
+
+fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
+    let wanted: BTreeSet<&'a str> = hooks.iter().map(|hook| hook.function).collect();
+    Facts {
+        symbols: symbols::of_kernel(options.symbol_cache.as_deref(), &wanted),
+        traceable: (when == When::Refused).then(|| lists::read_traceable(&wanted)),
+        blacklist: lists::read_blacklist(),
+        enabled: lists::read_enabled(),
+        kprobes: lists::read_kprobes(),
+        prototypes: btf::prototypes(&wanted).map_err(unread(btf::PATH)),
+    }
+}
+
+/// The findings that follow from `facts`.
+fn judge(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let by_kprobe = hooks.iter().any(|hook| hook.way == Way::Kprobe);
+    let unread = [
+        facts.symbols.as_ref().err(),
+        facts.traceable.as_ref().and_then(|list| list.as_ref().err()),
+        facts.blacklist.as_ref().err().filter(|_| by_kprobe),
+        facts.enabled.as_ref().err(),
+        facts.kprobes.as_ref().err(),
+        facts.prototypes.as_ref().err(),
+    ];
+    for Unread { what, why } in unread.into_iter().flatten() {
+        findings.push(finding(Pitfall::NotChecked, what, format!("cannot be read ({why})")));
+    }
+
+    let blacklist = facts.blacklist.as_deref().map(lists::blacklist).unwrap_or_default();
+    let enabled = facts.enabled.as_deref().map(lists::enabled).unwrap_or_default();
+    let kprobes = facts.kprobes.as_deref().map(lists::kprobes).unwrap_or_default();
+    for hook in hooks {
+        let prototypes: Vec<&Prototype> = facts
+            .prototypes
+            .iter()
+            .flatten()
+            .filter(|(name, _)| name == hook.function)
+            .map(|(_, prototype)| prototype)
+            .collect();
+        let mut there = true;
+        if let Ok(symbols) = &facts.symbols {
+            let symbol = symbols.get(hook.function).cloned().unwrap_or_default();
+            there = symbol.count > 0;
+            findings.extend(of_symbol(
+                hook.function,
+                &symbol,
+                facts.prototypes.is_ok().then_some(!prototypes.is_empty()),
+            ));
+        }
+        let untraceable =
+            |list: &Result<BTreeSet<&str>, Unread>| list.as_ref().is_ok_and(|list| !list.contains(hook.function));
+        if there && facts.traceable.as_ref().is_some_and(untraceable) {
+            let detail = match hook.way {
+                Way::Ftrace => {
+                    "not in available_filter_functions: ftrace cannot hook it, and with it no trampoline and no fprobe"
+                }
+                // `within_notrace_func`, kernel/trace/trace_kprobe.c (5.5 and later).
+                Way::Kprobe => {
+                    "not in available_filter_functions: kprobes by perf and tracefs are refused there, too, unless the \
+                     kernel was built with CONFIG_KPROBE_EVENTS_ON_NOTRACE"
+                }
+            };
+            findings.push(finding(Pitfall::NotTraceable, hook.function, detail));
+        }
+        if hook.way == Way::Kprobe && blacklist.contains(hook.function) {
+            findings.push(finding(
+                Pitfall::Blacklisted,
+                hook.function,
+                "in the kernel's list of functions without kprobes",
+            ));
+        }
+        findings.extend(shared(hook.function, enabled.get(hook.function), kprobes.get(hook.function).copied()));
+        findings.extend(of_prototype(hook, &prototypes));
+    }
+    tidy(findings)
+}
+
+/// `in_btf`: whether the kernel's BTF has a function of that name, if it could be read.
+fn of_symbol(function: &str, symbol: &Symbol, in_btf: Option<bool>) -> Option<Finding> {
+    let variants = symbol.variants.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let parts = symbol.variants.iter().any(|name| name.contains(".part."));
+    match (symbol.count, symbol.variants.is_empty()) {
+        (0, false) => Some(finding(Pitfall::SymbolRenamed, function, format!("is there as {variants} only"))),
+        (0, true) if in_btf == Some(true) => Some(finding(Pitfall::SymbolInlined, function, WITHOUT_SYMBOL)),
+        (0, true) => Some(finding(
+            Pitfall::SymbolMissing,
+            function,
+            "no such symbol in /proc/kallsyms: this kernel does not have it, or has it in its callers only",
+        )),
+        (1, _) if parts => Some(finding(
+            Pitfall::SymbolInlined,
+            function,
+            format!("in part: callers may have its beginning inlined and call {variants} past the probe"),
+        )),
+        (1, _) => None,
+        (count, _) => Some(finding(
+            Pitfall::SymbolAmbiguous,
+            function,
+            format!(
+                "{count} functions have this name: which one is hooked is for the kernel to say, if it does not refuse"
+            ),
+        )),
+    }
+}
+
+fn shared(function: &str, enabled: Option<&Enabled>, kprobes: Option<u64>) -> Option<Finding> {
+    let ftrace = enabled.filter(|enabled| enabled.count > 0).map(|enabled| format!("ftrace has {enabled}"));
+    let kprobes = kprobes.map(|count| format!("{count} kprobe{}", if count == 1 { "" } else { "s" }));
+    let there: Vec<String> = ftrace.into_iter().chain(kprobes).collect();
+    if there.is_empty() {
+        return None;
+    }
+    let detail = format!("hooked already before this tracer came: {}", there.join(", "));
+    Some(finding(Pitfall::FunctionShared, function, detail))
+}
+
+fn of_prototype(hook: &Hook<'_>, found: &[&Prototype]) -> Option<Finding> {
+    let expected = expected::of(hook.assumed);
+    let differs = |found: &&&Prototype| !expected.iter().any(|expected| expected::fits(expected, found));
+    let found = found.iter().find(differs).filter(|_| !expected.is_empty())?;
+    let expected: Vec<&str> = expected.iter().map(|expected| expected.text.as_str()).collect();
+    let detail = format!("the kernel has `{found}`, the program assumes `{}`", expected.join("` or `"));
+    Some(finding(Pitfall::PrototypeDiffers, hook.function, detail))
+}
+
+#[cfg(test)]
+#[path = "before_tests.rs"]
+mod tests;

@@ -1,0 +1,19 @@
+//! Whether the kernel compiles BPF programs.
+
+use std::{fs, io};
+
+/// The setting, which is a whole number (Documentation/admin-guide/sysctl/net.rst).
+const ENABLE: &str = "/proc/sys/net/core/bpf_jit_enable";
+
+/// The setting as the kernel writes it.
+///
+/// # Errors
+/// The kernel was built without it: then it always compiles, or has no JIT compiler.
+pub(crate) fn setting() -> io::Result<String> {
+    fs::read_to_string(ENABLE).map(|text| text.trim().to_owned())
+}
+
+/// Whether the kernel compiles programs. Where it does not say, it is one that always does.
+pub(crate) fn has_jit() -> bool {
+    setting().map_or(true, |text| text != "0")
+}

@@ -1,0 +1,15 @@
+//! Facts of the running kernel, each read in one place.
+//!
+//! Here: type information, tracefs and debugfs, symbols, the JIT compiler, preemption, `bpf(2)`, perf events, mounts and
+//! cgroups. Not here: what follows from them for a tracer.
+
+pub(crate) mod bpf;
+pub(crate) mod btf;
+pub(crate) mod cgroups;
+pub(crate) mod jit;
+pub(crate) mod mounts;
+pub(crate) mod perf;
+pub(crate) mod preemption;
+pub(crate) mod symbols;
+pub(crate) mod tracefs;
+pub(crate) mod unread;

@@ -1,0 +1,260 @@
+//! The path of a mount from its id, and the id from its path: `/proc/self/mountinfo` (proc(5)), read again whenever the kernel says that it changed.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Read as _, Seek as _},
+    path::PathBuf,
+};
+
+use bpfassay_protocol::{
+    mangle::unescape,
+    tracer::{CounterRow, Device},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{AtFlags, CWD, StatxFlags},
+};
+
+const PATH: &str = "/proc/self/mountinfo";
+
+/// The mounts of this process's mount namespace.
+#[derive(Debug)]
+pub(crate) struct Mounts {
+    file: File,
+    table: Table,
+}
+
+/// A mount table that could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} {PATH}: mount proc")]
+pub(crate) struct MountsError {
+    what: &'static str,
+    source: io::Error,
+}
+
+/// A path of which the mount id is not known.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MountIdError {
+    #[error("cannot look up the mount of {path:?}: name a path that exists")]
+    LookUp { path: PathBuf, source: io::Error },
+    #[error("the kernel does not report the mount id of {path:?} (Linux 5.8 and later do): leave out --mount")]
+    NotReported { path: PathBuf },
+}
+
+/// The id of the mount that `path` is on, as in `/proc/self/mountinfo`. The server of a network file system is not asked.
+///
+/// # Errors
+/// [`MountIdError`] where there is no such path, or the kernel does not report the id.
+pub(crate) fn id(path: PathBuf) -> Result<u64, MountIdError> {
+    match rustix::fs::statx(CWD, &path, AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID) {
+        Ok(found) if StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID) => Ok(found.stx_mnt_id),
+        Ok(_) => Err(MountIdError::NotReported { path }),
+        Err(source) => Err(MountIdError::LookUp { path, source: source.into() }),
+    }
+}
+
+impl Mounts {
+    /// Reads the table.
+    ///
+    /// # Errors
+    /// [`MountsError`].
+    pub(crate) fn open() -> Result<Self, MountsError> {
+        let file = File::open(PATH).map_err(|source| MountsError { what: "open", source })?;
+        let mut mounts = Self { file, table: Table::default() };
+        mounts.read()?;
+        Ok(mounts)
+    }
+
+    fn read(&mut self) -> Result<(), MountsError> {
+        let mut text = Vec::new();
+        self.file
+            .rewind()
+            .and_then(|()| self.file.read_to_end(&mut text))
+            .map_err(|source| MountsError { what: "read", source })?;
+        self.table = Table::parse(&text);
+        Ok(())
+    }
+
+    /// Reads the table again if mounts came, went or moved since it was read.
+    ///
+    /// # Errors
+    /// [`MountsError`].
+    pub(crate) fn refresh(&mut self) -> Result<(), MountsError> {
+        // The kernel marks an open mountinfo with POLLPRI and POLLERR at each change of the mount namespace, and the
+        // poll itself takes the mark away (`mounts_poll`, fs/proc_namespace.c, 2.6.30 and later). A change between
+        // this poll and the reading is read now and found changed once more at the next call: no change is lost.
+        let mut waiting = [PollFd::new(&self.file, PollFlags::PRI)];
+        rustix::io::retry_on_intr(|| poll(&mut waiting, Some(&Timespec::default())))
+            .map_err(|error| MountsError { what: "ask for changes of", source: error.into() })?;
+        if waiting[0].revents().is_empty() { Ok(()) } else { self.read() }
+    }
+
+    /// Where the mount `id` is mounted, if it is there now and of `device`.
+    pub(crate) fn path(&self, id: u64, device: Device) -> Option<&str> {
+        self.table.path(id, device)
+    }
+
+    /// What is mounted at `path`: on top, if there are several.
+    pub(crate) fn at(&self, path: &str) -> Option<(u64, Device)> {
+        self.table.at(path)
+    }
+
+    /// Puts the path of each row's mount into it, from the table as it is now.
+    ///
+    /// # Errors
+    /// [`MountsError`].
+    pub(crate) fn name(&mut self, rows: &mut [CounterRow]) -> Result<(), MountsError> {
+        self.refresh()?;
+        for row in rows {
+            row.path = self.path(row.mount, row.device).map(str::to_owned);
+        }
+        Ok(())
+    }
+
+    /// Mount points of the file system type `file_system`.
+    pub(crate) fn of_type<'a>(&'a self, file_system: &'a str) -> impl Iterator<Item = &'a str> {
+        self.table
+            .0
+            .values()
+            .filter(move |mount| mount.file_system == file_system.as_bytes())
+            .map(|mount| mount.path.as_str())
+    }
+}
+
+/// Mounts by their id. Several may have one path: what is mounted over stays mounted, and files of it can stay open.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Table(HashMap<u64, Mount>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    device: Device,
+    path: String,
+    file_system: Vec<u8>,
+}
+
+impl Table {
+    /// Lines that are not understood are left out: their mounts have no path then.
+    pub(crate) fn parse(text: &[u8]) -> Self {
+        Self(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
+    }
+
+    /// Of mounts at one path the one that was mounted last has the largest id, unless ids were given out again.
+    pub(crate) fn at(&self, path: &str) -> Option<(u64, Device)> {
+        let there = self.0.iter().filter(|(_, mount)| mount.path == path);
+        there.map(|(&id, mount)| (id, mount.device)).max()
+    }
+
+    pub(crate) fn path(&self, id: u64, device: Device) -> Option<&str> {
+        // Ids are given out again after an unmount: the device tells most of such cases.
+        self.0.get(&id).filter(|mount| mount.device == device).map(|mount| mount.path.as_str())
+    }
+}
+
+/// One line: `ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE SOURCE SUPER_OPTIONS`.
+fn parse_line(line: &[u8]) -> Option<(u64, Mount)> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let id = number(fields.next()?)?;
+    let device = fields.nth(1)?;
+    let colon = device.iter().position(|&byte| byte == b':')?;
+    let device = Device { major: number(&device[..colon])?, minor: number(&device[colon + 1..])? };
+    let path = unescape(fields.nth(1)?);
+    fields.find(|field| *field == b"-")?;
+    let file_system = fields.next()?.to_vec();
+    Some((id, Mount { device, path, file_system }))
+}
+
+fn number<N: std::str::FromStr>(digits: &[u8]) -> Option<N> {
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::{Operation, operation::Totals};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"21 1 0:20 / /sys rw,nosuid - sysfs sysfs rw
+40 21 8:3 / /srv/with\\040blank\\134and\\011tab rw shared:1 - ext4 /dev/sda3 rw
+41 21 8:3 /sub /bind rw shared:1 master:2 - ext4 /dev/sda3 rw
+50 21 0:50 / /mnt rw - tmpfs below rw
+51 50 0:51 / /mnt rw - tmpfs above rw
+60 21 0:60 / /c\xff rw - cgroup2 cgroup2 rw
+nonsense
+70 21 0:70 / /cut off
+";
+
+    const fn device(major: u32, minor: u32) -> Device {
+        Device { major, minor }
+    }
+
+    #[test]
+    fn mounts_of_one_device_and_mounts_of_one_path_stay_apart() {
+        let table = Table::parse(TEXT);
+        assert_eq!(table.path(40, device(8, 3)), Some("/srv/with blank\\and\ttab"));
+        assert_eq!(table.path(41, device(8, 3)), Some("/bind"));
+        assert_eq!(table.path(50, device(0, 50)), Some("/mnt"), "mounted over, still mounted");
+        assert_eq!(table.path(51, device(0, 51)), Some("/mnt"));
+        assert_eq!(table.path(60, device(0, 60)), Some("/c\u{fffd}"));
+    }
+
+    #[test]
+    fn what_is_not_there_has_no_path() {
+        let table = Table::parse(TEXT);
+        assert_eq!(table.path(40, device(8, 4)), None, "the id was given out again");
+        assert_eq!(table.path(99, device(8, 3)), None);
+        assert_eq!(table.path(70, device(0, 70)), None);
+        assert_eq!(table.0.len(), 6);
+    }
+
+    #[test]
+    fn the_mount_id_is_that_of_mountinfo() {
+        let found = id("/proc/self".into()).unwrap();
+        let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let of_proc = mountinfo.lines().rev().find(|line| line.split(' ').nth(4) == Some("/proc")).unwrap();
+        assert_eq!(of_proc.split(' ').next(), Some(found.to_string().as_str()));
+        let error = id("/nowhere/at/all".into()).unwrap_err();
+        assert!(matches!(error, MountIdError::LookUp { .. }), "{error}");
+    }
+
+    #[test]
+    fn rows_are_named_by_the_table_of_this_very_process() {
+        let mut mounts = Mounts::open().unwrap();
+        let own = rustix::fs::statx(CWD, "/proc", AtFlags::empty(), StatxFlags::MNT_ID).unwrap();
+        let device = device(own.stx_dev_major, own.stx_dev_minor);
+        let row = |mount| CounterRow {
+            cgroup: 1,
+            device,
+            mount,
+            path: None,
+            operation: Operation::Read,
+            totals: Totals::default(),
+            latency: Vec::new(),
+        };
+        let mut rows = vec![row(own.stx_mnt_id), row(u64::MAX)];
+        mounts.name(&mut rows).unwrap();
+        assert_eq!(rows[0].path.as_deref(), Some("/proc"));
+        assert_eq!(rows[1].path, None);
+        assert!(mounts.of_type("proc").any(|path| path == "/proc"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(text: Vec<u8>) {
+            Table::parse(&text);
+        }
+
+        #[test]
+        fn escaping_and_back_is_the_path(path in "[a-z \t\n\\\\/é]{0,30}") {
+            let mut word = Vec::new();
+            for byte in path.bytes() {
+                match byte {
+                    b' ' | b'\t' | b'\n' | b'\\' => word.extend(format!("\\{byte:03o}").bytes()),
+                    _ => word.push(byte),
+                }
+            }
+            prop_assert_eq!(unescape(&word), path);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading `/proc/kallsyms`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, BufRead},
+};
+
+/// Suffixes that the compiler gives to functions which it changed: the original signature or the whole body may be
+/// elsewhere (`-fipa-sra`, `-fipa-cp`, `-fipa-split` of GCC). `.cold` is no such: it holds the unlikely branches of a
+/// function that keeps its name, its entry and its exit.
+const VARIANTS: [&str; 4] = ["isra", "constprop", "part", "llvm"];
+
+/// One function as far as the symbol table knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Symbol {
+    /// How many functions have this very name.
+    pub(crate) count: usize,
+    /// Names that the compiler made of it: `NAME.isra.0`.
+    pub(crate) variants: BTreeSet<String>,
+}
+
+/// Reads lines `ADDRESS TYPE NAME [MODULE]` and keeps what concerns `wanted`.
+///
+/// # Errors
+/// The reader's.
+pub(crate) fn read<'a>(
+    mut lines: impl BufRead,
+    wanted: impl IntoIterator<Item = &'a str>,
+) -> io::Result<BTreeMap<String, Symbol>> {
+    let mut found: BTreeMap<String, Symbol> =
+        wanted.into_iter().map(|name| (name.to_owned(), Symbol::default())).collect();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            return Ok(found);
+        }
+        let Some((kind, name)) = function(&line) else { continue };
+        // Weak functions are there, too, where nothing overrides them.
+        if !matches!(kind, b't' | b'T' | b'w' | b'W') {
+            continue;
+        }
+        if let Some(symbol) = found.get_mut(name) {
+            symbol.count += 1;
+        } else if let Some((base, suffix)) = name.split_once('.')
+            && let Some(symbol) = found.get_mut(base)
+            && suffix.split('.').any(|part| VARIANTS.contains(&part))
+        {
+            symbol.variants.insert(name.to_owned());
+        }
+    }
+}
+
+/// Type and name of a line.
+fn function(line: &[u8]) -> Option<(u8, &str)> {
+    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let (&[kind], name) = (words.nth(1)?, words.next()?) else { return None };
+    Some((kind, str::from_utf8(name).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KALLSYMS: &str = "\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T vfs_read
+ffffffff81000100 t vfs_readv
+ffffffff81000200 t lookup.isra.0
+ffffffff81000300 t lookup.isra.0.cold
+ffffffff81000400 T vfs_write
+ffffffff81000500 t vfs_write.part.0
+ffffffff81000600 t vfs_write.cold
+ffffffff81000700 t twice
+ffffffff81000800 t twice\t[nfs]
+ffffffff81000900 d data
+ffffffff81000a00 t data.constprop.0.isra.0
+ffffffff81000b00 T vfs_reader
+broken
+";
+
+    #[test]
+    fn functions_and_their_variants_are_found_by_exact_name() {
+        let wanted = ["vfs_read", "vfs_write", "lookup", "twice", "data", "nowhere"];
+        let found = read(KALLSYMS.as_bytes(), wanted).unwrap();
+        let of = |name: &str| {
+            let symbol = &found[name];
+            (symbol.count, symbol.variants.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        assert_eq!(of("vfs_read"), (1, vec![]));
+        assert_eq!(of("vfs_write"), (1, vec!["vfs_write.part.0"]), "cold parts do not matter");
+        assert_eq!(of("lookup"), (0, vec!["lookup.isra.0", "lookup.isra.0.cold"]));
+        assert_eq!(of("twice"), (2, vec![]));
+        assert_eq!(of("data"), (0, vec!["data.constprop.0.isra.0"]), "data is no function");
+        assert_eq!(of("nowhere"), (0, vec![]));
+        assert_eq!(found.len(), wanted.len());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(text: Vec<u8>) {
+            read(&text[..], ["a"]).unwrap();
+        }
+    }
+}

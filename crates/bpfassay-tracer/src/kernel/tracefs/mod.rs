@@ -1,0 +1,37 @@
+//! tracefs, and the lists of probes in debugfs.
+
+pub(crate) mod lists;
+pub(crate) mod profile;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// Where tracefs may be mounted. Both are the same file system: debugfs mounts it by itself.
+const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// The path of `file` in tracefs; `None` where tracefs is not mounted or has no such file.
+pub(crate) fn path(file: impl AsRef<Path>) -> Option<PathBuf> {
+    MOUNTS.iter().map(|mount| Path::new(mount).join(&file)).find(|path| path.exists())
+}
+
+/// The id of an event, which is written `SUBSYSTEM/NAME`.
+///
+/// # Errors
+/// `NotFound` where tracefs is not mounted or has no such event, `InvalidData` for what is no number, or the kernel's error.
+pub(crate) fn event_id(event: &str) -> io::Result<u64> {
+    let file = format!("events/{event}/id");
+    let path = path(&file).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("tracefs has no {file}")))?;
+    number(&path)
+}
+
+/// The whole number in the file at `path`.
+///
+/// # Errors
+/// `InvalidData` for what is no number, or the kernel's error.
+pub(crate) fn number(path: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(path)?;
+    let wrong = |_| io::Error::new(io::ErrorKind::InvalidData, format!("{} holds no number", path.display()));
+    text.trim().parse().map_err(wrong)
+}

@@ -1,0 +1,33 @@
+//! Files of the kernel that cannot be read.
+
+use std::{fmt::Display, io};
+
+/// A file that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unread {
+    /// Its path.
+    pub(crate) what: &'static str,
+    /// The system's message.
+    pub(crate) why: String,
+}
+
+/// `error` of the file `what`.
+pub(crate) fn unread<E: Display>(what: &'static str) -> impl Fn(E) -> Unread {
+    move |error| Unread { what, why: error.to_string() }
+}
+
+/// What `read` returns for the first of `paths` that can be read; else the error of the first.
+///
+/// # Errors
+/// None of them can be read.
+pub(crate) fn first<T>(paths: &[&'static str], read: impl Fn(&'static str) -> io::Result<T>) -> Result<T, Unread> {
+    let mut failure = None;
+    for path in paths {
+        match read(path) {
+            Ok(text) => return Ok(text),
+            Err(error) if failure.is_none() => failure = Some(unread(path)(error)),
+            Err(_) => {}
+        }
+    }
+    Err(failure.unwrap_or(Unread { what: "", why: "nowhere to look".to_owned() }))
+}

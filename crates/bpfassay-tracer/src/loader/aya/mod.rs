@@ -1,0 +1,185 @@
+//! The loader `aya`: objects written in Rust (`bpfassay-tracer-ebpf`), loaded through aya.
+//!
+//! One object holds the programs of every probe with one map layout; only those of the wanted probe are loaded, by the
+//! name: `PROBE_FUNCTION`. The offsets of the kernel's structures are found in the kernel's BTF ([`btf::offsets`]) and go
+//! into the object as a read-only global.
+
+pub(crate) mod attach;
+mod objects;
+mod refusal;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use ::aya::{
+    Btf, Ebpf, EbpfLoader,
+    maps::{Map, MapData},
+};
+use bpfassay_protocol::{
+    ProbeConfiguration,
+    probe::Probe,
+    tracer::{Attached, Refusal, Step},
+};
+use bpfassay_tracer_common::{Settings, map};
+
+use self::refusal::refuse;
+use crate::{
+    diagnostics::{self, When},
+    kernel::btf,
+    loader::plan::{
+        hooked::AttachedPrograms,
+        options::{Loaded, Options},
+        prototypes::name_prototypes,
+        settings,
+    },
+};
+
+/// Names of the globals in the objects.
+const SETTINGS: &str = "SETTINGS";
+const PROTOTYPES: &str = "PROTOTYPES";
+const OFFSETS: &str = "OFFSETS";
+const TASK_KNOWN: &str = "TASK_KNOWN";
+
+/// Loads the programs of `configuration` and attaches them.
+///
+/// # Errors
+/// A [`Refusal`].
+pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
+    let elf = objects::find(configuration.map).ok_or_else(|| no_programs(configuration))?;
+    let sections = attach::sections_of(elf, configuration.probe);
+    let look = |when| diagnostics::look_for_hooks(sections.iter().map(String::as_str), options, when);
+    // Before anything is loaded: the tracer's own hooks are none of its pitfalls.
+    let findings = look(When::Before);
+    match load_and_attach(configuration, elf, options) {
+        Ok(mut loaded) => {
+            loaded.attached.findings.extend(findings);
+            Ok(loaded)
+        }
+        Err(mut refusal) => {
+            refusal.findings.extend(look(When::Refused));
+            Err(refusal)
+        }
+    }
+}
+
+fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Options) -> Result<Loaded, Refusal> {
+    let start = Instant::now();
+    let offsets = btf::offsets::of_kernel().map_err(|error| refuse(Step::Open, None, &error))?;
+    // Elsewhere nothing is preempted inside a program.
+    let copies = match configuration.probe {
+        Probe::Fexit | Probe::RawTracepoint | Probe::Tracepoint => settings::copies(),
+        _ => 1,
+    };
+    let settings =
+        Settings { cgroup: options.cgroup, mount: options.mount, latency: u32::from(options.latency), copies }
+            .to_bytes();
+    let prototypes = name_prototypes(options).map_err(|failure| refuse(failure.step, None, &failure.error))?;
+    let mut loader = EbpfLoader::new();
+    // Maps that aya knows no way to read are read through their descriptors here.
+    loader.allow_unsupported_maps();
+    loader.override_global(OFFSETS, offsets.as_slice(), true).override_global(SETTINGS, settings.as_slice(), true);
+    loader.override_global(PROTOTYPES, prototypes.as_slice(), true);
+    let task_known = u64::from(settings::is_task_known());
+    loader.override_global(TASK_KNOWN, &task_known, true);
+    size_maps(&mut loader, copies, options);
+    let mut ebpf = loader.load(elf).map_err(|error| refuse(refusal::step_of(&error), None, &error))?;
+    let btf = Btf::from_sys_fs().map_err(|error| refuse(Step::Open, None, &error))?;
+    let mut names = attach::programs_of(&ebpf, configuration.probe, copies, options);
+    if names.is_empty() {
+        return Err(no_programs(configuration));
+    }
+    let mut findings = attach::load(&mut ebpf, configuration.probe, &mut names, options, &btf)?;
+    let load_time = start.elapsed();
+    let start = Instant::now();
+    let AttachedPrograms { hooked, links, findings: unhooked } =
+        attach::all(&mut ebpf, configuration.probe, &names, options)?;
+    findings.extend(unhooked);
+    if !settings::is_task_known() && hooked.iter().any(|hooked| hooked.program.contains("__sys_fsync")) {
+        findings.push(settings::fsync_without_mount());
+    }
+    let attach_time = start.elapsed();
+    let mut programs = Vec::new();
+    for hooked in &hooked {
+        programs.push(hooked.describe().map_err(|error| refuse(Step::Attach, Some(&hooked.program), &error))?);
+    }
+    let maps = maps(&ebpf).map_err(|error| refuse(Step::Load, None, &error))?;
+    Ok(Loaded {
+        attached: Attached {
+            configuration,
+            load_ns: nanoseconds(load_time),
+            attach_ns: nanoseconds(attach_time),
+            programs,
+            findings,
+        },
+        maps,
+        hooked,
+        // Detached before the programs are closed: elements are dropped in order.
+        keep: Box::new((links, ebpf)),
+    })
+}
+
+/// aya makes every map of an object: those that are of no use here get one entry.
+fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
+    let unused = [
+        (map::COUNTERS_2, copies < 2),
+        ("turns", copies < 2),
+        ("starts", !options.latency),
+        (map::LATENCIES, !options.latency),
+    ];
+    for (name, _) in unused.iter().filter(|(_, is_unused)| *is_unused) {
+        loader.map_max_entries(name, 1);
+    }
+    if let Some(entries) = options.map_entries {
+        for name in [map::COUNTERS, map::COUNTERS_2] {
+            if !unused.contains(&(name, true)) {
+                loader.map_max_entries(name, entries);
+            }
+        }
+        // aya makes whole pages of it, a power of two of them; each event has a header of eight bytes.
+        loader.map_max_entries(map::EVENTS, entries.saturating_mul(64).min(1 << 30));
+    }
+}
+
+fn no_programs(configuration: ProbeConfiguration) -> Refusal {
+    let why = match configuration.probe {
+        Probe::KprobeMulti => ": the library aya cannot attach to fprobe (kprobe.multi), use the loader libbpf",
+        _ => "",
+    };
+    Refusal {
+        step: Step::Open,
+        program: None,
+        errno: None,
+        message: format!("this build of the tracer has no programs for `{configuration}`{why}"),
+        verifier: None,
+        findings: Vec::new(),
+    }
+}
+
+/// `Instant` reads `CLOCK_MONOTONIC`, too.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Duplicates of the descriptors of all maps, by name.
+fn maps(ebpf: &Ebpf) -> io::Result<BTreeMap<String, OwnedFd>> {
+    let named = ebpf.maps().filter_map(|(name, map)| Some((name, data(map)?)));
+    named.map(|(name, data)| Ok((name.to_owned(), data.fd().as_fd().try_clone_to_owned()?))).collect()
+}
+
+/// What is common to all kinds of maps that the objects have.
+fn data(map: &Map) -> Option<&MapData> {
+    match map {
+        Map::Array(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::PerCpuHashMap(data)
+        | Map::RingBuf(data)
+        | Map::Unsupported(data) => Some(data),
+        _ => None,
+    }
+}

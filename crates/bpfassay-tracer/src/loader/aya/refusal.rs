@@ -1,0 +1,102 @@
+//! Refusals from aya's errors.
+
+use std::{error::Error, io};
+
+use ::aya::{EbpfError, maps::MapError, programs::ProgramError};
+use bpfassay_protocol::tracer::{Refusal, Step};
+
+use crate::loader::plan::refusal::{shorten, telling_line};
+
+/// `error` in aya's and the verifier's own words.
+pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'static)) -> Refusal {
+    let log = match error.downcast_ref() {
+        Some(ProgramError::LoadError { verifier_log, .. }) => Some(verifier_log.to_string()),
+        _ => None,
+    };
+    let words = words(error);
+    Refusal {
+        step,
+        program: program.map(str::to_owned),
+        errno: number(error),
+        message: shorten(&program.map_or(words.clone(), |program| format!("program `{program}`: {words}"))),
+        verifier: log.and_then(|log| {
+            let lines: Vec<&str> = log.lines().collect();
+            telling_line(&lines).map(shorten)
+        }),
+        findings: Vec::new(),
+    }
+}
+
+/// The step in which making an object ready fails with `error`: the kernel has its first say when maps are made.
+pub(super) fn step_of(error: &EbpfError) -> Step {
+    match error {
+        EbpfError::MapError(MapError::CreateError { .. } | MapError::SyscallError(_)) => Step::Load,
+        _ => Step::Open,
+    }
+}
+
+/// `error` and its causes on one line. The verifier's log, which aya puts into the message, is left out.
+fn words(error: &(dyn Error + 'static)) -> String {
+    if let Some(ProgramError::LoadError { io_error, .. }) = error.downcast_ref() {
+        return format!("BPF_PROG_LOAD failed: {io_error}");
+    }
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        // Some errors repeat what caused them.
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// The kernel's error number, wherever it lies among the causes.
+fn number(error: &(dyn Error + 'static)) -> Option<i32> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // aya shows such an error in place of itself, and its causes as its own: it is not among them.
+        let system = match error.downcast_ref() {
+            Some(ProgramError::IOError(error)) => Some(error),
+            _ => error.downcast_ref::<io::Error>(),
+        };
+        if let Some(number) = system.and_then(io::Error::raw_os_error) {
+            return Some(number);
+        }
+        next = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use ::aya::sys::SyscallError;
+
+    use super::*;
+
+    #[test]
+    fn the_kernels_number_is_found_below_ayas_words() {
+        let io_error = io::Error::from_raw_os_error(524);
+        let error = ProgramError::SyscallError(SyscallError { call: "bpf_raw_tracepoint_open", io_error });
+        let refusal = refuse(Step::Attach, Some("fexit_vfs_read"), &error);
+        assert_eq!(refusal.errno, Some(524));
+        assert_eq!(refusal.program.as_deref(), Some("fexit_vfs_read"));
+        assert!(
+            refusal.message.starts_with("program `fexit_vfs_read`: `bpf_raw_tracepoint_open` failed"),
+            "{refusal:?}"
+        );
+        assert!(refusal.message.ends_with("524 (os error 524)"), "{refusal:?}");
+        assert_eq!(refusal.verifier, None);
+        let error = ProgramError::IOError(io::Error::from_raw_os_error(22));
+        assert_eq!(refuse(Step::Attach, None, &error).errno, Some(22));
+    }
+
+    #[test]
+    fn what_the_kernel_did_not_refuse_has_no_number() {
+        let refusal = refuse(Step::Open, None, &::aya::BtfError::UnknownBtfTypeName { type_name: "vfs_none".into() });
+        assert_eq!(refusal.errno, None);
+        assert!(refusal.message.contains("vfs_none"), "{refusal:?}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Room for the calls that an fprobe watches to their return.
+//!
+//! Before fprobe was built on the function graph tracer (Linux 6.14: 4346ba160409), the kernel set room apart when a link
+//! was made: twice the functions of the link on each CPU (`fprobe_init_rethook`, kernel/trace/fprobe.c), and nobody can ask
+//! for more. A link on one function watches two calls at once on one CPU: tasks that wait in `vfs_write` soon are more,
+//! and the returns of the others go unseen. So there, a link takes in functions that give it room and nothing else.
+
+use std::{collections::BTreeSet, ffi::CString};
+
+use crate::kernel::btf;
+use crate::loader::plan::renamed::SYSCALL_PREFIX;
+
+/// In kernels that set room apart, and in no other.
+const SETS_APART: &str = "fprobe_exit_handler";
+
+/// System calls that are seldom made. None is made inside another call, so at their returns nothing that is counted is
+/// pending: the program finds that out and ends.
+const SELDOM: [&str; 40] = [
+    "acct",
+    "add_key",
+    "adjtimex",
+    "clock_adjtime",
+    "delete_module",
+    "fanotify_init",
+    "fanotify_mark",
+    "finit_module",
+    "fsconfig",
+    "fsmount",
+    "fsopen",
+    "fspick",
+    "get_mempolicy",
+    "init_module",
+    "io_cancel",
+    "ioprio_get",
+    "ioprio_set",
+    "kcmp",
+    "kexec_load",
+    "keyctl",
+    "landlock_add_rule",
+    "landlock_create_ruleset",
+    "mbind",
+    "migrate_pages",
+    "mount_setattr",
+    "move_mount",
+    "move_pages",
+    "mq_getsetattr",
+    "mq_notify",
+    "mq_open",
+    "mq_unlink",
+    "open_tree",
+    "pivot_root",
+    "quotactl",
+    "reboot",
+    "request_key",
+    "sethostname",
+    "settimeofday",
+    "swapoff",
+    "swapon",
+];
+
+/// Functions to take into a link on returns, beside the one that is meant; none where room needs no making, or the kernel
+/// tells nothing of its functions.
+pub(super) fn others() -> Vec<CString> {
+    let names: Vec<String> = SELDOM.iter().map(|name| format!("{SYSCALL_PREFIX}sys_{name}")).collect();
+    let wanted: BTreeSet<&str> = names.iter().map(String::as_str).chain([SETS_APART]).collect();
+    let known = btf::prototypes(&wanted).unwrap_or_default();
+    chosen(known.into_iter().map(|(name, _)| name).collect())
+}
+
+fn chosen(mut known: BTreeSet<String>) -> Vec<CString> {
+    if !known.remove(SETS_APART) {
+        return Vec::new();
+    }
+    known.into_iter().filter_map(|name| CString::new(name).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_made_where_the_kernel_sets_it_apart() {
+        let known = |names: &[&str]| chosen(names.iter().map(|name| (*name).to_owned()).collect());
+        assert!(known(&["__x64_sys_acct", "__x64_sys_swapon"]).is_empty());
+        assert_eq!(known(&["__x64_sys_acct", SETS_APART]), [CString::new("__x64_sys_acct").unwrap()]);
+        assert!(known(&[SETS_APART]).is_empty());
+    }
+
+    #[test]
+    fn none_of_them_is_counted() {
+        for name in SELDOM {
+            assert!(!crate::loader::plan::probes::SYSCALLS.contains(&name), "{name}");
+        }
+        assert!(SELDOM.is_sorted());
+    }
+}

@@ -1,0 +1,156 @@
+//! What libbpf prints while it works, and the refusal that is made of it.
+
+use std::sync::{Mutex, PoisonError};
+
+use bpfassay_protocol::tracer::Refusal;
+use libbpf_rs::{PrintLevel, set_print};
+
+use crate::loader::plan::refusal::{Failure, shorten, telling_line};
+
+/// Most bytes kept. A verifier log is cut at its beginning then: its telling line is the last.
+const MAX_LOG: usize = 4 << 20;
+
+static PRINTED: Mutex<String> = Mutex::new(String::new());
+
+/// The right to what libbpf prints from now on.
+#[derive(Debug)]
+pub(super) struct Log(());
+
+/// Collects libbpf's warnings instead of printing them.
+pub(super) fn capture() -> Log {
+    PRINTED.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    set_print(Some((PrintLevel::Warn, |_, text| {
+        let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+        printed.push_str(&text);
+        if printed.len() > MAX_LOG {
+            let cut = printed.ceil_char_boundary(printed.len() - MAX_LOG);
+            printed.drain(..cut);
+        }
+    })));
+    Log(())
+}
+
+impl Log {
+    /// `failure` in libbpf's and the verifier's own words.
+    pub(super) fn refusal(self, failure: Failure) -> Refusal {
+        let printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+        refusal(failure, &printed)
+    }
+}
+
+pub(crate) fn refusal(failure: Failure, printed: &str) -> Refusal {
+    let (library, verifier) = split(printed);
+    let about_a_program = library.iter().find(|line| program_of(line).is_some()).or(library.first());
+    Refusal {
+        step: failure.step,
+        program: failure.program.or_else(|| about_a_program.and_then(|line| program_of(line)).map(str::to_owned)),
+        errno: failure.error.raw_os_error(),
+        message: about_a_program.map_or_else(|| failure.error.to_string(), |line| shorten(line)),
+        verifier: telling_line(&verifier).map(shorten),
+        findings: Vec::new(),
+    }
+}
+
+/// Lines of libbpf itself, and those of the last verifier log among them.
+fn split(printed: &str) -> (Vec<&str>, Vec<&str>) {
+    let (mut library, mut verifier, mut inside) = (Vec::new(), Vec::new(), false);
+    for line in printed.lines() {
+        if line.contains("-- BEGIN ") && line.contains(" LOAD LOG --") {
+            verifier.clear();
+            inside = true;
+        } else if line.starts_with("-- END ") && line.contains(" LOAD LOG --") {
+            inside = false;
+        } else if inside {
+            verifier.push(line);
+        } else {
+            let line = line.strip_prefix("libbpf: ").unwrap_or(line).trim();
+            if !line.is_empty() {
+                library.push(line);
+            }
+        }
+    }
+    (library, verifier)
+}
+
+/// The program that a line of libbpf is about.
+fn program_of(line: &str) -> Option<&str> {
+    line.strip_prefix("prog '")?.split_once('\'').map(|(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use bpfassay_protocol::tracer::Step;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn failure(step: Step, program: Option<&str>, errno: i32) -> Failure {
+        Failure { step, program: program.map(str::to_owned), error: io::Error::from_raw_os_error(errno) }
+    }
+
+    #[test]
+    fn a_refusal_of_the_verifier_names_program_error_and_telling_line() {
+        let printed = "libbpf: prog 'read_exit': BPF program load failed: -EACCES
+libbpf: prog 'read_exit': -- BEGIN PROG LOAD LOG --
+0: R1=ctx() R10=fp0
+0: (79) r6 = *(u64 *)(r1 +40)
+func 'vfs_read' doesn't have 6-th argument
+invalid bpf_context access off=40 size=8
+processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_states 0 mark_read 0
+-- END PROG LOAD LOG --
+libbpf: prog 'read_exit': failed to load: -EACCES
+libbpf: failed to load object 'bpfassay'
+";
+        assert_eq!(
+            refusal(failure(Step::Load, None, libc::EACCES), printed),
+            Refusal {
+                step: Step::Load,
+                program: Some("read_exit".into()),
+                errno: Some(libc::EACCES),
+                message: "prog 'read_exit': BPF program load failed: -EACCES".into(),
+                verifier: Some("invalid bpf_context access off=40 size=8".into()),
+                findings: Vec::new(),
+            }
+        );
+    }
+
+    #[test]
+    fn an_attach_refusal_keeps_the_number_that_has_no_name() {
+        let printed = "libbpf: prog 'read_exit': failed to attach: -ENOTSUPP\n";
+        let refusal = refusal(failure(Step::Attach, Some("read_exit"), 524), printed);
+        assert_eq!(refusal.errno, Some(524));
+        assert_eq!(refusal.message, "prog 'read_exit': failed to attach: -ENOTSUPP");
+        assert_eq!(refusal.verifier, None);
+    }
+
+    #[test]
+    fn a_silent_library_leaves_the_systems_words() {
+        let refusal = refusal(failure(Step::Load, None, libc::EPERM), "\n");
+        assert_eq!(refusal.message, "Operation not permitted (os error 1)");
+        assert_eq!(refusal.program, None);
+    }
+
+    #[test]
+    fn a_failure_of_the_library_alone_has_no_number() {
+        let failure = Failure { step: Step::Open, program: None, error: io::Error::other("not an ELF file") };
+        let refusal = refusal(failure, "libbpf: elf: failed to get section names\n");
+        assert_eq!(refusal.errno, None);
+        assert_eq!(refusal.message, "elf: failed to get section names");
+    }
+
+    #[test]
+    fn a_log_of_statistics_only_tells_nothing() {
+        let (_, log) = split("prog 'a': -- BEGIN PROG LOAD LOG --\nverification time 3 usec\nprocessed 3 insns\n\n");
+        assert_eq!(telling_line(&log), None);
+    }
+
+    proptest! {
+        #[test]
+        fn anything_printed_makes_a_bounded_refusal(printed in "(libbpf: |prog '|-- BEGIN PROG LOAD LOG --|\n|'|é|\\PC){0,60}") {
+            let refusal = refusal(failure(Step::Load, None, 1), &printed);
+            prop_assert!(refusal.message.len() <= crate::loader::plan::refusal::MAX_LINE && !refusal.message.ends_with('\n'));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Calls into libbpf where libbpf-rs hides the kernel's error number or lacks an option. All that is unsafe is here.
+
+use std::{
+    ffi::{CStr, CString},
+    io,
+    mem::size_of,
+    ptr::NonNull,
+};
+
+use libbpf_rs::{AsRawLibbpf as _, Link, Object, OpenObject, ProgramMut};
+use libbpf_sys::{bpf_kprobe_multi_opts, bpf_kprobe_opts, bpf_link, bpf_uprobe_opts, probe_attach_mode};
+
+use crate::loader::plan::{
+    hooked::KprobeMode,
+    uprobes::{End, Place},
+};
+
+/// Creates the maps and loads the programs of `open`.
+///
+/// # Errors
+/// The kernel's error, or libbpf's in the same numbers.
+pub(super) fn load(open: OpenObject) -> io::Result<Object> {
+    // SAFETY: `open` owns a valid object that is open and not loaded.
+    let status = unsafe { libbpf_sys::bpf_object__load(open.as_libbpf_object().as_ptr()) };
+    if status < 0 {
+        return Err(io::Error::from_raw_os_error(-status));
+    }
+    // SAFETY: the object is loaded now, and `take_ptr` gives up the only ownership of it.
+    Ok(unsafe { Object::from_ptr(open.take_ptr()) })
+}
+
+/// Attaches `program` as a kprobe to `function` + `offset`.
+///
+/// # Errors
+/// The kernel's error.
+pub(super) fn attach_kprobe(
+    program: &ProgramMut<'_>,
+    function: &CStr,
+    offset: usize,
+    mode: KprobeMode,
+) -> io::Result<Link> {
+    let mode: probe_attach_mode = match mode {
+        KprobeMode::Perf => libbpf_sys::PROBE_ATTACH_MODE_DEFAULT,
+        KprobeMode::Tracefs => libbpf_sys::PROBE_ATTACH_MODE_LEGACY,
+    };
+    let options = bpf_kprobe_opts {
+        sz: size_of::<bpf_kprobe_opts>() as libbpf_sys::size_t,
+        offset: offset as libbpf_sys::size_t,
+        attach_mode: mode,
+        ..Default::default()
+    };
+    // SAFETY: `program` belongs to a loaded object; the name and the options outlive the call.
+    let link = unsafe {
+        libbpf_sys::bpf_program__attach_kprobe_opts(program.as_libbpf_object().as_ptr(), function.as_ptr(), &options)
+    };
+    own(link)
+}
+
+/// Attaches `program` to `functions` through fprobe, in one link. The kernel looks the names up; libbpf's own search would
+/// read all of tracefs' list of functions.
+///
+/// # Errors
+/// The kernel's error.
+pub(super) fn attach_kprobe_multi(program: &ProgramMut<'_>, functions: &[&CStr], retprobe: bool) -> io::Result<Link> {
+    let mut symbols: Vec<_> = functions.iter().map(|function| function.as_ptr()).collect();
+    let options = bpf_kprobe_multi_opts {
+        sz: size_of::<bpf_kprobe_multi_opts>() as libbpf_sys::size_t,
+        syms: symbols.as_mut_ptr(),
+        cnt: symbols.len() as libbpf_sys::size_t,
+        retprobe,
+        ..Default::default()
+    };
+    // SAFETY: `program` belongs to a loaded object; the symbols and the options outlive the call.
+    own(unsafe {
+        libbpf_sys::bpf_program__attach_kprobe_multi_opts(
+            program.as_libbpf_object().as_ptr(),
+            std::ptr::null(),
+            &options,
+        )
+    })
+}
+
+/// Attaches `program` to a tracepoint.
+///
+/// # Errors
+/// The kernel's error.
+pub(super) fn attach_tracepoint(program: &ProgramMut<'_>, category: &CStr, name: &CStr) -> io::Result<Link> {
+    // SAFETY: `program` belongs to a loaded object; the names outlive the call.
+    own(unsafe {
+        libbpf_sys::bpf_program__attach_tracepoint(
+            program.as_libbpf_object().as_ptr(),
+            category.as_ptr(),
+            name.as_ptr(),
+        )
+    })
+}
+
+/// Attaches `program` to a function of a file, in all processes.
+///
+/// # Errors
+/// The kernel's error.
+pub(super) fn attach_uprobe(program: &ProgramMut<'_>, place: &Place, end: End) -> io::Result<Link> {
+    const EVERY_PROCESS: libc::pid_t = -1;
+    let file = CString::new(place.file.as_os_str().as_encoded_bytes())?;
+    let options = bpf_uprobe_opts {
+        sz: size_of::<bpf_uprobe_opts>() as libbpf_sys::size_t,
+        retprobe: end == End::Return,
+        ..Default::default()
+    };
+    // SAFETY: `program` belongs to a loaded object; file and options outlive the call.
+    own(unsafe {
+        libbpf_sys::bpf_program__attach_uprobe_opts(
+            program.as_libbpf_object().as_ptr(),
+            EVERY_PROCESS,
+            file.as_ptr(),
+            place.offset as libbpf_sys::size_t,
+            &options,
+        )
+    })
+}
+
+/// Attaches `program` to what its section names.
+///
+/// # Errors
+/// The kernel's error.
+pub(super) fn attach(program: &ProgramMut<'_>) -> io::Result<Link> {
+    // SAFETY: `program` belongs to a loaded object.
+    own(unsafe { libbpf_sys::bpf_program__attach(program.as_libbpf_object().as_ptr()) })
+}
+
+/// Takes ownership of a link that libbpf just returned.
+fn own(link: *mut bpf_link) -> io::Result<Link> {
+    // libbpf sets errno whenever it returns a null pointer; nothing may come in between.
+    let error = io::Error::last_os_error();
+    // SAFETY: the link is valid, and nobody else owns it.
+    NonNull::new(link).map(|link| unsafe { Link::from_ptr(link) }).ok_or(error)
+}

@@ -1,0 +1,86 @@
+//! Programs that are attached, whichever library attached them.
+
+use std::{
+    any::Any,
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use bpfassay_protocol::{finding::Finding, tracer::Program};
+
+use crate::kernel::bpf;
+
+/// One program, attached.
+#[derive(Debug)]
+pub(crate) struct Hooked {
+    /// Its name in the object.
+    pub(crate) program: String,
+    /// The function, system call or symbol.
+    pub(crate) function: String,
+    /// The same, with the offset where it is not the entry.
+    pub(crate) attached_to: String,
+    /// How it was attached.
+    pub(crate) kind: Kind,
+    /// The program; a duplicate of the loader's descriptor will do.
+    pub(crate) program_fd: OwnedFd,
+    /// The link or perf event, where there is one to ask for misses; likewise.
+    pub(crate) link_fd: Option<OwnedFd>,
+}
+
+/// What a loader attached.
+#[derive(Debug, Default)]
+pub(crate) struct AttachedPrograms {
+    pub(crate) hooked: Vec<Hooked>,
+    /// Detaches when dropped.
+    pub(crate) links: Vec<Box<dyn Any>>,
+    /// Functions that could not be hooked and are not counted.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// How a program was attached, as far as it matters for counting misses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// kprobe or kretprobe of its own.
+    Kprobe(KprobeMode),
+    /// BPF trampoline.
+    Trampoline,
+    /// fprobe, through a multi link.
+    KprobeMulti,
+    /// Tracepoint through a perf event.
+    Tracepoint,
+    /// Raw tracepoint.
+    RawTracepoint,
+    /// uprobe or uretprobe.
+    Uprobe,
+}
+
+/// How a kprobe is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KprobeMode {
+    /// By the perf event source `kprobe`: nothing is left behind when the process dies, nothing needs tracefs.
+    Perf,
+    /// By a line in tracefs' `kprobe_events`: the way before 4.17, which counts misses in `kprobe_profile`. A process
+    /// that is killed leaves the line behind, without effect on anything but that file.
+    Tracefs,
+}
+
+impl Hooked {
+    pub(crate) fn program_fd(&self) -> BorrowedFd<'_> {
+        self.program_fd.as_fd()
+    }
+
+    /// The program as the kernel holds it.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn describe(&self) -> io::Result<Program> {
+        let info = bpf::program_info(self.program_fd())?;
+        Ok(Program {
+            name: self.program.clone(),
+            attached_to: self.attached_to.clone(),
+            jited_bytes: info.jited_bytes,
+            instructions: info.instructions,
+            verified_instructions: info.verified_instructions,
+        })
+    }
+}

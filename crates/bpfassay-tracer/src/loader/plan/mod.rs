@@ -1,0 +1,15 @@
+//! What the loaders have in common: what is asked of them and what they yield, which functions are hooked and how, and
+//! what is decided before a program is loaded.
+
+pub(crate) mod attach_order;
+pub(crate) mod descriptors;
+pub(crate) mod hooked;
+pub(crate) mod objects;
+pub(crate) mod options;
+pub(crate) mod probes;
+pub(crate) mod prototypes;
+pub(crate) mod refusal;
+pub(crate) mod renamed;
+pub(crate) mod return_probe;
+pub(crate) mod settings;
+pub(crate) mod uprobes;

@@ -1,0 +1,54 @@
+//! What a loader is asked for and what it yields, whichever library it uses.
+
+use std::{any::Any, collections::BTreeMap, os::fd::OwnedFd, path::PathBuf};
+
+use bpfassay_protocol::{program_set::ProgramSet, tracer::Attached};
+
+use super::hooked::Hooked;
+
+/// What to count and how, beside the probe configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Only tasks in this very cgroup (v2) are counted; 0: any.
+    pub(crate) cgroup: u64,
+    /// Only this mount is counted; 0: any.
+    pub(crate) mount: u64,
+    /// Measure durations, where the probe sees both ends.
+    pub(crate) latency: bool,
+    /// Most keys of the counters' map (events of the ring buffer, times 64 bytes); `None`: as the layout has it.
+    pub(crate) map_entries: Option<u32>,
+    /// Calls that a kretprobe watches at once; `None`: as the kernel has it.
+    pub(crate) maxactive: Option<u32>,
+    /// The programs and libraries whose functions uprobes are put on; none: the libc that the dynamic linker would take.
+    pub(crate) uprobe: Vec<PathBuf>,
+    /// Hook functions in the order that follows from this number; `None`: as the object file has them.
+    pub(crate) attach_order: Option<u64>,
+    /// Kernel functions to hook in place of those that the programs name.
+    pub(crate) functions: BTreeMap<String, String>,
+    /// A file to keep what the symbol table said of functions in, between tracers of one boot.
+    pub(crate) symbol_cache: Option<PathBuf>,
+}
+
+impl Options {
+    /// The function to hook where a program names `function`.
+    pub(crate) fn function<'a>(&'a self, function: &'a str) -> &'a str {
+        self.functions.get(function).map_or(function, String::as_str)
+    }
+}
+
+/// What a loader yields.
+pub(crate) struct Loaded {
+    /// What was attached.
+    pub(crate) attached: Attached,
+    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]); duplicates will do.
+    pub(crate) maps: BTreeMap<String, OwnedFd>,
+    /// The programs that are attached.
+    pub(crate) hooked: Vec<Hooked>,
+    /// Whatever must stay alive while the programs count. Dropping it detaches them.
+    pub(crate) keep: Box<dyn Any>,
+}
+
+/// The name in [`Loaded::maps`] of the map `map` of a program set: each set is an object with maps of its own.
+pub(crate) fn set_map_name(set: ProgramSet, map: &str) -> String {
+    format!("{set}/{map}")
+}

@@ -1,0 +1,167 @@
+//! How programs are attached, as their sections say.
+//!
+//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names say what to hook. A way of attaching that
+//! does not exist yet is a new variant of [`Attachment`].
+
+/// How a program is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attachment {
+    /// kprobe at the entry of a function, through a perf event.
+    Kprobe,
+    /// kretprobe: at the function's return.
+    Kretprobe,
+    /// fprobe at the entry, through a multi link.
+    KprobeMulti,
+    /// fprobe at the return.
+    KretprobeMulti,
+    /// BPF trampoline on a function, at its entry or its exit.
+    Trampoline,
+    /// Tracepoints of system calls, one for each: at their entry or their exit.
+    Syscalls(End),
+    /// One tracepoint, by subsystem and name.
+    Tracepoint,
+    /// Raw tracepoint.
+    RawTracepoint,
+    /// Iterator: made and dropped at each reading.
+    Iterator,
+    /// uprobe on those functions of a file that [`bpfassay_tracer_common::functions`] lists under the target.
+    Uprobe,
+    /// uretprobe on those that return what the target says.
+    Uretprobe,
+}
+
+/// Which end of a system call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Entry, of those that need the first argument at most.
+    Enter,
+    /// Entry, of those that need up to three.
+    Enter3,
+    Exit,
+}
+
+impl End {
+    /// Whether a program at this end is for the system call `name`.
+    pub(crate) fn has(self, name: &str) -> bool {
+        match self {
+            Self::Enter => !THREE_ARGUMENTS.contains(&name),
+            Self::Enter3 => THREE_ARGUMENTS.contains(&name),
+            Self::Exit => true,
+        }
+    }
+}
+
+/// System calls of which more than the first argument is looked at.
+const THREE_ARGUMENTS: [&str; 3] = ["mknod", "mknodat", "unlinkat"];
+
+/// Where a kprobe can be put when the entry of a function is refused, in bytes.
+///
+/// On riscv64 the first eight bytes of a function are its ftrace site (`auipc` and `jalr`, or no-ops). Linux 6.12
+/// refuses kprobes there with EINVAL and does not serve them through ftrace either; 7.2 takes them. The instruction
+/// behind the site is the first of the function proper: arguments are still in their registers there, and each call
+/// passes it exactly once.
+pub(crate) const BEHIND_FTRACE_SITE: Option<usize> = if cfg!(target_arch = "riscv64") { Some(8) } else { None };
+
+/// Functions that every configuration needs: without them it is refused. What else a kernel lacks is not counted, and
+/// reported.
+pub(crate) const REQUIRED: [&str; 2] = ["vfs_read", "vfs_write"];
+
+/// System calls that are counted, by the names of their tracepoints. Not every architecture has all of them.
+pub(crate) const SYSCALLS: [&str; 26] = [
+    "read",
+    "pread64",
+    "write",
+    "pwrite64",
+    "readv",
+    "preadv",
+    "preadv2",
+    "writev",
+    "pwritev",
+    "pwritev2",
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "mkdir",
+    "mkdirat",
+    "mknod",
+    "mknodat",
+    "unlink",
+    "unlinkat",
+    "rmdir",
+    "rename",
+    "renameat",
+    "renameat2",
+    "fsync",
+    "fdatasync",
+];
+
+/// The program that `program` is a copy of, and which copy it is, from 2; `None` for the first. Copies are called
+/// `NAME_2` and so on, or `NAME__2` by the loader aya, which attach to the same function for the calls that the first misses.
+pub(crate) fn copy_of(program: &str) -> Option<(&str, u32)> {
+    let (name, number) = program.rsplit_once('_')?;
+    Some((name.trim_end_matches('_'), number.parse().ok()?))
+}
+
+/// How the program in `section` is attached, and to what.
+pub(crate) fn attachment(section: &str) -> Option<(Attachment, &str)> {
+    let (kind, target) = section.split_once('/').filter(|(_, target)| !target.is_empty())?;
+    let attachment = match (kind, target) {
+        ("kprobe", _) => Attachment::Kprobe,
+        ("kretprobe", _) => Attachment::Kretprobe,
+        ("kprobe.multi", _) => Attachment::KprobeMulti,
+        ("kretprobe.multi", _) => Attachment::KretprobeMulti,
+        ("fentry" | "fexit", _) => Attachment::Trampoline,
+        ("tracepoint", "enter") => Attachment::Syscalls(End::Enter),
+        ("tracepoint", "enter_3") => Attachment::Syscalls(End::Enter3),
+        ("tracepoint", "exit") => Attachment::Syscalls(End::Exit),
+        ("tracepoint", _) if target.contains('/') => Attachment::Tracepoint,
+        ("iter", _) => Attachment::Iterator,
+        ("raw_tracepoint" | "raw_tp", _) => Attachment::RawTracepoint,
+        ("uprobe", _) => Attachment::Uprobe,
+        ("uretprobe", _) => Attachment::Uretprobe,
+        _ => return None,
+    };
+    Some((attachment, target))
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_tracer_common::functions;
+    use object::{Object as _, ObjectSection as _};
+
+    use super::*;
+    use crate::loader::plan::objects;
+
+    #[test]
+    fn copies_are_known_by_their_names() {
+        assert_eq!(copy_of("read_exit"), None);
+        assert_eq!(copy_of("read_exit_2"), Some(("read_exit", 2)));
+        assert_eq!(copy_of("fexit__vfs_read__3"), Some(("fexit__vfs_read", 3)));
+        assert_eq!(copy_of("fexit__do_filp_open__mark_3"), Some(("fexit__do_filp_open__mark", 3)));
+    }
+
+    #[test]
+    fn every_program_of_every_object_can_be_attached() {
+        for &probe in bpfassay_protocol::probe::Probe::ALL {
+            for &map in bpfassay_protocol::probe::MapLayout::ALL {
+                let Some(found) = objects::find(probe, map) else { continue };
+                let file = object::File::parse(found.elf).unwrap();
+                let mut programs = 0;
+                for section in file.sections().filter(|section| section.kind() == object::SectionKind::Text) {
+                    let name = section.name().unwrap();
+                    if section.size() == 0 || name == ".text" {
+                        continue;
+                    }
+                    let (attachment, target) = attachment(name).unwrap_or_else(|| panic!("{probe}+{map}: {name}"));
+                    if attachment == Attachment::Uprobe {
+                        let mut functions = functions::C_LIBRARY.iter().chain(functions::MPI_IO);
+                        assert!(functions.any(|function| function.entry == target), "{name}");
+                    }
+                    programs += 1;
+                }
+                assert!(programs >= 2, "{probe}+{map}");
+            }
+        }
+    }
+}

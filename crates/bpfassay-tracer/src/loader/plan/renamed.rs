@@ -1,0 +1,72 @@
+//! Functions that the programs name once and that kernels have under several names.
+
+use std::collections::BTreeSet;
+
+use crate::kernel::btf;
+use crate::loader::plan::options::Options;
+
+/// What a function is called in kernels up to 6.12 at least, and in the programs, and what 7.2 calls it (fs/namei.c). The arguments
+/// that the programs look at stayed the same.
+const NEWER: [(&str, &str); 6] = [
+    ("do_filp_open", "do_file_open"),
+    ("do_mkdirat", "filename_mkdirat"),
+    ("do_mknodat", "filename_mknodat"),
+    ("do_unlinkat", "filename_unlinkat"),
+    ("do_rmdir", "filename_rmdir"),
+    ("do_renameat2", "filename_renameat2"),
+];
+
+/// System calls whose functions are hooked: `sys_NAME` in the programs.
+const SYSCALLS: [&str; 2] = ["sys_fsync", "sys_fdatasync"];
+
+/// What stands before that in the kernel (arch/*/include/asm/syscall_wrapper.h).
+pub(crate) const SYSCALL_PREFIX: &str = if cfg!(target_arch = "x86_64") {
+    "__x64_"
+} else if cfg!(target_arch = "aarch64") {
+    "__arm64_"
+} else {
+    "__riscv_"
+};
+
+/// `options` with the names of the running kernel. Where its type information cannot be read, the older ones stay, and
+/// loading or attaching says what is missing.
+pub(crate) fn for_this_kernel(options: &Options) -> Options {
+    let all: BTreeSet<&str> = NEWER.iter().flat_map(|&(name, newer)| [name, newer]).collect();
+    let known = btf::prototypes(&all).unwrap_or_default();
+    choose(options, |function| known.iter().any(|(name, _)| name == function))
+}
+
+/// What the user named stays.
+fn choose(options: &Options, has: impl Fn(&str) -> bool) -> Options {
+    let renamed = NEWER.into_iter().filter(|(name, newer)| !has(name) && has(newer));
+    let renamed = renamed.map(|(name, newer)| (name, newer.to_owned()));
+    let mut options = options.clone();
+    for (name, here) in renamed.chain(SYSCALLS.map(|name| (name, format!("{SYSCALL_PREFIX}{name}")))) {
+        options.functions.entry(name.to_owned()).or_insert(here);
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_asked_for_the_names_that_it_has() {
+        let old = choose(&Options::default(), |name| name.starts_with("do_"));
+        assert_eq!((old.function("do_filp_open"), old.function("do_rmdir")), ("do_filp_open", "do_rmdir"));
+        let new = choose(&Options::default(), |name| name == "do_file_open" || name.starts_with("filename_"));
+        assert_eq!((new.function("do_filp_open"), new.function("do_rmdir")), ("do_file_open", "filename_rmdir"));
+        // Of a kernel that tells nothing nothing is assumed.
+        assert_eq!(choose(&Options::default(), |_| false).function("do_rmdir"), "do_rmdir");
+        assert!(old.function("sys_fsync").ends_with("_sys_fsync"));
+    }
+
+    #[test]
+    fn what_the_user_names_stays() {
+        let functions = [("do_filp_open", "mine"), ("sys_fsync", "mine_too")];
+        let functions = functions.map(|(name, other)| (name.to_owned(), other.to_owned())).into();
+        let chosen = choose(&Options { functions, ..Options::default() }, |name| name == "do_file_open");
+        assert_eq!((chosen.function("do_filp_open"), chosen.function("sys_fsync")), ("mine", "mine_too"));
+    }
+}

@@ -1,0 +1,144 @@
+//! kretprobes that watch as many calls at once as is asked for.
+//!
+//! The kernel sets apart room for the calls that a kretprobe watches when it is made, and misses those beyond. Through the
+//! perf event source `kprobe` nobody can ask for more than its own number, which is one per CPU on a kernel of 5.10 without
+//! preemption (`register_kretprobe` in kernel/kprobes.c, where 6.1 has at least 10): four tasks that wait in `vfs_write` on
+//! one CPU are three too many. A line in tracefs' `kprobe_events` can.
+
+use std::{
+    ffi::CString,
+    fs::OpenOptions,
+    io::{self, Write as _},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use crate::{
+    kernel::{
+        bpf,
+        perf::{self, Event},
+        tracefs,
+    },
+    loader::plan::hooked::{Kind, KprobeMode},
+};
+
+/// Calls that are watched at once unless told otherwise. The kernel takes up to 4096 (`KRETPROBE_MAXACTIVE_MAX`, 5.10 to 7.2),
+/// and makes room for all of them at once, about 100 bytes each.
+const MAXACTIVE: u32 = 1024;
+
+/// Beginning of the names of this program's events, before its process id.
+pub(crate) const PREFIX: &str = "bpfassay";
+
+/// A kretprobe with its program. Detaches when dropped.
+#[derive(Debug)]
+pub(crate) struct ReturnProbe {
+    /// From 5.15 on.
+    link: Option<OwnedFd>,
+    kind: Kind,
+    /// In this order: the program goes before the event, and the event before its line.
+    _event: OwnedFd,
+    _line: Line,
+}
+
+impl ReturnProbe {
+    /// Makes a kretprobe on `function` that watches `maxactive` calls at once, and attaches `program` to it.
+    ///
+    /// # Errors
+    /// The kernel's error; `NotFound` with a message where tracefs is not mounted.
+    pub(crate) fn attach(program: BorrowedFd<'_>, function: &str, maxactive: Option<u32>) -> io::Result<Self> {
+        let events = tracefs::path("kprobe_events").ok_or_else(|| {
+            let message = "tracefs has no kprobe_events: mount it at /sys/kernel/tracing (kretprobes are made there)";
+            io::Error::new(io::ErrorKind::NotFound, message)
+        })?;
+        let line = Line::add(events, function, maxactive.unwrap_or(MAXACTIVE))?;
+        let id = tracefs::event_id(&format!("{PREFIX}/{}", line.name))?;
+        let event = perf::open(Event::Tracepoint(id))?;
+        let link = attach_to(program, event.as_fd())?;
+        let tells = link.as_ref().map(|link| bpf::link_missed(link.as_fd())).transpose()?.flatten().is_some();
+        let kind = Kind::Kprobe(if tells { KprobeMode::Perf } else { KprobeMode::Tracefs });
+        Ok(Self { link, kind, _event: event, _line: line })
+    }
+
+    /// The link to ask for misses.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn link(&self) -> io::Result<Option<OwnedFd>> {
+        self.link.as_ref().map(OwnedFd::try_clone).transpose()
+    }
+
+    /// Where misses are counted.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+/// A line in `kprobe_events`; taken out when dropped. One that a killed process leaves behind has no effect.
+#[derive(Debug)]
+struct Line {
+    events: PathBuf,
+    name: String,
+}
+
+impl Line {
+    fn add(events: PathBuf, function: &str, maxactive: u32) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = name(std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed), function);
+        match append(&events, &format!("r{maxactive}:{PREFIX}/{name} {function}\n")) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(why_refused(function).unwrap_or(error)),
+            outcome => outcome.map(|()| Self { events, name }),
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // What cannot be taken out stays there without effect.
+        let _ = append(&self.events, &format!("-:{PREFIX}/{}\n", self.name));
+    }
+}
+
+/// Name of an event, which must be an identifier; in the form in which libbpf names its own.
+fn name(process: u32, number: u32, function: &str) -> String {
+    let function: String = function.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("{PREFIX}_{process}_{number}_{function}_0x0")
+}
+
+/// The kernel's error for a kretprobe on `function` by the perf event source, if it refuses that, too: tracefs calls a
+/// function that does not exist, or that there are several of, an invalid line (`trace_kprobe_create_internal` in
+/// kernel/trace/trace_kprobe.c from 6.6 on).
+fn why_refused(function: &str) -> Option<io::Error> {
+    let kind = perf::source("kprobe").ok()?;
+    let function = CString::new(function).ok()?;
+    perf::open(Event::Kprobe { kind, returns: true, function: &function }).err()
+}
+
+/// One write is one command to the kernel, whose error is that of the write.
+fn append(path: &Path, line: &str) -> io::Result<()> {
+    OpenOptions::new().append(true).open(path)?.write_all(line.as_bytes())
+}
+
+/// Attaches by a link, or where there are none for perf events (before 5.15) to the event itself.
+fn attach_to(program: BorrowedFd<'_>, event: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let link = match bpf::link_create(program, event, libbpf_sys::BPF_PERF_EVENT) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            perf::set_program(event, program)?;
+            None
+        }
+        made => Some(made?),
+    };
+    perf::enable(event)?;
+    Ok(link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_events_are_identifiers() {
+        assert_eq!(name(7, 2, "vfs_write"), "bpfassay_7_2_vfs_write_0x0");
+        assert_eq!(name(7, 2, "vfs_rmdir.part.0"), "bpfassay_7_2_vfs_rmdir_part_0_0x0");
+    }
+}

@@ -1,0 +1,42 @@
+//! What is decided before any program is loaded, for both loaders: how many copies of a program are attached, and what
+//! its programs may ask for on this kernel.
+
+use bpfassay_protocol::finding::{Finding, Pitfall};
+use bpfassay_tracer_common::COPIES;
+
+use crate::kernel::{jit::has_jit, preemption};
+
+/// Copies of programs that the kernel skips while they run on the CPU already (trampolines, raw tracepoints): one, unless
+/// tasks can be preempted inside them. What settles whose turn it
+/// is needs the JIT compiler on some kernels (riscv64 7.2: "program requires BPF JIT compiler"): without it there is one
+/// copy, and its misses are reported as what may be lost.
+pub(crate) fn copies() -> u32 {
+    if preemption::is_preemptible() && has_jit() { COPIES } else { 1 }
+}
+
+/// Whether programs may ask for the calling task. The JIT compiler of riscv64 puts that in itself, and 7.2 refuses it to
+/// programs that are not compiled.
+pub(crate) fn is_task_known() -> bool {
+    !cfg!(target_arch = "riscv64") || has_jit()
+}
+
+/// What follows where they may not.
+pub(crate) fn fsync_without_mount() -> Finding {
+    Finding {
+        pitfall: Pitfall::NotChecked,
+        subject: "fsync".to_owned(),
+        detail:
+            "counted without mount and device, which --mount leaves out: programs may not ask for the calling task \
+                 without the JIT compiler (net.core.bpf_jit_enable)"
+                .to_owned(),
+    }
+}
+
+/// That `function` is not hooked, and why.
+pub(crate) fn not_counted(function: &str, why: &str) -> Finding {
+    Finding {
+        pitfall: Pitfall::SymbolMissing,
+        subject: function.to_owned(),
+        detail: format!("not hooked, its calls are not counted: {why}"),
+    }
+}

@@ -1,0 +1,249 @@
+//! As much of HTTP/1.1 as it takes to answer one `GET` of the only page (RFC 9110, RFC 9112). Pure: bytes in, bytes out.
+
+use crate::service::metrics::Format;
+
+/// Longest head of a request, in bytes.
+pub(crate) const MAX_HEAD: usize = 8 << 10;
+
+/// What a client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The page, in this format if it has several; for `HEAD` without the page itself.
+    Page { format: Format, head: bool },
+    /// This status.
+    Refusal { status: Status, head: bool },
+}
+
+/// A status other than 200.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    BadRequest,
+    NotFound,
+    MethodNotAllowed,
+    HeadTooLarge,
+    Unavailable,
+    VersionNotSupported,
+}
+
+impl Status {
+    const fn line(self) -> &'static str {
+        match self {
+            Self::BadRequest => "400 Bad Request",
+            Self::NotFound => "404 Not Found",
+            Self::MethodNotAllowed => "405 Method Not Allowed",
+            Self::HeadTooLarge => "431 Request Header Fields Too Large",
+            Self::Unavailable => "503 Service Unavailable",
+            Self::VersionNotSupported => "505 HTTP Version Not Supported",
+        }
+    }
+}
+
+/// Reads the head of a request where the only page is at `page`; `None` until all of it is there.
+pub(crate) fn read(bytes: &[u8], page: &str) -> Option<Wanted> {
+    let refuse = |status| Some(Wanted::Refusal { status, head: false });
+    // Empty lines before the request line are to be ignored (RFC 9112, 2.2).
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
+    let Some(end) = head_ends(&bytes[start..]) else {
+        return if bytes.len() >= MAX_HEAD { refuse(Status::HeadTooLarge) } else { None };
+    };
+    if start + end > MAX_HEAD {
+        return refuse(Status::HeadTooLarge);
+    }
+    let Ok(text) = str::from_utf8(&bytes[start..start + end]) else { return refuse(Status::BadRequest) };
+    let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
+    else {
+        return refuse(Status::BadRequest);
+    };
+    match version.strip_prefix("HTTP/") {
+        None => return refuse(Status::BadRequest),
+        Some(number) if !number.starts_with("1.") => return refuse(Status::VersionNotSupported),
+        Some(_) => {}
+    }
+    let head = method == "HEAD";
+    let refuse = |status| Some(Wanted::Refusal { status, head });
+    let mut accept = Vec::new();
+    for line in lines.take_while(|line| !line.is_empty()) {
+        let Some((name, value)) = line.split_once(':') else { return refuse(Status::BadRequest) };
+        if name.is_empty() || name.contains([' ', '\t']) {
+            return refuse(Status::BadRequest);
+        }
+        if name.eq_ignore_ascii_case("accept") {
+            accept.push(value);
+        }
+    }
+    if path(target) != Some(page) {
+        return refuse(Status::NotFound);
+    }
+    if !head && method != "GET" {
+        return refuse(Status::MethodNotAllowed);
+    }
+    Some(Wanted::Page { format: negotiate(&accept), head })
+}
+
+/// Where the head ends: behind the first empty line.
+fn head_ends(bytes: &[u8]) -> Option<usize> {
+    let newlines = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'\n').map(|(at, _)| at);
+    newlines.map(|at| at + 1).find_map(|next| match &bytes[next..] {
+        [b'\n', ..] => Some(next + 1),
+        [b'\r', b'\n', ..] => Some(next + 2),
+        _ => None,
+    })
+}
+
+/// The path of a request target in origin form (`/metrics?x`) or absolute form (`http://host/metrics`).
+fn path(target: &str) -> Option<&str> {
+    let path = match target.split_once("://") {
+        Some((_, rest)) if !target.starts_with('/') => &rest[rest.find('/')?..],
+        _ => target,
+    };
+    path.split('?').next()
+}
+
+/// OpenMetrics where the client likes it at least as well as plain text.
+fn negotiate(accept: &[&str]) -> Format {
+    let (mut open, mut text) = (None, None);
+    for entry in accept.iter().flat_map(|value| value.split(',')) {
+        let mut parts = entry.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let (mut quality, mut version) = (1.0, None);
+        for parameter in parts {
+            match parameter.split_once('=').map(|(name, value)| (name.trim(), value.trim().trim_matches('"'))) {
+                Some((name, value)) if name.eq_ignore_ascii_case("q") => quality = value.parse().unwrap_or(0.0),
+                Some((name, value)) if name.eq_ignore_ascii_case("version") => version = Some(value),
+                _ => {}
+            }
+        }
+        let better = |known: Option<f64>| Some(known.map_or(quality, |known| known.max(quality)));
+        match (kind.as_str(), version) {
+            ("application/openmetrics-text", None | Some("1.0.0" | "0.0.1")) => open = better(open),
+            ("text/plain", None | Some("0.0.4")) | ("text/*" | "*/*", _) => text = better(text),
+            _ => {}
+        }
+    }
+    match open {
+        Some(quality) if quality > 0.0 && quality >= text.unwrap_or(0.0) => Format::OpenMetrics,
+        _ => Format::Text,
+    }
+}
+
+/// A whole answer. The connection ends with it.
+pub(crate) fn page(content_type: &str, body: &str, head: bool) -> Vec<u8> {
+    answer("200 OK", content_type, "", body, head)
+}
+
+/// A whole answer that refuses, where the only page is at `page`.
+pub(crate) fn refusal(status: Status, page: &str, head: bool) -> Vec<u8> {
+    let more = if status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
+    let line = status.line();
+    let body = match status {
+        Status::NotFound if !page.is_empty() => format!("{line}: the only page is {page}\n"),
+        Status::Unavailable => format!("{line}: the counters could not be read\n"),
+        _ => format!("{line}\n"),
+    };
+    answer(line, "text/plain; charset=utf-8", more, &body, head)
+}
+
+fn answer(status: &str, content_type: &str, more: &str, body: &str, head: bool) -> Vec<u8> {
+    let mut answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{more}Cache-Control: no-store\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    if !head {
+        answer.push_str(body);
+    }
+    answer.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Option<Wanted> {
+        super::read(bytes, "/metrics")
+    }
+
+    fn get(accept: &str) -> Option<Wanted> {
+        read(format!("GET /metrics HTTP/1.1\r\nHost: h\r\n{accept}\r\n").as_bytes())
+    }
+
+    const fn refused(status: Status) -> Option<Wanted> {
+        Some(Wanted::Refusal { status, head: false })
+    }
+
+    #[test]
+    fn the_format_is_the_one_that_the_client_likes_best() {
+        let format = |accept: &str| match get(accept) {
+            Some(Wanted::Page { format, head: false }) => format,
+            other => panic!("{accept}: {other:?}"),
+        };
+        assert_eq!(format(""), Format::Text);
+        assert_eq!(format("Accept: */*\r\n"), Format::Text);
+        // What Prometheus 2.x sends.
+        let prometheus = "Accept: application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;\
+                          q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n";
+        assert_eq!(format(prometheus), Format::OpenMetrics);
+        assert_eq!(format("accept: text/plain\r\nACCEPT:application/openmetrics-text ; q=0.5\r\n"), Format::Text);
+        assert_eq!(format("Accept: application/openmetrics-text;q=0\r\n"), Format::Text);
+        assert_eq!(format("Accept: application/openmetrics-text; version=2.0.0, */*;q=0.1\r\n"), Format::Text);
+    }
+
+    #[test]
+    fn targets_and_methods() {
+        let ask = |line: &str| read(format!("{line}\r\n\r\n").as_bytes());
+        assert_eq!(ask("HEAD /metrics?x=1 HTTP/1.0"), Some(Wanted::Page { format: Format::Text, head: true }));
+        assert!(matches!(ask("GET http://h:1/metrics HTTP/1.1"), Some(Wanted::Page { .. })));
+        assert_eq!(ask("GET / HTTP/1.1"), refused(Status::NotFound));
+        assert_eq!(ask("GET /metrics/x HTTP/1.1"), refused(Status::NotFound));
+        assert_eq!(ask("HEAD /x HTTP/1.1"), Some(Wanted::Refusal { status: Status::NotFound, head: true }));
+        assert_eq!(ask("POST /metrics HTTP/1.1"), refused(Status::MethodNotAllowed));
+        assert_eq!(ask("GET /metrics HTTP/2.0"), refused(Status::VersionNotSupported));
+        for wrong in ["GET /metrics", "GET  /metrics HTTP/1.1", "nonsense", "GET /metrics HTTP/1.1\r\nno colon"] {
+            assert_eq!(ask(wrong), refused(Status::BadRequest), "{wrong}");
+        }
+        assert_eq!(read(b"GET /\xff HTTP/1.1\r\n\r\n"), refused(Status::BadRequest));
+        assert!(matches!(read(b"\r\n\nGET /metrics HTTP/1.1\nA: b\n\nbody"), Some(Wanted::Page { .. })));
+    }
+
+    #[test]
+    fn a_head_has_an_end_or_a_limit() {
+        assert_eq!(read(b""), None);
+        assert_eq!(read(b"GET /metrics HTTP/1.1\r\nA: b\r\n"), None);
+        let mut long = b"GET /metrics HTTP/1.1\r\nA: ".to_vec();
+        long.resize(MAX_HEAD, b'b');
+        assert_eq!(read(&long), refused(Status::HeadTooLarge));
+        assert_eq!(read(&long[..MAX_HEAD - 1]), None);
+        long.extend(b"\r\n\r\n");
+        assert_eq!(read(&long), refused(Status::HeadTooLarge));
+    }
+
+    #[test]
+    fn answers_say_how_long_they_are() {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        assert_eq!(
+            text(page(Format::Text.content_type(), "a 1\n", false)),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: 4\r\n\
+             Cache-Control: no-store\r\nConnection: close\r\n\r\na 1\n"
+        );
+        assert!(text(page(Format::OpenMetrics.content_type(), "a 1\n", true)).ends_with("Connection: close\r\n\r\n"));
+        let refusal = text(refusal(Status::MethodNotAllowed, "/metrics", false));
+        assert!(refusal.starts_with("HTTP/1.1 405 ") && refusal.contains("\r\nAllow: GET, HEAD\r\n"), "{refusal}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_waited_for_or_answered(bytes in prop::collection::vec(any::<u8>(), 0..MAX_HEAD * 2)) {
+            prop_assert!(read(&bytes).is_some() || bytes.len() < MAX_HEAD);
+        }
+
+        #[test]
+        fn an_answer_does_not_depend_on_what_follows(rest: Vec<u8>) {
+            let request = b"GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n";
+            prop_assert_eq!(read(&[&request[..], &rest].concat()), read(request));
+        }
+    }
+}

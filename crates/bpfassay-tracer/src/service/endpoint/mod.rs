@@ -1,0 +1,396 @@
+//! An endpoint with one page, the counters (`--listen`) or a map (`object`): HTTP on a TCP or Unix socket, inside the tracer's
+//! own loop.
+//!
+//! One thread serves everything, so nothing here ever blocks: each connection has bounded buffers and a deadline, there
+//! are at most [`MAX_CONNECTIONS`] of them, and further clients wait in the kernel's queue. Each connection gets one
+//! answer.
+
+pub(crate) mod http;
+
+use std::{
+    fmt, fs,
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::{
+            fs::FileTypeExt as _,
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags};
+
+use self::http::Wanted;
+use crate::service::metrics::Format;
+
+/// Most clients served at a time.
+const MAX_CONNECTIONS: usize = 64;
+/// How long a client may take for its request, and how long for reading the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most bytes read from a client after its answer was sent, so that the answer is not lost to a reset.
+const MAX_DRAINED: usize = 64 << 10;
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// `ip:port`.
+    Tcp(SocketAddr),
+    /// A path, with at least one `/` in it, or after `unix:`.
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(path.into()));
+        }
+        match text.parse() {
+            Ok(address) => Ok(Self::Tcp(address)),
+            Err(_) if text.contains('/') => Ok(Self::Unix(text.into())),
+            Err(_) => Err(format!(
+                "`{text}` is neither IP:PORT (127.0.0.1:9100, [::]:9100) nor the path of a Unix socket (./socket)"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "http://{address}/metrics"),
+            Self::Unix(path) => write!(f, "{} (path /metrics)", path.display()),
+        }
+    }
+}
+
+/// Listening that failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListenError {
+    #[error("cannot listen on {address}: name an address of this machine that is free, with --listen")]
+    Bind { address: Address, source: io::Error },
+    #[error("cannot accept connections on {address}")]
+    Accept { address: Address, source: io::Error },
+}
+
+/// What an endpoint gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Page {
+    /// The counters, for Prometheus.
+    Metrics,
+    /// A map of an object, as JSON ([`bpfassay_protocol::object::MapPage`]).
+    Map,
+    /// Nothing: whoever asks learns that somebody is there.
+    Nothing,
+}
+
+impl Page {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Metrics => "/metrics",
+            Self::Map => "/map",
+            Self::Nothing => "",
+        }
+    }
+
+    const fn content_type(self, format: Format) -> &'static str {
+        match self {
+            Self::Metrics => format.content_type(),
+            Self::Map | Self::Nothing => "application/json",
+        }
+    }
+}
+
+/// The page as text, in a format; an error has been reported elsewhere.
+pub(crate) type Render<'a> = &'a mut dyn FnMut(Format) -> Option<String>;
+
+/// The endpoint.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    address: Address,
+    listener: Listener,
+    page: Page,
+    connections: Vec<Connection>,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Endpoint {
+    /// Listens on `address`, to give `page`.
+    ///
+    /// # Errors
+    /// [`ListenError::Bind`].
+    pub(crate) fn bind(address: Address, page: Page) -> Result<Self, ListenError> {
+        let bound = match &address {
+            Address::Tcp(wanted) => TcpListener::bind(wanted).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok((Address::Tcp(listener.local_addr()?), Listener::Tcp(listener)))
+            }),
+            Address::Unix(path) => bind_unix(path).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok((address.clone(), Listener::Unix(listener)))
+            }),
+        };
+        match bound {
+            Ok((address, listener)) => Ok(Self { address, listener, page, connections: Vec::new() }),
+            Err(source) => Err(ListenError::Bind { address, source }),
+        }
+    }
+
+    /// Where it listens, with the port that the kernel chose where 0 was asked for.
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// What to wait for; give what came of it to [`Endpoint::serve`] in the same order.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = PollFd<'_>> {
+        // A full house does not look at the door: new clients wait in the kernel's queue.
+        let door = if self.connections.len() < MAX_CONNECTIONS { PollFlags::IN } else { PollFlags::empty() };
+        let listener = PollFd::from_borrowed_fd(self.listener.as_fd(), door);
+        std::iter::once(listener).chain(
+            self.connections
+                .iter()
+                .map(|connection| PollFd::from_borrowed_fd(connection.stream.as_fd(), connection.waits_for())),
+        )
+    }
+
+    /// When something has to be done at the latest, without anything to read or write.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.connections.iter().map(|connection| connection.deadline).min()
+    }
+
+    /// Goes on wherever it can. `ready` tells which of [`Endpoint::waiting`] are. The page is made at most once
+    /// per format, however many clients ask at this moment.
+    ///
+    /// # Errors
+    /// [`ListenError::Accept`] if the listening socket is broken; what goes wrong with a client ends that client only.
+    pub(crate) fn serve(&mut self, ready: &[bool], now: Instant, render: Render<'_>) -> Result<(), ListenError> {
+        let mut rendered: [Option<Option<String>>; 2] = [None, None];
+        let mut once = |format: Format| {
+            rendered[usize::from(format == Format::OpenMetrics)].get_or_insert_with(|| render(format)).clone()
+        };
+        let mut index = 0;
+        self.connections.retain_mut(|connection| {
+            index += 1;
+            let alive = !ready.get(index).is_some_and(|&ready| ready) || connection.go_on(now, &mut once);
+            alive && now < connection.deadline
+        });
+        if ready.first() == Some(&true) {
+            self.accept(now)?;
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, now: Instant) -> Result<(), ListenError> {
+        while self.connections.len() < MAX_CONNECTIONS {
+            match self.listener.accept() {
+                Ok(stream) => self.connections.push(Connection::new(stream, self.page, now)),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN) => break,
+                    // The client has gone already, or the machine is short of something for a moment (accept(2)).
+                    Some(
+                        libc::ECONNABORTED
+                        | libc::EINTR
+                        | libc::EPROTO
+                        | libc::ENETDOWN
+                        | libc::ENETUNREACH
+                        | libc::EHOSTUNREACH
+                        | libc::EHOSTDOWN
+                        | libc::ENOPROTOOPT
+                        | libc::EPERM
+                        | libc::EMFILE
+                        | libc::ENFILE
+                        | libc::ENOBUFS
+                        | libc::ENOMEM,
+                    ) => break,
+                    _ => return Err(ListenError::Accept { address: self.address.clone(), source: error }),
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if let Address::Unix(path) = &self.address {
+            // If it is gone already, so much the better.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Listens on a path; the socket of a program that is gone is replaced, one that answers is not.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            let abandoned = fs::symlink_metadata(path)?.file_type().is_socket()
+                && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+            if !abandoned {
+                return Err(error);
+            }
+            fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        other => other,
+    }
+}
+
+impl Listener {
+    fn accept(&self) -> io::Result<Stream> {
+        let stream = match self {
+            Self::Tcp(listener) => Stream::Tcp(listener.accept()?.0),
+            Self::Unix(listener) => Stream::Unix(listener.accept()?.0),
+        };
+        match &stream {
+            Stream::Tcp(tcp) => tcp.set_nonblocking(true)?,
+            Stream::Unix(unix) => unix.set_nonblocking(true)?,
+        }
+        Ok(stream)
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(bytes),
+            Self::Unix(stream) => stream.read(bytes),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The standard library sends with MSG_NOSIGNAL and has SIGPIPE ignored: a client that is gone is an error here.
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn no_more(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: Stream,
+    page: Page,
+    state: State,
+    deadline: Instant,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Bytes of a request that is not whole yet.
+    Asking(Vec<u8>),
+    /// An answer and how much of it was sent.
+    Answering(Vec<u8>, usize),
+    /// Everything was sent; what the client still sends is read and thrown away, so many bytes so far.
+    Draining(usize),
+}
+
+impl Connection {
+    fn new(stream: Stream, page: Page, now: Instant) -> Self {
+        Self { stream, page, state: State::Asking(Vec::new()), deadline: now + PATIENCE }
+    }
+
+    fn waits_for(&self) -> PollFlags {
+        match self.state {
+            State::Asking(_) | State::Draining(_) => PollFlags::IN,
+            State::Answering(..) => PollFlags::OUT,
+        }
+    }
+
+    /// Does what can be done now; whether there is more to do.
+    fn go_on(&mut self, now: Instant, render: Render<'_>) -> bool {
+        loop {
+            let done = match &mut self.state {
+                State::Asking(_) => self.ask(now, render),
+                State::Answering(..) => self.answer(),
+                State::Draining(_) => self.drain(),
+            };
+            match done {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(error) => {
+                    return matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, now: Instant, render: Render<'_>) -> io::Result<bool> {
+        let State::Asking(asked) = &mut self.state else { return Ok(true) };
+        let mut bytes = [0; 2048];
+        let read = self.stream.read(&mut bytes)?;
+        if read == 0 {
+            return Ok(false);
+        }
+        asked.extend_from_slice(&bytes[..read]);
+        let page = self.page;
+        let answer = match http::read(asked, page.path()) {
+            None => return Ok(true),
+            Some(Wanted::Refusal { status, head }) => http::refusal(status, page.path(), head),
+            Some(Wanted::Page { format, head }) => match render(format) {
+                Some(text) => http::page(page.content_type(format), &text, head),
+                None => http::refusal(http::Status::Unavailable, page.path(), head),
+            },
+        };
+        self.state = State::Answering(answer, 0);
+        self.deadline = now + PATIENCE;
+        Ok(true)
+    }
+
+    fn answer(&mut self) -> io::Result<bool> {
+        let State::Answering(answer, sent) = &mut self.state else { return Ok(true) };
+        *sent += self.stream.write(&answer[*sent..])?;
+        if *sent == answer.len() {
+            self.stream.no_more()?;
+            self.state = State::Draining(0);
+        }
+        Ok(true)
+    }
+
+    fn drain(&mut self) -> io::Result<bool> {
+        let State::Draining(drained) = &mut self.state else { return Ok(true) };
+        let read = self.stream.read(&mut [0; 4096])?;
+        *drained += read;
+        Ok(read > 0 && *drained <= MAX_DRAINED)
+    }
+}
+
+#[cfg(test)]
+mod tests;

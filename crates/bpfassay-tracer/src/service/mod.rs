@@ -1,0 +1,9 @@
+//! What goes on while programs count: commands on standard input, samples on standard output, pages over HTTP.
+
+pub(crate) mod command;
+pub(crate) mod endpoint;
+pub(crate) mod metrics;
+pub(crate) mod object;
+mod sampler;
+pub(crate) mod serve;
+mod signals;

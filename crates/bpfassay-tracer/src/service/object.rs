@@ -1,0 +1,238 @@
+//! `bpfassay-tracer object`: somebody's own eBPF object, loaded and attached as its sections say, with a map of it given over HTTP.
+//!
+//! Here: the life of this mode and its page. What it says: [`bpfassay_protocol::object`].
+//!
+//! The object is untrusted: its size is bounded, and what is wrong with it is reported.
+
+use std::{
+    borrow::Cow,
+    env, fs,
+    io::{self, Read as _, Write as _},
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use bpfassay_btf::prototype;
+use bpfassay_protocol::{
+    Arch,
+    object::{Hex, MAX_OBJECT, MAX_PAGE, MapPage, ObjectLine},
+    tracer::Refusal,
+};
+
+use super::{
+    endpoint::{Address, Endpoint, ListenError, Page},
+    serve::{self, ServeError},
+    signals,
+};
+use crate::{
+    kernel::{bpf::Map, btf},
+    loader::{
+        libbpf::bare::{self, Bare},
+        plan::objects::BUNDLED,
+    },
+};
+
+/// What to load, and what to give of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ObjectConfig {
+    pub(crate) object: ObjectSource,
+    /// The programs to load; none: all.
+    pub(crate) programs: Vec<String>,
+    pub(crate) map: Option<String>,
+    pub(crate) pin: Option<PathBuf>,
+    pub(crate) port: u16,
+}
+
+/// Where an object is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ObjectSource {
+    /// In this file.
+    File(PathBuf),
+    /// In this program.
+    Bundled(String),
+}
+
+/// Why it ends other than by being told to, and other than by the kernel's refusal.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ObjectError {
+    #[error("cannot read the object {path:?}: check that it exists and may be read")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("the object {path:?} is larger than {MAX_OBJECT} bytes: is it the right file?")]
+    TooLarge { path: PathBuf },
+    #[error("no bundled object `{name}`: there are {known}")]
+    NotBundled { name: String, known: String },
+    #[error("the bundled object has no types: this program was not built as it should be")]
+    NoTypes,
+    #[error("cannot write to standard output")]
+    Output(#[source] io::Error),
+    #[error("cannot take SIGINT and SIGTERM")]
+    Signals(#[source] io::Error),
+    #[error("cannot use the map `{map}`")]
+    Map { map: String, source: io::Error },
+    #[error("cannot pin a link at {path:?}: is it in a bpf file system?")]
+    Pin { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// Loads, attaches and serves; `Some` where that is refused.
+pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
+    // Before anything is attached, so that nothing is left when a signal comes meanwhile.
+    let signals = signals::descriptor().map_err(ObjectError::Signals)?;
+    let elf = match &args.object {
+        ObjectSource::File(path) => Cow::Owned(read(path)?),
+        ObjectSource::Bundled(name) => Cow::Borrowed(bundled(name)?),
+    };
+    report(&prototypes(&elf, &args.programs))?;
+    if matches!(args.object, ObjectSource::Bundled(_)) {
+        report(&types(&elf)?)?;
+    }
+    let mut loaded = match bare::bring_up(&elf, &args.programs) {
+        Ok(loaded) => loaded,
+        Err(refusal) => return Ok(Some(refusal)),
+    };
+    drop(elf);
+    let map = args.map.as_deref().map(|name| opened(&loaded, name)).transpose()?;
+    if let Some(directory) = &args.pin {
+        fs::create_dir_all(directory).map_err(|source| ObjectError::Pin { path: directory.clone(), source })?;
+        loaded.pin(directory).map_err(|(path, source)| ObjectError::Pin { path, source })?;
+    }
+    // Not before everything is attached: who can connect may take it for ready.
+    let page = if map.is_some() { Page::Map } else { Page::Nothing };
+    let mut endpoint = Endpoint::bind(Address::Tcp((Ipv4Addr::LOCALHOST, args.port).into()), page)?;
+    let stdin = io::stdin();
+    loop {
+        let ready = serve::wait(&stdin, &signals, None, None, false, Some(&endpoint))?;
+        if ready.signal {
+            return Ok(None);
+        }
+        endpoint.serve(&ready.endpoint, Instant::now(), &mut |_| {
+            let (name, map) = map.as_ref()?;
+            match page_of(name, map) {
+                Ok(page) => Some(page),
+                Err(error) => {
+                    // The client is told that there is no page; why, whoever reads this.
+                    let _ = writeln!(io::stderr(), "bpfassay-tracer: cannot read the map `{name}`: {error}");
+                    None
+                }
+            }
+        })?;
+    }
+}
+
+/// The object in `file`, which may be anything.
+fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
+    let mut elf = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(MAX_OBJECT + 1).read_to_end(&mut elf));
+    read.map_err(|source| ObjectError::Read { path: path.to_owned(), source })?;
+    if elf.len() as u64 > MAX_OBJECT {
+        return Err(ObjectError::TooLarge { path: path.to_owned() });
+    }
+    Ok(elf)
+}
+
+/// The object of the bundled tool `name`.
+fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
+    let found = BUNDLED.iter().find(|bundled| bundled.name == name).map(|bundled| bundled.elf);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
+        ObjectError::NotBundled { name: name.to_owned(), known: known.join(", ") }
+    })
+}
+
+/// The types of a bundled object.
+pub(crate) fn types(elf: &[u8]) -> Result<ObjectLine, ObjectError> {
+    use object::{Object as _, ObjectSection as _};
+    let section = |file: object::File<'_>| Some(file.section_by_name(".BTF")?.data().ok()?.to_vec());
+    let btf = object::File::parse(elf).ok().and_then(section).ok_or(ObjectError::NoTypes)?;
+    Ok(ObjectLine::Types { btf: Hex(btf) })
+}
+
+/// What `programs` of `elf`, or all of them, read, compared with this kernel's functions.
+fn prototypes(elf: &[u8], programs: &[String]) -> ObjectLine {
+    let checked = || {
+        let arch: Arch =
+            env::consts::ARCH.parse().map_err(|_| format!("no registers of {} are known", env::consts::ARCH))?;
+        let kernel = btf::read().map_err(|error| btf::cannot(&error))?;
+        prototype::check(elf, &kernel, arch).map_err(|error| error.to_string())
+    };
+    match checked() {
+        Ok(mut checked) => {
+            checked.retain(|one| programs.is_empty() || programs.contains(&one.program));
+            ObjectLine::Prototypes { checked }
+        }
+        Err(reason) => ObjectLine::PrototypesUnknown { reason },
+    }
+}
+
+/// Writes one line to standard output.
+///
+/// # Errors
+/// [`ObjectError::Output`].
+pub(crate) fn report(line: &ObjectLine) -> Result<(), ObjectError> {
+    let mut out = io::stdout().lock();
+    let written = serde_json::to_writer(&mut out, line).map_err(io::Error::from);
+    written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).map_err(ObjectError::Output)
+}
+
+fn opened(loaded: &Bare, name: &str) -> Result<(String, Map), ObjectError> {
+    let failed = |source| ObjectError::Map { map: name.to_owned(), source };
+    let map = loaded.map(name).and_then(Map::new).map_err(failed)?;
+    Ok((name.to_owned(), map))
+}
+
+/// The page of a map, as JSON.
+fn page_of(name: &str, map: &Map) -> io::Result<String> {
+    let copies = map.copies();
+    // As the kernel pads the copies of a per-CPU map, but for a single one.
+    let stride = if copies == 1 { map.value_size() } else { map.value_size().next_multiple_of(8) };
+    // No more than fit on a page, and one to tell by that there are more.
+    let most = MAX_PAGE / MapPage::length(map.key_size(), stride.saturating_mul(copies)) + 1;
+    let entries = map.first_entries(most)?.into_iter().map(|entry| {
+        let mut value = Vec::with_capacity(stride.saturating_mul(copies));
+        for copy in entry.values {
+            value.extend_from_slice(&copy);
+            value.resize(value.len().next_multiple_of(stride.max(1)), 0);
+        }
+        (entry.key, value)
+    });
+    let page = MapPage::new(name, u32::try_from(copies).unwrap_or(u32::MAX), entries, false);
+    serde_json::to_string(&page).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_read_up_to_its_largest_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.o");
+        assert!(matches!(read(&path), Err(ObjectError::Read { .. })));
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(MAX_OBJECT).unwrap();
+        assert_eq!(read(&path).unwrap().len() as u64, MAX_OBJECT);
+        file.set_len(MAX_OBJECT + 1).unwrap();
+        assert!(matches!(read(&path), Err(ObjectError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn bundled_objects_have_types_that_can_be_told() {
+        for one in BUNDLED {
+            let ObjectLine::Types { btf } = types(bundled(one.name).unwrap()).unwrap() else { panic!("{}", one.name) };
+            let map = bpfassay_btf::Btf::new(&btf.0).unwrap().map("counts").unwrap();
+            assert!(map.key.is_some() && map.value.is_some(), "{}", one.name);
+        }
+        let error = bundled("none").unwrap_err().to_string();
+        assert!(error.starts_with("no bundled object `none`: there are ceems-layout"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_told_with_the_reason() {
+        let ObjectLine::PrototypesUnknown { reason } = prototypes(b"no object", &[]) else { panic!("it was compared") };
+        assert!(reason.starts_with("cannot read the "), "{reason}");
+    }
+}
