@@ -299,3 +299,95 @@ fn a_walk_lists_every_file() {
         assert!(found.len() <= most[walk.kind.as_str()], "{}: {} files", walk.kind, found.len());
     }
 }
+
+/// Text that a block of docs/adding.md puts into a file.
+#[derive(Debug)]
+enum Edit {
+    /// A new file.
+    Create(String),
+    /// These lines, which the file has once, become those.
+    Replace(String, String),
+}
+
+/// The blocks of code whose first line names a file: `rust FILE` is a new file, `diff FILE` a change of one.
+fn edits(page: &str) -> Vec<(String, Edit)> {
+    let mut found = Vec::new();
+    for block in page.split("\n```").skip(1).step_by(2) {
+        let (head, body) = block.split_once('\n').unwrap();
+        let Some((language, path)) = head.split_once(' ') else { continue };
+        let lines = |signs: [char; 2]| -> String {
+            let wanted = body.lines().filter(|line| line.starts_with(signs));
+            wanted.map(|line| format!("{}\n", &line[1..])).collect()
+        };
+        let edit = match language {
+            "rust" => Edit::Create(format!("{body}\n")),
+            "diff" => Edit::Replace(lines([' ', '-']), lines([' ', '+'])),
+            other => panic!("a block of {other} for {path}"),
+        };
+        found.push((path.to_owned(), edit));
+    }
+    found
+}
+
+/// Copies `from` with all that it contains, times included, so that cargo compiles only what changes.
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if fs::metadata(&source).unwrap().is_dir() {
+            copy_tree(&source, &target);
+        } else {
+            let modified = fs::metadata(&source).unwrap().modified().unwrap();
+            fs::copy(&source, &target).unwrap();
+            fs::File::options().write(true).open(&target).unwrap().set_modified(modified).unwrap();
+        }
+    }
+}
+
+/// The walks with code are followed in a copy of the sources, in which no other file changes, and compiled.
+#[test]
+fn walks_compile() {
+    let Some(files) = tracked() else { return };
+    let page = text("docs/adding.md").unwrap();
+    let edits = edits(&page);
+    let changed: BTreeSet<&str> = edits.iter().map(|(path, _)| path.split('/').nth(1).unwrap()).collect();
+    assert!(changed.len() >= 3, "three walks: {changed:?}");
+
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("walks");
+    if copy.exists() {
+        fs::remove_dir_all(&copy).unwrap();
+    }
+    fs::create_dir_all(copy.join("crates")).unwrap();
+    for name in ["Cargo.toml", "Cargo.lock"] {
+        fs::copy(root().join(name), copy.join(name)).unwrap();
+    }
+    let crates: BTreeSet<&str> =
+        files.iter().filter_map(|path| path.strip_prefix("crates/")?.split('/').next()).collect();
+    for name in crates {
+        let (from, to) = (root().join("crates").join(name), copy.join("crates").join(name));
+        if changed.contains(name) { copy_tree(&from, &to) } else { std::os::unix::fs::symlink(&from, &to).unwrap() }
+    }
+    for (path, edit) in &edits {
+        let file = copy.join(path);
+        match edit {
+            Edit::Create(text) => {
+                assert!(!file.exists(), "{path} exists");
+                fs::write(&file, text).unwrap();
+            }
+            Edit::Replace(old, new) => {
+                let text = fs::read_to_string(&file).unwrap();
+                // A line may stand for the beginning of one.
+                let (old, new) = (old.trim_end(), new.trim_end());
+                assert_eq!(text.matches(old).count(), 1, "{path} has these lines once:\n{old}");
+                fs::write(&file, text.replace(old, new)).unwrap();
+            }
+        }
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["check", "--offline", "--locked"]).env("CARGO_TARGET_DIR", target.join("walks")).current_dir(&copy);
+    command.args(changed.iter().flat_map(|name| ["--package", name]));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("warning: "), "{said}");
+}
