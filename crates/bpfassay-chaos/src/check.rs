@@ -1,4 +1,4 @@
-//! Whether what came of a command is what may come of it. Pure: everything that was seen is a parameter.
+//! Whether the result of a command is an allowed one. Pure: everything that was seen is a parameter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use bpfassay_report::{Outcome, RunRecord};
 use bpfassay_study::{Block, Plan, PlannedRun};
 
 use crate::{
-    bench::Bench,
+    study::DisturbedStudy,
     trial::{End, Expected},
 };
 
@@ -18,7 +18,7 @@ pub type Records = BTreeMap<String, RunRecord>;
 pub enum Stage {
     /// The command was interrupted: what is recorded is not all, and not final.
     Interrupted,
-    /// The command came to its end.
+    /// The command ended.
     Ended,
 }
 
@@ -32,10 +32,10 @@ pub fn kind(outcome: &Outcome) -> Option<String> {
 
 /// What is wrong with `records`, a sentence each.
 #[must_use]
-pub fn records(bench: &Bench, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
-    let mut wrong = outcomes(&bench.plan, expected, records, stage);
+pub fn records(study: &DisturbedStudy, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
+    let mut wrong = outcomes(&study.plan, expected, records, stage);
     if stage == Stage::Ended {
-        wrong.extend(bench.plan.blocks.iter().flat_map(|block| figures(bench, expected, block, records)));
+        wrong.extend(study.plan.blocks.iter().flat_map(|block| figures(study, expected, block, records)));
     }
     wrong
 }
@@ -79,7 +79,7 @@ fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: St
 
 /// What is wrong with the figures of one block: all of them come from one boot, that did all its runs but those that are to blame, in
 /// their order.
-fn figures(bench: &Bench, expected: &Expected, block: &Block, records: &Records) -> Vec<String> {
+fn figures(study: &DisturbedStudy, expected: &Expected, block: &Block, records: &Records) -> Vec<String> {
     let was_in_boot = |run: &&PlannedRun| {
         let id = &run.order.id;
         records.get(id).is_some_and(|record| match &record.outcome {
@@ -103,7 +103,7 @@ fn figures(bench: &Bench, expected: &Expected, block: &Block, records: &Records)
         if expected.lies.contains(id) {
             continue;
         }
-        let whole = bench.figures(block.replicate, boot.iter().copied(), id);
+        let whole = study.figures(block.replicate, boot.iter().copied(), id);
         if whole.as_ref() != Some(found) {
             wrong.push(format!("{id} has other figures than in a boot of its block from the start"));
         }
@@ -114,7 +114,7 @@ fn figures(bench: &Bench, expected: &Expected, block: &Block, records: &Records)
 /// What is wrong with the way a command ended, given what it recorded.
 #[must_use]
 pub fn end(
-    bench: &Bench,
+    study: &DisturbedStudy,
     expected: &Expected,
     end: End,
     records: &Records,
@@ -126,7 +126,7 @@ pub fn end(
     if expected.may_give_up && end == End::Code(3) {
         return None;
     }
-    let code = code(&bench.plan, records);
+    let code = code(&study.plan, records);
     (end != End::Code(code)).then(|| format!("the command ended with {end:?} where its records mean {code}"))
 }
 
@@ -174,19 +174,19 @@ mod tests {
     use bpfassay_report::{FailureKind, RunFailure};
 
     use super::*;
-    use crate::bench::{Clock, Shape};
+    use crate::study::{Clock, Shape};
 
-    fn bench() -> Bench {
-        Bench::new(Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 }).unwrap()
+    fn study() -> DisturbedStudy {
+        DisturbedStudy::new(Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 }).unwrap()
     }
 
     /// Everything measured in boot 1, but the runs of `without`.
-    fn measured(bench: &Bench, without: &[&str]) -> Records {
+    fn measured(study: &DisturbedStudy, without: &[&str]) -> Records {
         let mut all = Records::new();
-        for block in &bench.plan.blocks {
+        for block in &study.plan.blocks {
             let runs: Vec<_> = block.runs.iter().filter(|run| !without.contains(&run.order.id.as_str())).collect();
             for run in &runs {
-                let figures = bench.figures(block.replicate, runs.iter().copied(), &run.order.id).unwrap();
+                let figures = study.figures(block.replicate, runs.iter().copied(), &run.order.id).unwrap();
                 let outcome = Outcome::Measured(Box::new(figures));
                 all.insert(run.order.id.clone(), RunRecord::new(block, run, 1, 0, 0, outcome));
             }
@@ -194,8 +194,8 @@ mod tests {
         all
     }
 
-    fn fail(bench: &Bench, all: &mut Records, run: &str, kind: FailureKind, words: &str) {
-        let (block, planned) = bench.plan.runs().find(|(_, planned)| planned.order.id == run).unwrap();
+    fn fail(study: &DisturbedStudy, all: &mut Records, run: &str, kind: FailureKind, words: &str) {
+        let (block, planned) = study.plan.runs().find(|(_, planned)| planned.order.id == run).unwrap();
         let failure = RunFailure {
             telling: Some(words).filter(|words| !words.is_empty()).map(str::to_owned).into_iter().collect(),
             ..failure(kind)
@@ -208,95 +208,95 @@ mod tests {
         serde_json::from_value(text).unwrap()
     }
 
-    fn ids(bench: &Bench) -> Vec<String> {
-        bench.plan.blocks[0].runs.iter().map(|run| run.order.id.clone()).collect()
+    fn ids(study: &DisturbedStudy) -> Vec<String> {
+        study.plan.blocks[0].runs.iter().map(|run| run.order.id.clone()).collect()
     }
 
     #[test]
     fn an_undisturbed_study_is_in_order() {
-        let bench = bench();
-        let all = measured(&bench, &[]);
-        assert_eq!(records(&bench, &Expected::default(), &all, Stage::Ended), Vec::<String>::new());
-        assert_eq!(end(&bench, &Expected::default(), End::Code(0), &all, true), None);
+        let study = study();
+        let all = measured(&study, &[]);
+        assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended), Vec::<String>::new());
+        assert_eq!(end(&study, &Expected::default(), End::Code(0), &all, true), None);
     }
 
     #[test]
     fn a_lost_run_is_found() {
-        let bench = bench();
-        let mut all = measured(&bench, &[]);
-        let last = ids(&bench).pop().unwrap();
+        let study = study();
+        let mut all = measured(&study, &[]);
+        let last = ids(&study).pop().unwrap();
         all.remove(&last);
-        assert_eq!(records(&bench, &Expected::default(), &all, Stage::Ended), [format!("lost: {last} has no record")]);
-        assert!(records(&bench, &Expected::default(), &all, Stage::Interrupted).is_empty());
-        assert!(end(&bench, &Expected::default(), End::Code(0), &all, true).is_some());
+        assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended), [format!("lost: {last} has no record")]);
+        assert!(records(&study, &Expected::default(), &all, Stage::Interrupted).is_empty());
+        assert!(end(&study, &Expected::default(), End::Code(0), &all, true).is_some());
         let by_host = Expected { by_host: [last].into(), ..Expected::default() };
-        assert!(records(&bench, &by_host, &all, Stage::Ended).is_empty());
-        assert_eq!(end(&bench, &by_host, End::Code(3), &all, true), None);
+        assert!(records(&study, &by_host, &all, Stage::Ended).is_empty());
+        assert_eq!(end(&study, &by_host, End::Code(3), &all, true), None);
     }
 
     #[test]
     fn an_innocent_run_that_failed_is_found_and_so_is_a_culprit_that_did_not() {
-        let bench = bench();
-        let id = ids(&bench).pop().unwrap();
-        let mut all = measured(&bench, &[&id]);
-        fail(&bench, &mut all, &id, FailureKind::Panic, "Kernel panic");
-        let wrong = records(&bench, &Expected::default(), &all, Stage::Ended);
+        let study = study();
+        let id = ids(&study).pop().unwrap();
+        let mut all = measured(&study, &[&id]);
+        fail(&study, &mut all, &id, FailureKind::Panic, "Kernel panic");
+        let wrong = records(&study, &Expected::default(), &all, Stage::Ended);
         assert!(wrong[0].starts_with("wrong verdict") && wrong.len() == 1, "{wrong:?}");
         let mut expected = Expected::default();
         expected.blame(&id, &["panic"], true);
-        assert!(records(&bench, &expected, &all, Stage::Ended).is_empty());
-        assert_eq!(end(&bench, &expected, End::Code(4), &all, false), None);
-        assert!(end(&bench, &expected, End::Code(3), &all, false).is_some(), "only the host's trouble is 3");
+        assert!(records(&study, &expected, &all, Stage::Ended).is_empty());
+        assert_eq!(end(&study, &expected, End::Code(4), &all, false), None);
+        assert!(end(&study, &expected, End::Code(3), &all, false).is_some(), "only the host's trouble is 3");
         // Of another kind, without evidence, not at all.
-        fail(&bench, &mut all, &id, FailureKind::Garbage, "x");
-        assert_eq!(records(&bench, &expected, &all, Stage::Ended).len(), 1);
-        fail(&bench, &mut all, &id, FailureKind::Panic, "");
-        assert_eq!(records(&bench, &expected, &all, Stage::Ended).len(), 1);
-        let wrong = records(&bench, &expected, &measured(&bench, &[]), Stage::Ended);
+        fail(&study, &mut all, &id, FailureKind::Garbage, "x");
+        assert_eq!(records(&study, &expected, &all, Stage::Ended).len(), 1);
+        fail(&study, &mut all, &id, FailureKind::Panic, "");
+        assert_eq!(records(&study, &expected, &all, Stage::Ended).len(), 1);
+        let wrong = records(&study, &expected, &measured(&study, &[]), Stage::Ended);
         assert!(wrong[0].contains("should have failed"), "{wrong:?}");
     }
 
     #[test]
     fn the_hosts_trouble_is_no_tools() {
-        let bench = bench();
-        let id = ids(&bench).pop().unwrap();
-        let mut all = measured(&bench, &[&id]);
-        fail(&bench, &mut all, &id, FailureKind::Host, "No space left on device");
-        assert_eq!(records(&bench, &Expected::default(), &all, Stage::Ended).len(), 1);
+        let study = study();
+        let id = ids(&study).pop().unwrap();
+        let mut all = measured(&study, &[&id]);
+        fail(&study, &mut all, &id, FailureKind::Host, "No space left on device");
+        assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended).len(), 1);
         let by_host = Expected { by_host: [id].into(), ..Expected::default() };
-        assert!(records(&bench, &by_host, &all, Stage::Ended).is_empty());
-        assert_eq!(code(&bench.plan, &all), 3);
+        assert!(records(&study, &by_host, &all, Stage::Ended).is_empty());
+        assert_eq!(code(&study.plan, &all), 3);
     }
 
     #[test]
     fn figures_of_half_a_block_are_found() {
-        let bench = bench();
-        let ids = ids(&bench);
-        let mut all = measured(&bench, &[]);
+        let study = study();
+        let ids = ids(&study);
+        let mut all = measured(&study, &[]);
         // The second half in a boot of its own, without the warm-up: what a block resumed half-way has.
-        let rest = measured(&bench, &ids[..4].iter().map(String::as_str).collect::<Vec<_>>());
+        let rest = measured(&study, &ids[..4].iter().map(String::as_str).collect::<Vec<_>>());
         all.extend(rest.into_iter().filter(|(id, _)| ids[4..].contains(id)).map(|(id, mut record)| {
             record.boot = 2;
             (id, record)
         }));
-        let wrong = records(&bench, &Expected::default(), &all, Stage::Ended);
+        let wrong = records(&study, &Expected::default(), &all, Stage::Ended);
         assert_eq!(wrong.len(), 1 + ids[4..].len(), "{wrong:?}");
         assert!(wrong[0].contains("several boots"));
-        assert_ne!(fingerprint(&all, &BTreeSet::new()), fingerprint(&measured(&bench, &[]), &BTreeSet::new()));
+        assert_ne!(fingerprint(&all, &BTreeSet::new()), fingerprint(&measured(&study, &[]), &BTreeSet::new()));
     }
 
     #[test]
     fn lies_are_left_aside_and_nothing_else() {
-        let bench = bench();
-        let id = ids(&bench)[2].clone();
-        let mut all = measured(&bench, &[]);
+        let study = study();
+        let id = ids(&study)[2].clone();
+        let mut all = measured(&study, &[]);
         if let Outcome::Measured(figures) = &mut all.get_mut(&id).unwrap().outcome {
             figures.summary.clear();
         }
-        assert_eq!(records(&bench, &Expected::default(), &all, Stage::Ended).len(), 1);
+        assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended).len(), 1);
         let lies = Expected { lies: [id].into(), ..Expected::default() };
-        assert!(records(&bench, &lies, &all, Stage::Ended).is_empty());
-        assert_eq!(fingerprint(&all, &lies.lies), fingerprint(&measured(&bench, &[]), &lies.lies));
+        assert!(records(&study, &lies, &all, Stage::Ended).is_empty());
+        assert_eq!(fingerprint(&all, &lies.lies), fingerprint(&measured(&study, &[]), &lies.lies));
     }
 
     #[test]

@@ -13,13 +13,13 @@ use std::{
 use bpfassay_report::Contents;
 
 use crate::{
-    bench::{Bench, BenchError, Shape},
     check::{self, Records, Stage},
+    environment::Environment,
     fault::Drawn,
     leftovers::{Before, files},
     process::peak_kib,
-    room::Room,
-    trial::{End, Expected, HostDeed, Place, Trial},
+    study::{ChaosError, DisturbedStudy, Shape},
+    trial::{End, Expected, HostAction, Place, Trial},
 };
 
 /// How long a command may take that has nothing to wait for.
@@ -35,9 +35,9 @@ const ITSELF: u64 = 96 << 10;
 /// How often a study is resumed before it must be whole.
 const RESUMES: usize = 4;
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Debug, Clone, Default)]
-pub struct Came {
+pub struct TrialResult {
     /// How each command ended.
     pub ends: Vec<End>,
     /// What must not have come, a sentence each.
@@ -88,67 +88,67 @@ impl Driver {
     ///
     /// # Errors
     /// A fault of this program or of the machine it runs on.
-    pub fn run(&self, drawn: &Drawn) -> Result<Came, BenchError> {
+    pub fn run(&self, drawn: &Drawn) -> Result<TrialResult, ChaosError> {
         if drawn.fault.mounts
             && let Some(reason) = &self.cannot_mount
         {
-            return Ok(Came { skipped: Some(reason.clone()), ..Came::default() });
+            return Ok(TrialResult { skipped: Some(reason.clone()), ..TrialResult::default() });
         }
-        let reference = self.reference(&drawn.bench)?;
-        Course::new(self, &drawn.bench, &drawn.trial)?.whole(&reference)
+        let reference = self.reference(&drawn.study)?;
+        RunningTrial::new(self, &drawn.study, &drawn.trial)?.whole(&reference)
     }
 
     /// What an undisturbed study comes to.
-    fn reference(&self, bench: &Bench) -> Result<Records, BenchError> {
+    fn reference(&self, study: &DisturbedStudy) -> Result<Records, ChaosError> {
         // Whoever else wants it waits for it.
         let mut references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reference) = references.get(&bench.shape) {
+        if let Some(reference) = references.get(&study.shape) {
             return Ok(reference.clone());
         }
-        let trial = Trial::quiet(bench.shape);
-        let mut course = Course::new(self, bench, &trial)?;
-        let words = course.room.begin(1);
+        let trial = Trial::quiet(study.shape);
+        let mut course = RunningTrial::new(self, study, &trial)?;
+        let words = course.environment.begin(1);
         course.command(&words)?;
         let records = course.after("undisturbed", &Expected::default(), false)?;
-        let came = course.came;
-        if !came.violations.is_empty() {
-            let text = format!("an undisturbed study went wrong: {}\n{}", came.violations.join("; "), came.said);
-            return Err(BenchError::Io(io::Error::other(text)));
+        let result = course.result;
+        if !result.violations.is_empty() {
+            let text = format!("an undisturbed study went wrong: {}\n{}", result.violations.join("; "), result.said);
+            return Err(ChaosError::Io(io::Error::other(text)));
         }
-        references.insert(bench.shape, records.clone());
+        references.insert(study.shape, records.clone());
         Ok(records)
     }
 }
 
 /// A trial under way.
-struct Course<'a> {
+struct RunningTrial<'a> {
     driver: &'a Driver,
-    bench: &'a Bench,
+    study: &'a DisturbedStudy,
     trial: &'a Trial,
-    room: Room,
+    environment: Environment,
     before: Before,
-    came: Came,
+    result: TrialResult,
     process: u32,
 }
 
-impl<'a> Course<'a> {
-    fn new(driver: &'a Driver, bench: &'a Bench, trial: &'a Trial) -> Result<Self, BenchError> {
+impl<'a> RunningTrial<'a> {
+    fn new(driver: &'a Driver, study: &'a DisturbedStudy, trial: &'a Trial) -> Result<Self, ChaosError> {
         let small = trial.small.map(|(place, _)| place);
-        let mut room = Room::new(bench, &driver.stand_in, &driver.qemu, small)?;
-        room.script(&trial.acts)?;
+        let mut environment = Environment::new(study, &driver.stand_in, &driver.qemu, small)?;
+        environment.script(&trial.rules)?;
         if let Some((_, true)) = trial.small {
-            room.act(&HostDeed::Fill, 0)?;
+            environment.perform(&HostAction::Fill, 0)?;
         }
-        let before = Before::now(room.root());
-        Ok(Self { driver, bench, trial, room, before, came: Came::default(), process: 0 })
+        let before = Before::now(environment.root());
+        Ok(Self { driver, study, trial, environment, before, result: TrialResult::default(), process: 0 })
     }
 
-    fn whole(mut self, reference: &Records) -> Result<Came, BenchError> {
+    fn whole(mut self, reference: &Records) -> Result<TrialResult, ChaosError> {
         let expected = self.trial.expected.clone();
-        let words = self.room.begin(self.trial.jobs);
+        let words = self.environment.begin(self.trial.jobs);
         self.command(&words)?;
         let mut records = self.after("first", &expected, true)?;
-        self.room.mend()?;
+        self.environment.mend()?;
         if let Some(damage) = self.trial.damage {
             records = self.damaged(damage, &records)?;
         }
@@ -156,25 +156,25 @@ impl<'a> Course<'a> {
         let lasts = expected.lasts && !expected.interrupted.is_empty();
         if lasts {
             // The signal does not come again, whatever its act counted.
-            let acts: Vec<_> = self.trial.acts.iter().filter(|act| !is_hosts(act)).cloned().collect();
-            self.room.script(&acts)?;
+            let rules: Vec<_> = self.trial.rules.iter().filter(|act| !is_of_host(act)).cloned().collect();
+            self.environment.script(&rules)?;
         } else {
-            self.room.script(&[])?;
+            self.environment.script(&[])?;
         }
         let undone = |records: &Records| {
-            self.bench.plan.runs().any(|(_, run)| {
+            self.study.plan.runs().any(|(_, run)| {
                 let record = records.get(&run.order.id);
                 record.is_none_or(|record| check::kind(&record.outcome).as_deref() == Some("host"))
             })
         };
-        let was_interrupted = self.came.ends.first().is_some_and(|end| expected.interrupted.contains(end));
+        let was_interrupted = self.result.ends.first().is_some_and(|end| expected.interrupted.contains(end));
         if was_interrupted || undone(&records) {
             let resumed =
                 Expected { interrupted: Vec::new(), may_give_up: false, by_host: BTreeSet::new(), ..expected.clone() };
             self.go_on(false)?;
             records = self.after("resumed", &resumed, false)?;
         }
-        self.room.script(&[])?;
+        self.environment.script(&[])?;
         for _ in 0..RESUMES {
             if !records.values().any(|record| check::kind(&record.outcome).is_some()) {
                 break;
@@ -182,72 +182,72 @@ impl<'a> Course<'a> {
             let whole = Expected { lies: expected.lies.clone(), ..Expected::default() };
             self.go_on(true)?;
             records = self.after("again", &whole, false)?;
-            if self.came.ends.last() != Some(&End::Code(0)) {
+            if self.result.ends.last() != Some(&End::Code(0)) {
                 break;
             }
         }
         if check::fingerprint(&records, &expected.lies) != check::fingerprint(reference, &expected.lies) {
-            self.came.violations.push("in the end: not the fingerprint of the undisturbed study".to_owned());
+            self.result.violations.push("in the end: not the fingerprint of the undisturbed study".to_owned());
         }
-        Ok(self.came)
+        Ok(self.result)
     }
 
     /// Goes on with the study, or begins it again where nothing had been begun.
-    fn go_on(&mut self, again_failed: bool) -> Result<(), BenchError> {
-        let output = self.room.output();
+    fn go_on(&mut self, again_failed: bool) -> Result<(), ChaosError> {
+        let output = self.environment.output();
         let begun = fs::read(output.join("journal.jsonl")).is_ok_and(|text| text.contains(&b'\n'));
         let words = if begun {
-            self.room.resume(self.trial.jobs, again_failed)
+            self.environment.resume(self.trial.jobs, again_failed)
         } else {
             if output.exists() {
                 fs::remove_dir_all(&output)?;
             }
-            self.room.begin(self.trial.jobs)
+            self.environment.begin(self.trial.jobs)
         };
         self.command(&words)
     }
 
     /// Something is damaged: the command says so, or goes on without harm; then it is mended.
-    fn damaged(&mut self, damage: crate::trial::Damage, before: &Records) -> Result<Records, BenchError> {
-        if !self.room.output().join("journal.jsonl").exists() {
+    fn damaged(&mut self, damage: crate::trial::Damage, before: &Records) -> Result<Records, ChaosError> {
+        if !self.environment.output().join("journal.jsonl").exists() {
             return Ok(before.clone());
         }
-        let Some((path, whole)) = self.room.damage(damage)? else { return Ok(before.clone()) };
-        self.room.script(&[])?;
+        let Some((path, whole)) = self.environment.damage(damage)? else { return Ok(before.clone()) };
+        self.environment.script(&[])?;
         self.go_on(false)?;
-        let end = self.came.ends.last().copied();
+        let end = self.result.ends.last().copied();
         if !matches!(end, Some(End::Code(2 | 3))) {
-            self.came.violations.push(format!("damaged: the command ended with {end:?} and not with 2 or 3"));
+            self.result.violations.push(format!("damaged: the command ended with {end:?} and not with 2 or 3"));
         }
         let after = self.left_and_said("damaged")?;
         if after.len() > before.len() {
-            self.came.violations.push("damaged: something was measured with a damaged guest".to_owned());
+            self.result.violations.push("damaged: something was measured with a damaged guest".to_owned());
         }
         fs::write(path, whole)?;
         Ok(after)
     }
 
     /// Runs the command to its end.
-    fn command(&mut self, words: &[PathBuf]) -> Result<(), BenchError> {
-        let mut child = self.room.command(&self.driver.bpfassay)?.args(words).spawn()?;
+    fn command(&mut self, words: &[PathBuf]) -> Result<(), ChaosError> {
+        let mut child = self.environment.command(&self.driver.bpfassay)?.args(words).spawn()?;
         self.process = child.id();
         let since = Instant::now();
         let limit = PATIENCE + PER_HANG * self.trial.expected.hangs;
-        let mut timed = self.trial.timed.clone().filter(|_| self.came.ends.is_empty());
+        let mut timed = self.trial.timed.clone().filter(|_| self.result.ends.is_empty());
         let mut looked = since;
         let end = loop {
             if let Some(status) = child.try_wait()? {
                 break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code);
             }
-            let mut done = vec![self.room.serve(&self.trial.host, self.process)];
-            if let Some((_, deed)) = timed.take_if(|(ms, _)| since.elapsed() >= Duration::from_millis(*ms)) {
-                done.push(self.room.act(&deed, self.process));
+            let mut done = vec![self.environment.serve(&self.trial.host, self.process)];
+            if let Some((_, action)) = timed.take_if(|(ms, _)| since.elapsed() >= Duration::from_millis(*ms)) {
+                done.push(self.environment.perform(&action, self.process));
             }
             let failed = done.into_iter().filter_map(Result::err).filter(|error| !is_too_late(error));
-            self.came.violations.extend(failed.map(|error| format!("the host did not do its part: {error}")));
+            self.result.violations.extend(failed.map(|error| format!("the host did not do its part: {error}")));
             if looked.elapsed() > 10 * PERIOD {
                 looked = Instant::now();
-                self.came.peak_kib = self.came.peak_kib.max(memory(self.process));
+                self.result.peak_kib = self.result.peak_kib.max(memory(self.process));
             }
             if since.elapsed() > limit {
                 child.kill()?;
@@ -256,42 +256,43 @@ impl<'a> Course<'a> {
             }
             thread::sleep(PERIOD);
         };
-        self.came.ends.push(end);
+        self.result.ends.push(end);
         Ok(())
     }
 
-    /// What came of the command that has just ended.
-    fn after(&mut self, stage: &str, expected: &Expected, may_be_interrupted: bool) -> Result<Records, BenchError> {
+    /// Checks the command that has just ended.
+    fn after(&mut self, stage: &str, expected: &Expected, may_be_interrupted: bool) -> Result<Records, ChaosError> {
         let records = self.left_and_said(stage)?;
-        let end = self.came.ends.last().copied().unwrap_or(End::Never);
+        let end = self.result.ends.last().copied().unwrap_or(End::Never);
         let interrupted = may_be_interrupted && expected.interrupted.contains(&end);
         let gave_up = expected.may_give_up && end == End::Code(3);
         let how_far = if interrupted || gave_up { Stage::Interrupted } else { Stage::Ended };
-        let mut wrong = check::records(self.bench, expected, &records, how_far);
-        wrong.extend(check::end(self.bench, expected, end, &records, may_be_interrupted));
+        let mut wrong = check::records(self.study, expected, &records, how_far);
+        wrong.extend(check::end(self.study, expected, end, &records, may_be_interrupted));
         self.wrong(stage, wrong);
         Ok(records)
     }
 
     /// What the command left behind and what it printed; and the journal's records.
-    fn left_and_said(&mut self, stage: &str) -> Result<Records, BenchError> {
-        let mut wrong = self.before.left(self.room.root(), &self.room.place(Place::Temporary), self.process);
-        let small = self.room.place(Place::Temporary).join("filler");
+    fn left_and_said(&mut self, stage: &str) -> Result<Records, ChaosError> {
+        let mut wrong =
+            self.before.left(self.environment.root(), &self.environment.place(Place::Temporary), self.process);
+        let small = self.environment.place(Place::Temporary).join("filler");
         wrong.retain(|text| !text.ends_with(&small.display().to_string()));
-        let output = self.room.output();
+        let output = self.environment.output();
         let unfinished = |path: &Path| {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             name.starts_with('.') || name.ends_with(".tmp") || name.ends_with(".new")
         };
         let unfinished = files(&output).into_iter().filter(|path| unfinished(path));
         wrong.extend(unfinished.map(|path| format!("left behind: half a file {}", path.display())));
-        let said = self.room.said();
+        let said = self.environment.said();
         if let Some(place) = check::control_character(&said) {
             wrong.push(format!("a control character for the terminal: {place}"));
         }
         let limit = ITSELF + PER_GUEST * u64::from(self.trial.jobs);
-        if self.came.peak_kib > limit {
-            wrong.push(format!("{} MiB of memory, more than {}", self.came.peak_kib >> 10, limit >> 10));
+        if self.result.peak_kib > limit {
+            wrong.push(format!("{} MiB of memory, more than {}", self.result.peak_kib >> 10, limit >> 10));
         }
         let records = match read(&output) {
             Ok(records) => records,
@@ -308,22 +309,22 @@ impl<'a> Course<'a> {
         if wrong.is_empty() {
             return;
         }
-        let end = self.came.ends.last();
-        let said = String::from_utf8_lossy(&self.room.said()).chars().take(4000).collect::<String>();
-        self.came
+        let end = self.result.ends.last();
+        let said = String::from_utf8_lossy(&self.environment.said()).chars().take(4000).collect::<String>();
+        self.result
             .said
             .push_str(&format!("--- {stage}, {end:?}\n{}\n", said.replace(|c: char| c.is_control() && c != '\n', "?")));
-        self.came.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
+        self.result.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
     }
 }
 
-/// Whether there was nothing left to do a deed to.
+/// Whether there was nothing left to act on.
 fn is_too_late(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-const fn is_hosts(act: &crate::script::Act) -> bool {
-    matches!(act.deed, crate::script::Deed::Host(_))
+const fn is_of_host(act: &crate::script::Rule) -> bool {
+    matches!(act.action, crate::script::Action::Host(_))
 }
 
 /// The records that count in the journal of `directory`; none where nothing was begun.

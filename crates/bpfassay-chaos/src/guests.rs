@@ -1,6 +1,6 @@
 //! The same with real guests: tools that misbehave in them, signals to the command, QEMU killed and stopped, at drawn times.
 
-mod site;
+mod environment;
 
 use std::{
     io,
@@ -9,12 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::site::Site;
+use self::environment::GuestEnvironment;
 use crate::{
-    bench::BenchError,
     check::{self, Records, Stage},
-    drive::Came,
+    drive::TrialResult,
     random::Random,
+    study::ChaosError,
     trial::{End, Expected},
 };
 
@@ -135,8 +135,8 @@ pub struct GuestDriver {
     reference: Mutex<Option<(Records, Duration)>>,
 }
 
-/// A trial that was made: its name, its parameters, what came of it.
-pub type Made = (&'static str, String, Came);
+/// A trial that was made: its name, its parameters, its result.
+pub type Made = (&'static str, String, TrialResult);
 
 impl GuestDriver {
     /// With the guests of a testbed.
@@ -149,7 +149,7 @@ impl GuestDriver {
     ///
     /// # Errors
     /// A fault of this program or of the machine it runs on.
-    pub fn run(&self, seed: u64, only: &str) -> Result<Option<Made>, BenchError> {
+    pub fn run(&self, seed: u64, only: &str) -> Result<Option<Made>, ChaosError> {
         let mut random = Random::new(seed);
         let at = random.below(1000);
         let tools = TOOLS.iter().map(|tool| (tool.name, Fault::Tool(tool)));
@@ -164,97 +164,100 @@ impl GuestDriver {
             Fault::Host(fault, at) => {
                 let (reference, took) = self.reference()?;
                 let after = took.mul_f64(at as f64 / 1000.0);
-                let told = format!("{fault:?} after {:.2} s", after.as_secs_f64());
-                Ok(Some((name, told, self.disturbed(fault, after, &reference)?)))
+                let parameters = format!("{fault:?} after {:.2} s", after.as_secs_f64());
+                Ok(Some((name, parameters, self.disturbed(fault, after, &reference)?)))
             }
         }
     }
 
-    fn reference(&self) -> Result<(Records, Duration), BenchError> {
+    fn reference(&self) -> Result<(Records, Duration), ChaosError> {
         let mut reference = self.reference.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = reference.as_ref() {
             return Ok(known.clone());
         }
-        let mut site = Site::new(self, None)?;
+        let mut environment = GuestEnvironment::new(self, None)?;
         let since = Instant::now();
-        site.command(&site.begin(), None)?;
+        environment.command(&environment.begin(), None)?;
         let took = since.elapsed();
-        let (_, records) = site.after("undisturbed", &Expected::default(), Stage::Ended)?;
-        if site.came.ends != [End::Code(0)] || !site.came.violations.is_empty() {
-            let text = format!("an undisturbed study went wrong: {:?}\n{}", site.came, site.came.said);
-            return Err(BenchError::Io(io::Error::other(text)));
+        let (_, records) = environment.after("undisturbed", &Expected::default(), Stage::Ended)?;
+        if environment.result.ends != [End::Code(0)] || !environment.result.violations.is_empty() {
+            let text =
+                format!("an undisturbed study went wrong: {:?}\n{}", environment.result, environment.result.said);
+            return Err(ChaosError::Io(io::Error::other(text)));
         }
         *reference = Some((records.clone(), took));
         Ok((records, took))
     }
 
     /// The study with a tool that misbehaves: its own runs may fail, all others are measured.
-    fn with_tool(&self, tool: &ToolFault) -> Result<Came, BenchError> {
-        let mut site = Site::new(self, Some(tool))?;
-        site.command(&site.begin(), None)?;
-        let plan = site.plan()?;
+    fn with_tool(&self, tool: &ToolFault) -> Result<TrialResult, ChaosError> {
+        let mut environment = GuestEnvironment::new(self, Some(tool))?;
+        environment.command(&environment.begin(), None)?;
+        let plan = environment.plan()?;
         let mut expected = Expected::default();
         for (_, run) in plan.runs().filter(|(_, run)| run.order.tool.is_some()) {
             expected.blame(&run.order.id, tool.kinds, false);
         }
-        let (_, records) = site.after("first", &expected, Stage::Ended)?;
+        let (_, records) = environment.after("first", &expected, Stage::Ended)?;
         let failed = records.values().filter(|record| check::kind(&record.outcome).is_some()).count();
         if tool.must && failed == 0 {
-            site.wrong("first", vec!["wrong verdict: no run of the tool failed".to_owned()]);
+            environment.wrong("first", vec!["wrong verdict: no run of the tool failed".to_owned()]);
         }
         let code = check::code(&plan, &records);
         // A tool that is not ready, or finds its counts wrong, is unexpected by itself.
-        if !site.came.ends.iter().all(|end| *end == End::Code(code) || *end == End::Code(4)) {
-            site.wrong(
+        if !environment.result.ends.iter().all(|end| *end == End::Code(code) || *end == End::Code(4)) {
+            environment.wrong(
                 "first",
-                vec![format!("the command ended with {:?} where its records mean {code}", site.came.ends)],
+                vec![format!("the command ended with {:?} where its records mean {code}", environment.result.ends)],
             );
         }
-        Ok(site.came)
+        Ok(environment.result)
     }
 
     /// The study with trouble of the host's.
-    fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<Came, BenchError> {
-        let mut site = Site::new(self, None)?;
+    fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<TrialResult, ChaosError> {
+        let mut environment = GuestEnvironment::new(self, None)?;
         if fault == HostFault::Object {
-            site.damage_cache(u64::try_from(after.as_millis()).unwrap_or_default())?;
+            environment.damage_cache(u64::try_from(after.as_millis()).unwrap_or_default())?;
         }
-        site.command(&site.begin(), Some((after, fault)))?;
-        if fault == HostFault::Object && !site.has_reported("in the cache is damaged") {
-            site.wrong("first", vec!["a damaged object was used, or taken from elsewhere, without a word".to_owned()]);
+        environment.command(&environment.begin(), Some((after, fault)))?;
+        if fault == HostFault::Object && !environment.has_reported("in the cache is damaged") {
+            environment
+                .wrong("first", vec!["a damaged object was used, or taken from elsewhere, without a word".to_owned()]);
         }
-        let end = site.came.ends.first().copied().unwrap_or(End::Never);
+        let end = environment.result.ends.first().copied().unwrap_or(End::Never);
         let interrupted = match fault {
             HostFault::Signal(number) => end == End::Signal(number) || end == End::Code(130),
             HostFault::Qemu(_) | HostFault::Object => false,
         };
         let stage = if interrupted { Stage::Interrupted } else { Stage::Ended };
-        let (plan, mut records) = site.after("first", &Expected::default(), stage)?;
+        let (plan, mut records) = environment.after("first", &Expected::default(), stage)?;
         if !interrupted
             && let Some(plan) = &plan
             && end != End::Code(check::code(plan, &records))
         {
-            site.wrong("first", vec![format!("the command ended with {end:?}")]);
+            environment.wrong("first", vec![format!("the command ended with {end:?}")]);
         }
         let failed = |records: &Records| records.values().any(|record| check::kind(&record.outcome).is_some());
         if interrupted || failed(&records) {
             let words = if plan.is_none() {
-                site.begin()
+                environment.begin()
             } else if failed(&records) {
-                site.resume(&["--again", "failed"])
+                environment.resume(&["--again", "failed"])
             } else {
-                site.resume(&[])
+                environment.resume(&[])
             };
-            site.command(&words, None)?;
-            (_, records) = site.after("resumed", &Expected::default(), Stage::Ended)?;
-            if site.came.ends.last() != Some(&End::Code(0)) {
-                site.wrong("resumed", vec![format!("the command ended with {:?}", site.came.ends.last())]);
+            environment.command(&words, None)?;
+            (_, records) = environment.after("resumed", &Expected::default(), Stage::Ended)?;
+            if environment.result.ends.last() != Some(&End::Code(0)) {
+                environment
+                    .wrong("resumed", vec![format!("the command ended with {:?}", environment.result.ends.last())]);
             }
         }
         if bpfassay_report::fingerprint(records.values()) != bpfassay_report::fingerprint(reference.values()) {
-            site.wrong("in the end", vec!["not the fingerprint of the undisturbed study".to_owned()]);
+            environment.wrong("in the end", vec!["not the fingerprint of the undisturbed study".to_owned()]);
         }
-        Ok(site.came)
+        Ok(environment.result)
     }
 }
 
@@ -262,7 +265,7 @@ impl GuestDriver {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{site::study, *};
+    use super::{environment::study, *};
 
     #[test]
     fn names_are_unique() {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use bpfassay_chaos::{
-    agent::standin,
+    agent::stand_in,
     drive::Driver,
     fault,
     guests::GuestDriver,
@@ -72,8 +72,8 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    if words.first().is_some_and(standin::is_meant) {
-        return standin::run(&words);
+    if words.first().is_some_and(stand_in::is_started_as_qemu) {
+        return stand_in::run(&words);
     }
     let arguments = Arguments::parse();
     match run(&arguments) {
@@ -97,7 +97,7 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
     if arguments.list {
         for seed in seeds {
             if let Some(drawn) = fault::draw(seed, &arguments.only)? {
-                say(&format!("{seed} {} ({}, {})", drawn.fault.name, drawn.bench.shape, drawn.trial.told));
+                say(&format!("{seed} {} ({}, {})", drawn.fault.name, drawn.study.shape, drawn.trial.parameters));
             }
         }
         return Ok(0);
@@ -162,22 +162,22 @@ fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Lin
         format!("{error}{cause}")
     };
     let since = Instant::now();
-    let (fault, told, came) = match driver {
+    let (fault, parameters, result) = match driver {
         Either::Scripted(driver) => {
             let Some(drawn) = fault::draw(seed, &arguments.only).map_err(|error| chain(&error))? else {
                 return Ok(None);
             };
-            let came = driver.run(&drawn).map_err(|error| chain(&error))?;
-            (drawn.fault.name, format!("{}, {}", drawn.bench.shape, drawn.trial.told), came)
+            let result = driver.run(&drawn).map_err(|error| chain(&error))?;
+            (drawn.fault.name, format!("{}, {}", drawn.study.shape, drawn.trial.parameters), result)
         }
         Either::Guests(driver) => match driver.run(seed, &arguments.only).map_err(|error| chain(&error))? {
             Some(made) => made,
             None => return Ok(None),
         },
     };
-    let line = Line { seed, fault, told, came, seconds: since.elapsed().as_secs_f64() };
+    let line = Line { seed, fault, parameters, result, seconds: since.elapsed().as_secs_f64() };
     let mut text = line.text();
-    if !line.came.violations.is_empty() {
+    if !line.result.violations.is_empty() {
         let only = if arguments.only.is_empty() { String::new() } else { format!(" --only {}", arguments.only) };
         let guests = match &arguments.manifest {
             Some(manifest) if arguments.guests => format!(" --guests --manifest {}", manifest.display()),
@@ -185,7 +185,7 @@ fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Lin
         };
         text.push_str(&format!("\n    again: chaos --seed {seed}{only}{guests} --verbose"));
         if arguments.verbose {
-            text.push_str(&format!("\n{}", line.came.said));
+            text.push_str(&format!("\n{}", line.result.said));
         }
     }
     say(&text);

@@ -19,16 +19,16 @@ pub struct Script {
     /// Where it keeps what outlives a boot, and finds the driver's socket. Anybody may write there.
     pub state: PathBuf,
     /// What it does besides playing an honest guest.
-    pub acts: Vec<Act>,
+    pub rules: Vec<Rule>,
 }
 
 /// One thing that is done at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Act {
+pub struct Rule {
     /// When.
     pub when: When,
     /// What.
-    pub deed: Deed,
+    pub action: Action,
 }
 
 /// A moment.
@@ -62,7 +62,7 @@ pub enum Point {
     /// In the workload of whatever run comes next after this one.
     DuringNext(String),
     /// After the agent's last word, before the guest powers off.
-    LastWord,
+    Done,
 }
 
 /// A step of a run.
@@ -80,7 +80,7 @@ pub enum Step {
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Deed {
+pub enum Action {
     /// The driver does the host's part of that number; the guest waits until it is done.
     Host(usize),
     /// QEMU exits before it opens its monitor.
@@ -118,7 +118,7 @@ pub enum Then {
 /// Part of what a guest sends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Piece {
-    /// A message in its frame. A run of it may be [`crate::agent::play::THIS`] and its kin.
+    /// A message in its frame. A run of it may be [`crate::agent::player::THIS`] and its kin.
     Message(GuestMessage),
     /// The end of a run, with the figures that it would have.
     Measured(String),
@@ -165,14 +165,14 @@ impl Script {
 
     /// The act at `point` of a boot that does `runs`, if it is to be done. It counts as done from then on.
     #[must_use]
-    pub fn act(&self, point: &Point, runs: &[&str]) -> Option<&Deed> {
-        self.acts.iter().enumerate().find_map(|(index, act)| {
+    pub fn action(&self, point: &Point, runs: &[&str]) -> Option<&Action> {
+        self.rules.iter().enumerate().find_map(|(index, act)| {
             let is_of = |block: &String| {
                 let prefix = format!("{block}_");
                 runs.iter().any(|run| run.starts_with(&prefix))
             };
             let here = act.when.points.contains(point) && act.when.block.as_ref().is_none_or(is_of);
-            (here && self.counts(index, act.when.times)).then_some(&act.deed)
+            (here && self.counts(index, act.when.times)).then_some(&act.action)
         })
     }
 
@@ -197,14 +197,14 @@ mod tests {
         let script = Script {
             qemu: PathBuf::new(),
             state: state.path().to_owned(),
-            acts: vec![Act { when, deed: Deed::Kill(9) }],
+            rules: vec![Rule { when, action: Action::Kill(9) }],
         };
         script.write(state.path()).unwrap();
         let script = Script::read(state.path()).unwrap();
-        assert_eq!(script.act(&Point::Boot, &["b_1_r1"]), None);
-        assert_eq!(script.act(&Point::Ready, &["b_10_r1"]), None, "another block");
-        assert_eq!(script.act(&Point::Ready, &["b_1_r1"]), Some(&Deed::Kill(9)));
-        assert!(script.act(&Point::Ready, &["b_1_r1"]).is_some());
-        assert_eq!(script.act(&Point::Ready, &["b_1_r1"]), None, "twice is enough");
+        assert_eq!(script.action(&Point::Boot, &["b_1_r1"]), None);
+        assert_eq!(script.action(&Point::Ready, &["b_10_r1"]), None, "another block");
+        assert_eq!(script.action(&Point::Ready, &["b_1_r1"]), Some(&Action::Kill(9)));
+        assert!(script.action(&Point::Ready, &["b_1_r1"]).is_some());
+        assert_eq!(script.action(&Point::Ready, &["b_1_r1"]), None, "twice is enough");
     }
 }

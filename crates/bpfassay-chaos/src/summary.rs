@@ -1,8 +1,8 @@
-//! What many trials came to, for people.
+//! The results of many trials, as text.
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use crate::{drive::Came, trial::End};
+use crate::{drive::TrialResult, trial::End};
 
 /// What the page is about.
 const HEAD: &str = "\
@@ -28,9 +28,9 @@ pub struct Line {
     /// What it drew.
     pub fault: &'static str,
     /// With which parameters.
-    pub told: String,
-    /// What came of it.
-    pub came: Came,
+    pub parameters: String,
+    /// Its result.
+    pub result: TrialResult,
     /// Seconds.
     pub seconds: f64,
 }
@@ -39,20 +39,20 @@ impl Line {
     /// In one line, with what is wrong below it.
     #[must_use]
     pub fn text(&self) -> String {
-        let Self { seed, fault, told, came, seconds } = self;
-        let ends: Vec<_> = came.ends.iter().map(|end| ended(*end)).collect();
-        let verdict = match (&came.skipped, came.violations.is_empty()) {
+        let Self { seed, fault, parameters, result, seconds } = self;
+        let ends: Vec<_> = result.ends.iter().map(|end| ended(*end)).collect();
+        let verdict = match (&result.skipped, result.violations.is_empty()) {
             (Some(reason), _) => format!("skipped: {reason}"),
             (None, true) => "ok".to_owned(),
             (None, false) => "VIOLATION".to_owned(),
         };
-        let mut text = format!("{seed} {fault} ({told}) {verdict} [{}] {seconds:.1}s", ends.join(" "));
-        for violation in came.violations.iter().take(MOST) {
+        let mut text = format!("{seed} {fault} ({parameters}) {verdict} [{}] {seconds:.1}s", ends.join(" "));
+        for violation in result.violations.iter().take(MOST) {
             // Nothing can be done about text that does not fit into memory.
             let _ = write!(text, "\n    {violation}");
         }
-        if came.violations.len() > MOST {
-            let _ = write!(text, "\n    … and {} more", came.violations.len() - MOST);
+        if result.violations.len() > MOST {
+            let _ = write!(text, "\n    … and {} more", result.violations.len() - MOST);
         }
         text
     }
@@ -88,13 +88,13 @@ impl Summary {
     pub fn add(&mut self, line: &Line) {
         let counts = self.faults.entry(line.fault).or_default();
         counts.trials += 1;
-        counts.skipped += u32::from(line.came.skipped.is_some());
-        counts.violated += u32::from(!line.came.violations.is_empty());
-        if let Some(end) = line.came.ends.first() {
+        counts.skipped += u32::from(line.result.skipped.is_some());
+        counts.violated += u32::from(!line.result.violations.is_empty());
+        if let Some(end) = line.result.ends.first() {
             *counts.ends.entry(*end).or_default() += 1;
         }
-        self.resumes += u32::try_from(line.came.ends.len().saturating_sub(1)).unwrap_or_default();
-        self.peak_kib = self.peak_kib.max(line.came.peak_kib);
+        self.resumes += u32::try_from(line.result.ends.len().saturating_sub(1)).unwrap_or_default();
+        self.peak_kib = self.peak_kib.max(line.result.peak_kib);
     }
 
     /// How many trials broke what must hold.
@@ -109,7 +109,7 @@ impl Summary {
         self.faults.values().map(|counts| counts.trials).sum()
     }
 
-    /// As a page of Markdown: what was done, what came of it, a line per fault. `command` is the one that did it.
+    /// As a page of Markdown: what was done, the results, a line per fault. `command` is the one that did it.
     #[must_use]
     pub fn markdown(&self, command: &str) -> String {
         let mut text = format!("{HEAD}\n```sh\n{command}\n```\n\n**{}.**\n\n", self.text());
@@ -147,11 +147,11 @@ mod tests {
         let line = |fault, violations: &[&str], end| Line {
             seed: 7,
             fault,
-            told: "once".to_owned(),
-            came: Came {
+            parameters: "once".to_owned(),
+            result: TrialResult {
                 ends: vec![end, End::Code(0)],
                 violations: violations.iter().map(|&text| text.to_owned()).collect(),
-                ..Came::default()
+                ..TrialResult::default()
             },
             seconds: 1.0,
         };

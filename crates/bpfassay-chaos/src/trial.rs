@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    bench::Shape,
-    script::{Act, Deed, Point, When},
+    script::{Action, Point, Rule, When},
+    study::Shape,
 };
 
 /// What is done to one study.
@@ -15,11 +15,11 @@ pub struct Trial {
     /// Guests side by side.
     pub jobs: u32,
     /// What the guests do.
-    pub acts: Vec<Act>,
-    /// What the host does when an act asks for it ([`Deed::Host`]).
-    pub host: Vec<HostDeed>,
+    pub rules: Vec<Rule>,
+    /// What the host does when an act asks for it ([`Action::Host`]).
+    pub host: Vec<HostAction>,
     /// What the host does so many milliseconds after the command started.
-    pub timed: Option<(u64, HostDeed)>,
+    pub timed: Option<(u64, HostAction)>,
     /// Which directory is a small file system of its own, and whether it is full from the start.
     pub small: Option<(Place, bool)>,
     /// What is damaged after the command ended and before it is resumed.
@@ -27,7 +27,7 @@ pub struct Trial {
     /// What must come of it.
     pub expected: Expected,
     /// The drawn parameters, for people.
-    pub told: String,
+    pub parameters: String,
 }
 
 /// A directory that the command writes to.
@@ -43,7 +43,7 @@ pub enum Place {
 
 /// Something that the host does to the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HostDeed {
+pub enum HostAction {
     /// It gets this signal so many times, 50 ms apart.
     Signal(i32, u32),
     /// It is stopped for so many milliseconds.
@@ -115,21 +115,21 @@ impl Trial {
         Self {
             shape,
             jobs: 1,
-            acts: Vec::new(),
+            rules: Vec::new(),
             host: Vec::new(),
             timed: None,
             small: None,
             damage: None,
             expected: Expected::default(),
-            told: String::new(),
+            parameters: String::new(),
         }
     }
 
-    /// Adds a deed of the host at a moment of a guest.
-    pub fn host_at(&mut self, when: When, deed: HostDeed) {
+    /// Adds an action of the host at a moment of a guest.
+    pub fn host_at(&mut self, when: When, action: HostAction) {
         let index = self.host.len();
-        self.host.push(deed);
-        self.acts.push(Act { when, deed: Deed::Host(index) });
+        self.host.push(action);
+        self.rules.push(Rule { when, action: Action::Host(index) });
     }
 }
 

@@ -40,7 +40,7 @@ pub struct ToolFile {
 impl ToolFile {
     /// The figures that it reports.
     #[must_use]
-    pub fn figures(&self) -> &[Figure] {
+    pub fn figures(&self) -> &[ReportedFigure] {
         self.report.as_ref().map_or(&[], |report| &report.figures)
     }
 }
@@ -204,7 +204,7 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub excludes_itself: bool,
     /// What its figures are.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ReportedFigure>,
 }
 
 /// The form of a report.
@@ -257,7 +257,7 @@ pub enum Form {
 /// What one figure of a tool means.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Figure {
+pub struct ReportedFigure {
     /// Where the report has it: see [`Form`].
     pub value: String,
     /// Labels that it must have, with these values.

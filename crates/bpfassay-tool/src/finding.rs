@@ -1,6 +1,6 @@
 //! What is wrong with a tool: from its samples, ground truth, and what was seen of it in the kernel, to named findings.
 //!
-//! Every kind is judged every time: found with evidence, clear, or not judged with the reason. Nothing that could not be measured is
+//! Every kind is evaluated every time: found with evidence, clear, or not evaluated with the reason. Nothing that could not be measured is
 //! clear.
 
 mod counts;
@@ -26,43 +26,43 @@ const MAX_EVIDENCE: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The kernel, or the tool's loader, refused one of its objects, maps or programs. Not judged where nobody saw it start.
+    /// The kernel, or the tool's loader, refused one of its objects, maps or programs. Not evaluated where nobody saw it start.
     DoesNotLoad,
-    /// It loaded and could not be attached, or never became ready. Not judged where it did not load.
+    /// It loaded and could not be attached, or never became ready. Not evaluated where it did not load.
     DoesNotAttach,
     /// A program of it reads an argument that the traced function does not have, or takes an argument for the return value, by
-    /// the kernel's BTF. Not judged where there is no object to look at, or no BTF of the kernel.
+    /// the kernel's BTF. Not evaluated where there is no object to look at, or no BTF of the kernel.
     PrototypeDiffers,
     /// An operation happened that the tool reports no figure of, or of which its figure stayed at 0, or whose share is exactly what a
-    /// figure over several operations lacks. Not judged without a figure that can be compared.
+    /// figure over several operations lacks. Not evaluated without a figure that can be compared.
     OperationsNotSeen,
-    /// A figure of bytes returned is exactly the bytes requested, which were others. Not judged where no call moved less than it was asked to,
+    /// A figure of bytes returned is exactly the bytes requested, which were others. Not evaluated where no call moved less than it was asked to,
     /// or the requested bytes are not known, or the tool reports no bytes returned.
     RequestedAsMoved,
-    /// Figures by mount: one mount has what several moved, the others have nothing. Not judged where operations went to fewer
+    /// Figures by mount: one mount has what several moved, the others have nothing. Not evaluated where operations went to fewer
     /// than two mounts, or no figure is by mount.
     MountsMerged,
     /// Likewise by cgroup.
     CgroupsMerged,
-    /// A figure that counts cumulatively became smaller. Not judged without two reports of such a figure.
+    /// A figure that counts cumulatively became smaller. Not evaluated without two reports of such a figure.
     CountsGoBackwards,
     /// A figure that counts cumulatively had a cgroup, mount or process in an earlier report, and in a later one no more (a map that
-    /// evicts). Not judged without two reports of such a figure.
+    /// evicts). Not evaluated without two reports of such a figure.
     CountsVanish,
     /// Of every operation that a subject did, exactly one call is missing, or the bytes of one call of average size: what the first
-    /// call of a new key does is lost. Not judged where no subject did more than one call of an operation.
+    /// call of a new key does is lost. Not evaluated where no subject did more than one call of an operation.
     FirstTouchLost,
     /// The tool says itself that it lost events, or it counted less than happened and none of the other findings explains it.
     EventsDropped,
-    /// It counted more than happened. Not judged for the whole system where the ground truth does not cover it.
+    /// It counted more than happened. Not evaluated for the whole system where the ground truth does not cover it.
     CountsTooHigh,
-    /// The kernel skipped probes: kprobe misses, or programs that were already running on their CPU. Not judged where the
+    /// The kernel skipped probes: kprobe misses, or programs that were already running on their CPU. Not evaluated where the
     /// kernel does not tell.
     MissedProbes,
     /// BPF programs, links or maps that were not there before are there after it ended, or the guest is otherwise not as before:
-    /// a mount gone, a process left, the clock moved. Not judged where that was not listed.
+    /// a mount gone, a process left, the clock moved. Not evaluated where that was not listed.
     LeftBehind,
-    /// It holds more memory than [`Limits::memory_bytes`], BPF maps included. Not judged where it was not measured.
+    /// It holds more memory than [`Limits::memory_bytes`], BPF maps included. Not evaluated where it was not measured.
     MemoryHeld,
     /// It used more than [`Limits::idle_cpu_ppm`] of a CPU while nothing happened. Likewise.
     IdleCpu,
@@ -70,7 +70,7 @@ pub enum Kind {
     SlowAttach,
     /// It took longer than [`Limits::detach_ns`] to end, or had to be killed. Likewise.
     SlowDetach,
-    /// It printed what could not be read as its tool file says. Not judged where it reports no figures.
+    /// It printed what could not be read as its tool file says. Not evaluated where it reports no figures.
     Unreadable,
 }
 
@@ -147,7 +147,7 @@ impl fmt::Display for Kind {
 /// What came of looking for one kind of fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum FindingStatus {
     /// It is there.
     Found {
         /// What shows it, with its numbers, one line each.
@@ -156,15 +156,16 @@ pub enum Verdict {
     /// It was looked for and is not there.
     Clear,
     /// It could not be looked for.
-    NotJudged {
+    #[serde(rename = "not-judged")]
+    NotEvaluated {
         /// Why.
         reason: String,
     },
 }
 
-impl Verdict {
-    fn not_judged(reason: impl Into<String>) -> Self {
-        Self::NotJudged { reason: reason.into() }
+impl FindingStatus {
+    fn not_evaluated(reason: impl Into<String>) -> Self {
+        Self::NotEvaluated { reason: reason.into() }
     }
 
     /// Found where there is evidence, else clear.
@@ -181,14 +182,14 @@ impl Verdict {
     }
 }
 
-/// One kind and its verdict.
+/// One kind and whether it was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Judgement {
+pub struct FindingResult {
     /// The kind.
     pub kind: Kind,
-    /// The verdict.
+    /// Whether it was found.
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub status: FindingStatus,
 }
 
 /// Everything that is known of one run of a tool. `None` always means: not measured.
@@ -270,16 +271,16 @@ impl Default for Limits {
     }
 }
 
-/// Judges every kind, in the order of [`Kind::ALL`].
+/// Evaluates every kind, in the order of [`Kind::ALL`].
 #[must_use]
-pub fn judge(evidence: &Evidence<'_>, limits: &Limits) -> Vec<Judgement> {
-    let counts = counts::judge(evidence);
-    let verdict = |kind| match kind {
+pub fn evaluate(evidence: &Evidence<'_>, limits: &Limits) -> Vec<FindingResult> {
+    let counts = counts::evaluate(evidence);
+    let status = |kind| match kind {
         Kind::DoesNotLoad => kernel::load(evidence.start),
         Kind::DoesNotAttach => kernel::attach(evidence.start),
         Kind::PrototypeDiffers => match evidence.prototypes {
-            Some(lines) => Verdict::from_evidence(lines.to_vec()),
-            None => Verdict::not_judged("its programs were not compared with the kernel's BTF"),
+            Some(lines) => FindingStatus::from_evidence(lines.to_vec()),
+            None => FindingStatus::not_evaluated("its programs were not compared with the kernel's BTF"),
         },
         Kind::OperationsNotSeen => counts.operations.clone(),
         Kind::RequestedAsMoved => counts.requested.clone(),
@@ -300,16 +301,16 @@ pub fn judge(evidence: &Evidence<'_>, limits: &Limits) -> Vec<Judgement> {
         Kind::SlowDetach => kernel::detach(evidence.kernel, limits),
         Kind::Unreadable => unreadable(evidence.readings),
     };
-    Kind::ALL.iter().map(|&kind| Judgement { kind, verdict: verdict(kind) }).collect()
+    Kind::ALL.iter().map(|&kind| FindingResult { kind, status: status(kind) }).collect()
 }
 
-fn unreadable(readings: Option<&Readings>) -> Verdict {
-    let Some(readings) = readings else { return Verdict::not_judged("it reports no figures") };
+fn unreadable(readings: Option<&Readings>) -> FindingStatus {
+    let Some(readings) = readings else { return FindingStatus::not_evaluated("it reports no figures") };
     if readings.unread == 0 {
-        return Verdict::Clear;
+        return FindingStatus::Clear;
     }
     let first = readings.first_unread.as_deref().unwrap_or_default();
-    Verdict::from_evidence(vec![format!("{} times; first: {first}", readings.unread)])
+    FindingStatus::from_evidence(vec![format!("{} times; first: {first}", readings.unread)])
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them) and the ones compiled in
 //! ([`bundled`]); from the bytes that a guest captured to samples ([`read`]); from samples and ground truth to findings
-//! ([`finding::judge`]); and from a guest's pages of a bare object's map to what is read of it ([`capture::Dump::of_page`]).
+//! ([`finding::evaluate`]); and from a guest's pages of a bare object's map to what is read of it ([`capture::Dump::of_page`]).
 //! Everything but [`load`] is a function of what it is given: the guest only starts, watches and stops a tool.
 //! Not here: getting a tool into a guest, running it, ground truth.
 //!
@@ -25,7 +25,8 @@ pub use bpfassay_protocol::tool::{Ready, Signal, Stop, Stream};
 pub use capture::Capture;
 pub use error::ToolError;
 pub use file::{
-    Binary, Counting, Debian, DebianPackage, Figure, Form, Nix, Object, Report, Script, Source, ToolFile, Unit, Whose,
+    Binary, Counting, Debian, DebianPackage, Form, Nix, Object, Report, ReportedFigure, Script, Source, ToolFile, Unit,
+    Whose,
 };
 pub use pattern::Pattern;
 pub use read::{Loaded, Supply, arguments, load, program_source, suite};

@@ -13,7 +13,7 @@ mod table;
 use std::{borrow::Cow, collections::BTreeMap};
 
 use self::{lines::lines, number::whole};
-use crate::{Capture, Counting, Figure, Form, Report};
+use crate::{Capture, Counting, Form, Report, ReportedFigure};
 
 /// Most samples of one run; what comes after them is not read.
 pub const MAX_SAMPLES: usize = 1 << 18;
@@ -91,7 +91,7 @@ type Row<'a> = BTreeMap<Cow<'a, str>, Cow<'a, str>>;
 
 /// Takes rows and makes samples of them.
 struct Sink<'f> {
-    figures: &'f [Figure],
+    figures: &'f [ReportedFigure],
     readings: Readings,
 }
 
@@ -175,7 +175,7 @@ impl Readings {
     pub fn grown(
         &self,
         index: usize,
-        figure: &Figure,
+        figure: &ReportedFigure,
         from_ns: u64,
         to_ns: u64,
     ) -> Result<BTreeMap<Option<String>, u64>, String> {

@@ -11,7 +11,7 @@ use bpfassay_protocol::Arch;
 use bpfassay_tool::{
     Capture, Form, Source,
     capture::Dump,
-    finding::{Evidence, Kind, Limits, Verdict, judge},
+    finding::{Evidence, FindingStatus, Kind, Limits, evaluate},
     load, read,
 };
 
@@ -39,9 +39,9 @@ fn who_reads_the_wrong_argument_is_named_and_nobody_else() {
             let lines: Vec<String> =
                 prototype::check(&object, KERNEL, arch).unwrap().into_iter().flat_map(|one| one.differs).collect();
             let evidence = Evidence { prototypes: Some(&lines), ..Evidence::default() };
-            for judgement in judge(&evidence, &Limits::default()) {
-                if let Verdict::Found { evidence } = judgement.verdict {
-                    assert_eq!(judgement.kind, Kind::PrototypeDiffers, "{name}: {evidence:?}");
+            for result in evaluate(&evidence, &Limits::default()) {
+                if let FindingStatus::Found { evidence } = result.status {
+                    assert_eq!(result.kind, Kind::PrototypeDiffers, "{name}: {evidence:?}");
                     differing.push(format!("{name}: {}", evidence.join("; ")));
                 }
             }

@@ -32,7 +32,7 @@ impl Past {
         Self(mixed(seed))
     }
 
-    /// The run `id` came to its end.
+    /// The run `id` ended.
     pub fn ran(&mut self, id: &str) {
         self.0 = self.after(id);
     }

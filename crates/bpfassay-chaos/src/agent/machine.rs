@@ -9,7 +9,7 @@ use std::{
 /// How long QEMU may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the monitor is told, to switch on the power management of the board (ICH9: its registers at I/O port 0x600) and then to go to sleep
+/// The monitor's commands that switch on the power management of the board (ICH9: its registers at I/O port 0x600) and then to go to sleep
 /// state S5, as a kernel does.
 const POWER_OFF: [&str; 5] =
     ["o /w 0xcf8 0x8000f840", "o /w 0xcfc 0x601", "o /w 0xcf8 0x8000f844", "o /b 0xcfc 0x80", "o /h 0x604 0x2000"];

@@ -7,6 +7,6 @@
 
 pub mod figures;
 pub mod machine;
-pub mod play;
+pub mod player;
 pub mod send;
-pub mod standin;
+pub mod stand_in;

@@ -11,10 +11,10 @@ use super::{Draw, Fault};
 use crate::{
     agent::{
         figures::{Past, facts},
-        play::{FIRST, OTHER, THIS},
+        player::{FIRST, OTHER, THIS},
     },
-    bench::Clock,
-    script::{Act, Deed, Piece, Point, Step, Then, When},
+    script::{Action, Piece, Point, Rule, Step, Then, When},
+    study::Clock,
     trial::Trial,
 };
 
@@ -62,8 +62,8 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
     Fault::new("agent/shell", |draw| broken_so(draw, no_run(Phase::Shell), Then::Hangs, GARBAGE)),
     Fault::new("agent/done-too-early", |draw| {
-        let deed = Deed::Send(vec![Piece::Message(GuestMessage::Done)], Then::PowersOff);
-        draw.broken_run(deed, CUT)
+        let action = Action::Send(vec![Piece::Message(GuestMessage::Done)], Then::PowersOff);
+        draw.broken_run(action, CUT)
     }),
     Fault::new("agent/gives-up", |draw| {
         let message = format!("mount: no such device {ESCAPES}");
@@ -73,11 +73,11 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("agent/unsound-forged", |draw| broken_so(draw, unsound("no_such_run"), Then::PowersOff, GARBAGE)),
     Fault::new("agent/late-end", |draw| late(draw, |run| Piece::Measured(run.to_owned()))),
     Fault::new("agent/late-phase", |draw| late(draw, |run| phase(Phase::TearDown, run))),
-    Fault::new("agent/after-its-last-word", after_last_word),
-    Fault::new("agent/silence", |draw| draw.broken_guest(Deed::Send(Vec::new(), Then::Hangs), LATE, true)).rare(),
+    Fault::new("agent/after-done", after_done),
+    Fault::new("agent/silence", |draw| draw.broken_guest(Action::Send(Vec::new(), Then::Hangs), LATE, true)).rare(),
     Fault::new("agent/half-a-frame", |draw| {
         let half = Piece::Truncated(20, Box::new(Piece::Large(1000)));
-        draw.broken_guest(Deed::Send(vec![half], Then::Hangs), LATE, true)
+        draw.broken_guest(Action::Send(vec![half], Then::Hangs), LATE, true)
     })
     .rare(),
     Fault::new("agent/cut-off", |draw| {
@@ -110,11 +110,11 @@ pub(super) const FAULTS: &[Fault] = &[
         let place = draw.run(|_| true);
         trial.expected.fails_in_guest(place.id(), &["run"]);
         trial.expected.lasts = true;
-        trial.told = format!("always in {}", place.id());
+        trial.parameters = format!("always in {}", place.id());
         let message = format!("the workload failed {ESCAPES} {}", "x".repeat(1 << 20));
-        let deed = Deed::Outcome(Box::new(RunOutcome::Failed { message }));
+        let action = Action::Outcome(Box::new(RunOutcome::Failed { message }));
         let points = vec![Point::Run(place.id().to_owned(), Step::End)];
-        trial.acts.push(Act { when: When::always(None, points), deed });
+        trial.rules.push(Rule { when: When::always(None, points), action });
         trial
     }),
 ];
@@ -125,16 +125,16 @@ fn broken(draw: &mut Draw<'_>, piece: Piece, kinds: &[&'static str]) -> Trial {
 }
 
 fn broken_so(draw: &mut Draw<'_>, piece: Piece, then: Then, kinds: &[&'static str]) -> Trial {
-    draw.broken_guest(Deed::Send(vec![piece], then), kinds, false)
+    draw.broken_guest(Action::Send(vec![piece], then), kinds, false)
 }
 
 /// The same, where it matters that a run is in flight.
 fn in_flight(draw: &mut Draw<'_>, piece: Piece, kinds: &[&'static str]) -> Trial {
-    draw.broken_run(Deed::Send(vec![piece], Then::GoesOn), kinds)
+    draw.broken_run(Action::Send(vec![piece], Then::GoesOn), kinds)
 }
 
 fn harmless(draw: &mut Draw<'_>, piece: Piece) -> Trial {
-    draw.harmless(Deed::Send(vec![piece], Then::GoesOn))
+    draw.harmless(Action::Send(vec![piece], Then::GoesOn))
 }
 
 /// Word of a tool run after it has ended: nothing is in flight, and it was the last.
@@ -143,24 +143,26 @@ fn late(draw: &mut Draw<'_>, piece: fn(&str) -> Piece) -> Trial {
     let place = draw.run(|place| place.is_tool() && place.next().is_some());
     trial.expected.blame(place.id(), GARBAGE, true);
     trial.expected.lasts = true;
-    trial.told = format!("always after {}", place.id());
+    trial.parameters = format!("always after {}", place.id());
     let points = vec![Point::After(place.id().to_owned())];
-    trial.acts.push(Act { when: When::always(None, points), deed: Deed::Send(vec![piece(place.id())], Then::GoesOn) });
+    trial
+        .rules
+        .push(Rule { when: When::always(None, points), action: Action::Send(vec![piece(place.id())], Then::GoesOn) });
     trial
 }
 
-/// Everything was done when it came: the boot has ended well, or its last tool run is to blame.
-fn after_last_word(draw: &mut Draw<'_>) -> Trial {
+/// Everything was done when it arrived: the boot has ended well, or its last tool run is to blame.
+fn after_done(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let block = draw.block();
     let last = super::Place { block, index: block.runs.len() }.tool_before();
     if let Some(last) = last {
         trial.expected.blame(last.id(), GARBAGE, false);
     }
-    trial.told = format!("once in {}", block.id);
-    trial.acts.push(Act {
-        when: When::once(&block.id, Point::LastWord),
-        deed: Deed::Send(vec![Piece::Measured(block.runs[0].order.id.clone())], Then::GoesOn),
+    trial.parameters = format!("once in {}", block.id);
+    trial.rules.push(Rule {
+        when: When::once(&block.id, Point::Done),
+        action: Action::Send(vec![Piece::Measured(block.runs[0].order.id.clone())], Then::GoesOn),
     });
     trial
 }
@@ -170,8 +172,8 @@ fn lingers(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let block = draw.block();
     trial.expected.hangs = 4;
-    trial.told = format!("once in {}", block.id);
-    trial.acts.push(Act { when: When::once(&block.id, Point::LastWord), deed: Deed::Send(Vec::new(), Then::Hangs) });
+    trial.parameters = format!("once in {}", block.id);
+    trial.rules.push(Rule { when: When::once(&block.id, Point::Done), action: Action::Send(Vec::new(), Then::Hangs) });
     trial
 }
 
@@ -182,9 +184,9 @@ fn flood(draw: &mut Draw<'_>, piece: Piece) -> Trial {
     trial.expected.blame(place.id(), FLOOD, false);
     trial.expected.lasts = true;
     trial.expected.hangs = 4;
-    trial.told = format!("always in {}", place.id());
+    trial.parameters = format!("always in {}", place.id());
     let points = vec![Point::Run(place.id().to_owned(), Step::Workload)];
-    trial.acts.push(Act { when: When::always(None, points), deed: Deed::Send(vec![piece], Then::GoesOn) });
+    trial.rules.push(Rule { when: When::always(None, points), action: Action::Send(vec![piece], Then::GoesOn) });
     trial
 }
 
@@ -200,8 +202,8 @@ fn absurd_facts(draw: &mut Draw<'_>) -> Trial {
         steps: (0..10_000).map(|number| (ESCAPES.to_owned(), u64::MAX - number)).collect(),
         ..GuestFacts::default()
     };
-    trial.told = format!("once in {}", block.id);
-    trial.acts.push(Act { when: When::once(&block.id, Point::SetUp), deed: Deed::Facts(Box::new(absurd)) });
+    trial.parameters = format!("once in {}", block.id);
+    trial.rules.push(Rule { when: When::once(&block.id, Point::SetUp), action: Action::Facts(Box::new(absurd)) });
     trial
 }
 
@@ -214,7 +216,7 @@ fn absurd_figures(draw: &mut Draw<'_>) -> Trial {
         spoil(&mut figures);
         RunOutcome::Measured(Box::new(figures))
     });
-    trial.told = format!("way {which}, {}", trial.told);
+    trial.parameters = format!("way {which}, {}", trial.parameters);
     trial
 }
 
@@ -269,10 +271,10 @@ fn lies(draw: &mut Draw<'_>, outcome: impl Fn(&bpfassay_protocol::job::RunOrder)
     let place = draw.tool_run();
     trial.expected.lies.insert(place.id().to_owned());
     trial.expected.lasts = true;
-    trial.told = format!("always in {}", place.id());
-    let deed = Deed::Outcome(Box::new(outcome(&place.block.runs[place.index].order)));
+    trial.parameters = format!("always in {}", place.id());
+    let action = Action::Outcome(Box::new(outcome(&place.block.runs[place.index].order)));
     let points = vec![Point::Run(place.id().to_owned(), Step::End)];
-    trial.acts.push(Act { when: When::always(None, points), deed });
+    trial.rules.push(Rule { when: When::always(None, points), action });
     trial
 }
 

@@ -1,7 +1,7 @@
 //! What the host runs out of, and what it loses: space, descriptors, directories, bits.
 
 use super::{Draw, Fault, INTERRUPTED, all_runs, at_moment, host_of};
-use crate::trial::{Damage, End, HostDeed, Place, Trial};
+use crate::trial::{Damage, End, HostAction, Place, Trial};
 
 const INT: i32 = 2;
 const KILL: i32 = 9;
@@ -16,16 +16,16 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("disk/cache-full", |draw| full(draw, Place::Cache)).mounts(),
     Fault::new("disk/descriptors", |draw| {
         let mut trial = draw.trial();
-        host_of(&mut trial.expected, all_runs(draw.bench));
+        host_of(&mut trial.expected, all_runs(draw.study));
         trial.expected.may_give_up = true;
         let most = draw.random.between(8, 40);
-        at_moment(draw, &mut trial, HostDeed::Descriptors(most));
+        at_moment(draw, &mut trial, HostAction::Descriptors(most));
         trial
     }),
     Fault::new("disk/no-logs", |draw| {
         let mut trial = draw.trial();
-        host_of(&mut trial.expected, all_runs(draw.bench));
-        at_moment(draw, &mut trial, HostDeed::NoLogs);
+        host_of(&mut trial.expected, all_runs(draw.study));
+        at_moment(draw, &mut trial, HostAction::NoLogs);
         trial
     }),
     Fault::new("disk/image-damaged", |draw| {
@@ -33,14 +33,14 @@ pub(super) const FAULTS: &[Fault] = &[
         let share = draw.random.below(1000);
         let mut trial = stopped(draw);
         trial.damage = Some(Damage::Image(image, share));
-        trial.told = format!("{}; then a bit of image {image} flipped at {share}/1000", trial.told);
+        trial.parameters = format!("{}; then a bit of image {image} flipped at {share}/1000", trial.parameters);
         trial
     }),
     Fault::new("disk/journal-cut", |draw| {
         let bytes = draw.random.between(1, 3000);
         let mut trial = stopped(draw);
         trial.damage = Some(Damage::JournalCut(bytes));
-        trial.told = format!("{}; then {bytes} bytes of the journal gone", trial.told);
+        trial.parameters = format!("{}; then {bytes} bytes of the journal gone", trial.parameters);
         trial
     }),
 ];
@@ -49,7 +49,7 @@ pub(super) const FAULTS: &[Fault] = &[
 fn stopped(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let (signal, end) = if draw.random.percent(50) { (INT, INTERRUPTED) } else { (KILL, End::Signal(KILL)) };
-    at_moment(draw, &mut trial, HostDeed::Signal(signal, 1));
+    at_moment(draw, &mut trial, HostAction::Signal(signal, 1));
     trial.expected.interrupted = vec![end];
     trial
 }
@@ -57,7 +57,7 @@ fn stopped(draw: &mut Draw<'_>) -> Trial {
 /// What cannot be written stops the command, or fails runs by the host; there is nobody to blame.
 fn short_of_space(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
-    host_of(&mut trial.expected, all_runs(draw.bench));
+    host_of(&mut trial.expected, all_runs(draw.study));
     trial.expected.may_give_up = true;
     trial
 }
@@ -65,13 +65,13 @@ fn short_of_space(draw: &mut Draw<'_>) -> Trial {
 fn fills_up(draw: &mut Draw<'_>, place: Place) -> Trial {
     let mut trial = short_of_space(draw);
     trial.small = Some((place, false));
-    at_moment(draw, &mut trial, HostDeed::Fill);
+    at_moment(draw, &mut trial, HostAction::Fill);
     trial
 }
 
 fn full(draw: &mut Draw<'_>, place: Place) -> Trial {
     let mut trial = short_of_space(draw);
     trial.small = Some((place, true));
-    trial.told = format!("{place:?} from the start");
+    trial.parameters = format!("{place:?} from the start");
     trial
 }

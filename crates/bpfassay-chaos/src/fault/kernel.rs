@@ -4,7 +4,7 @@ use bpfassay_protocol::message::{GuestMessage, RunOutcome};
 
 use super::{Draw, Fault};
 use crate::{
-    script::{Act, Deed, Piece, Point, Step, Then, When},
+    script::{Action, Piece, Point, Rule, Step, Then, When},
     trial::Trial,
 };
 
@@ -25,28 +25,28 @@ pub(super) const FAULTS: &[Fault] = &[
         dies(draw, &["Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000009"], PANIC)
     }),
     Fault::new("kernel/reboots", |draw| {
-        draw.broken_guest(Deed::Send(Vec::new(), Then::Resets), &["early_exit"], false)
+        draw.broken_guest(Action::Send(Vec::new(), Then::Resets), &["early_exit"], false)
     }),
     Fault::new("kernel/powers-off", |draw| {
-        draw.broken_guest(Deed::Send(Vec::new(), Then::PowersOff), &["early_exit"], false)
+        draw.broken_guest(Action::Send(Vec::new(), Then::PowersOff), &["early_exit"], false)
     }),
     Fault::new("kernel/forks", |draw| {
         // Processes without end: nothing else gets on.
         let stall = "rcu: INFO: rcu_preempt self-detected stall on CPU";
-        let deed = Deed::Send(vec![console(&[stall])], Then::Hangs);
-        draw.broken_guest(deed, &["rcu_stall", "deadline", "silent"], true)
+        let action = Action::Send(vec![console(&[stall])], Then::Hangs);
+        draw.broken_guest(action, &["rcu_stall", "deadline", "silent"], true)
     })
     .rare(),
     Fault::new("kernel/tool-panics", |draw| {
-        let deed = death(&["Kernel panic - not syncing: Fatal exception in interrupt"]);
-        draw.broken_tool(deed, PANIC)
+        let action = death(&["Kernel panic - not syncing: Fatal exception in interrupt"]);
+        draw.broken_tool(action, PANIC)
     }),
-    Fault::new("kernel/tool-reboots", |draw| draw.broken_tool(Deed::Send(Vec::new(), Then::Resets), &["early_exit"])),
+    Fault::new("kernel/tool-reboots", |draw| draw.broken_tool(Action::Send(Vec::new(), Then::Resets), &["early_exit"])),
     Fault::new("kernel/unmounts", |draw| unsound(draw, "/mnt/tmpfs is not mounted any more")),
     Fault::new("kernel/leaves-programs", |draw| unsound(draw, "2 BPF programs more than before")),
     // Worth a note and no more.
     Fault::new("kernel/warning", |draw| {
-        draw.harmless(Deed::Send(
+        draw.harmless(Action::Send(
             vec![console(&["WARNING: CPU: 0 PID: 77 at kernel/trace/bpf_trace.c:1"])],
             Then::GoesOn,
         ))
@@ -60,11 +60,11 @@ pub(super) const FAULTS: &[Fault] = &[
         let place = draw.tool_run();
         trial.expected.fails_in_guest(place.id(), &["run"]);
         trial.expected.lasts = true;
-        trial.told = format!("always in {}", place.id());
+        trial.parameters = format!("always in {}", place.id());
         let message = "ior: write: No space left on device (os error 28)".to_owned();
-        let deed = Deed::Outcome(Box::new(RunOutcome::Failed { message }));
+        let action = Action::Outcome(Box::new(RunOutcome::Failed { message }));
         let points = vec![Point::Run(place.id().to_owned(), Step::End)];
-        trial.acts.push(Act { when: When::always(None, points), deed });
+        trial.rules.push(Rule { when: When::always(None, points), action });
         trial
     }),
 ];
@@ -74,10 +74,10 @@ fn console(lines: &[&str]) -> Piece {
 }
 
 /// The kernel says `lines` and resets the machine.
-fn death(lines: &[&str]) -> Deed {
+fn death(lines: &[&str]) -> Action {
     let mut words = vec![console(lines)];
     words.push(console(&["CPU: 0 PID: 77 Comm: tool Not tainted 6.12.0-chaos #1", "Call Trace:", " <TASK>"]));
-    Deed::Send(words, Then::Resets)
+    Action::Send(words, Then::Resets)
 }
 
 fn dies(draw: &mut Draw<'_>, lines: &[&str], kinds: &[&'static str]) -> Trial {
@@ -90,11 +90,11 @@ fn unsound(draw: &mut Draw<'_>, difference: &str) -> Trial {
     let place = draw.tool_run();
     trial.expected.blame(place.id(), &["unsound"], true);
     trial.expected.lasts = true;
-    trial.told = format!("always after {}", place.id());
+    trial.parameters = format!("always after {}", place.id());
     let message = GuestMessage::Unsound { run: place.id().to_owned(), differences: vec![difference.to_owned()] };
     let points = vec![Point::After(place.id().to_owned())];
-    let deed = Deed::Send(vec![Piece::Message(message)], Then::PowersOff);
-    trial.acts.push(Act { when: When::always(None, points), deed });
+    let action = Action::Send(vec![Piece::Message(message)], Then::PowersOff);
+    trial.rules.push(Rule { when: When::always(None, points), action });
     trial
 }
 
@@ -104,11 +104,11 @@ fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> Trial {
     let place = draw.tool_run();
     trial.expected.blame(place.id(), &[kind], true);
     trial.expected.lasts = true;
-    trial.told = format!("always in {}", place.id());
+    trial.parameters = format!("always in {}", place.id());
     let points = vec![Point::Run(place.id().to_owned(), Step::Workload)];
     // The console and the agent's port are two ways, and the host reads one sooner than the other: not near the beginning of the phase,
     // nor near its end.
-    let deed = Deed::Send(vec![Piece::Pause(300), console(&[line]), Piece::Pause(300)], Then::GoesOn);
-    trial.acts.push(Act { when: When::always(None, points), deed });
+    let action = Action::Send(vec![Piece::Pause(300), console(&[line]), Piece::Pause(300)], Then::GoesOn);
+    trial.rules.push(Rule { when: When::always(None, points), action });
     trial
 }

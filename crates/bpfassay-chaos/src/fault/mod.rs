@@ -15,10 +15,10 @@ use std::{
 use bpfassay_study::Block;
 
 use crate::{
-    bench::{Bench, Clock, Shape, is_tool_run},
     random::Random,
-    script::{Act, Deed, Point, Step, When},
-    trial::{End, Expected, HostDeed, Trial},
+    script::{Action, Point, Rule, Step, When},
+    study::{Clock, DisturbedStudy, Shape, is_tool_run},
+    trial::{End, Expected, HostAction, Trial},
 };
 
 /// One way in which something goes wrong.
@@ -77,7 +77,7 @@ pub struct Drawn {
     /// The fault.
     pub fault: &'static Fault,
     /// The study.
-    pub bench: Arc<Bench>,
+    pub study: Arc<DisturbedStudy>,
     /// What is done.
     pub trial: Trial,
 }
@@ -85,8 +85,8 @@ pub struct Drawn {
 /// Draws the fault of `seed`, one of those whose name has `only` in it; `None`: there is none.
 ///
 /// # Errors
-/// [`crate::bench::BenchError`]
-pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, crate::bench::BenchError> {
+/// [`crate::study::ChaosError`]
+pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, crate::study::ChaosError> {
     let faults: Vec<_> = all().into_iter().filter(|fault| fault.name.contains(only)).collect();
     let mut random = Random::new(seed);
     let total = faults.iter().map(|fault| fault.weight).sum();
@@ -106,33 +106,33 @@ pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, crate::bench::BenchE
     } else {
         (2, 2)
     };
-    let bench = bench(Shape { clock, rounds, replicates })?;
+    let study = study(Shape { clock, rounds, replicates })?;
     let jobs = if random.percent(50) { 2 } else { 1 };
-    let mut draw = Draw { random: &mut random, bench: &bench };
+    let mut draw = Draw { random: &mut random, study: &study };
     let mut trial = (fault.draw)(&mut draw);
     trial.jobs = jobs;
     if trial.expected.lasts && draw.random.percent(25) {
         signal::interrupt(&mut draw, &mut trial);
     }
-    Ok(Some(Drawn { fault, trial, bench }))
+    Ok(Some(Drawn { fault, trial, study }))
 }
 
 /// The study of `shape`, read once.
-fn bench(shape: Shape) -> Result<Arc<Bench>, crate::bench::BenchError> {
-    static READ: Mutex<BTreeMap<Shape, Arc<Bench>>> = Mutex::new(BTreeMap::new());
+fn study(shape: Shape) -> Result<Arc<DisturbedStudy>, crate::study::ChaosError> {
+    static READ: Mutex<BTreeMap<Shape, Arc<DisturbedStudy>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(bench) = read.get(&shape) {
-        return Ok(Arc::clone(bench));
+    if let Some(study) = read.get(&shape) {
+        return Ok(Arc::clone(study));
     }
-    let bench = Arc::new(Bench::new(shape)?);
-    read.insert(shape, Arc::clone(&bench));
-    Ok(bench)
+    let study = Arc::new(DisturbedStudy::new(shape)?);
+    read.insert(shape, Arc::clone(&study));
+    Ok(study)
 }
 
 /// What parameters are drawn from.
 struct Draw<'a> {
     random: &'a mut Random,
-    bench: &'a Bench,
+    study: &'a DisturbedStudy,
 }
 
 /// A run with where it stands.
@@ -163,19 +163,21 @@ impl<'a> Place<'a> {
 
 impl<'a> Draw<'a> {
     fn trial(&self) -> Trial {
-        Trial::quiet(self.bench.shape)
+        Trial::quiet(self.study.shape)
     }
 
     fn block(&mut self) -> &'a Block {
-        let blocks = &self.bench.plan.blocks;
+        let blocks = &self.study.plan.blocks;
         &blocks[usize::try_from(self.random.below(blocks.len() as u64)).unwrap_or_default()]
     }
 
-    /// A run of any block for which `is_meant`; studies have all sorts.
-    fn run(&mut self, is_meant: impl Fn(Place<'a>) -> bool) -> Place<'a> {
+    /// A run of any block for which `is_started_as_qemu`; studies have all sorts.
+    fn run(&mut self, is_started_as_qemu: impl Fn(Place<'a>) -> bool) -> Place<'a> {
         let block = self.block();
-        let all: Vec<_> =
-            (0..block.runs.len()).map(|index| Place { block, index }).filter(|place| is_meant(*place)).collect();
+        let all: Vec<_> = (0..block.runs.len())
+            .map(|index| Place { block, index })
+            .filter(|place| is_started_as_qemu(*place))
+            .collect();
         self.random.pick(&all).copied().unwrap_or(Place { block, index: 0 })
     }
 
@@ -193,7 +195,7 @@ impl<'a> Draw<'a> {
     /// Any moment of any boot.
     fn moment(&mut self) -> (&'a Block, Point) {
         let block = self.block();
-        let early = [Point::Launch, Point::Boot, Point::Hello, Point::SetUp, Point::Ready, Point::LastWord];
+        let early = [Point::Launch, Point::Boot, Point::Hello, Point::SetUp, Point::Ready, Point::Done];
         if self.random.percent(25)
             && let Some(point) = self.random.pick(&early)
         {
@@ -208,10 +210,10 @@ impl<'a> Draw<'a> {
         (place.block, point)
     }
 
-    /// A guest that dies, hangs or breaks its stream by `deed`, and who is to blame for it.
-    fn broken_guest(&mut self, deed: Deed, kinds: &[&'static str], hangs: bool) -> Trial {
+    /// A guest that dies, hangs or breaks its stream by `action`, and who is to blame for it.
+    fn broken_guest(&mut self, action: Action, kinds: &[&'static str], hangs: bool) -> Trial {
         let ways: &[u64] = if hangs { &[0, 1, 2, 3, 4] } else { &[0, 1, 2, 3, 4, 5] };
-        let mut trial = self.broken_in(ways, deed, kinds);
+        let mut trial = self.broken_in(ways, action, kinds);
         if hangs {
             // The boot that breaks, and one that confirms; they may come once more.
             trial.expected.hangs = 4;
@@ -220,14 +222,14 @@ impl<'a> Draw<'a> {
     }
 
     /// The same with a run in flight.
-    fn broken_run(&mut self, deed: Deed, kinds: &[&'static str]) -> Trial {
-        self.broken_in(&[0, 1, 3], deed, kinds)
+    fn broken_run(&mut self, action: Action, kinds: &[&'static str]) -> Trial {
+        self.broken_in(&[0, 1, 3], action, kinds)
     }
 
-    fn broken_in(&mut self, ways: &[u64], deed: Deed, kinds: &[&'static str]) -> Trial {
+    fn broken_in(&mut self, ways: &[u64], action: Action, kinds: &[&'static str]) -> Trial {
         let mut trial = self.trial();
         let expected = &mut trial.expected;
-        let (when, told) = match self.random.pick(ways).copied().unwrap_or_default() {
+        let (when, parameters) = match self.random.pick(ways).copied().unwrap_or_default() {
             // A run that always does it, whatever went before.
             0 => {
                 let place = self.tool_run();
@@ -271,8 +273,8 @@ impl<'a> Draw<'a> {
                 let points = [Point::Boot, Point::Hello, Point::SetUp, Point::Ready];
                 let point = self.random.pick(&points).cloned().unwrap_or(Point::Boot);
                 let block = self.block();
-                let told = format!("once in {} at {point:?}", block.id);
-                (When::once(&block.id, point), told)
+                let parameters = format!("once in {} at {point:?}", block.id);
+                (When::once(&block.id, point), parameters)
             }
             // Before anything ran, every time.
             _ => {
@@ -281,17 +283,17 @@ impl<'a> Draw<'a> {
                     expected.blame(&run.order.id, kinds, true);
                 }
                 expected.lasts = true;
-                let told = format!("always in {} when it is ready", block.id);
-                (When::always(Some(&block.id), vec![Point::Ready]), told)
+                let parameters = format!("always in {} when it is ready", block.id);
+                (When::always(Some(&block.id), vec![Point::Ready]), parameters)
             }
         };
-        trial.told = told;
-        trial.acts.push(Act { when, deed });
+        trial.parameters = parameters;
+        trial.rules.push(Rule { when, action });
         trial
     }
 
-    /// A probe configuration whose every run does `deed`: after the second, the others are not tried.
-    fn broken_tool(&mut self, deed: Deed, kinds: &[&'static str]) -> Trial {
+    /// A probe configuration whose every run does `action`: after the second, the others are not tried.
+    fn broken_tool(&mut self, action: Action, kinds: &[&'static str]) -> Trial {
         let mut trial = self.trial();
         let place = self.tool_run();
         let cell = &place.block.runs[place.index].cell;
@@ -301,22 +303,22 @@ impl<'a> Draw<'a> {
             trial.expected.blame(run, if index < 2 { kinds } else { &["not_tried"] }, true);
         }
         trial.expected.lasts = true;
-        trial.told = format!("always in {}", runs.join(", "));
+        trial.parameters = format!("always in {}", runs.join(", "));
         let points = runs.iter().map(|&run| Point::Run(run.to_owned(), Step::Workload)).collect();
-        trial.acts.push(Act { when: When::always(None, points), deed });
+        trial.rules.push(Rule { when: When::always(None, points), action });
         trial
     }
 
     /// Something that nobody is to blame for, at any moment.
-    fn harmless(&mut self, deed: Deed) -> Trial {
+    fn harmless(&mut self, action: Action) -> Trial {
         let mut trial = self.trial();
         let (block, mut point) = self.moment();
         if point == Point::Launch {
             // Nobody plays yet.
             point = Point::Boot;
         }
-        trial.told = format!("once in {} at {point:?}", block.id);
-        trial.acts.push(Act { when: When::once(&block.id, point), deed });
+        trial.parameters = format!("once in {} at {point:?}", block.id);
+        trial.rules.push(Rule { when: When::once(&block.id, point), action });
         trial
     }
 }
@@ -325,8 +327,8 @@ impl<'a> Draw<'a> {
 const INTERRUPTED: End = End::Code(130);
 
 /// All runs of the study.
-fn all_runs(bench: &Bench) -> impl Iterator<Item = &str> {
-    bench.plan.runs().map(|(_, run)| run.order.id.as_str())
+fn all_runs(study: &DisturbedStudy) -> impl Iterator<Item = &str> {
+    study.plan.runs().map(|(_, run)| run.order.id.as_str())
 }
 
 /// Nothing is known of any run but that the host may have failed it.
@@ -334,11 +336,11 @@ fn host_of(expected: &mut Expected, runs: impl IntoIterator<Item = impl Into<Str
     expected.by_host.extend(runs.into_iter().map(Into::into));
 }
 
-/// The host does `deed` at a moment.
-fn at_moment(draw: &mut Draw<'_>, trial: &mut Trial, deed: HostDeed) {
+/// The host does `action` at a moment.
+fn at_moment(draw: &mut Draw<'_>, trial: &mut Trial, action: HostAction) {
     let (block, point) = draw.moment();
-    trial.told = format!("{deed:?} in {} at {point:?}", block.id);
-    trial.host_at(When::once(&block.id, point), deed);
+    trial.parameters = format!("{action:?} in {} at {point:?}", block.id);
+    trial.host_at(When::once(&block.id, point), action);
 }
 
 #[cfg(test)]
@@ -371,12 +373,12 @@ mod tests {
     fn whoever_is_blamed_is_of_the_study_and_acts_have_runs_to_act_in() {
         for seed in 0..1000 {
             let drawn = draw(seed, "").unwrap().unwrap();
-            let runs: BTreeSet<_> = all_runs(&drawn.bench).collect();
+            let runs: BTreeSet<_> = all_runs(&drawn.study).collect();
             let expected = &drawn.trial.expected;
             for run in expected.blamed.keys().chain(&expected.by_host).chain(&expected.lies) {
                 assert!(runs.contains(run.as_str()), "{seed}: {run}");
             }
-            for act in &drawn.trial.acts {
+            for act in &drawn.trial.rules {
                 assert!(!act.when.points.is_empty(), "{seed}");
             }
         }

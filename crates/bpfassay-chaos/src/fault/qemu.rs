@@ -2,8 +2,8 @@
 
 use super::{Draw, Fault, all_runs, at_moment, host_of};
 use crate::{
-    script::{Act, Deed, Point, When},
-    trial::{HostDeed, Trial},
+    script::{Action, Point, Rule, When},
+    trial::{HostAction, Trial},
 };
 
 const HUP: i32 = 1;
@@ -19,42 +19,42 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("qemu/crashes", |draw| killed_once(draw, &[SEGV, ABRT, ILL])),
     Fault::new("qemu/ended", |draw| killed_once(draw, &[TERM, HUP])),
     Fault::new("qemu/killed-always", killed_always).rare(),
-    Fault::new("qemu/killed-everywhere", |draw| everywhere(draw, Deed::Kill(KILL), Point::Ready)).rare().wide(),
+    Fault::new("qemu/killed-everywhere", |draw| everywhere(draw, Action::Kill(KILL), Point::Ready)).rare().wide(),
     Fault::new("qemu/does-not-start", |draw| {
         let mut trial = draw.trial();
         let block = draw.block();
-        trial.told = format!("once in {}", block.id);
-        trial.acts.push(Act { when: When::once(&block.id, Point::Launch), deed: refusal(draw) });
+        trial.parameters = format!("once in {}", block.id);
+        trial.rules.push(Rule { when: When::once(&block.id, Point::Launch), action: refusal(draw) });
         trial
     }),
     Fault::new("qemu/never-starts", |draw| {
-        let deed = refusal(draw);
-        everywhere(draw, deed, Point::Launch)
+        let action = refusal(draw);
+        everywhere(draw, action, Point::Launch)
     })
     .rare()
     .wide(),
     Fault::new("qemu/stopped-for-a-while", |draw| {
         let for_ms = draw.random.between(50, 800);
-        draw.harmless(Deed::Stop(Some(for_ms)))
+        draw.harmless(Action::Stop(Some(for_ms)))
     }),
     Fault::new("qemu/stopped", stopped).rare(),
     Fault::new("qemu/gone", |draw| {
         let mut trial = draw.trial();
-        host_of(&mut trial.expected, all_runs(draw.bench));
-        at_moment(draw, &mut trial, HostDeed::NoQemu);
+        host_of(&mut trial.expected, all_runs(draw.study));
+        at_moment(draw, &mut trial, HostAction::NoQemu);
         trial
     }),
 ];
 
 /// QEMU's last words, when it does not start.
-fn refusal(draw: &mut Draw<'_>) -> Deed {
+fn refusal(draw: &mut Draw<'_>) -> Action {
     let words = [
         "qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory",
         "qemu-system-x86_64: error while loading shared libraries: libglib-2.0.so.0: cannot open shared object file",
         "",
     ];
     let words = draw.random.pick(&words).copied().unwrap_or_default().to_owned();
-    Deed::Refuse { status: u8::from(draw.random.percent(80)), words }
+    Action::Refuse { status: u8::from(draw.random.percent(80)), words }
 }
 
 fn killed_once(draw: &mut Draw<'_>, signals: &[i32]) -> Trial {
@@ -64,8 +64,8 @@ fn killed_once(draw: &mut Draw<'_>, signals: &[i32]) -> Trial {
     if point == Point::Launch && signal == HUP {
         point = Point::Boot;
     }
-    trial.told = format!("signal {signal}, once in {} at {point:?}", block.id);
-    trial.acts.push(Act { when: When::once(&block.id, point), deed: Deed::Kill(signal) });
+    trial.parameters = format!("signal {signal}, once in {} at {point:?}", block.id);
+    trial.rules.push(Rule { when: When::once(&block.id, point), action: Action::Kill(signal) });
     trial
 }
 
@@ -74,17 +74,17 @@ fn killed_always(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let block = draw.block();
     host_of(&mut trial.expected, block.runs.iter().map(|run| run.order.id.clone()));
-    trial.told = format!("always in {}", block.id);
-    trial.acts.push(Act { when: When::always(Some(&block.id), vec![Point::Ready]), deed: Deed::Kill(KILL) });
+    trial.parameters = format!("always in {}", block.id);
+    trial.rules.push(Rule { when: When::always(Some(&block.id), vec![Point::Ready]), action: Action::Kill(KILL) });
     trial
 }
 
 /// No block comes to its end: after some of them, no other is begun.
-fn everywhere(draw: &mut Draw<'_>, deed: Deed, point: Point) -> Trial {
+fn everywhere(draw: &mut Draw<'_>, action: Action, point: Point) -> Trial {
     let mut trial = draw.trial();
-    host_of(&mut trial.expected, all_runs(draw.bench));
-    trial.told = format!("always, everywhere, at {point:?}");
-    trial.acts.push(Act { when: When::always(None, vec![point]), deed });
+    host_of(&mut trial.expected, all_runs(draw.study));
+    trial.parameters = format!("always, everywhere, at {point:?}");
+    trial.rules.push(Rule { when: When::always(None, vec![point]), action });
     trial
 }
 
@@ -105,7 +105,7 @@ fn stopped(draw: &mut Draw<'_>) -> Trial {
         host_of(&mut trial.expected, block.runs.iter().map(|run| run.order.id.clone()));
     }
     trial.expected.hangs = 4;
-    trial.told = format!("{} in {}", if again { "always" } else { "once" }, block.id);
-    trial.acts.push(Act { when, deed: Deed::Stop(None) });
+    trial.parameters = format!("{} in {}", if again { "always" } else { "once" }, block.id);
+    trial.rules.push(Rule { when, action: Action::Stop(None) });
     trial
 }

@@ -1,7 +1,7 @@
 //! Signals to the command at any moment.
 
 use super::{Draw, Fault, INTERRUPTED, at_moment};
-use crate::trial::{End, HostDeed, Trial};
+use crate::trial::{End, HostAction, Trial};
 
 const HUP: i32 = 1;
 const INT: i32 = 2;
@@ -18,13 +18,13 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("signal/paused", |draw| {
         let mut trial = draw.trial();
         let for_ms = draw.random.between(50, 800);
-        at_moment(draw, &mut trial, HostDeed::Pause(for_ms));
+        at_moment(draw, &mut trial, HostAction::Pause(for_ms));
         trial
     }),
     // For longer than any phase of the study may take.
     Fault::new("signal/paused-for-long", |draw| {
         let mut trial = draw.trial();
-        at_moment(draw, &mut trial, HostDeed::Pause(8000));
+        at_moment(draw, &mut trial, HostAction::Pause(8000));
         trial.expected.hangs = 2;
         trial
     })
@@ -39,7 +39,7 @@ fn ends(signal: i32) -> Vec<End> {
 fn interrupted(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
     let mut trial = draw.trial();
     let (signal, times) = draw.random.pick(signals).copied().unwrap_or((INT, 1));
-    at_moment(draw, &mut trial, HostDeed::Signal(signal, times));
+    at_moment(draw, &mut trial, HostAction::Signal(signal, times));
     trial.expected.interrupted = ends(signal);
     trial
 }
@@ -49,8 +49,8 @@ fn timed(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
     let mut trial = draw.trial();
     let (signal, times) = draw.random.pick(signals).copied().unwrap_or((INT, 1));
     let after_ms = draw.random.below(1500);
-    trial.told = format!("signal {signal} {times} times, {after_ms} ms after the start");
-    trial.timed = Some((after_ms, HostDeed::Signal(signal, times)));
+    trial.parameters = format!("signal {signal} {times} times, {after_ms} ms after the start");
+    trial.timed = Some((after_ms, HostAction::Signal(signal, times)));
     trial.expected.interrupted = ends(signal);
     trial.expected.interrupted.push(End::Signal(signal));
     trial.expected.may_give_up = true;
@@ -60,10 +60,10 @@ fn timed(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
 /// Besides what `trial` does, the command is interrupted, and the study resumed with its guests as they are.
 pub(super) fn interrupt(draw: &mut Draw<'_>, trial: &mut Trial) {
     let (signal, times) = draw.random.pick(&[(INT, 1), (TERM, 1), (KILL, 1)]).copied().unwrap_or((INT, 1));
-    let told = std::mem::take(&mut trial.told);
-    at_moment(draw, trial, HostDeed::Signal(signal, times));
+    let parameters = std::mem::take(&mut trial.parameters);
+    at_moment(draw, trial, HostAction::Signal(signal, times));
     // An interruption where the guest dies would come too late.
-    trial.acts.rotate_right(1);
-    trial.told = format!("{told}; {}", trial.told);
+    trial.rules.rotate_right(1);
+    trial.parameters = format!("{parameters}; {}", trial.parameters);
     trial.expected.interrupted = ends(signal);
 }

@@ -44,7 +44,7 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("btf_kernel", 6000, &["crates/bpfassay-btf/tests/data/kernel.btf"], btf::kernel),
     // Files of others: studies, tools, journals, results.
     Target::text("study", 200, &STUDIES, study::study),
-    Target::text("study_words", 700, &[], study::words),
+    Target::text("study_values", 700, &[], study::values),
     Target::text("document", 1000, &["kernels"], study::document),
     Target::text("tool_file", 3000, &["crates/bpfassay-tool/tools", "crates/bpfassay/tests/wrong-tools"], tool::tool_file),
     Target::text("tool_finding", 2000, &[], tool::finding),
@@ -69,7 +69,7 @@ pub const TARGETS: &[Target] = &[
     Target::text("catalogue", 200, &["kernels/debian.toml"], testbed::catalogue),
     Target::bytes("manifest", 6000, &["crates/bpfassay-testbed/src/manifest/testdata"], testbed::manifest),
     Target::bytes("testbed_spec", 6000, &[], testbed::testbed_spec),
-    Target::text("testbed_words", 1000, &[], testbed::words),
+    Target::text("testbed_values", 1000, &[], testbed::values),
     Target::text("qemu_version", 6000, &[], vm::qemu_version),
     Target::text("cpuinfo", 6000, &[], vm::cpuinfo),
     // What the agent reads in the guest.
@@ -82,7 +82,7 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("guest_uevent", 6000, &[], guest::uevent),
     Target::bytes("guest_control_channel", 3000, &[], guest::control_channel),
     Target::bytes("guest_tracer_line", 1000, &["fuzz/corpus/lines"], guest::tracer_line),
-    Target::bytes("guest_tool_words", 100, &[], guest::tool_words),
+    Target::bytes("guest_tool_output", 100, &[], guest::tool_words),
     Target::bytes("guest_http_answer", 6000, &[], guest::http_answer),
     Target::text("guest_here_arguments", 6000, &[], guest::here_arguments),
     Target::bytes("guest_run_outcome", 800, &[], guest::run_outcome),

@@ -35,8 +35,8 @@ pub(super) fn document(text: &str) {
     }
 }
 
-/// Words of gates.
-pub(super) fn words(text: &str) {
+/// Values of keys: denied findings, shares.
+pub(super) fn values(text: &str) {
     for word in text.split(['\n', ',']).take(20) {
         let _ = word.parse::<Denied>();
         if let Ok(share) = word.parse::<Share>() {

@@ -107,8 +107,8 @@ pub(super) fn testbed_spec(text: &[u8]) {
     }
 }
 
-/// Patterns of releases, and digests.
-pub(super) fn words(text: &str) {
+/// Values of keys: patterns of releases, digests.
+pub(super) fn values(text: &str) {
     let mut lines = text.lines();
     if let Some(Ok(pattern)) = lines.next().map(Pattern::new) {
         for release in lines.clone() {

@@ -150,11 +150,11 @@ fn attach(cell: &CellResult) -> Judged {
 /// named have to be.
 fn findings(denied: &[Kind], found: &ToolResult) -> Judged {
     let (mut faults, mut clear, mut open) = (Vec::new(), 0, Vec::new());
-    for judgement in found.findings.iter().filter(|judgement| denied.contains(&judgement.kind)) {
-        match &judgement.verdict {
-            finding::Verdict::Found { .. } => faults.push(judgement.kind.name()),
-            finding::Verdict::Clear => clear += 1,
-            finding::Verdict::NotJudged { .. } => open.push(judgement.kind.name()),
+    for finding in found.findings.iter().filter(|finding| denied.contains(&finding.kind)) {
+        match &finding.status {
+            finding::FindingStatus::Found { .. } => faults.push(finding.kind.name()),
+            finding::FindingStatus::Clear => clear += 1,
+            finding::FindingStatus::NotEvaluated { .. } => open.push(finding.kind.name()),
         }
     }
     if !faults.is_empty() {
@@ -274,24 +274,25 @@ fn correct(plan: &Plan, results: &mut [GateResult]) {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_tool::finding::Judgement;
+    use bpfassay_tool::finding::FindingResult;
 
     use super::*;
 
     /// The first kinds are found, clear and not judged, as `verdicts` says.
-    fn result(verdicts: &[finding::Verdict]) -> ToolResult {
-        let judgement = |(&kind, verdict): (&Kind, &finding::Verdict)| Judgement { kind, verdict: verdict.clone() };
-        let findings = Kind::ALL.iter().zip(verdicts).map(judgement).collect();
+    fn result(verdicts: &[finding::FindingStatus]) -> ToolResult {
+        let finding =
+            |(&kind, verdict): (&Kind, &finding::FindingStatus)| FindingResult { kind, status: verdict.clone() };
+        let findings = Kind::ALL.iter().zip(verdicts).map(finding).collect();
         ToolResult { findings, figures: Vec::new(), run: None }
     }
 
     #[test]
     fn one_fault_that_is_denied_is_enough_and_what_was_not_looked_for_is_no_pass() {
-        let found = || finding::Verdict::Found { evidence: vec!["x".to_owned()] };
-        let open = || finding::Verdict::NotJudged { reason: "y".to_owned() };
+        let found = || finding::FindingStatus::Found { evidence: vec!["x".to_owned()] };
+        let open = || finding::FindingStatus::NotEvaluated { reason: "y".to_owned() };
         let (first, second) = (Kind::ALL[0], Kind::ALL[1]);
-        let judged = |denied: &[Kind], verdicts: &[finding::Verdict]| findings(denied, &result(verdicts));
-        let clear = || finding::Verdict::Clear;
+        let judged = |denied: &[Kind], verdicts: &[finding::FindingStatus]| findings(denied, &result(verdicts));
+        let clear = || finding::FindingStatus::Clear;
 
         let regression = judged(&[first, second], &[clear(), found()]);
         assert_eq!((regression.verdict, regression.found), (Verdict::Regression, format!("found: {second}")));

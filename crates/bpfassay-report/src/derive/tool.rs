@@ -20,7 +20,9 @@ use bpfassay_study::{Cell, Clock, Plan};
 use bpfassay_tool::{
     Capture, Form, Report, Stream, UnderTest, Unit,
     capture::{Dump, Page, Piece},
-    finding::{self, Compared, Detach, Evidence, Judgement, KernelFacts, Limits, Share, Start, Truth, Verdict},
+    finding::{
+        self, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, Share, Start, Truth,
+    },
 };
 
 use crate::{
@@ -45,26 +47,26 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     let mut result = ToolResult { findings: Vec::new(), figures: Vec::new(), run: None };
     let mut witnessed: BTreeMap<ByteMeaning, Witnessed> = BTreeMap::new();
     for run in runs {
-        let judgements = match &run.record.outcome {
+        let findings = match &run.record.outcome {
             Outcome::Failed(failure) if failure.kind == FailureKind::Unsound => left_changed(failure),
             Outcome::Failed(_) => continue,
             Outcome::Refused(refusal) => {
                 let start = started(refusal);
                 let evidence = Evidence { start: Some(&start), ..Evidence::default() };
-                finding::judge(&evidence, &Limits::default())
+                finding::evaluate(&evidence, &Limits::default())
             }
             Outcome::Measured(figures) => {
-                let (judgements, beside) = of_run(tool, object.as_deref(), is_timed, figures);
+                let (findings, beside) = of_run(tool, object.as_deref(), is_timed, figures);
                 if let Some(meaning) = figures.probe.probe.counts()
                     && run.record.witnessed
                     && !beside.figures.is_empty()
                 {
                     witnessed.insert(meaning, Witnessed { run: Some(run.record.run.clone()), ..beside });
                 }
-                judgements
+                findings
             }
         };
-        merge(&mut result.findings, judgements);
+        merge(&mut result.findings, findings);
     }
     let returned = witnessed.remove(&ByteMeaning::Returned).unwrap_or_default();
     let requested = witnessed.remove(&ByteMeaning::Requested).unwrap_or_default();
@@ -76,12 +78,12 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
 }
 
 /// What is found of a tool after whose run the guest was not as before: that much is sure of it, whatever it reported.
-fn left_changed(failure: &RunFailure) -> Vec<Judgement> {
-    let mut judgements =
-        finding::judge(&Evidence { start: Some(&Start::Ready), ..Evidence::default() }, &Limits::default());
-    let verdict = Verdict::Found { evidence: failure.telling.clone() };
-    outweigh(&mut judgements, Judgement { kind: finding::Kind::LeftBehind, verdict });
-    judgements
+fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
+    let mut findings =
+        finding::evaluate(&Evidence { start: Some(&Start::Ready), ..Evidence::default() }, &Limits::default());
+    let status = FindingStatus::Found { evidence: failure.telling.clone() };
+    outweigh(&mut findings, FindingResult { kind: finding::Kind::LeftBehind, status });
+    findings
 }
 
 /// What a run with a witness says of a tool's figures.
@@ -99,32 +101,32 @@ impl Witnessed {
     }
 }
 
-/// How much a verdict weighs beside that of another run.
-const fn weight(verdict: &Verdict) -> u8 {
-    match verdict {
-        Verdict::Found { .. } => 2,
-        Verdict::Clear => 1,
-        Verdict::NotJudged { .. } => 0,
+/// How much a status weighs beside that of another run.
+const fn weight(status: &FindingStatus) -> u8 {
+    match status {
+        FindingStatus::Found { .. } => 2,
+        FindingStatus::Clear => 1,
+        FindingStatus::NotEvaluated { .. } => 0,
     }
 }
 
 /// Puts `found` in the place of what is known of its kind, if it weighs more.
-fn outweigh(known: &mut [Judgement], found: Judgement) {
+fn outweigh(known: &mut [FindingResult], found: FindingResult) {
     let of_kind = known.iter_mut().find(|known| known.kind == found.kind);
-    if let Some(known) = of_kind.filter(|known| weight(&found.verdict) > weight(&known.verdict)) {
+    if let Some(known) = of_kind.filter(|known| weight(&found.status) > weight(&known.status)) {
         *known = found;
     }
 }
 
 /// What was found in any run counts; then what was looked for in one; then why it was not.
-fn merge(known: &mut Vec<Judgement>, new: Vec<Judgement>) {
+fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
     if known.is_empty() {
         *known = new;
         return;
     }
     for (known, new) in known.iter_mut().zip(new) {
         // The last run has a witness, and knows best why something could not be looked for.
-        let (before, now) = (weight(&known.verdict), weight(&new.verdict));
+        let (before, now) = (weight(&known.status), weight(&new.status));
         if now > before || now == 0 && before == 0 {
             *known = new;
         }
@@ -170,7 +172,7 @@ fn of_run(
     object: Option<&[u8]>,
     is_timed: bool,
     figures: &RunFigures,
-) -> (Vec<Judgement>, Witnessed) {
+) -> (Vec<FindingResult>, Witnessed) {
     let Some(seen) = &figures.tool else { return (Vec::new(), Witnessed::default()) };
     let report = tool.file.report.as_ref();
     let kernel = kernel_facts(seen, is_timed);
@@ -191,14 +193,14 @@ fn of_run(
         truth: truth.as_ref(),
         kernel: Some(&kernel),
     };
-    let mut judgements = finding::judge(&evidence, &Limits::default());
+    let mut findings = finding::evaluate(&evidence, &Limits::default());
     let of_phases = report.zip(readings.as_ref()).into_iter();
     for found in of_phases.flat_map(|(report, readings)| requested::judge(report, readings, seen, figures)) {
-        outweigh(&mut judgements, found);
+        outweigh(&mut findings, found);
     }
     if let Some(reason) = unreadable {
-        let verdict = Verdict::Found { evidence: vec![reason] };
-        outweigh(&mut judgements, Judgement { kind: finding::Kind::Unreadable, verdict });
+        let status = FindingStatus::Found { evidence: vec![reason] };
+        outweigh(&mut findings, FindingResult { kind: finding::Kind::Unreadable, status });
     }
     let mut beside = Witnessed::default();
     if let (Some(report), Some(readings), Some(truth)) = (report, &readings, &truth) {
@@ -207,7 +209,7 @@ fn of_run(
         beside.moved =
             moved.map(|(figure, name, bytes)| ((figure.to_owned(), name.map(str::to_owned)), bytes)).collect();
     }
-    (judgements, beside)
+    (findings, beside)
 }
 
 fn kernel_facts(seen: &ToolFigures, is_timed: bool) -> KernelFacts {

@@ -5,7 +5,7 @@ use std::fmt;
 use bpfassay_protocol::{ProbeConfiguration, finding::Finding, probe::ByteMeaning, tracer::Refusal};
 use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
 use bpfassay_study::{Expectation, Target};
-use bpfassay_tool::finding::{Compared, Judgement};
+use bpfassay_tool::finding::{Compared, FindingResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ pub struct CellResult {
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
     /// Every kind of fault: found in a run, looked for and not found in any, or not looked for and why.
-    pub findings: Vec<Judgement>,
+    pub findings: Vec<FindingResult>,
     /// What it reported beside what really happened, from the last run that had the bundled tracer as its witness; bytes
     /// requested from the last one with a witness that counts those.
     pub figures: Vec<Compared>,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_report::{Contents, Entry, Outcome, Results, derive};
 use bpfassay_study::{Clock, LeftOut};
-use bpfassay_tool::finding::{Judgement, Kind, Verdict};
+use bpfassay_tool::finding::{FindingResult, FindingStatus, Kind};
 use serde_json::{Value, json};
 
 use super::{contents, made_up, matrix, not_supported, outcome, panic_of_guest, paths, study};
@@ -94,11 +94,11 @@ fn add_tool(results: &mut Results) {
         "figure": "bytes read", "unit": "bytes", "operations": ["read"], "whose": "process", "subject": "a process",
         "reported": 1, "really": 2, "rounding": 0, "moved": 3,
     });
-    let judgement = |kind, verdict| Judgement { kind, verdict };
-    let found = Verdict::Found { evidence: vec!["what was seen".to_owned()] };
-    let open = Verdict::NotJudged { reason: "nobody looked".to_owned() };
+    let finding = |kind, status| FindingResult { kind, status };
+    let found = FindingStatus::Found { evidence: vec!["what was seen".to_owned()] };
+    let open = FindingStatus::NotEvaluated { reason: "nobody looked".to_owned() };
     let findings =
-        [judgement(Kind::ALL[0], found), judgement(Kind::ALL[1], open), judgement(Kind::ALL[2], Verdict::Clear)];
+        [finding(Kind::ALL[0], found), finding(Kind::ALL[1], open), finding(Kind::ALL[2], FindingStatus::Clear)];
     let run_time = json!({ "program": "on_read", "runs": 5, "run_time_ns": 10, "per_run_ns": {"value": 2.0} });
     for (index, cell) in results.cells.iter_mut().enumerate().filter(|(_, cell)| !cell.is_baseline()) {
         cell.tool = Some(format!("tool-{index}"));

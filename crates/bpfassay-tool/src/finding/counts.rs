@@ -12,8 +12,8 @@ use bpfassay_protocol::Operation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Evidence, Truth, Verdict, truth::Subject};
-use crate::{Figure, Readings, Report, Unit, Whose};
+use super::{Evidence, FindingStatus, Truth, truth::Subject};
+use crate::{Readings, Report, ReportedFigure, Unit, Whose};
 
 /// One number of a tool beside what really happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -51,7 +51,7 @@ impl Compared {
 }
 
 /// The figures that `truth` speaks of, with their places in the report.
-fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r Figure)> {
+fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r ReportedFigure)> {
     report.figures.iter().enumerate().filter(|(_, figure)| truth.units.contains(&figure.unit))
 }
 
@@ -90,34 +90,34 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(&'t str, Option<&
     of_figure.collect()
 }
 
-/// The verdicts.
+/// The status of each kind.
 pub(super) struct Counts {
-    pub(super) operations: Verdict,
-    pub(super) requested: Verdict,
-    pub(super) mounts: Verdict,
-    pub(super) cgroups: Verdict,
-    pub(super) backwards: Verdict,
-    pub(super) vanish: Verdict,
-    pub(super) first_touch: Verdict,
-    pub(super) dropped: Verdict,
-    pub(super) too_high: Verdict,
+    pub(super) operations: FindingStatus,
+    pub(super) requested: FindingStatus,
+    pub(super) mounts: FindingStatus,
+    pub(super) cgroups: FindingStatus,
+    pub(super) backwards: FindingStatus,
+    pub(super) vanish: FindingStatus,
+    pub(super) first_touch: FindingStatus,
+    pub(super) dropped: FindingStatus,
+    pub(super) too_high: FindingStatus,
 }
 
 /// Evidence of one kind, and whether and why not it could be looked for.
 #[derive(Default)]
 struct Tally {
     evidence: Vec<String>,
-    judged: bool,
+    evaluated: bool,
     /// Why something could not be looked for: then nothing is clear.
     obstacle: Option<String>,
 }
 
 impl Tally {
-    fn verdict(self, otherwise: &str) -> Verdict {
+    fn status(self, otherwise: &str) -> FindingStatus {
         match (self.evidence.is_empty(), self.obstacle) {
-            (true, Some(obstacle)) => Verdict::not_judged(obstacle),
-            (true, None) if !self.judged => Verdict::not_judged(otherwise),
-            _ => Verdict::from_evidence(self.evidence),
+            (true, Some(obstacle)) => FindingStatus::not_evaluated(obstacle),
+            (true, None) if !self.evaluated => FindingStatus::not_evaluated(otherwise),
+            _ => FindingStatus::from_evidence(self.evidence),
         }
     }
 }
@@ -149,7 +149,7 @@ impl Comparison<'_> {
 }
 
 /// `value` of `whose subject`, for evidence.
-fn shown(figure: &Figure, comparison: &Comparison<'_>) -> String {
+fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> String {
     let Comparison { subject, expected, reported, .. } = comparison;
     let of = match figure.whose {
         Whose::System => String::new(),
@@ -159,7 +159,7 @@ fn shown(figure: &Figure, comparison: &Comparison<'_>) -> String {
     format!("`{}` ({operations}, {}){of}: {reported}, really {expected}", figure.value, figure.unit.name())
 }
 
-pub(super) fn judge(evidence: &Evidence<'_>) -> Counts {
+pub(super) fn evaluate(evidence: &Evidence<'_>) -> Counts {
     let (Some(report), Some(readings)) = (evidence.report, evidence.readings) else {
         return nothing("it reports no figures");
     };
@@ -184,22 +184,22 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Counts {
     }
     let none = "no figure of it can be compared with the truth";
     Counts {
-        operations: all.operations.verdict(none),
+        operations: all.operations.status(none),
         requested: all
             .requested
-            .verdict("no figure of bytes returned of calls that moved less than they were asked to, with both known"),
-        mounts: all.mounts.verdict("no figure by mount of operations on two mounts and more"),
-        cgroups: all.cgroups.verdict("no figure by cgroup of operations in two cgroups and more"),
+            .status("no figure of bytes returned of calls that moved less than they were asked to, with both known"),
+        mounts: all.mounts.status("no figure by mount of operations on two mounts and more"),
+        cgroups: all.cgroups.status("no figure by cgroup of operations in two cgroups and more"),
         backwards,
         vanish,
-        first_touch: all.first_touch.verdict("nothing that it reports was done more than once"),
-        dropped: all.dropped.verdict(none),
-        too_high: all.too_high.verdict(none),
+        first_touch: all.first_touch.status("nothing that it reports was done more than once"),
+        dropped: all.dropped.status(none),
+        too_high: all.too_high.status(none),
     }
 }
 
 fn nothing(reason: &str) -> Counts {
-    let none = || Verdict::not_judged(reason);
+    let none = || FindingStatus::not_evaluated(reason);
     Counts {
         operations: none(),
         requested: none(),
@@ -218,7 +218,7 @@ type Grown = BTreeMap<Option<String>, u64>;
 
 fn compare<'t>(
     index: usize,
-    figure: &Figure,
+    figure: &ReportedFigure,
     readings: &Readings,
     truth: &'t Truth,
 ) -> Result<(Vec<Comparison<'t>>, Grown), String> {
@@ -264,7 +264,7 @@ impl All {
     fn figure(
         &mut self,
         index: usize,
-        figure: &Figure,
+        figure: &ReportedFigure,
         mut comparisons: Vec<Comparison<'_>>,
         grown: &Grown,
         truth: &Truth,
@@ -291,28 +291,28 @@ impl All {
             one.explained |= is_gone;
         }
         for one in &mut comparisons {
-            self.operations.judged |= one.expected > 0;
+            self.operations.evaluated |= one.expected > 0;
             if let Some(unseen) = unseen(figure, one) {
                 self.operations.evidence.push(unseen);
                 one.explained = true;
             }
         }
         for one in &mut comparisons {
-            self.first_touch.judged |= one.subject.shares.iter().any(|share| share.calls > 1);
+            self.first_touch.evaluated |= one.subject.shares.iter().any(|share| share.calls > 1);
             if let Some(lost) = first_touch(figure, one) {
                 self.first_touch.evidence.push(lost);
                 one.explained = true;
             }
         }
-        self.dropped.judged |= !comparisons.is_empty();
-        self.too_high.judged |= !comparisons.is_empty();
+        self.dropped.evaluated |= !comparisons.is_empty();
+        self.too_high.evaluated |= !comparisons.is_empty();
         for one in comparisons.iter().filter(|one| one.is_open()) {
             let tally = if one.reported < one.expected { &mut self.dropped } else { &mut self.too_high };
             tally.evidence.push(shown(figure, one));
         }
     }
 
-    fn requested(&mut self, figure: &Figure, comparisons: &mut [Comparison<'_>]) {
+    fn requested(&mut self, figure: &ReportedFigure, comparisons: &mut [Comparison<'_>]) {
         if figure.unit != Unit::BytesReturned {
             return;
         }
@@ -320,7 +320,7 @@ impl All {
             let Some(requested) = one.subject.total(Unit::BytesRequested).filter(|asked| *asked != one.expected) else {
                 continue;
             };
-            self.requested.judged = true;
+            self.requested.evaluated = true;
             if one.is_open() && one.is(requested) {
                 self.requested.evidence.push(format!("{}; {requested} were requested", shown(figure, one)));
                 one.explained = true;
@@ -337,7 +337,7 @@ impl All {
         let mut missing = BTreeMap::new();
         for share in &truth.shares {
             let Some(direction) = share.operation.direction() else { continue };
-            let reported = |figure: &Figure| {
+            let reported = |figure: &ReportedFigure| {
                 (share.is_file || !figure.only_files)
                     && figure.operations.iter().any(|of| of.direction() == Some(direction))
             };
@@ -353,11 +353,11 @@ impl All {
     }
 }
 
-fn merged(tally: &mut Tally, figure: &Figure, comparisons: &mut [Comparison<'_>], grown: &Grown) {
+fn merged(tally: &mut Tally, figure: &ReportedFigure, comparisons: &mut [Comparison<'_>], grown: &Grown) {
     if comparisons.iter().filter(|one| one.expected > 0).count() < 2 {
         return;
     }
-    tally.judged = true;
+    tally.evaluated = true;
     // What rounding down can make nothing of is not missing.
     let is_missing = |one: &Comparison<'_>| one.expected > one.slack && one.reported == 0;
     let missing =
@@ -391,7 +391,7 @@ fn merged(tally: &mut Tally, figure: &Figure, comparisons: &mut [Comparison<'_>]
 }
 
 /// An operation that a figure does not see.
-fn unseen(figure: &Figure, one: &Comparison<'_>) -> Option<String> {
+fn unseen(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
     let deficit = one.deficit()?;
     let happened = |operation: &&Operation| one.subject.of(**operation, figure.unit) > 0;
     let operations: Vec<_> = figure.operations.iter().filter(happened).collect();
@@ -410,7 +410,7 @@ fn unseen(figure: &Figure, one: &Comparison<'_>) -> Option<String> {
 }
 
 /// Whether exactly the first call of each key is missing. Keys are the truth's shares, or coarser: the operations.
-fn first_touch(figure: &Figure, one: &Comparison<'_>) -> Option<String> {
+fn first_touch(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
     let deficit = one.deficit()?;
     let shares: Vec<_> = one.subject.shares.iter().filter(|share| share.calls > 0).collect();
     // Where nothing was done twice, what is missing is all that happened.

@@ -2,7 +2,7 @@ use bpfassay_protocol::{Operation, tracer::Step};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Counting, Figure, Form, Sample, Stream, Unit, Whose};
+use crate::{Counting, Form, ReportedFigure, Sample, Stream, Unit, Whose};
 
 fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> Share {
     Share {
@@ -22,8 +22,8 @@ fn truth(shares: Vec<Share>) -> Truth {
     Truth { from_ns: 10, to_ns: 100, shares, is_whole_system: true, units: Unit::ALL.to_vec() }
 }
 
-fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> Figure {
-    Figure {
+fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> ReportedFigure {
+    ReportedFigure {
         only_files: false,
         value: "v".to_owned(),
         labelled: [].into(),
@@ -37,7 +37,7 @@ fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> Figure {
     }
 }
 
-fn report(figures: Vec<Figure>) -> Report {
+fn report(figures: Vec<ReportedFigure>) -> Report {
     Report {
         form: Form::Openmetrics { port: 1, path: "/".to_owned(), interval_ms: None },
         within_ms: None,
@@ -57,47 +57,47 @@ fn readings(samples: &[(u64, usize, Option<&str>, u64)]) -> Readings {
     Readings { samples: samples.iter().map(sample).collect(), reports: vec![10, 50, 100], ..Readings::default() }
 }
 
-fn counts(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Judgement> {
+fn counts(report: &Report, readings: &Readings, truth: &Truth) -> Vec<FindingResult> {
     let evidence =
         Evidence { report: Some(report), readings: Some(readings), truth: Some(truth), ..Evidence::default() };
-    judge(&evidence, &Limits::default())
+    evaluate(&evidence, &Limits::default())
 }
 
-fn found(judgements: &[Judgement]) -> Vec<Kind> {
-    let is_found = |judgement: &&Judgement| matches!(judgement.verdict, Verdict::Found { .. });
-    judgements.iter().filter(is_found).map(|judgement| judgement.kind).collect()
+fn found(results: &[FindingResult]) -> Vec<Kind> {
+    let is_found = |result: &&FindingResult| matches!(result.status, FindingStatus::Found { .. });
+    results.iter().filter(is_found).map(|result| result.kind).collect()
 }
 
-fn verdict(judgements: &[Judgement], kind: Kind) -> &Verdict {
-    &judgements.iter().find(|judgement| judgement.kind == kind).unwrap().verdict
+fn status(results: &[FindingResult], kind: Kind) -> &FindingStatus {
+    &results.iter().find(|result| result.kind == kind).unwrap().status
 }
 
-fn evidence_of(judgements: &[Judgement], kind: Kind) -> String {
-    match verdict(judgements, kind) {
-        Verdict::Found { evidence } => evidence.join("\n"),
+fn evidence_of(results: &[FindingResult], kind: Kind) -> String {
+    match status(results, kind) {
+        FindingStatus::Found { evidence } => evidence.join("\n"),
         other => panic!("{kind}: {other:?}"),
     }
 }
 
-fn reason(judgements: &[Judgement], kind: Kind) -> &str {
-    match verdict(judgements, kind) {
-        Verdict::NotJudged { reason } => reason,
+fn reason(results: &[FindingResult], kind: Kind) -> &str {
+    match status(results, kind) {
+        FindingStatus::NotEvaluated { reason } => reason,
         other => panic!("{kind}: {other:?}"),
     }
 }
 
-fn is_clear(judgements: &[Judgement], kind: Kind) -> bool {
-    *verdict(judgements, kind) == Verdict::Clear
+fn is_clear(results: &[FindingResult], kind: Kind) -> bool {
+    *status(results, kind) == FindingStatus::Clear
 }
 
 const MOVED: Unit = Unit::BytesReturned;
 
 #[test]
 fn nothing_that_was_not_measured_is_clear() {
-    for judgement in judge(&Evidence::default(), &Limits::default()) {
-        assert!(matches!(judgement.verdict, Verdict::NotJudged { .. }), "{judgement:?}");
-        let json = serde_json::to_string(&judgement).unwrap();
-        assert!(json.contains(&format!("\"{}\"", judgement.kind.name())), "{json}");
+    for result in evaluate(&Evidence::default(), &Limits::default()) {
+        assert!(matches!(result.status, FindingStatus::NotEvaluated { .. }), "{result:?}");
+        let json = serde_json::to_string(&result).unwrap();
+        assert!(json.contains(&format!("\"{}\"", result.kind.name())), "{json}");
     }
 }
 
@@ -113,30 +113,30 @@ fn refusals_are_told_by_their_step() {
             findings: Vec::new(),
         })
     };
-    let judged = |start: Start| judge(&Evidence { start: Some(&start), ..Evidence::default() }, &Limits::default());
-    let load = judged(refusal(Step::Load));
+    let results = |start: Start| evaluate(&Evidence { start: Some(&start), ..Evidence::default() }, &Limits::default());
+    let load = results(refusal(Step::Load));
     assert_eq!(found(&load), [Kind::DoesNotLoad]);
     assert_eq!(
         evidence_of(&load, Kind::DoesNotLoad),
         "on_read: invalid argument (error 22)\nverifier: R1 invalid mem access 'scalar'"
     );
     assert_eq!(reason(&load, Kind::DoesNotAttach), "it did not load");
-    assert_eq!(found(&judged(refusal(Step::Attach))), [Kind::DoesNotAttach]);
-    assert!(is_clear(&judged(refusal(Step::Attach)), Kind::DoesNotLoad));
-    let ready = judged(Start::Ready);
+    assert_eq!(found(&results(refusal(Step::Attach))), [Kind::DoesNotAttach]);
+    assert!(is_clear(&results(refusal(Step::Attach)), Kind::DoesNotLoad));
+    let ready = results(Start::Ready);
     assert!(is_clear(&ready, Kind::DoesNotLoad) && is_clear(&ready, Kind::DoesNotAttach));
-    let silent = judged(Start::NotReady { message: "60 s passed".to_owned() });
+    let silent = results(Start::NotReady { message: "60 s passed".to_owned() });
     assert_eq!(found(&silent), [Kind::DoesNotAttach]);
     assert!(reason(&silent, Kind::DoesNotLoad).contains("did not become ready"));
 }
 
 #[test]
 fn prototypes_are_passed_on() {
-    let judged =
-        |lines: &[String]| judge(&Evidence { prototypes: Some(lines), ..Evidence::default() }, &Limits::default());
-    assert!(is_clear(&judged(&[]), Kind::PrototypeDiffers));
+    let results =
+        |lines: &[String]| evaluate(&Evidence { prototypes: Some(lines), ..Evidence::default() }, &Limits::default());
+    assert!(is_clear(&results(&[]), Kind::PrototypeDiffers));
     let lines: Vec<_> = (0..20).map(|n| format!("program {n}")).collect();
-    assert!(evidence_of(&judged(&lines), Kind::PrototypeDiffers).ends_with("program 15\nand 4 more"));
+    assert!(evidence_of(&results(&lines), Kind::PrototypeDiffers).ends_with("program 15\nand 4 more"));
 }
 
 #[test]
@@ -147,20 +147,20 @@ fn operations_that_are_not_seen() {
         share("a", "m", Operation::Write, 2, 20, 20),
     ]);
     let both = report(vec![figure(&[Operation::Read, Operation::Readv], MOVED, Whose::System)]);
-    let judged = counts(&both, &readings(&[(10, 0, None, 5), (50, 0, None, 405), (100, 0, None, 405)]), &truth);
-    assert_eq!(found(&judged), [Kind::OperationsNotSeen]);
+    let results = counts(&both, &readings(&[(10, 0, None, 5), (50, 0, None, 405), (100, 0, None, 405)]), &truth);
+    assert_eq!(found(&results), [Kind::OperationsNotSeen]);
     assert!(
-        evidence_of(&judged, Kind::OperationsNotSeen).contains("400, really 430: what is missing is exactly readv")
+        evidence_of(&results, Kind::OperationsNotSeen).contains("400, really 430: what is missing is exactly readv")
     );
-    let judged = counts(&both, &readings(&[]), &truth);
-    assert_eq!(found(&judged), [Kind::OperationsNotSeen]);
-    assert!(evidence_of(&judged, Kind::OperationsNotSeen).contains("nothing of read, readv"));
+    let results = counts(&both, &readings(&[]), &truth);
+    assert_eq!(found(&results), [Kind::OperationsNotSeen]);
+    assert!(evidence_of(&results, Kind::OperationsNotSeen).contains("nothing of read, readv"));
     // No figure speaks of readv, though one does of read; nobody claims to know of writes.
     let one = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
-    let judged = counts(&one, &readings(&[(100, 0, None, 400)]), &truth);
-    assert_eq!(evidence_of(&judged, Kind::OperationsNotSeen), "no figure counts readv: 3 calls, 30 bytes");
-    let judged = counts(&both, &readings(&[(100, 0, None, 430)]), &truth);
-    assert!(is_clear(&judged, Kind::OperationsNotSeen));
+    let results = counts(&one, &readings(&[(100, 0, None, 400)]), &truth);
+    assert_eq!(evidence_of(&results, Kind::OperationsNotSeen), "no figure counts readv: 3 calls, 30 bytes");
+    let results = counts(&both, &readings(&[(100, 0, None, 430)]), &truth);
+    assert!(is_clear(&results, Kind::OperationsNotSeen));
     let mut late = readings(&[(100, 0, None, 430)]);
     late.reports = vec![100];
     assert!(reason(&counts(&both, &late, &truth), Kind::OperationsNotSeen).contains("before the workload began"));
@@ -170,13 +170,13 @@ fn operations_that_are_not_seen() {
 fn requested_bytes_passed_off_as_moved_bytes() {
     let short = truth(vec![share("a", "m", Operation::Read, 4, 400, 512)]);
     let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
-    let judged = counts(&tool, &readings(&[(100, 0, None, 512)]), &short);
-    assert_eq!(found(&judged), [Kind::RequestedAsMoved]);
-    assert!(evidence_of(&judged, Kind::RequestedAsMoved).contains("512, really 400; 512 were requested"));
+    let results = counts(&tool, &readings(&[(100, 0, None, 512)]), &short);
+    assert_eq!(found(&results), [Kind::RequestedAsMoved]);
+    assert!(evidence_of(&results, Kind::RequestedAsMoved).contains("512, really 400; 512 were requested"));
     assert!(is_clear(&counts(&tool, &readings(&[(100, 0, None, 400)]), &short), Kind::RequestedAsMoved));
     let whole = truth(vec![share("a", "m", Operation::Read, 4, 400, 400)]);
-    let judged = counts(&tool, &readings(&[(100, 0, None, 400)]), &whole);
-    assert!(reason(&judged, Kind::RequestedAsMoved).contains("moved less than they were asked to"));
+    let results = counts(&tool, &readings(&[(100, 0, None, 400)]), &whole);
+    assert!(reason(&results, Kind::RequestedAsMoved).contains("moved less than they were asked to"));
     // Said to be requested, they are what they are said to be.
     let honest = report(vec![figure(&[Operation::Read], Unit::BytesRequested, Whose::System)]);
     assert!(found(&counts(&honest, &readings(&[(100, 0, None, 512)]), &short)).is_empty());
@@ -199,15 +199,15 @@ fn mounts_and_cgroups_merged() {
     {
         let tool = report(vec![figure(&[Operation::Read], MOVED, whose)]);
         for name in [names[0], names[1], "0"] {
-            let judged = counts(&tool, &readings(&[(100, 0, Some(name), 430)]), &truth);
-            assert_eq!(found(&judged), [kind], "{name}");
+            let results = counts(&tool, &readings(&[(100, 0, Some(name), 430)]), &truth);
+            assert_eq!(found(&results), [kind], "{name}");
         }
-        let judged = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400), (100, 0, Some(names[1]), 30)]), &truth);
-        assert!(is_clear(&judged, kind) && found(&judged).is_empty(), "{judged:?}");
+        let results = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400), (100, 0, Some(names[1]), 30)]), &truth);
+        assert!(is_clear(&results, kind) && found(&results).is_empty(), "{results:?}");
         // One is just not seen.
-        let judged = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400)]), &truth);
-        assert!(is_clear(&judged, kind));
-        assert_eq!(found(&judged), [Kind::OperationsNotSeen]);
+        let results = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400)]), &truth);
+        assert!(is_clear(&results, kind));
+        assert_eq!(found(&results), [Kind::OperationsNotSeen]);
         let other = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
         assert!(reason(&counts(&other, &readings(&[(100, 0, None, 430)]), &truth), kind).starts_with("no figure by"));
     }
@@ -218,20 +218,20 @@ fn counts_that_go_back_or_vanish() {
     let truth = truth(vec![share("a", "m", Operation::Read, 4, 400, 400), share("b", "m", Operation::Read, 4, 44, 44)]);
     let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)]);
     let back = readings(&[(50, 0, Some("a"), 500), (100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
-    let judged = counts(&tool, &back, &truth);
-    assert_eq!(found(&judged), [Kind::CountsGoBackwards]);
-    assert_eq!(evidence_of(&judged, Kind::CountsGoBackwards), "`v` of a: 500 at 50 ns, 400 at 100 ns");
+    let results = counts(&tool, &back, &truth);
+    assert_eq!(found(&results), [Kind::CountsGoBackwards]);
+    assert_eq!(evidence_of(&results, Kind::CountsGoBackwards), "`v` of a: 500 at 50 ns, 400 at 100 ns");
     // The map threw `a` out and began anew.
     let evicted = readings(&[(10, 0, Some("a"), 100), (100, 0, Some("a"), 140), (100, 0, Some("b"), 44)]);
-    let judged = counts(&tool, &evicted, &truth);
-    assert_eq!(found(&judged), [Kind::CountsVanish]);
-    assert_eq!(evidence_of(&judged, Kind::CountsVanish), "`v` of a: 100 at 10 ns, not there at 50 ns");
+    let results = counts(&tool, &evicted, &truth);
+    assert_eq!(found(&results), [Kind::CountsVanish]);
+    assert_eq!(evidence_of(&results, Kind::CountsVanish), "`v` of a: 100 at 10 ns, not there at 50 ns");
     let good = readings(&[(50, 0, Some("a"), 399), (100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
-    let judged = counts(&tool, &good, &truth);
+    let results = counts(&tool, &good, &truth);
     assert!(
-        found(&judged).is_empty()
-            && is_clear(&judged, Kind::CountsVanish)
-            && is_clear(&judged, Kind::CountsGoBackwards)
+        found(&results).is_empty()
+            && is_clear(&results, Kind::CountsVanish)
+            && is_clear(&results, Kind::CountsGoBackwards)
     );
     let once = readings(&[(100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
     assert!(reason(&counts(&tool, &once, &truth), Kind::CountsGoBackwards).contains("reported twice"));
@@ -247,14 +247,14 @@ fn first_calls_and_other_calls_lost() {
         share("a", "n", Operation::Write, 7, 700, 700),
     ]);
     let of = |unit| report(vec![figure(&[Operation::Read, Operation::Write], unit, Whose::Cgroup)]);
-    let judged = |unit, value| counts(&of(unit), &readings(&[(100, 0, Some("a"), value)]), &truth);
+    let results = |unit, value| counts(&of(unit), &readings(&[(100, 0, Some("a"), value)]), &truth);
     // One call of each of three keys; or of two, where the key has no mount.
     for (unit, value) in [(Unit::Calls, 18), (Unit::Calls, 19), (MOVED, 990)] {
-        assert_eq!(found(&judged(unit, value)), [Kind::FirstTouchLost], "{value}");
+        assert_eq!(found(&results(unit, value)), [Kind::FirstTouchLost], "{value}");
     }
-    assert!(is_clear(&judged(Unit::Calls, 21), Kind::FirstTouchLost));
-    assert_eq!(found(&judged(Unit::Calls, 15)), [Kind::EventsDropped]);
-    assert!(evidence_of(&judged(Unit::Calls, 15), Kind::EventsDropped).contains("of cgroup a: 15, really 21"));
+    assert!(is_clear(&results(Unit::Calls, 21), Kind::FirstTouchLost));
+    assert_eq!(found(&results(Unit::Calls, 15)), [Kind::EventsDropped]);
+    assert!(evidence_of(&results(Unit::Calls, 15), Kind::EventsDropped).contains("of cgroup a: 15, really 21"));
     let single = Truth { shares: vec![share("a", "m", Operation::Read, 1, 5, 5)], ..truth.clone() };
     let alone = counts(&of(Unit::Calls), &readings(&[(100, 0, Some("a"), 1)]), &single);
     assert!(reason(&alone, Kind::FirstTouchLost).contains("more than once"));
@@ -266,17 +266,17 @@ fn events_dropped_and_counts_too_high() {
     let tool = report(vec![figure(&[Operation::Read], Unit::Calls, Whose::System)]);
     let mut told = readings(&[(100, 0, None, 4)]);
     told.lost = Some(3);
-    let judged = counts(&tool, &told, &truth);
-    assert_eq!(evidence_of(&judged, Kind::EventsDropped), "it says itself that it lost 3 events");
+    let results = counts(&tool, &told, &truth);
+    assert_eq!(evidence_of(&results, Kind::EventsDropped), "it says itself that it lost 3 events");
     let high = readings(&[(100, 0, None, 5)]);
     assert_eq!(found(&counts(&tool, &high, &truth)), [Kind::CountsTooHigh]);
     assert!(is_clear(&counts(&tool, &readings(&[(100, 0, None, 4)]), &truth), Kind::CountsTooHigh));
     // Others may have done the rest.
     truth.is_whole_system = false;
-    let judged = counts(&tool, &high, &truth);
-    assert!(found(&judged).is_empty());
-    assert!(reason(&judged, Kind::EventsDropped).contains("does not cover the whole system"));
-    assert!(reason(&judged, Kind::CountsTooHigh).contains("does not cover the whole system"));
+    let results = counts(&tool, &high, &truth);
+    assert!(found(&results).is_empty());
+    assert!(reason(&results, Kind::EventsDropped).contains("does not cover the whole system"));
+    assert!(reason(&results, Kind::CountsTooHigh).contains("does not cover the whole system"));
     assert_eq!(found(&counts(&tool, &readings(&[(100, 0, None, 2)]), &truth)), [Kind::EventsDropped]);
     let mut cut = readings(&[(100, 0, None, 4)]);
     cut.cut = true;
@@ -286,9 +286,9 @@ fn events_dropped_and_counts_too_high() {
 
 #[test]
 fn what_the_kernel_saw() {
-    let judged =
-        |facts: KernelFacts| judge(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &Limits::default());
-    let good = judged(KernelFacts {
+    let results =
+        |facts: KernelFacts| evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &Limits::default());
+    let good = results(KernelFacts {
         missed_probes: Some(0),
         recursion_misses: None,
         left_behind: Some(Vec::new()),
@@ -300,7 +300,7 @@ fn what_the_kernel_saw() {
     let kinds =
         [Kind::MissedProbes, Kind::LeftBehind, Kind::MemoryHeld, Kind::IdleCpu, Kind::SlowAttach, Kind::SlowDetach];
     assert!(kinds.iter().all(|&kind| is_clear(&good, kind)));
-    let bad = judged(KernelFacts {
+    let bad = results(KernelFacts {
         missed_probes: Some(3),
         recursion_misses: Some(2),
         left_behind: Some(vec!["program on_read".to_owned()]),
@@ -316,18 +316,19 @@ fn what_the_kernel_saw() {
     );
     assert!(evidence_of(&bad, Kind::IdleCpu).contains("11000 millionths"));
     let how = "was killed: SIGINT had not ended it after 1 s";
-    let killed = judged(KernelFacts { detach: Some(Detach::Killed(how.to_owned())), ..KernelFacts::default() });
+    let killed = results(KernelFacts { detach: Some(Detach::Killed(how.to_owned())), ..KernelFacts::default() });
     assert_eq!(evidence_of(&killed, Kind::SlowDetach), how);
-    let unknown = judged(KernelFacts::default());
-    assert!(kinds.iter().all(|&kind| matches!(verdict(&unknown, kind), Verdict::NotJudged { .. })));
+    let unknown = results(KernelFacts::default());
+    assert!(kinds.iter().all(|&kind| matches!(status(&unknown, kind), FindingStatus::NotEvaluated { .. })));
 }
 
 #[test]
 fn what_cannot_be_read_is_told() {
     let readings = Readings { unread: 2, first_unread: Some("no sample: x".to_owned()), ..Readings::default() };
-    let judged = |readings| judge(&Evidence { readings: Some(readings), ..Evidence::default() }, &Limits::default());
-    assert_eq!(evidence_of(&judged(&readings), Kind::Unreadable), "2 times; first: no sample: x");
-    assert!(is_clear(&judged(&Readings::default()), Kind::Unreadable));
+    let results =
+        |readings| evaluate(&Evidence { readings: Some(readings), ..Evidence::default() }, &Limits::default());
+    assert_eq!(evidence_of(&results(&readings), Kind::Unreadable), "2 times; first: no sample: x");
+    assert!(is_clear(&results(&Readings::default()), Kind::Unreadable));
 }
 
 fn shares() -> impl Strategy<Value = Vec<Share>> {
@@ -368,10 +369,10 @@ proptest! {
             figures.push(one);
         }
         let report = report(figures);
-        let judged = counts(&report, &readings(&samples), &truth);
-        prop_assert_eq!(found(&judged), [], "{:?}", judged);
+        let results = counts(&report, &readings(&samples), &truth);
+        prop_assert_eq!(found(&results), [], "{:?}", results);
         if is_whole_system {
-            prop_assert!(is_clear(&judged, Kind::EventsDropped) && is_clear(&judged, Kind::OperationsNotSeen));
+            prop_assert!(is_clear(&results, Kind::EventsDropped) && is_clear(&results, Kind::OperationsNotSeen));
         }
     }
 
@@ -381,7 +382,7 @@ proptest! {
         let report = report(vec![figure(&Operation::ALL[..4], MOVED, Whose::System)]);
         let total: u64 = truth.shares.iter().filter_map(|share| share.bytes_returned).sum();
         let value = if more { total + wrong } else { total.saturating_sub(wrong) };
-        let judged = counts(&report, &readings(&[(100, 0, None, value)]), &truth);
-        prop_assert_eq!(found(&judged).len(), usize::from(value != total), "{:?}", judged);
+        let results = counts(&report, &readings(&[(100, 0, None, value)]), &truth);
+        prop_assert_eq!(found(&results).len(), usize::from(value != total), "{:?}", results);
     }
 }

@@ -2,7 +2,7 @@
 
 use bpfassay_protocol::Operation;
 
-use crate::{Figure, Unit, Whose};
+use crate::{ReportedFigure, Unit, Whose};
 
 /// Ground truth of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Subject<'_> {
 
 impl Truth {
     /// What `figure` should count, by subject.
-    pub(super) fn subjects(&self, figure: &Figure) -> Vec<Subject<'_>> {
+    pub(super) fn subjects(&self, figure: &ReportedFigure) -> Vec<Subject<'_>> {
         let mut subjects: Vec<Subject<'_>> = Vec::new();
         let counts =
             |share: &&Share| figure.operations.contains(&share.operation) && (share.is_file || !figure.only_files);

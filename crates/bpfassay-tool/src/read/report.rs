@@ -6,7 +6,7 @@ use bpfassay_document::{Field, Invalid, Section, distinct};
 use bpfassay_protocol::Operation;
 
 use super::{HOUR_MS, MAX_ENTRIES, one_of, pattern};
-use crate::{Counting, Figure, Form, Report, Stream, Unit, Whose};
+use crate::{Counting, Form, Report, ReportedFigure, Stream, Unit, Whose};
 
 /// How long a tool that reports by itself is waited for, where its file does not say.
 const WITHIN_MS: u64 = 10_000;
@@ -43,7 +43,7 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Inv
         only_files: section.get("only_files").map_or(Ok(false), |field| field.boolean())?,
     };
     let list = section.need("figures")?;
-    let mut figures: Vec<Figure> = Vec::new();
+    let mut figures: Vec<ReportedFigure> = Vec::new();
     for element in list.list()? {
         let section = element.table()?;
         let figure = figure(&section, &usual, &form)?;
@@ -120,7 +120,7 @@ struct Usual {
     only_files: bool,
 }
 
-fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Figure, Invalid> {
+fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<ReportedFigure, Invalid> {
     section.only(&[
         "value",
         "where",
@@ -156,7 +156,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Figur
         }
     };
     check_group(&value, form).map_err(|message| field.error(message))?;
-    Ok(Figure {
+    Ok(ReportedFigure {
         labelled: section.get("where").map(|field| labelled(&field, form)).transpose()?.unwrap_or_default(),
         operations,
         unit: match section.get("unit") {

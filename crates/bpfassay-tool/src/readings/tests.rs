@@ -291,12 +291,12 @@ fn growth_is_between_two_instants() {
         ..Readings::default()
     };
     let mut figure = map_report().figures[0].clone();
-    let grown = |figure: &Figure, from, to| {
+    let grown = |figure: &ReportedFigure, from, to| {
         readings.grown(0, figure, from, to).map(|grown| grown.into_values().collect::<Vec<_>>())
     };
     assert_eq!(grown(&figure, 10, 25), Ok(vec![4, 4]));
     // A clock that stands at its end has nothing after it.
-    assert!(grown(&Figure { counting: Counting::Interval, ..figure.clone() }, u64::MAX, u64::MAX).is_err());
+    assert!(grown(&ReportedFigure { counting: Counting::Interval, ..figure.clone() }, u64::MAX, u64::MAX).is_err());
     assert!(grown(&figure, 5, 25).unwrap_err().contains("before the workload began"));
     assert!(grown(&figure, 30, 40).unwrap_err().contains("after the workload ran"));
     figure.counting = Counting::Interval;

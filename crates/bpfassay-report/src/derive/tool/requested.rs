@@ -4,7 +4,7 @@
 use bpfassay_protocol::{IoPath, message::RunFigures, tool::ToolFigures};
 use bpfassay_tool::{
     Readings, Report, Unit,
-    finding::{self, Evidence, Judgement, Kind, Limits, Share, Truth},
+    finding::{self, Evidence, FindingResult, Kind, Limits, Share, Truth},
 };
 
 use super::{WORKLOAD, is_of, mount_names};
@@ -15,12 +15,12 @@ pub(super) fn judge(
     readings: &Readings,
     seen: &ToolFigures,
     figures: &RunFigures,
-) -> impl Iterator<Item = Judgement> {
+) -> impl Iterator<Item = FindingResult> {
     truths(report, seen, figures).into_iter().filter_map(move |truth| {
         let evidence =
             Evidence { report: Some(report), readings: Some(readings), truth: Some(&truth), ..Evidence::default() };
-        let judgements = finding::judge(&evidence, &Limits::default());
-        judgements.into_iter().find(|judgement| judgement.kind == Kind::RequestedAsMoved)
+        let findings = finding::evaluate(&evidence, &Limits::default());
+        findings.into_iter().find(|finding| finding.kind == Kind::RequestedAsMoved)
     })
 }
 

@@ -71,9 +71,9 @@ fn tool(figures: &str) -> UnderTest {
     UnderTest { file: ToolFile::parse("t.toml", &text).unwrap(), objects: BTreeMap::new() }
 }
 
-fn found(judgements: &[Judgement]) -> Vec<Kind> {
-    let is_found = |judgement: &&Judgement| matches!(judgement.verdict, Verdict::Found { .. });
-    judgements.iter().filter(is_found).map(|judgement| judgement.kind).collect()
+fn found(findings: &[FindingResult]) -> Vec<Kind> {
+    let is_found = |finding: &&FindingResult| matches!(finding.status, FindingStatus::Found { .. });
+    findings.iter().filter(is_found).map(|finding| finding.kind).collect()
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn without_a_report_before_the_workload_the_whole_system_is_not_judged() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     let (judged, compared) = of_run(&tool, None, true, &figures(vec![words(2100, "{\"n\":162}\n", Some(62))]));
     assert_eq!(found(&judged), []);
-    let dropped = judged.iter().find(|judgement| judgement.kind == Kind::EventsDropped).unwrap();
+    let dropped = judged.iter().find(|finding| finding.kind == Kind::EventsDropped).unwrap();
     assert!(
-        matches!(&dropped.verdict, Verdict::NotJudged { reason } if reason.contains("whole system")),
+        matches!(&dropped.status, FindingStatus::NotEvaluated { reason } if reason.contains("whole system")),
         "{dropped:?}"
     );
     assert_eq!(compared.figures[0].really, 3 * 52);
@@ -169,9 +169,9 @@ fn requested_bytes_are_held_against_a_witness_of_calls_entries() {
 
 #[test]
 fn what_is_found_once_is_found() {
-    let clear = |kind| Judgement { kind, verdict: Verdict::Clear };
-    let not = |kind| Judgement { kind, verdict: Verdict::NotJudged { reason: "x".to_owned() } };
-    let there = |kind| Judgement { kind, verdict: Verdict::Found { evidence: vec!["y".to_owned()] } };
+    let clear = |kind| FindingResult { kind, status: FindingStatus::Clear };
+    let not = |kind| FindingResult { kind, status: FindingStatus::NotEvaluated { reason: "x".to_owned() } };
+    let there = |kind| FindingResult { kind, status: FindingStatus::Found { evidence: vec!["y".to_owned()] } };
     let mut known = Vec::new();
     merge(&mut known, vec![not(Kind::IdleCpu), clear(Kind::SlowAttach), there(Kind::LeftBehind)]);
     merge(&mut known, vec![clear(Kind::IdleCpu), there(Kind::SlowAttach), clear(Kind::LeftBehind)]);
@@ -215,8 +215,8 @@ fn a_tool_that_leaves_its_guest_changed_has_left_something_behind() {
     let telling = vec!["the guest was not as before after r7: /mnt/nfs is not mounted any more".to_owned()];
     let failure =
         RunFailure { kind: FailureKind::Unsound, phase: None, telling: telling.clone(), log: None, after: None };
-    let judgements = left_changed(&failure);
-    assert_eq!(found(&judgements), [Kind::LeftBehind]);
-    let verdict = judgements.into_iter().find(|judgement| judgement.kind == Kind::LeftBehind).unwrap().verdict;
-    assert_eq!(verdict, Verdict::Found { evidence: telling });
+    let findings = left_changed(&failure);
+    assert_eq!(found(&findings), [Kind::LeftBehind]);
+    let status = findings.into_iter().find(|finding| finding.kind == Kind::LeftBehind).unwrap().status;
+    assert_eq!(status, FindingStatus::Found { evidence: telling });
 }

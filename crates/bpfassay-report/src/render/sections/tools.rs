@@ -1,6 +1,6 @@
 //! The tables of other tools under test: what each reported beside what really happened, and what was found of it.
 
-use bpfassay_tool::finding::{Compared, Kind, Verdict};
+use bpfassay_tool::finding::{Compared, FindingStatus, Kind};
 
 use crate::{
     Results,
@@ -94,14 +94,14 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
             |finding: String, seen: String| rows.push(vec![places.place(cell), tool.to_owned(), finding, seen]);
         let mut clear = 0;
         let mut open = Vec::new();
-        for judgement in &result.findings {
-            match &judgement.verdict {
-                Verdict::Found { evidence } => {
+        for finding in &result.findings {
+            match &finding.status {
+                FindingStatus::Found { evidence } => {
                     let seen: Vec<String> = evidence.iter().map(|line| remarks.mark(line.clone())).collect();
-                    row(judgement.kind.to_string(), seen.join(" "));
+                    row(finding.kind.to_string(), seen.join(" "));
                 }
-                Verdict::Clear => clear += 1,
-                Verdict::NotJudged { reason } => open.push((judgement.kind, reason)),
+                FindingStatus::Clear => clear += 1,
+                FindingStatus::NotEvaluated { reason } => open.push((finding.kind, reason)),
             }
         }
         if result.findings.is_empty() {

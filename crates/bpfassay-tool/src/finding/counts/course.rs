@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Tally, Verdict};
+use super::{FindingStatus, Tally};
 use crate::{Counting, Form, Readings, Report, Sample};
 
 /// Values of one figure and subject, in the order in which they were told.
@@ -23,10 +23,10 @@ fn of(report: &Report, figure: usize, subject: Option<&str>) -> String {
 
 const NEEDS_TWO: &str = "no figure that counts cumulatively was reported twice";
 
-pub(super) fn backwards(report: &Report, readings: &Readings) -> Verdict {
+pub(super) fn backwards(report: &Report, readings: &Readings) -> FindingStatus {
     let mut tally = Tally::default();
     for ((figure, subject), samples) in series(report, readings) {
-        tally.judged |= samples.len() > 1;
+        tally.evaluated |= samples.len() > 1;
         let fall = samples.iter().zip(samples.iter().skip(1)).find(|(earlier, later)| later.value < earlier.value);
         if let Some((earlier, later)) = fall {
             tally.evidence.push(format!(
@@ -39,19 +39,21 @@ pub(super) fn backwards(report: &Report, readings: &Readings) -> Verdict {
             ));
         }
     }
-    tally.verdict(NEEDS_TWO)
+    tally.status(NEEDS_TWO)
 }
 
-/// The verdict, and the figures and subjects that vanished.
-pub(super) fn vanish(report: &Report, readings: &Readings) -> (Verdict, Vec<(usize, Option<String>)>) {
+/// The status, and the figures and subjects that vanished.
+pub(super) fn vanish(report: &Report, readings: &Readings) -> (FindingStatus, Vec<(usize, Option<String>)>) {
     // Only a page or a map tells everything at once, so that what is not in it is not there.
     if !matches!(report.form, Form::Openmetrics { .. } | Form::Map { .. }) {
         return (
-            Verdict::not_judged("it reports line by line, so that what is missing may just not have been told"),
+            FindingStatus::not_evaluated(
+                "it reports line by line, so that what is missing may just not have been told",
+            ),
             Vec::new(),
         );
     }
-    let mut tally = Tally { judged: readings.reports.len() > 1, ..Tally::default() };
+    let mut tally = Tally { evaluated: readings.reports.len() > 1, ..Tally::default() };
     let mut gone = Vec::new();
     let mut any = false;
     for ((figure, subject), samples) in series(report, readings) {
@@ -70,6 +72,6 @@ pub(super) fn vanish(report: &Report, readings: &Readings) -> (Verdict, Vec<(usi
             gone.push((figure, subject.clone()));
         }
     }
-    tally.judged &= any;
-    (tally.verdict(NEEDS_TWO), gone)
+    tally.evaluated &= any;
+    (tally.status(NEEDS_TWO), gone)
 }

@@ -1,4 +1,4 @@
-//! The room of a trial: its directories, its guests, the stand-in on its own `PATH`, and what the host does in it.
+//! The environment of a trial: its directories, its guests, the stand-in on its own `PATH`, and what the host does in it.
 
 use std::{
     fs::{self, Permissions},
@@ -16,11 +16,11 @@ use rustix::{
 };
 
 use crate::{
-    bench::{Bench, BenchError, Testbed},
     control::Listener,
     process::signal,
-    script::{Act, Script},
-    trial::{Damage, HostDeed, Place},
+    script::{Rule, Script},
+    study::{ChaosError, DisturbedStudy, Testbed},
+    trial::{Damage, HostAction, Place},
 };
 
 /// The name of QEMU's program.
@@ -28,7 +28,7 @@ const QEMU: &str = "qemu-system-x86_64";
 
 /// Where a trial takes place.
 #[derive(Debug)]
-pub struct Room {
+pub struct Environment {
     directory: tempfile::TempDir,
     testbed: Testbed,
     listener: Listener,
@@ -38,12 +38,12 @@ pub struct Room {
     filler: Option<PathBuf>,
 }
 
-impl Room {
-    /// A new one for `bench`. `stand_in` is a copy of this program that anybody may execute, `qemu` the real one.
+impl Environment {
+    /// A new one for `study`. `stand_in` is a copy of this program that anybody may execute, `qemu` the real one.
     ///
     /// # Errors
-    /// [`BenchError`]
-    pub fn new(bench: &Bench, stand_in: &Path, qemu: &Path, small: Option<Place>) -> Result<Self, BenchError> {
+    /// [`ChaosError`]
+    pub fn new(study: &DisturbedStudy, stand_in: &Path, qemu: &Path, small: Option<Place>) -> Result<Self, ChaosError> {
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let root = directory.path();
         // QEMU may run as somebody else.
@@ -52,10 +52,10 @@ impl Room {
             fs::create_dir(root.join(name))?;
             fs::set_permissions(root.join(name), Permissions::from_mode(mode))?;
         }
-        fs::write(root.join("study.toml"), &bench.text)?;
+        fs::write(root.join("study.toml"), &study.text)?;
         let testbed = Testbed::make(&root.join("testbed"))?;
         let listener = Listener::bind(&root.join("state"))?;
-        let mut room = Self {
+        let mut environment = Self {
             testbed,
             listener,
             qemu: qemu.to_owned(),
@@ -65,15 +65,15 @@ impl Room {
             directory,
         };
         for place in [Place::Output, Place::Temporary, Place::Cache] {
-            fs::create_dir(room.place(place))?;
+            fs::create_dir(environment.place(place))?;
         }
         if let Some(place) = small {
-            let path = room.place(place);
+            let path = environment.place(place);
             mount("chaos", &path, "tmpfs", MountFlags::empty(), Some(c"size=8m")).map_err(io::Error::from)?;
-            room.small = Some(path);
+            environment.small = Some(path);
         }
-        symlink(&room.stand_in, room.path("bin").join(QEMU))?;
-        Ok(room)
+        symlink(&environment.stand_in, environment.path("bin").join(QEMU))?;
+        Ok(environment)
     }
 
     /// Its directory. No other has the same.
@@ -106,12 +106,12 @@ impl Room {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn script(&self, acts: &[Act]) -> io::Result<()> {
-        let script = Script { qemu: self.qemu.clone(), state: self.path("state"), acts: acts.to_vec() };
+    pub fn script(&self, rules: &[Rule]) -> io::Result<()> {
+        let script = Script { qemu: self.qemu.clone(), state: self.path("state"), rules: rules.to_vec() };
         script.write(&self.path("bin"))
     }
 
-    /// The command in this room. What it prints goes to `stdout` and `stderr` in it.
+    /// The command in this environment. What it prints goes to `stdout` and `stderr` in it.
     ///
     /// # Errors
     /// Those of the file system.
@@ -175,24 +175,26 @@ impl Room {
     /// Does what a guest asks the host for, if one does.
     ///
     /// # Errors
-    /// Those of the deed.
-    pub fn serve(&mut self, deeds: &[HostDeed], command: u32) -> io::Result<()> {
+    /// Those of the action.
+    pub fn serve(&mut self, actions: &[HostAction], command: u32) -> io::Result<()> {
         let mut asked = None;
         // The guest goes on only when it is done.
-        let this = &mut Deeds { small: self.small.as_deref(), root: self.directory.path(), filler: &mut self.filler };
+        let this =
+            &mut HostActions { small: self.small.as_deref(), root: self.directory.path(), filler: &mut self.filler };
         self.listener.serve(|index| {
-            asked = deeds.get(index);
-            asked.map_or(Ok(()), |deed| this.act(deed, command))
+            asked = actions.get(index);
+            asked.map_or(Ok(()), |action| this.perform(action, command))
         })
     }
 
-    /// Does `deed` to the process `command`.
+    /// Does `action` to the process `command`.
     ///
     /// # Errors
-    /// Those of the deed.
-    pub fn act(&mut self, deed: &HostDeed, command: u32) -> io::Result<()> {
-        let mut deeds = Deeds { small: self.small.as_deref(), root: self.directory.path(), filler: &mut self.filler };
-        deeds.act(deed, command)
+    /// Those of the action.
+    pub fn perform(&mut self, action: &HostAction, command: u32) -> io::Result<()> {
+        let mut actions =
+            HostActions { small: self.small.as_deref(), root: self.directory.path(), filler: &mut self.filler };
+        actions.perform(action, command)
     }
 
     /// Damages something, and says how to undo it: the file and what it held.
@@ -249,7 +251,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for Environment {
     fn drop(&mut self) {
         if let Some(small) = &self.small {
             // Nobody is left in it; if somebody is, it goes with them.
@@ -258,18 +260,18 @@ impl Drop for Room {
     }
 }
 
-/// What deeds of the host need of a room.
-struct Deeds<'a> {
+/// What actions of the host need of an environment.
+struct HostActions<'a> {
     small: Option<&'a Path>,
     root: &'a Path,
     filler: &'a mut Option<PathBuf>,
 }
 
-impl Deeds<'_> {
-    fn act(&mut self, deed: &HostDeed, command: u32) -> io::Result<()> {
+impl HostActions<'_> {
+    fn perform(&mut self, action: &HostAction, command: u32) -> io::Result<()> {
         let out = self.root.join("results/out");
-        match deed {
-            HostDeed::Signal(number, times) => {
+        match action {
+            HostAction::Signal(number, times) => {
                 for time in 0..*times {
                     if time > 0 {
                         thread::sleep(Duration::from_millis(50));
@@ -277,12 +279,12 @@ impl Deeds<'_> {
                     signal(command, *number)?;
                 }
             }
-            HostDeed::Pause(ms) => {
+            HostAction::Pause(ms) => {
                 signal(command, Signal::STOP.as_raw())?;
                 thread::sleep(Duration::from_millis(*ms));
                 signal(command, Signal::CONT.as_raw())?;
             }
-            HostDeed::Fill => {
+            HostAction::Fill => {
                 let Some(small) = self.small else { return Ok(()) };
                 let path = small.join("filler");
                 *self.filler = Some(path.clone());
@@ -295,14 +297,14 @@ impl Deeds<'_> {
                     }
                 }
             }
-            HostDeed::Descriptors(most) => {
+            HostAction::Descriptors(most) => {
                 let pid = i32::try_from(command).ok().and_then(Pid::from_raw);
                 // The hard limit, which the command has from this program, stays: not even root may raise it beyond fs.nr_open.
                 let limit = Rlimit { current: Some(*most), ..getrlimit(Resource::Nofile) };
                 prlimit(pid, Resource::Nofile, limit)?;
             }
-            HostDeed::NoQemu => fs::remove_file(self.root.join("bin").join(QEMU))?,
-            HostDeed::NoLogs => {
+            HostAction::NoQemu => fs::remove_file(self.root.join("bin").join(QEMU))?,
+            HostAction::NoLogs => {
                 fs::rename(out.join("logs"), out.join("logs-aside"))?;
                 fs::write(out.join("logs"), "")?;
             }

@@ -49,7 +49,7 @@ impl fmt::Display for Shape {
 
 /// Why there is no study to disturb: a fault of this program.
 #[derive(Debug, thiserror::Error)]
-pub enum BenchError {
+pub enum ChaosError {
     /// The study is wrong.
     #[error("the study of the test is wrong: {0}")]
     Study(String),
@@ -60,7 +60,7 @@ pub enum BenchError {
 
 /// A study with its plan.
 #[derive(Debug, Clone)]
-pub struct Bench {
+pub struct DisturbedStudy {
     /// Its size and clock.
     pub shape: Shape,
     /// Its text.
@@ -69,14 +69,14 @@ pub struct Bench {
     pub plan: Plan,
 }
 
-impl Bench {
+impl DisturbedStudy {
     /// The study of that shape.
     ///
     /// # Errors
-    /// [`BenchError::Study`]
-    pub fn new(shape: Shape) -> Result<Self, BenchError> {
+    /// [`ChaosError::Study`]
+    pub fn new(shape: Shape) -> Result<Self, ChaosError> {
         let text = text(shape);
-        let wrong = |error: &dyn fmt::Display| BenchError::Study(error.to_string());
+        let wrong = |error: &dyn fmt::Display| ChaosError::Study(error.to_string());
         let study = Study::parse("chaos.toml", &text, &|_| Ok(None)).map_err(|error| wrong(&error))?;
         let plan = expand(&study, &Narrowing::default(), &Available::default()).map_err(|error| wrong(&error))?;
         Ok(Self { shape, text, plan })
@@ -167,8 +167,8 @@ impl Testbed {
     /// Writes it into `directory`.
     ///
     /// # Errors
-    /// [`BenchError::Io`]
-    pub fn make(directory: &Path) -> Result<Self, BenchError> {
+    /// [`ChaosError::Io`]
+    pub fn make(directory: &Path) -> Result<Self, ChaosError> {
         let images = ["kernel", "base.cpio"].map(|name| directory.join(name));
         let mut archive = Archive::default();
         let content = b"an agent that never runs".repeat(100).into();
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn the_study_has_what_faults_need() {
-        let bench = Bench::new(SHAPE).unwrap();
-        assert_eq!(bench.plan.blocks.len(), 2);
-        for block in &bench.plan.blocks {
+        let study = DisturbedStudy::new(SHAPE).unwrap();
+        assert_eq!(study.plan.blocks.len(), 2);
+        for block in &study.plan.blocks {
             assert!(block.runs[0].warm_up);
             assert_eq!(block.runs.iter().filter(|run| is_tool_run(&run.order)).count(), 4);
             assert_eq!(block.runs.len(), 9);
@@ -225,19 +225,19 @@ mod tests {
 
     #[test]
     fn figures_depend_on_everything_before_them_and_on_nothing_else() {
-        let bench = Bench::new(SHAPE).unwrap();
-        let block = &bench.plan.blocks[0];
+        let study = DisturbedStudy::new(SHAPE).unwrap();
+        let block = &study.plan.blocks[0];
         let last = &block.runs[8].order.id;
-        let whole = bench.figures(1, &block.runs, last).unwrap();
-        assert_eq!(bench.figures(1, &block.runs, last).unwrap(), whole);
+        let whole = study.figures(1, &block.runs, last).unwrap();
+        assert_eq!(study.figures(1, &block.runs, last).unwrap(), whole);
         let mut all: BTreeSet<String> = BTreeSet::from([format!("{whole:?}")]);
         for left_out in 0..8 {
             let rest = block.runs.iter().enumerate().filter(|(index, _)| *index != left_out).map(|(_, run)| run);
-            all.insert(format!("{:?}", bench.figures(1, rest, last).unwrap()));
+            all.insert(format!("{:?}", study.figures(1, rest, last).unwrap()));
         }
-        all.insert(format!("{:?}", bench.figures(2, &block.runs, last).unwrap()));
+        all.insert(format!("{:?}", study.figures(2, &block.runs, last).unwrap()));
         assert_eq!(all.len(), 10, "each run before it, and the seed, make a difference");
-        assert_eq!(bench.figures(1, &block.runs, "no such run"), None);
+        assert_eq!(study.figures(1, &block.runs, "no such run"), None);
     }
 
     #[test]

@@ -25,11 +25,11 @@ use super::{
     figures::{Past, facts},
     machine::Machine,
     send::Line,
-    standin,
+    stand_in,
 };
 use crate::{
     control,
-    script::{Deed, Piece, Point, Script, Step, Then},
+    script::{Action, Piece, Point, Script, Step, Then},
 };
 
 /// The inherited descriptors of `bpfassay_vm::device::descriptor`.
@@ -57,7 +57,7 @@ pub(crate) fn inherited(number: i32) -> io::Result<OwnedFd> {
 
 /// The job in the initramfs that QEMU was given.
 pub(crate) fn job(arguments: &[OsString]) -> io::Result<Job> {
-    let path = standin::value(arguments, "-initrd").ok_or_else(|| io::Error::other("no -initrd"))?;
+    let path = stand_in::value(arguments, "-initrd").ok_or_else(|| io::Error::other("no -initrd"))?;
     let text = path.to_string_lossy();
     let descriptor = text.strip_prefix("/dev/fd/").or_else(|| text.strip_prefix("/proc/self/fd/"));
     let mut bytes = Vec::new();
@@ -121,7 +121,7 @@ pub(crate) fn runs(job: &Job) -> &[RunOrder] {
 pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
     // The guest dies with its QEMU.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    let script = Script::read(&standin::home(arguments))?;
+    let script = Script::read(&stand_in::home(arguments))?;
     let job = job(arguments)?;
     let monitor = UnixStream::from(inherited(0)?);
     let player = Player {
@@ -139,7 +139,7 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
 }
 
 fn seed(arguments: &[OsString]) -> u64 {
-    standin::value(arguments, "-seed").and_then(|word| word.to_str()?.parse().ok()).unwrap_or_default()
+    stand_in::value(arguments, "-seed").and_then(|word| word.to_str()?.parse().ok()).unwrap_or_default()
 }
 
 struct Player<'a> {
@@ -188,7 +188,7 @@ impl Player<'_> {
             before = Some(&order.id);
         }
         self.say(&GuestMessage::Done)?;
-        if matches!(self.reach(&Point::LastWord)?, Life::Over) {
+        if matches!(self.reach(&Point::Done)?, Life::Over) {
             return Ok(());
         }
         self.machine.power_off()
@@ -228,27 +228,27 @@ impl Player<'_> {
 
     /// Does what the script says for `point`.
     fn reach(&mut self, point: &Point) -> io::Result<Life> {
-        match self.script.act(point, &self.ids) {
-            None | Some(Deed::Refuse { .. }) => Ok(Life::GoesOn),
-            Some(Deed::Host(index)) => {
+        match self.script.action(point, &self.ids) {
+            None | Some(Action::Refuse { .. }) => Ok(Life::GoesOn),
+            Some(Action::Host(index)) => {
                 control::ask(&self.script.state, *index)?;
                 Ok(Life::GoesOn)
             }
-            Some(Deed::Kill(signal)) => {
+            Some(Action::Kill(signal)) => {
                 self.to_qemu(*signal)?;
                 // One that may be caught takes its time; the guest does nothing meanwhile.
                 Ok(hang())
             }
-            Some(Deed::Stop(for_ms)) => {
+            Some(Action::Stop(for_ms)) => {
                 self.to_qemu(Signal::STOP.as_raw())?;
                 let Some(for_ms) = for_ms else { return Ok(hang()) };
                 thread::sleep(Duration::from_millis(*for_ms));
                 self.to_qemu(Signal::CONT.as_raw())?;
                 Ok(Life::GoesOn)
             }
-            Some(Deed::Facts(facts)) => Ok(Life::As(facts.clone())),
-            Some(Deed::Outcome(outcome)) => Ok(Life::With(outcome.clone())),
-            Some(Deed::Send(pieces, then)) => {
+            Some(Action::Facts(facts)) => Ok(Life::As(facts.clone())),
+            Some(Action::Outcome(outcome)) => Ok(Life::With(outcome.clone())),
+            Some(Action::Send(pieces, then)) => {
                 for piece in pieces {
                     let piece = self.named(piece);
                     let figures = |id: &str| {

@@ -1,4 +1,4 @@
-//! Where one trial with guests takes place: its directory, its study, the command in it, and what came of that.
+//! The environment of one trial with guests: its directory, its study, the command in it, and the result.
 
 use std::{
     fs,
@@ -14,12 +14,12 @@ use bpfassay_study::Plan;
 
 use super::{GuestDriver, HostFault, ToolFault};
 use crate::{
-    bench::BenchError,
     check::{self, Records, Stage},
     damaged_cache,
-    drive::Came,
+    drive::TrialResult,
     leftovers::Before,
     process::{marked, signal},
+    study::ChaosError,
     trial::{End, Expected},
 };
 
@@ -40,18 +40,18 @@ sub stay { sleep 1 while 1 }
 "#;
 
 /// Where one trial takes place.
-pub(super) struct Site<'a> {
+pub(super) struct GuestEnvironment<'a> {
     driver: &'a GuestDriver,
     directory: tempfile::TempDir,
     tool: Option<PathBuf>,
     cache: Option<PathBuf>,
     before: Before,
-    pub(super) came: Came,
+    pub(super) result: TrialResult,
     process: u32,
 }
 
-impl<'a> Site<'a> {
-    pub(super) fn new(driver: &'a GuestDriver, tool: Option<&ToolFault>) -> Result<Self, BenchError> {
+impl<'a> GuestEnvironment<'a> {
+    pub(super) fn new(driver: &'a GuestDriver, tool: Option<&ToolFault>) -> Result<Self, ChaosError> {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let root = directory.path();
@@ -70,7 +70,7 @@ impl<'a> Site<'a> {
             }
         };
         let before = Before::now(root);
-        Ok(Self { driver, tool, cache: None, before, directory, came: Came::default(), process: 0 })
+        Ok(Self { driver, tool, cache: None, before, directory, result: TrialResult::default(), process: 0 })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -103,7 +103,7 @@ impl<'a> Site<'a> {
     }
 
     /// From now on the command has a cache of its own, one object of which is damaged: which one, `draw` says.
-    pub(super) fn damage_cache(&mut self, draw: u64) -> Result<(), BenchError> {
+    pub(super) fn damage_cache(&mut self, draw: u64) -> Result<(), ChaosError> {
         let cache = self.path("cache");
         damaged_cache::make(&self.driver.manifest, &cache, draw)?;
         self.cache = Some(cache);
@@ -125,7 +125,7 @@ impl<'a> Site<'a> {
         &mut self,
         words: &[PathBuf],
         fault: Option<(Duration, HostFault)>,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), ChaosError> {
         let root = self.directory.path().to_owned();
         let path = std::env::var("PATH").unwrap_or_default();
         let mut child = Command::new(&self.driver.bpfassay)
@@ -158,7 +158,7 @@ impl<'a> Site<'a> {
             }
             thread::sleep(Duration::from_millis(5));
         };
-        self.came.ends.push(end);
+        self.result.ends.push(end);
         Ok(())
     }
 
@@ -185,12 +185,12 @@ impl<'a> Site<'a> {
         Contents::read(&self.path("out")).map(Some)
     }
 
-    pub(super) fn plan(&self) -> Result<Plan, BenchError> {
+    pub(super) fn plan(&self) -> Result<Plan, ChaosError> {
         let said = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
         match self.contents() {
             Ok(Some(contents)) => Ok(contents.header.plan),
-            Ok(None) => Err(BenchError::Study(said())),
-            Err(error) => Err(BenchError::Study(format!("{error}: {}", said()))),
+            Ok(None) => Err(ChaosError::Study(said())),
+            Err(error) => Err(ChaosError::Study(format!("{error}: {}", said()))),
         }
     }
 
@@ -200,7 +200,7 @@ impl<'a> Site<'a> {
         stage: &str,
         expected: &Expected,
         how_far: Stage,
-    ) -> Result<(Option<Plan>, Records), BenchError> {
+    ) -> Result<(Option<Plan>, Records), ChaosError> {
         let mut wrong = self.before.left(self.directory.path(), &self.path("tmp"), self.process);
         if let Some(place) = check::control_character(&self.output()) {
             wrong.push(format!("a control character for the terminal: {place}"));
@@ -232,8 +232,8 @@ impl<'a> Site<'a> {
             return;
         }
         let said = String::from_utf8_lossy(&self.output()).replace(|c: char| c.is_control() && c != '\n', "?");
-        self.came.said.push_str(&format!("--- {stage}, {:?}\n{said}\n", self.came.ends.last()));
-        self.came.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
+        self.result.said.push_str(&format!("--- {stage}, {:?}\n{said}\n", self.result.ends.last()));
+        self.result.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
     }
 }
 

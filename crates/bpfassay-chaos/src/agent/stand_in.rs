@@ -12,8 +12,8 @@ use std::{
 };
 
 use crate::{
-    agent::play,
-    script::{Deed, Point, Script},
+    agent::player,
+    script::{Action, Point, Script},
 };
 
 /// The player's first argument.
@@ -24,7 +24,7 @@ const CONFINEMENT: [&str; 3] = ["-sandbox", "-run-with", "-runas"];
 
 /// Whether this program was started as `name`, in QEMU's place.
 #[must_use]
-pub fn is_meant(name: &OsString) -> bool {
+pub fn is_started_as_qemu(name: &OsString) -> bool {
     Path::new(name).file_name().is_some_and(|name| name.to_string_lossy().starts_with("qemu-system-"))
 }
 
@@ -32,13 +32,13 @@ pub fn is_meant(name: &OsString) -> bool {
 #[must_use]
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let outcome = match arguments.get(1) {
-        Some(word) if word == PLAYER => play::run(arguments),
+        Some(word) if word == PLAYER => player::run(arguments),
         _ => start(arguments).map(|never| match never {}),
     };
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            // Where standard error is gone nobody is there to be told.
+            // Where standard error is gone nobody would read it.
             let _ = writeln!(io::stderr(), "the stand-in for QEMU: {error}");
             ExitCode::FAILURE
         }
@@ -65,18 +65,18 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
         // No guest: a question of its version, or a trial.
         return Err(qemu.args(&arguments[1..]).exec());
     }
-    let job = play::job(arguments)?;
-    let runs: Vec<&str> = play::runs(&job).iter().map(|run| run.id.as_str()).collect();
-    match script.act(&Point::Launch, &runs) {
-        Some(Deed::Refuse { status, words }) => {
+    let job = player::job(arguments)?;
+    let runs: Vec<&str> = player::runs(&job).iter().map(|run| run.id.as_str()).collect();
+    match script.action(&Point::Launch, &runs) {
+        Some(Action::Refuse { status, words }) => {
             // It is gone in any case.
             let _ = writeln!(io::stderr(), "{words}");
             std::process::exit((*status).into());
         }
-        Some(Deed::Kill(signal)) => {
+        Some(Action::Kill(signal)) => {
             crate::process::signal(std::process::id(), *signal)?;
         }
-        Some(Deed::Host(index)) => crate::control::ask(&script.state, *index)?,
+        Some(Action::Host(index)) => crate::control::ask(&script.state, *index)?,
         _ => {}
     }
     let (ours, theirs) = UnixStream::pair()?;
@@ -132,7 +132,7 @@ mod tests {
         let given = "/x/qemu-system-x86_64 -nodefaults -sandbox on,spawn=deny -chardev socket,id=monitor,fd=902 -mon \
                      chardev=monitor,mode=control -chardev file,id=agent,path=/dev/fd/901 -kernel k -initrd i";
         let given: Vec<OsString> = given.split_whitespace().map(OsString::from).collect();
-        assert!(is_meant(&given[0]));
+        assert!(is_started_as_qemu(&given[0]));
         assert_eq!(home(&given), Path::new("/x"));
         let words = machine(&given, 7);
         let text: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
