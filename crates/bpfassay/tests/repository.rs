@@ -383,9 +383,10 @@ fn walks_compile() {
             }
         }
     }
+    // That of the workspace, where the registry's crates are compiled already.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut command = Command::new(env!("CARGO"));
-    command.args(["check", "--offline", "--locked"]).env("CARGO_TARGET_DIR", target.join("walks")).current_dir(&copy);
+    command.args(["check", "--offline", "--locked", "--lib"]).env("CARGO_TARGET_DIR", target).current_dir(&copy);
     command.args(changed.iter().flat_map(|name| ["--package", name]));
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
