@@ -1,12 +1,14 @@
 //! Input files: what somebody names is a regular file of a bounded size, or an error says what it is.
 //!
-//! Here: opening and reading files of users, and of what their files name beside themselves. Not here: what is in them; files
-//! that this project writes.
+//! Here: opening and reading files of users, and of what their files name beside themselves; strict TOML, with a place for every
+//! complaint ([`document`]). Not here: what the keys of a file mean; files that this project writes.
 //!
 //! A pipe would block whoever opens it, a device has no end, and a symbolic link in a stranger's directory leads to files that
 //! the stranger may not read. Every function here opens without blocking and looks at what it has opened.
 
 #![forbid(unsafe_code)]
+
+pub mod document;
 
 use std::{
     fs::{self, File},

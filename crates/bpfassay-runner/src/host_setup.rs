@@ -9,8 +9,7 @@ use bpfassay_protocol::{
 use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
 use bpfassay_vm::{
-    Accelerator, AcceleratorChoice, Aslr, Clock, Deadlines, Initramfs, Machine, Qemu, device::memory::Memory,
-    file_for_initramfs,
+    Accelerator, AcceleratorChoice, Aslr, Clock, Deadlines, Initramfs, Machine, Memory, Qemu, file_for_initramfs,
 };
 
 /// Everything that boots.

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use bpfassay_document::Invalid;
+use bpfassay_input::document::Invalid;
 
 /// Why a study cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,17 @@ pub enum StudyError {
     /// Something in the file is wrong.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+}
+
+impl StudyError {
+    /// The file that is not valid, if that is the error.
+    #[must_use]
+    pub const fn invalid(&self) -> Option<&Invalid> {
+        match self {
+            Self::Invalid(invalid) => Some(invalid),
+            _ => None,
+        }
+    }
 }
 
 /// Why a study has no plan under the narrowing that was asked for.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use bpfassay_document::{Document, Field, Invalid, Section};
+use bpfassay_input::document::{self, Field, Invalid, Reported, Section};
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -161,26 +161,26 @@ impl FeatureExpectations {
         }
     }
 
-    /// The expectations of a study, then those compiled in.
-    pub(crate) fn read(own: Option<&Field<'_, '_>>) -> Result<Self, Invalid> {
-        let mut all = Self::default();
-        if let Some(own) = own {
-            all.add(&own.table()?)?;
-        }
-        let document = Document::parse("bundled expectations of features", BUILT_IN)?;
-        all.add(&document.root())?;
-        Ok(all)
+    /// Adds those of `other`, which count after these.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.introductions.extend(other.introductions);
+        self.deviations.extend(other.deviations);
     }
 
-    fn add(&mut self, section: &Section<'_, '_>) -> Result<(), Invalid> {
-        section.only(&["since", "deviation"])?;
-        for element in section.get("since").map(|since| since.list()).transpose()?.unwrap_or_default() {
-            self.introductions.extend(introductions(&element)?);
-        }
-        for element in section.get("deviation").map(|deviation| deviation.list()).transpose()?.unwrap_or_default() {
-            self.deviations.extend(deviations(&element)?);
-        }
-        Ok(())
+    /// The expectations compiled in.
+    ///
+    /// # Errors
+    /// None but for an error in the file, which a test would find.
+    pub(crate) fn built_in() -> Result<Self, Invalid> {
+        document::read("bundled expectations of features", BUILT_IN, Self::read)
+    }
+
+    /// The expectations of a table with the lists `since` and `deviation`.
+    pub(crate) fn read(section: &Section<'_, '_>) -> Result<Self, Reported> {
+        section.only(&["since", "deviation"]);
+        let introductions = section.or("since", Vec::new(), |since| since.each(introductions));
+        let deviations = section.or("deviation", Vec::new(), |deviation| deviation.each(deviations));
+        Ok(Self { introductions: introductions?.concat(), deviations: deviations?.concat() })
     }
 }
 
@@ -192,82 +192,72 @@ fn is_meant(pattern: &str, feature: &str) -> bool {
     }
 }
 
-fn introductions(element: &Field<'_, '_>) -> Result<Vec<Introduction>, Invalid> {
+fn introductions(element: &Field<'_, '_>) -> Result<Vec<Introduction>, Reported> {
     let section = element.table()?;
     let archs: Vec<&str> = Arch::ALL.iter().map(|arch| arch.name()).collect();
-    section.only(&[&["feature", "kernel", "source"], archs.as_slice()].concat())?;
+    section.only(&[&["feature", "kernel", "source"], archs.as_slice()].concat());
     let read = |field: &Field<'_, '_>| match field.text()? {
         "never" => Ok(None),
         _ => field.name::<Series>().map(Some),
     };
-    let general = section.get("kernel").map(|field| read(&field)).transpose()?;
+    let general = section.optional("kernel", read);
+    let own: Vec<_> = Arch::ALL.iter().map(|arch| (arch, section.optional(arch.name(), read))).collect();
+    let source = section.need("source", Field::string);
+    let names = section.need("feature", features);
+    let general = general?;
     let mut from = BTreeMap::new();
-    for arch in Arch::ALL {
-        let series = match (section.get(arch.name()), general) {
-            (Some(own), _) => read(&own)?,
-            (None, Some(general)) => general,
-            (None, None) => {
-                return Err(section.error(format!("say since which `kernel`, or since which on {arch}, or `never`")));
-            }
+    for (arch, own) in own {
+        let Some(series) = own?.or(general) else {
+            return Err(section.error(format!("give the first `kernel`, or the first one for {arch}, or `never`")));
         };
         from.extend(series.map(|series| (*arch, series)));
     }
-    let source = section.need("source")?.text()?.to_owned();
-    let name = section.need("feature")?;
-    Ok(features(&name)?
-        .into_iter()
-        .map(|feature| Introduction { feature, from: from.clone(), source: source.clone() })
-        .collect())
+    let (source, names) = (source?, names?);
+    let introduction = |feature| Introduction { feature, from: from.clone(), source: source.clone() };
+    Ok(names.into_iter().map(introduction).collect())
 }
 
-fn deviations(element: &Field<'_, '_>) -> Result<Vec<Deviation>, Invalid> {
+fn deviations(element: &Field<'_, '_>) -> Result<Vec<Deviation>, Reported> {
     let section = element.table()?;
-    section.only(&["feature", "arch", "kernels", "works", "reason", "source"])?;
-    let archs = section.need("arch")?.list()?.iter().map(Field::name).collect::<Result<Vec<Arch>, _>>()?;
-    let kernels = section
-        .need("kernels")?
-        .list()?
-        .iter()
-        .map(|name| name.text().map(str::to_owned))
-        .collect::<Result<Vec<_>, _>>()?;
-    let works = section.need("works")?.boolean()?;
-    let reason = section.need("reason")?.text()?.to_owned();
-    let source = section.need("source")?.text()?.to_owned();
-    Ok(features(&section.need("feature")?)?
-        .into_iter()
-        .map(|feature| Deviation {
-            feature,
-            archs: archs.clone(),
-            kernels: kernels.clone(),
-            works,
-            reason: reason.clone(),
-            source: source.clone(),
-        })
-        .collect())
+    section.only(&["feature", "arch", "kernels", "works", "reason", "source"]);
+    let archs = section.need("arch", |archs| archs.each(Field::name::<Arch>));
+    let kernels = section.need("kernels", |kernels| kernels.each(Field::string));
+    let works = section.need("works", Field::boolean);
+    let reason = section.need("reason", Field::string);
+    let source = section.need("source", Field::string);
+    let names = section.need("feature", features)?;
+    let (archs, kernels, works, reason, source) = (archs?, kernels?, works?, reason?, source?);
+    let deviation = |feature| Deviation {
+        feature,
+        archs: archs.clone(),
+        kernels: kernels.clone(),
+        works,
+        reason: reason.clone(),
+        source: source.clone(),
+    };
+    Ok(names.into_iter().map(deviation).collect())
 }
 
-/// Every feature that a list of names stands for; `{a,b}` in a name stands for each of its words.
-fn features(field: &Field<'_, '_>) -> Result<Vec<String>, Invalid> {
-    let mut names = Vec::new();
-    for element in field.list()? {
-        let text = element.text()?;
-        let expanded = expand(text).ok_or_else(|| {
+/// Every feature that a list of names stands for; `{a,b}` in a name stands for each of its alternatives.
+fn features(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
+    let names = field.each(|element| {
+        let expanded = expand(element.text()?).ok_or_else(|| {
             element
-                .error(format!("braces hold words between commas, `{{a,b}}`, and stand for {MAX_NAMES} names at most"))
+                .error(format!("braces hold names between commas, `{{a,b}}`, and stand for {MAX_NAMES} names at most"))
         })?;
-        for name in &expanded {
-            let is_known = name.split_once(' ').is_some_and(|(kind, name)| {
+        let is_known = |name: &String| {
+            name.split_once(' ').is_some_and(|(kind, name)| {
                 kind.parse::<bpfassay_protocol::feature::FeatureKind>().is_ok()
                     && !name.is_empty()
                     && !name.contains(' ')
-            });
-            if !is_known {
-                return Err(element.error("give kind and name of a feature, such as `map-type ringbuf`"));
-            }
+            })
+        };
+        match expanded.iter().all(is_known) {
+            true => Ok(expanded),
+            false => Err(element.error("give kind and name of a feature, such as `map-type ringbuf`")),
         }
-        names.extend(expanded);
-    }
-    Ok(names)
+    })?;
+    Ok(names.concat())
 }
 
 /// Most names that one pattern stands for: as many as all features have, several times over.
@@ -282,17 +272,19 @@ fn expand(pattern: &str) -> Option<Vec<String>> {
     let mut names = vec![String::new()];
     let mut rest = pattern;
     while let Some((before, behind)) = rest.split_once('{') {
-        let (words, after) = behind.split_once('}')?;
-        if before.contains('}') || words.contains('{') {
+        let (alternatives, after) = behind.split_once('}')?;
+        if before.contains('}') || alternatives.contains('{') {
             return None;
         }
-        let words: Vec<&str> = words.split(',').map(str::trim).collect();
-        let longest = words.iter().map(|word| word.len()).max().unwrap_or(0).checked_add(before.len())?;
-        if names.len().checked_mul(words.len())? > MAX_NAMES || names.iter().any(|name| name.len() + longest > MAX_NAME)
+        let alternatives: Vec<&str> = alternatives.split(',').map(str::trim).collect();
+        let longest = alternatives.iter().map(|one| one.len()).max().unwrap_or(0).checked_add(before.len())?;
+        if names.len().checked_mul(alternatives.len())? > MAX_NAMES
+            || names.iter().any(|name| name.len() + longest > MAX_NAME)
         {
             return None;
         }
-        names = names.iter().flat_map(|name| words.iter().map(move |word| format!("{name}{before}{word}"))).collect();
+        names =
+            names.iter().flat_map(|name| alternatives.iter().map(move |one| format!("{name}{before}{one}"))).collect();
         rest = after;
     }
     if rest.contains('}') || names.iter().any(|name| name.len() + rest.len() > MAX_NAME) {
@@ -311,10 +303,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<FeatureExpectations, Invalid> {
-        let document = Document::parse("x.toml", text)?;
-        let mut all = FeatureExpectations::default();
-        all.add(&document.root())?;
-        Ok(all)
+        document::read("x.toml", text, FeatureExpectations::read)
     }
 
     #[test]
@@ -383,7 +372,7 @@ mod tests {
     fn what_is_no_expectation_is_refused() {
         for (line, said) in [
             (r#"{ feature = "ringbuf", kernel = "5.8", source = "x" }"#, "kind and name"),
-            (r#"{ feature = "map-type ringbuf", source = "x" }"#, "since which `kernel`"),
+            (r#"{ feature = "map-type ringbuf", source = "x" }"#, "give the first `kernel`"),
             (r#"{ feature = "map-type ringbuf", kernel = "5", source = "x" }"#, "first two numbers"),
             (r#"{ feature = "map-type ringbuf", kernel = "5.8" }"#, "`source` is missing"),
             (r#"{ feature = "map-type {a", kernel = "5.8", source = "x" }"#, "braces"),
@@ -395,7 +384,7 @@ mod tests {
 
     #[test]
     fn the_ones_compiled_in_are_sound_and_name_each_feature_once() {
-        let all = FeatureExpectations::read(None).unwrap();
+        let all = FeatureExpectations::built_in().unwrap();
         let mut names: Vec<&str> = all.introductions.iter().map(|one| one.feature.as_str()).collect();
         let count = names.len();
         names.sort_unstable();

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use bpfassay_document::{Field, Invalid, Section, distinct};
+use bpfassay_input::document::{Field, Reported, Section};
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_tool::finding::Kind;
 use schemars::JsonSchema;
@@ -59,7 +59,7 @@ impl Gate {
     }
 
     /// Reads one table; `known` are the names that `probes` may hold, `workloads` those of the study.
-    pub(crate) fn read(section: &Section<'_, '_>, known: &[String], workloads: &[&str]) -> Result<Self, Invalid> {
+    pub(crate) fn read(section: &Section<'_, '_>, known: &[String], workloads: &[&str]) -> Result<Self, Reported> {
         section.only(&[
             "arch",
             "kernels",
@@ -70,58 +70,53 @@ impl Gate {
             "byte_error",
             "attach",
             "deny",
-        ])?;
+        ]);
+        let archs =
+            section.or("arch", Vec::new(), |archs| archs.distinct("architecture", |field| field.name::<Arch>()));
+        let kernels = section.or("kernels", Vec::new(), |kernels| kernels.distinct("kernel", read::kernel_name));
+        let probes = section.or("probes", Vec::new(), |probes| {
+            probes.distinct("probe configuration", |field| {
+                let text = field.text()?;
+                // `fexit+percpu` is another name of `fexit`.
+                let name = text.parse::<ProbeConfiguration>().map_or(text.to_owned(), |probe| probe.to_string());
+                match known.contains(&name) {
+                    true => Ok(name),
+                    false => Err(field.error(format!(
+                        "`{}` is none of the study's probe configurations and tools that a gate can limit: {}",
+                        text.chars().take(64).collect::<String>(),
+                        known.join(", ")
+                    ))),
+                }
+            })
+        });
+        let names = section.or("workloads", Vec::new(), |names| {
+            names.distinct("workload", |field| {
+                let name = field.text()?;
+                match workloads.contains(&name) {
+                    true => Ok(name.to_owned()),
+                    false => Err(field.error(format!("the study has no such workload: {}", workloads.join(", ")))),
+                }
+            })
+        });
+        let overhead = section.optional("overhead", Field::name);
+        let relative_error = section.optional("relative_error", |field| match field.name::<Share>()? {
+            Share { ppm: 0 } => Err(field.error("nothing can be shown to have no error at all: allow more than 0%")),
+            share => Ok(share),
+        });
+        let byte_error = section.optional("byte_error", |field| field.number(0..=i64::MAX as u64));
+        let attach = section.or("attach", false, Field::boolean);
+        let deny = section
+            .or("deny", Vec::new(), |field| Ok(Denied::kinds(&field.distinct("finding", Field::name::<Denied>)?)));
         let gate = Self {
-            archs: match section.get("arch") {
-                Some(archs) => distinct(&archs, "architecture", |field| field.name::<Arch>())?,
-                None => Vec::new(),
-            },
-            kernels: match section.get("kernels") {
-                Some(kernels) => distinct(&kernels, "kernel", read::kernel_name)?,
-                None => Vec::new(),
-            },
-            probes: match section.get("probes") {
-                Some(probes) => distinct(&probes, "probe configuration", |field| {
-                    let text = field.text()?;
-                    // `fexit+percpu` is another name of `fexit`.
-                    let name = text.parse::<ProbeConfiguration>().map_or(text.to_owned(), |probe| probe.to_string());
-                    match known.contains(&name) {
-                        true => Ok(name),
-                        false => Err(field.error(format!(
-                            "`{}` is none of the study's probe configurations and tools that a gate can speak of: {}",
-                            text.chars().take(64).collect::<String>(),
-                            known.join(", ")
-                        ))),
-                    }
-                })?,
-                None => Vec::new(),
-            },
-            workloads: match section.get("workloads") {
-                Some(names) => distinct(&names, "workload", |field| {
-                    let name = field.text()?;
-                    match workloads.contains(&name) {
-                        true => Ok(name.to_owned()),
-                        false => Err(field.error(format!("the study has no such workload: {}", workloads.join(", ")))),
-                    }
-                })?,
-                None => Vec::new(),
-            },
-            overhead: section.get("overhead").map(|field| field.name()).transpose()?,
-            relative_error: match section.get("relative_error") {
-                None => None,
-                Some(field) => match field.name::<Share>()? {
-                    Share { ppm: 0 } => {
-                        return Err(field.error("nothing can be shown to have no error at all: allow more than 0%"));
-                    }
-                    share => Some(share),
-                },
-            },
-            byte_error: section.get("byte_error").map(|field| field.number(0..=i64::MAX as u64)).transpose()?,
-            attach: section.get("attach").map_or(Ok(false), |field| field.boolean())?,
-            deny: match section.get("deny") {
-                None => Vec::new(),
-                Some(field) => Denied::kinds(&distinct(&field, "finding", Field::name::<Denied>)?),
-            },
+            archs: archs?,
+            kernels: kernels?,
+            probes: probes?,
+            workloads: names?,
+            overhead: overhead?,
+            relative_error: relative_error?,
+            byte_error: byte_error?,
+            attach: attach?,
+            deny: deny?,
         };
         let demands = gate.overhead.is_some() || gate.relative_error.is_some() || gate.byte_error.is_some();
         if demands || gate.attach || !gate.deny.is_empty() {
@@ -182,25 +177,15 @@ impl Default for Certainty {
 }
 
 impl Certainty {
-    pub(crate) fn read(section: &Section<'_, '_>) -> Result<Self, Invalid> {
+    pub(crate) fn read(section: &Section<'_, '_>) -> Result<Self, Reported> {
         let default = Self::default();
-        let error_rate = match section.get("error_rate") {
-            None => default.error_rate,
-            Some(field) => {
-                let rate = field.name::<Share>()?;
-                if !(1..500_000).contains(&rate.ppm()) {
-                    return Err(field.error("an error rate lies between 0.0001% and 49.9999%"));
-                }
-                rate
-            }
-        };
-        Ok(Self {
-            error_rate,
-            correction: section
-                .get("correction")
-                .map_or(Ok(default.correction), |field| field.word(Correction::WORDS))?,
-            insist: section.get("insist").map_or(Ok(default.insist), |field| field.boolean())?,
-        })
+        let error_rate = section.or("error_rate", default.error_rate, |field| match field.name::<Share>()? {
+            rate if (1..500_000).contains(&rate.ppm()) => Ok(rate),
+            _ => Err(field.error("an error rate lies between 0.0001% and 49.9999%")),
+        });
+        let correction = section.or("correction", default.correction, |field| field.choice(Correction::NAMES));
+        let insist = section.or("insist", default.insist, Field::boolean);
+        Ok(Self { error_rate: error_rate?, correction: correction?, insist: insist? })
     }
 }
 
@@ -215,8 +200,8 @@ pub enum Correction {
 }
 
 impl Correction {
-    /// The words of study files.
-    pub const WORDS: &'static [(&'static str, Self)] =
+    /// The names of study files.
+    pub const NAMES: &'static [(&'static str, Self)] =
         &[("holm", Self::Holm), ("benjamini-hochberg", Self::BenjaminiHochberg)];
 }
 

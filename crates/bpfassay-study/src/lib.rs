@@ -21,7 +21,7 @@ pub mod read;
 pub mod study;
 pub mod target;
 
-pub use bpfassay_document::Invalid;
+pub use bpfassay_input::document::Invalid;
 pub use command::{CommandSpec, FigureName, FigureSpec};
 pub use error::{ExpandError, StudyError};
 pub use expectation::Expectation;

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fmt::Display};
 
-use bpfassay_document::nearest;
+use bpfassay_input::document::nearest;
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 
 use crate::{

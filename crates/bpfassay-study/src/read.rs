@@ -5,11 +5,12 @@ mod expected;
 mod workloads;
 
 use std::{
+    cell::RefCell,
     io,
     path::{Path, PathBuf},
 };
 
-use bpfassay_document::{Document, Field, Invalid, Section, distinct, is_file_name, short_name, suggestion};
+use bpfassay_input::document::{self, Field, Reported, Section, is_file_name, suggestion};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     job::{FileSystem, Nfs, NfsVersion},
@@ -29,13 +30,13 @@ use crate::{
 const MAX_FILE: u64 = 1 << 20;
 
 /// Longest time that a study may name.
-const DAY_MS: u64 = 24 * 3_600_000;
+pub(crate) const DAY_MS: u64 = 24 * 3_600_000;
 
 /// The study called `name`: a bundled one, or else the file at that path, whose IOR scripts are looked for beside it
 /// and then among the bundled ones.
 ///
 /// # Errors
-/// [`StudyError`]
+/// [`StudyError`] where there is no such study, where it or one of its scripts cannot be read, and where it is not valid.
 pub fn load(name: &str) -> Result<Study, StudyError> {
     if let Some(text) = bundled::study(name) {
         return Study::parse(&format!("bundled study {name}"), text, &|script| {
@@ -72,203 +73,234 @@ pub fn folder(name: &str) -> Option<PathBuf> {
 /// Finds the text of an IOR script by its file name; `None` where there is none.
 pub type FindScript<'a> = &'a dyn Fn(&str) -> Result<Option<String>, StudyError>;
 
-impl Study {
-    /// Reads a study from `text`; `origin` names it in messages.
-    ///
-    /// # Errors
-    /// [`StudyError::Invalid`] with the line, or what `scripts` returns.
-    pub fn parse(origin: &str, text: &str, scripts: FindScript<'_>) -> Result<Self, StudyError> {
-        let document = Document::parse(origin, text)?;
-        let root = document.root();
-        root.only(&[
-            "schema",
-            "name",
-            "description",
-            "targets",
-            "probes",
-            "tools",
-            "file_systems",
-            "workloads",
-            "tracer",
-            "design",
-            "clock",
-            "guest",
-            "deadlines",
-            "expected",
-            "expected_features",
-            "gates",
-        ])?;
-        let schema = root.need("schema")?;
-        if schema.number(1..=u32::MAX)? != STUDY_SCHEMA {
-            return Err(schema
-                .error(format!("this program reads schema {STUDY_SCHEMA}: use the version that the study was made for"))
-                .into());
-        }
-        let name = root.need("name")?;
-        let probes = distinct(&root.need("probes")?, "probe configuration", Field::name::<ProbeConfiguration>)?;
-        let guest = guest(root.get("guest"))?;
-        let file_systems = file_systems(&root.need("file_systems")?, guest.memory_mib)?;
-        let workloads = workloads::workloads(&root.need("workloads")?, scripts, &file_systems)?;
-        let features = match (root.get("expected_features"), asks_for_features(&workloads)) {
-            (own, true) => FeatureExpectations::read(own.as_ref())?,
-            (None, false) => FeatureExpectations::default(),
-            (Some(own), false) => {
-                return Err(own
-                    .error("no workload of type `capabilities` asks for features that could be expected")
-                    .into());
-            }
-        };
-        let tools = tools(root.get("tools"), &probes)?;
-        let mut deadlines = deadlines(root.get("deadlines"))?;
-        deadlines.allow_for(&workloads);
-        Ok(Self {
-            schema: STUDY_SCHEMA,
-            name: short_name(&name)?,
-            description: root.need("description")?.text()?.trim().to_owned(),
-            targets: targets(&root.need("targets")?)?,
-            gates: gates(root.get("gates"), &probes, &tools, &workloads)?,
-            tools,
-            tool_files: Vec::new(),
-            design: design(&root.need("design")?, &probes)?,
-            probes,
-            workloads,
-            file_systems,
-            tracer_arguments: tracer_arguments(root.get("tracer"))?,
-            clock: root.get("clock").map_or(Ok(Clock::Instructions), |clock| clock.word(Clock::WORDS))?,
-            clock_of_host: root.get("clock").is_none(),
-            guest,
-            deadlines,
-            expectations: expected::read(root.get("expected"))?.into_iter().chain(expected::built_in()?).collect(),
-            features,
+/// The scripts that a study names, and the first error of finding one.
+pub(crate) struct Scripts<'a> {
+    find: FindScript<'a>,
+    error: RefCell<Option<StudyError>>,
+}
+
+impl Scripts<'_> {
+    /// The text of the script that `field` names; `None` where there is none.
+    pub(crate) fn find(&self, field: &Field<'_, '_>, name: &str) -> Result<Option<String>, Reported> {
+        (self.find)(name).map_err(|error| {
+            let reported = field.error(&error);
+            self.error.borrow_mut().get_or_insert(error);
+            reported
         })
     }
 }
 
+impl Study {
+    /// Reads a study from `text`; `origin` names it in messages.
+    ///
+    /// # Errors
+    /// [`StudyError::Invalid`] with everything that is wrong in the text, or what `scripts` returns.
+    pub fn parse(origin: &str, text: &str, scripts: FindScript<'_>) -> Result<Self, StudyError> {
+        let scripts = Scripts { find: scripts, error: RefCell::default() };
+        let study = document::read(origin, text, |root| read(root, &scripts));
+        if let Some(error) = scripts.error.into_inner() {
+            return Err(error);
+        }
+        let mut study = study?;
+        study.expectations.extend(expected::built_in()?);
+        if asks_for_features(&study.workloads) {
+            study.features.extend(FeatureExpectations::built_in()?);
+        }
+        Ok(study)
+    }
+}
+
+fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported> {
+    root.only(&[
+        "schema",
+        "name",
+        "description",
+        "targets",
+        "probes",
+        "tools",
+        "file_systems",
+        "workloads",
+        "tracer",
+        "design",
+        "clock",
+        "guest",
+        "deadlines",
+        "expected",
+        "expected_features",
+        "gates",
+    ]);
+    // Keys of another schema mean something else.
+    root.need("schema", |schema| match schema.number(1..=u32::MAX)? {
+        STUDY_SCHEMA => Ok(()),
+        _ => Err(schema
+            .error(format!("this program reads schema {STUDY_SCHEMA}: use the version that the study was made for"))),
+    })?;
+    let name = root.need("name", Field::short_name);
+    let description = root.need("description", |field| Ok(field.text()?.trim().to_owned()));
+    let probes = root.need("probes", |field| field.distinct("probe configuration", Field::name::<ProbeConfiguration>));
+    let targets = root.need("targets", targets);
+    let guest = root.or("guest", default_guest(), guest);
+    // What other values are checked against, as far as it is known.
+    let memory_mib = guest.as_ref().map_or(u32::MAX, |guest| guest.memory_mib);
+    let file_systems = root.need("file_systems", |field| file_systems(field, memory_mib));
+    let some_file_systems = file_systems.as_deref().unwrap_or_default();
+    let workloads = root.need("workloads", |field| workloads::workloads(field, scripts, some_file_systems));
+    let features = root.optional("expected_features", |own| match &workloads {
+        Ok(workloads) if !asks_for_features(workloads) => {
+            Err(own.error("no workload of type `capabilities` asks for features that could be expected"))
+        }
+        _ => FeatureExpectations::read(&own.table()?),
+    });
+    let some_probes = probes.as_deref().unwrap_or_default();
+    let tools = root.or("tools", Vec::new(), |field| tools(field, some_probes));
+    let deadlines = root.or("deadlines", Deadlines::default(), deadlines);
+    let tracer_arguments = root.or("tracer", Vec::new(), tracer_arguments);
+    let clock = root.optional("clock", |clock| clock.choice(Clock::NAMES));
+    let expectations = root.or("expected", Vec::new(), expected::read);
+    let has_baseline = some_probes.iter().any(|probe| probe.is_baseline()) || probes.is_err();
+    let design = root.need("design", |field| design(field, has_baseline));
+    let gates = root.or("gates", Vec::new(), |field| match (&tools, &workloads) {
+        (Ok(tools), Ok(workloads)) if probes.is_ok() => gates(field, some_probes, tools, workloads),
+        // They name what could not be read.
+        _ => Ok(Vec::new()),
+    });
+    let workloads = workloads?;
+    let mut deadlines = deadlines?;
+    deadlines.allow_for(&workloads);
+    let clock = clock?;
+    Ok(Study {
+        schema: STUDY_SCHEMA,
+        name: name?,
+        description: description?,
+        targets: targets?,
+        gates: gates?,
+        tools: tools?,
+        tool_files: Vec::new(),
+        design: design?,
+        probes: probes?,
+        workloads,
+        file_systems: file_systems?,
+        tracer_arguments: tracer_arguments?,
+        clock: clock.unwrap_or(Clock::Instructions),
+        clock_of_host: clock.is_none(),
+        guest: guest?,
+        deadlines,
+        expectations: expectations?,
+        features: features?.unwrap_or_default(),
+    })
+}
+
 fn gates(
-    field: Option<Field<'_, '_>>,
+    field: &Field<'_, '_>,
     probes: &[ProbeConfiguration],
     tools: &[Tool],
     workloads: &[WorkloadSpec],
-) -> Result<Vec<Gate>, Invalid> {
-    let Some(field) = field else { return Ok(Vec::new()) };
+) -> Result<Vec<Gate>, Reported> {
     let under_test = probes.iter().filter(|probe| !probe.is_baseline()).map(ToString::to_string);
     let known: Vec<String> = under_test.chain(tools.iter().map(|tool| tool.name.clone())).collect();
     let workloads: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
     let has_baseline = probes.iter().any(|probe| probe.is_baseline());
-    let read = |element: &Field<'_, '_>| {
+    field.each(|element| {
         let section = element.table()?;
         let gate = Gate::read(&section, &known, &workloads)?;
         if gate.overhead.is_some() && !has_baseline {
-            return Err(section.error("an overhead is held against the baseline: add `none` to `probes`"));
+            return Err(section.error("an overhead is compared with the baseline: add `none` to `probes`"));
         }
         Ok(gate)
-    };
-    field.list()?.iter().map(read).collect()
+    })
 }
 
 fn asks_for_features(workloads: &[WorkloadSpec]) -> bool {
     workloads.iter().any(|workload| workload.kind == WorkloadKind::Capabilities)
 }
 
-fn tools(field: Option<Field<'_, '_>>, probes: &[ProbeConfiguration]) -> Result<Vec<Tool>, Invalid> {
-    let mut found: Vec<Tool> = Vec::new();
-    let Some(field) = field else { return Ok(found) };
-    for element in field.list()? {
+fn tools(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Vec<Tool>, Reported> {
+    let mut taken: Vec<String> = probes.iter().map(ToString::to_string).collect();
+    field.each(|element| {
         let section = element.table()?;
-        section.only(&["name", "command", "programs"])?;
-        let name = section.need("name")?;
-        let command = section
-            .need("command")?
-            .list()?
-            .iter()
-            .map(|word| word.text().map(str::to_owned))
-            .collect::<Result<_, _>>()?;
-        let programs = section.get("programs").map_or(Ok(1), |programs| programs.number(1..=10_000))?;
-        let tool = Tool::new(short_name(&name)?, command, programs);
-        if tool.command.is_empty() {
-            return Err(section.error("`command` is empty: give the program's path in the guest and its arguments"));
-        }
-        let is_taken = found.iter().any(|known| known.name == tool.name)
-            || probes.iter().any(|probe| probe.to_string() == tool.name);
-        if is_taken {
-            return Err(name.error("a tool or probe configuration of that name stands here already"));
-        }
-        found.push(tool);
-    }
-    Ok(found)
+        section.only(&["name", "command", "programs"]);
+        let name = section.need("name", |name| {
+            let text = name.short_name()?;
+            if taken.contains(&text) {
+                return Err(name.error("a tool or probe configuration of that name stands here already"));
+            }
+            taken.push(text.clone());
+            Ok(text)
+        });
+        let command = section.need("command", |command| command.each(Field::string));
+        let programs = section.or("programs", 1, |programs| programs.number(1..=10_000));
+        Ok(Tool::new(name?, command?, programs?))
+    })
 }
 
-pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, Invalid> {
+pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, Reported> {
     let name = field.text()?;
     check_kernel_name(name).map_err(|message| field.error(message))?;
     Ok(name.to_owned())
 }
 
-fn targets(field: &Field<'_, '_>) -> Result<Vec<Target>, Invalid> {
+fn targets(field: &Field<'_, '_>) -> Result<Vec<Target>, Reported> {
     let mut targets = Vec::new();
-    for element in field.list()? {
+    let is_new = field.each(|element| {
         let section = element.table()?;
-        section.only(&["arch", "kernels"])?;
-        let archs = distinct(&section.need("arch")?, "architecture", Field::name::<Arch>)?;
-        let kernels = distinct(&section.need("kernels")?, "kernel", |field| {
-            let name = field.text()?;
-            check_kernel_pattern(name).map_err(|message| field.error(message))?;
-            Ok(name.to_owned())
-        })?;
-        for arch in archs {
-            for kernel in &kernels {
-                let target = Target { arch, kernel: kernel.clone() };
-                if targets.contains(&target) {
-                    return Err(element.error(format!("target {target} stands here twice")));
-                }
-                targets.push(target);
+        section.only(&["arch", "kernels"]);
+        let archs = section.need("arch", |field| field.distinct("architecture", Field::name::<Arch>));
+        let kernels = section.need("kernels", |field| {
+            field.distinct("kernel", |field| {
+                let name = field.text()?;
+                check_kernel_pattern(name).map_err(|message| field.error(message))?;
+                Ok(name.to_owned())
+            })
+        });
+        let (archs, kernels) = (archs?, kernels?);
+        for (arch, kernel) in archs.iter().flat_map(|arch| kernels.iter().map(move |kernel| (arch, kernel))) {
+            let target = Target { arch: *arch, kernel: kernel.clone() };
+            if targets.contains(&target) {
+                return Err(element.error(format!("target {target} stands here twice")));
             }
+            targets.push(target);
         }
-    }
-    Ok(targets)
+        Ok(())
+    });
+    is_new.map(|_| targets)
 }
 
-fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem>, Invalid> {
-    let mut found: Vec<FileSystem> = Vec::new();
-    for element in field.list()? {
+fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem>, Reported> {
+    let mut taken = Vec::new();
+    field.each(|element| {
         let section = element.table()?;
-        let kind = section.need("type")?;
-        let size = |section: &Section<'_, '_>| match section.get("size_mib") {
-            None => Ok(DEFAULT_SIZE_MIB),
-            Some(size) => {
-                let value = size.number(16..=1 << 20)?;
-                if value >= memory_mib {
-                    return Err(size.error(format!(
-                        "{value} MiB do not fit into the guest's memory of {memory_mib} MiB (`guest.memory_mib`)"
-                    )));
-                }
-                Ok(value)
-            }
+        let size = |section: &Section<'_, '_>| {
+            section.or("size_mib", DEFAULT_SIZE_MIB, |size| match size.number(16..=1 << 20)? {
+                value if value >= memory_mib => Err(size.error(format!(
+                    "{value} MiB do not fit into the guest's memory of {memory_mib} MiB (`guest.memory_mib`)"
+                ))),
+                value => Ok(value),
+            })
         };
-        let file_system = match kind.word(&[("nfs", true), ("tmpfs", false)])? {
+        let file_system = match section.need("type", |kind| kind.choice(&[("nfs", true), ("tmpfs", false)]))? {
             true => {
-                section.only(&["type", "version", "localio", "threads", "size_mib"])?;
-                FileSystem::Nfs(Nfs {
-                    version: section.get("version").map_or(Ok(NfsVersion::V42), |version| version.name())?,
-                    localio: section.get("localio").map(|localio| localio.boolean()).transpose()?,
-                    threads: section.get("threads").map_or(Ok(DEFAULT_THREADS), |threads| threads.number(1..=256))?,
-                    size_mib: size(&section)?,
-                })
+                section.only(&["type", "version", "localio", "threads", "size_mib"]);
+                let version = section.or("version", NfsVersion::V42, Field::name);
+                let localio = section.optional("localio", Field::boolean);
+                let threads = section.or("threads", DEFAULT_THREADS, |threads| threads.number(1..=256));
+                let size_mib = size(&section);
+                FileSystem::Nfs(Nfs { version: version?, localio: localio?, threads: threads?, size_mib: size_mib? })
             }
             false => {
-                section.only(&["type", "size_mib"])?;
+                section.only(&["type", "size_mib"]);
                 FileSystem::Tmpfs { size_mib: size(&section)? }
             }
         };
-        if found.iter().any(|known| file_system_id(known) == file_system_id(&file_system)) {
+        let id = file_system_id(&file_system);
+        if taken.contains(&id) {
             return Err(element.error("this file system stands here twice"));
         }
-        found.push(file_system);
-    }
-    Ok(found)
+        taken.push(id);
+        Ok(file_system)
+    })
 }
 
-fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design, Invalid> {
+fn design(field: &Field<'_, '_>, has_baseline: bool) -> Result<Design, Reported> {
     let section = field.table()?;
     section.only(&[
         "replicates",
@@ -283,52 +315,43 @@ fn design(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Design
         "error_rate",
         "correction",
         "insist",
-    ])?;
-    let has_baseline = probes.iter().any(|probe| probe.is_baseline());
-    let control = match section.get("control") {
-        None => has_baseline,
-        Some(control) => {
-            let value = control.boolean()?;
-            if value && !has_baseline {
-                return Err(control.error(
-                    "an A/A control compares the baseline with itself: add `none` to `probes`, or set `false`",
-                ));
-            }
-            value
-        }
-    };
-    let replicates = section.need("replicates")?.number(1..=MAX_REPLICATES)?;
-    let rounds = section.get("rounds").map_or(Ok(1), |rounds| rounds.number(1..=1000))?;
-    let until = section.get("until").map(|until| share_of_until(&until, replicates)).transpose()?;
-    let margin = section.get("margin").map(|margin| margin.name::<Share>().map(|share| (share, margin))).transpose()?;
-    let margin = match margin {
-        Some((share, field)) if share.ppm() == 0 => {
-            return Err(field.error("nothing can be shown to lie within 0%: allow more"));
-        }
-        margin => margin.map(|(share, _)| share),
-    };
+    ]);
+    let control =
+        section.or("control", has_baseline, |control| match control.boolean()? {
+            true if !has_baseline => Err(control
+                .error("an A/A control compares the baseline with itself: add `none` to `probes`, or set `false`")),
+            value => Ok(value),
+        });
+    let replicates = section.need("replicates", |field| field.number(1..=MAX_REPLICATES));
+    let rounds = section.or("rounds", 1, |rounds| rounds.number(1..=1000));
+    let until = section.optional("until", |until| share_of_until(until, replicates.unwrap_or(MAX_REPLICATES)));
+    let margin = section.optional("margin", |margin| match margin.name::<Share>()? {
+        share if share.ppm() == 0 => Err(margin.error("nothing can be shown to lie within 0%: allow more")),
+        share => Ok(share),
+    });
+    // A single round of a single boot has no interval that a warm start could narrow.
+    let several = rounds.unwrap_or(1).max(replicates.unwrap_or(1)) > 1;
+    let warm_up = section.or("warm_up", u32::from(several), |runs| runs.number(0..=1000));
+    // A TOML integer is at most 2^63 - 1.
+    let seed = section.need("seed", |field| field.number(0..=i64::MAX as u64));
+    let bpf_stats = section.or("bpf_stats", false, Field::boolean);
+    let sampling_interval_ms = section.optional("sampling_interval", |interval| interval.milliseconds(10..=DAY_MS));
+    let certainty = Certainty::read(&section);
     Ok(Design {
-        replicates,
-        margin,
-        rounds,
-        // A single round of a single boot has no interval that a warm start could narrow.
-        warm_up: section
-            .get("warm_up")
-            .map_or(Ok(u32::from(rounds.max(replicates) > 1)), |runs| runs.number(0..=1000))?,
-        until,
-        // A TOML integer is at most 2^63 - 1.
-        seed: section.need("seed")?.number(0..=i64::MAX as u64)?,
-        control,
-        bpf_stats: section.get("bpf_stats").map_or(Ok(false), |wanted| wanted.boolean())?,
-        sampling_interval_ms: section
-            .get("sampling_interval")
-            .map(|interval| interval.milliseconds(10..=DAY_MS))
-            .transpose()?,
-        certainty: Certainty::read(&section)?,
+        replicates: replicates?,
+        margin: margin?,
+        rounds: rounds?,
+        warm_up: warm_up?,
+        until: until?,
+        seed: seed?,
+        control: control?,
+        bpf_stats: bpf_stats?,
+        sampling_interval_ms: sampling_interval_ms?,
+        certainty: certainty?,
     })
 }
 
-fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, Invalid> {
+fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, Reported> {
     let share = field.name::<Share>()?;
     if share.ppm() == 0 {
         return Err(field.error("no interval becomes as narrow as 0%: ask for more"));
@@ -342,65 +365,63 @@ fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, Inval
     Ok(share)
 }
 
-fn guest(field: Option<Field<'_, '_>>) -> Result<GuestSize, Invalid> {
-    let mut guest =
-        GuestSize { cpus: 1, memory_mib: 1024, kernel_parameters: Vec::new(), addresses: Addresses::default() };
-    let Some(section) = field.map(|field| field.table()).transpose()? else { return Ok(guest) };
-    section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses"])?;
-    if let Some(addresses) = section.get("addresses") {
-        guest.addresses = addresses.word(Addresses::WORDS)?;
-    }
-    if let Some(cpus) = section.get("cpus") {
-        guest.cpus = cpus.number(1..=64)?;
-    }
-    if let Some(memory) = section.get("memory_mib") {
-        // Below this a Debian kernel does not come up with its initramfs.
-        guest.memory_mib = memory.number(384..=1 << 20)?;
-    }
-    if let Some(parameters) = section.get("kernel_parameters") {
-        guest.kernel_parameters = distinct(&parameters, "kernel parameter", |field| {
-            let word = field.text()?;
-            let valid = (1..=200).contains(&word.len()) && word.chars().all(|c| c.is_ascii_graphic() && c != '"');
+fn default_guest() -> GuestSize {
+    GuestSize { cpus: 1, memory_mib: 1024, kernel_parameters: Vec::new(), addresses: Addresses::default() }
+}
+
+fn guest(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
+    let default = default_guest();
+    let section = field.table()?;
+    section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses"]);
+    let addresses = section.or("addresses", default.addresses, |field| field.choice(Addresses::NAMES));
+    let cpus = section.or("cpus", default.cpus, |cpus| cpus.number(1..=64));
+    // Below this a Debian kernel does not come up with its initramfs.
+    let memory_mib = section.or("memory_mib", default.memory_mib, |memory| memory.number(384..=1 << 20));
+    let kernel_parameters = section.or("kernel_parameters", Vec::new(), |parameters| {
+        parameters.distinct("kernel parameter", |field| {
+            let parameter = field.text()?;
+            let valid =
+                (1..=200).contains(&parameter.len()) && parameter.chars().all(|c| c.is_ascii_graphic() && c != '"');
             match valid {
-                true => Ok(word.to_owned()),
+                true => Ok(parameter.to_owned()),
                 false => {
                     Err(field.error("give one kernel parameter: visible ASCII characters without blanks and quotes"))
                 }
             }
-        })?;
-    }
-    Ok(guest)
+        })
+    });
+    Ok(GuestSize { cpus: cpus?, memory_mib: memory_mib?, kernel_parameters: kernel_parameters?, addresses: addresses? })
 }
 
 /// Options of the tracer that the agent gives by itself; a second one would be refused in every guest.
 const AGENTS_OPTIONS: [&str; 4] = ["--probe", "--map", "--loader", "--interval"];
 
-fn tracer_arguments(field: Option<Field<'_, '_>>) -> Result<Vec<String>, Invalid> {
-    let Some(section) = field.map(|field| field.table()).transpose()? else { return Ok(Vec::new()) };
-    section.only(&["arguments"])?;
-    let Some(arguments) = section.get("arguments") else { return Ok(Vec::new()) };
-    let mut words = Vec::new();
-    for element in arguments.list()? {
-        let word = element.text()?;
-        let option = word.split_once('=').map_or(word, |(option, _)| option);
-        if AGENTS_OPTIONS.contains(&option) {
-            return Err(element
-                .error(format!("{option} is given by the run: use `probes` and `design.sampling_interval` for it")));
-        }
-        let valid = (1..=200).contains(&word.len()) && !word.chars().any(char::is_control);
-        if !valid {
-            return Err(element.error("give one word of the tracer's command line, of at most 200 bytes"));
-        }
-        words.push(word.to_owned());
-    }
-    Ok(words)
+fn tracer_arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
+    let section = field.table()?;
+    section.only(&["arguments"]);
+    section.or("arguments", Vec::new(), |arguments| {
+        arguments.each(|element| {
+            let argument = element.text()?;
+            let option = argument.split_once('=').map_or(argument, |(option, _)| option);
+            if AGENTS_OPTIONS.contains(&option) {
+                return Err(element.error(format!(
+                    "{option} is given by the run: use `probes` and `design.sampling_interval` for it"
+                )));
+            }
+            let valid = (1..=200).contains(&argument.len()) && !argument.chars().any(char::is_control);
+            match valid {
+                true => Ok(argument.to_owned()),
+                false => Err(element.error("give one argument of the tracer, of at most 200 bytes")),
+            }
+        })
+    })
 }
 
-fn deadlines(field: Option<Field<'_, '_>>) -> Result<Deadlines, Invalid> {
+fn deadlines(field: &Field<'_, '_>) -> Result<Deadlines, Reported> {
     let mut deadlines = Deadlines::default();
-    let Some(section) = field.map(|field| field.table()).transpose()? else { return Ok(deadlines) };
+    let section = field.table()?;
     let phases = [Phase::Boot, Phase::SetUp, Phase::Attach, Phase::Workload, Phase::TearDown].map(Phase::name);
-    section.only(&phases)?;
+    section.only(&phases);
     let slots = [
         &mut deadlines.boot_ms,
         &mut deadlines.set_up_ms,
@@ -408,10 +429,12 @@ fn deadlines(field: Option<Field<'_, '_>>) -> Result<Deadlines, Invalid> {
         &mut deadlines.workload_ms,
         &mut deadlines.tear_down_ms,
     ];
+    let mut outcome = Ok(());
     for (phase, slot) in phases.into_iter().zip(slots) {
-        if let Some(value) = section.get(phase) {
-            *slot = value.milliseconds(1000..=DAY_MS)?;
+        match section.or(phase, *slot, |value| value.milliseconds(1000..=DAY_MS)) {
+            Ok(value) => *slot = value,
+            Err(reported) => outcome = Err(reported),
         }
     }
-    Ok(deadlines)
+    outcome.map(|()| deadlines)
 }

@@ -153,8 +153,8 @@ pub enum WorkloadKind {
 }
 
 impl WorkloadKind {
-    /// The words of study files.
-    pub const WORDS: &'static [&'static str] =
+    /// The names of study files.
+    pub const NAMES: &'static [&'static str] =
         &["ior", "fio", "command", "io-paths", "capabilities", "futex", "tcp", "shared-memory"];
 }
 
@@ -200,8 +200,8 @@ pub enum EngineChoice {
 }
 
 impl EngineChoice {
-    /// The words of study files.
-    pub const WORDS: &'static [(&'static str, Self)] =
+    /// The names of study files.
+    pub const NAMES: &'static [(&'static str, Self)] =
         &[("auto", Self::Auto), ("embedded", Self::Embedded), ("external", Self::External)];
 }
 
@@ -318,10 +318,10 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// The words of study files.
-    pub const WORDS: &'static [(&'static str, Self)] = &[("wall", Self::Wall), ("instructions", Self::Instructions)];
+    /// The names of study files.
+    pub const NAMES: &'static [(&'static str, Self)] = &[("wall", Self::Wall), ("instructions", Self::Instructions)];
 
-    /// The word of study files.
+    /// The name of study files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -335,10 +335,10 @@ impl FromStr for Clock {
     type Err = UnknownName;
 
     fn from_str(word: &str) -> Result<Self, UnknownName> {
-        Self::WORDS.iter().find(|(name, _)| *name == word).map(|(_, clock)| *clock).ok_or_else(|| UnknownName {
+        Self::NAMES.iter().find(|(name, _)| *name == word).map(|(_, clock)| *clock).ok_or_else(|| UnknownName {
             kind: "clock",
             word: word.chars().take(64).collect(),
-            known: Self::WORDS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+            known: Self::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
         })
     }
 }
@@ -378,8 +378,8 @@ pub enum Addresses {
 }
 
 impl Addresses {
-    /// The words of study files.
-    pub const WORDS: &'static [(&'static str, Self)] =
+    /// The names of study files.
+    pub const NAMES: &'static [(&'static str, Self)] =
         &[("fixed", Self::Fixed), ("processes", Self::Processes), ("all", Self::All)];
 }
 

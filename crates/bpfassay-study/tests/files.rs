@@ -11,7 +11,7 @@ use bpfassay_protocol::{
     job::{Exercise, FileSystem, NfsVersion},
     message::Phase,
 };
-use bpfassay_study::{Clock, EngineChoice, Interface, Invalid, IorSpec, Study, StudyError, WorkloadKind, load};
+use bpfassay_study::{Clock, EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load};
 
 const GOOD: &str = r#"schema = 1
 name = "small"
@@ -199,7 +199,7 @@ fn every_value_is_checked_where_it_stands() {
         ("-a POSIX", "-f two.ior", "use the key `script`"),
         ("name = \"w\"", "", "inline options have no file name to go by"),
         ("name = \"w\"", "script = \"two.ior\"", "give either `script` or `options`"),
-        ("name = \"w\"", "name = \"w\"\nengine = \"real\"", "unknown word `real`; known are auto, embedded, external"),
+        ("name = \"w\"", "name = \"w\"\nengine = \"real\"", "unknown value `real`; known are auto, embedded, external"),
         ("name = \"w\"", "name = \"w\"\nranks = 0", "0 is not from 1 to 1024"),
         ("replicates = 2", "replicates = 2.5", "expected a whole number, found a number with a fraction"),
         ("seed = 7", "seed = -1", "-1 is not from 0 to 9223372036854775807"),
@@ -328,8 +328,12 @@ proptest::proptest! {
         let end = (at + cut).min(GOOD.len());
         let damaged = format!("{}{put}{}", &GOOD[..at], &GOOD[end..]);
         if let Err(error) = parse(&damaged) {
-            let StudyError::Invalid(Invalid { line, column, .. }) = &error else { panic!("{error}") };
-            assert!((1..=damaged.lines().count() + 1).contains(line) && *column >= 1, "{error}");
+            let StudyError::Invalid(invalid) = &error else { panic!("{error}") };
+            for complaint in &invalid.complaints {
+                let (line, column) = invalid.place(complaint);
+                assert!((1..=damaged.lines().count() + 1).contains(&line) && column >= 1, "{error}");
+            }
+            assert!(!invalid.complaints.is_empty());
         }
     }
 }

@@ -3,11 +3,15 @@
 //! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today spoils no other. The
 //! archive, the proxies and the keys are the host's; no name of a mirror is written here.
 
+pub(crate) mod configuration;
+mod download;
+pub(crate) mod dpkg;
 mod failure;
 pub(crate) mod host;
+mod mirror;
 mod package;
 mod release;
-pub(crate) mod root;
+mod root;
 mod sandbox;
 
 use std::{
@@ -20,6 +24,7 @@ use std::{
 use bpfassay_protocol::Arch;
 
 pub use self::{
+    dpkg::{GROWTH, missing_host_packages, unpack},
     failure::AptError,
     package::{Indexed, Package, ParseError, parse_index, parse_print_uris},
     release::ReleaseFile,
@@ -27,7 +32,10 @@ pub use self::{
 };
 use crate::{Error, Result, cache::Cache};
 
-/// How packages may be had.
+/// Largest release file, configuration or state that is read, in bytes; release files have some 100 KB.
+const MAX_TEXT: u64 = 16 << 20;
+
+/// How packages may be fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Never use the network.
@@ -108,7 +116,11 @@ fn program(name: &'static str, purpose: &str, command: &mut Command) -> Result<S
 }
 
 pub(crate) fn cannot_start(program: &str, source: io::Error) -> Error {
-    let package = if program.starts_with("dpkg") { "dpkg" } else { "apt" };
+    let package = match program {
+        "dpkg-deb" | "dpkg-query" => "dpkg",
+        "tar" => "tar",
+        _ => "apt",
+    };
     Error::Program { program: program.to_owned(), package, source }
 }
 

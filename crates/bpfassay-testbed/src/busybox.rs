@@ -6,7 +6,7 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     Error, Result,
-    apt::Apt,
+    apt::{self, Apt},
     cache::{Digest, Object},
     manifest::Component,
     toolchain,
@@ -46,7 +46,7 @@ pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
     let package = found.pop().ok_or_else(missing)?.package;
     let scratch = cache.scratch()?;
     for file in apt.fetch(&root, std::slice::from_ref(&package))? {
-        toolchain::unpack(&file.path, scratch.path(), &[])?;
+        apt::unpack(&file.path, scratch.path(), &[], &package.specification())?;
     }
     let program = PLACES.iter().map(|place| scratch.path().join(place)).find(|path: &std::path::PathBuf| is_file(path));
     let program = program.ok_or_else(|| Error::Build {

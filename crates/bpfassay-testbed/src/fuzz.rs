@@ -6,7 +6,7 @@ use std::io::Cursor;
 use crate::{
     apt::{self, AptError},
     initramfs::{find, tree},
-    payload, pvh, toolchain, tools,
+    payload, pvh, tools,
 };
 
 /// An initramfs: what is found is in it.
@@ -44,11 +44,11 @@ pub fn apt_output(text: &str) {
     }
     let error = AptError::from_output("forky", text, 3);
     let _ = (error.to_string(), error.is_passing());
-    if let Some(moved) = apt::root::moved(text, "/elsewhere") {
+    if let Some(moved) = apt::configuration::moved(text, "/elsewhere") {
         assert_eq!(moved.lines().count(), text.lines().count());
     }
     let packages = ["gcc", "libc6-dev"];
-    assert!(toolchain::missing_among(&packages, text).len() <= packages.len());
+    assert!(apt::dpkg::missing_among(&packages, text).len() <= packages.len());
     assert_eq!(apt::tail(text.as_bytes()).matches('\n').count(), 0);
     let _ = payload::end(text.as_bytes());
 }

@@ -13,7 +13,6 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -26,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    apt::{Apt, Package, tail},
+    apt::{self, Apt, Package},
     cache::Digest,
     manifest::Component,
 };
@@ -193,7 +192,7 @@ pub fn host_arch() -> Result<Arch> {
 fn fill(root: &Path, packages: &[(&Package, &Path)]) -> Result<()> {
     let (first, others): (Vec<_>, Vec<_>) = packages.iter().partition(|(package, _)| package.name == "base-files");
     for (_, file) in first {
-        unpack(file, root, LEFT_OUT)?;
+        apt::unpack(file, root, LEFT_OUT, "the cross toolchain")?;
     }
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
@@ -204,7 +203,7 @@ fn fill(root: &Path, packages: &[(&Package, &Path)]) -> Result<()> {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some((_, file)) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(error) = unpack(file, root, LEFT_OUT) {
+                    if let Err(error) = apt::unpack(file, root, LEFT_OUT, "the cross toolchain") {
                         keep(error);
                         next.store(others.len(), Ordering::Relaxed);
                     }
@@ -226,68 +225,6 @@ fn fill(root: &Path, packages: &[(&Package, &Path)]) -> Result<()> {
         fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
     }
     Ok(())
-}
-
-/// Unpacks the files of a Debian package into `directory`, owned by whoever runs this, without `left_out` (paths that
-/// begin with `./`). Nothing in the package is run.
-///
-/// # Errors
-/// [`Error::Program`], [`Error::Command`].
-pub fn unpack(package: &Path, directory: &Path, left_out: &[&str]) -> Result<()> {
-    let mut reader = Command::new("dpkg-deb")
-        .arg("--fsys-tarfile")
-        .arg(package)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|source| Error::Program { program: "dpkg-deb".to_owned(), package: "dpkg", source })?;
-    let mut tar = Command::new("tar");
-    tar.arg("--extract").arg("--directory").arg(directory);
-    tar.args(["--no-same-owner", "--no-same-permissions", "--keep-directory-symlink", "--delay-directory-restore"]);
-    tar.args(left_out.iter().map(|path| format!("--exclude={path}")));
-    if let Some(stream) = reader.stdout.take() {
-        tar.stdin(stream);
-    }
-    let unpacked = tar.env("LC_ALL", "C.UTF-8").output().map_err(|source| Error::Program {
-        program: "tar".to_owned(),
-        package: "tar",
-        source,
-    });
-    // `tar` has ended, and with it the pipe: the reader ends by itself, whatever became of it.
-    let read = reader.wait_with_output().map_err(Error::io("read", package))?;
-    let unpacked = unpacked?;
-    for (command, output) in [("tar", &unpacked), ("dpkg-deb", &read)] {
-        if !output.status.success() {
-            return Err(Error::Command {
-                command: format!("{command} ({})", package.display()),
-                purpose: format!("unpacking a package into {}", directory.display()),
-                status: output.status,
-                stderr: tail(&output.stderr),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Those of `packages` (Debian package names) that are not installed on this host, in the order given.
-///
-/// # Errors
-/// [`Error::Program`] where there is no `dpkg-query`: this is no Debian then.
-pub fn missing_host_packages(packages: &[&str]) -> Result<Vec<String>> {
-    let output = Command::new("dpkg-query")
-        .args(["--show", "--showformat=${Package} ${db:Status-Status}\n", "--"])
-        .args(packages)
-        .env("LC_ALL", "C.UTF-8")
-        .output()
-        .map_err(|source| Error::Program { program: "dpkg-query".to_owned(), package: "dpkg", source })?;
-    // It fails as soon as one package is unknown, and lists the others all the same.
-    Ok(missing_among(packages, &String::from_utf8_lossy(&output.stdout)))
-}
-
-pub(crate) fn missing_among(packages: &[&str], listing: &str) -> Vec<String> {
-    let installed: Vec<&str> = listing.lines().filter_map(|line| line.strip_suffix(" installed")).collect();
-    packages.iter().filter(|name| !installed.contains(name)).map(|&name| name.to_owned()).collect()
 }
 
 /// The triplet of GNU tools for an architecture: `aarch64-linux-gnu`.

@@ -20,12 +20,11 @@ use object::{LittleEndian, read::elf::ElfFile64};
 use self::closure::Closure;
 use crate::{
     Error, Result,
-    apt::{Apt, AptError, Package},
+    apt::{self, Apt, AptError, Package},
     cache::{Digest, Scratch},
     image::{role, segment},
     initramfs::{Archive, Content, Node, tree},
     manifest::{Component, Segment},
-    toolchain,
 };
 
 /// To be changed whenever the same inputs shall give other segments.
@@ -80,11 +79,12 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
     }
     // Its files are read when the segment is written.
     let mut unpacked: Option<Scratch> = None;
-    let object = segment(apt.cache(), &key, &format!("the tools for {arch}"), || {
+    let what = format!("the tools for {arch}");
+    let object = segment(apt.cache(), &key, &what, || {
         if let Some((root, packages)) = &found {
             let scratch = apt.cache().scratch()?;
             for package in apt.fetch(root, packages)? {
-                toolchain::unpack(&package.path, scratch.path(), &LEFT_OUT)?;
+                apt::unpack(&package.path, scratch.path(), &LEFT_OUT, &what)?;
             }
             lay_out(scratch.path(), &mut own)?;
             unpacked = Some(scratch);
@@ -181,7 +181,7 @@ fn refuse(tool: &str, problem: String) -> Error {
 }
 
 /// The packages with everything that they depend on, and where they are from.
-fn packages(apt: &Apt<'_>, arch: Arch, needs: &Needs<'_>) -> Result<Option<(crate::apt::Root, Vec<Package>)>> {
+fn packages(apt: &Apt<'_>, arch: Arch, needs: &Needs<'_>) -> Result<Option<(apt::Root, Vec<Package>)>> {
     let mut suites = needs.packages.iter();
     let Some((suite, names)) = suites.next() else { return Ok(None) };
     if let Some((other, names)) = suites.next() {

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use bpfassay_document::Invalid;
+use bpfassay_input::document::Invalid;
 
 /// Why a tool file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +42,15 @@ pub enum ToolError {
 }
 
 impl ToolError {
+    /// The file that is not valid, if that is the error.
+    #[must_use]
+    pub const fn invalid(&self) -> Option<&Invalid> {
+        match self {
+            Self::Invalid(invalid) => Some(invalid),
+            _ => None,
+        }
+    }
+
     /// A [`ToolError::Read`]; for use in `map_err`.
     pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

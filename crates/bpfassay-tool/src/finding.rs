@@ -133,7 +133,10 @@ impl FromStr for Kind {
         Self::ALL.iter().copied().find(|kind| kind.name() == text).ok_or_else(|| {
             let shown: String = text.chars().take(64).collect();
             let all = known().collect::<Vec<_>>().join(", ");
-            format!("unknown finding `{shown}`{}; known are {all}", bpfassay_document::suggestion(&shown, known()))
+            format!(
+                "unknown finding `{shown}`{}; known are {all}",
+                bpfassay_input::document::suggestion(&shown, known())
+            )
         })
     }
 }

@@ -5,7 +5,7 @@ mod report;
 
 use std::path::{Path, PathBuf};
 
-use bpfassay_document::{Document, Field, Invalid, Section, distinct, is_file_name, short_name, suggestion};
+use bpfassay_input::document::{self, Field, Invalid, Reported, Section, is_file_name, suggestion};
 use bpfassay_protocol::Arch;
 
 use self::places::{attribute, in_the_guest, package, relative, word};
@@ -117,50 +117,74 @@ impl ToolFile {
     /// Reads a tool file from `text`; `origin` names it in messages.
     ///
     /// # Errors
-    /// Where something in it is wrong, with line and column.
+    /// [`Invalid`] with everything that is wrong in the text, each with its place.
     pub fn parse(origin: &str, text: &str) -> Result<Self, Invalid> {
-        let document = Document::parse(origin, text)?;
-        let root = document.root();
-        root.only(&["schema", "tool", "source", "start", "stop", "report"])?;
-        let schema = root.need("schema")?;
-        if schema.number(1..=u32::MAX)? != TOOL_SCHEMA {
-            return Err(schema.error(format!(
-                "this program reads schema {TOOL_SCHEMA}: use the version that the file was made for"
-            )));
-        }
-        let tool = root.need("tool")?.table()?;
-        tool.only(&["name", "description"])?;
-        let source = source(&root.need("source")?, &["binary", "debian", "nix", "script", "object", "guest"])?;
-        let is_object = matches!(source, Source::Object(_));
-        let start = root.get("start").map(|start| start.table()).transpose()?;
-        if let Some(start) = &start {
-            start.only(&["arguments", "ready", "deadline"])?;
-        }
-        let get = |key| start.as_ref().and_then(|start| start.get(key));
-        let report = root.get("report").map(|field| report::read(&field, is_object)).transpose()?;
+        document::read(origin, text, Self::read)
+    }
+
+    fn read(root: &Section<'_, '_>) -> Result<Self, Reported> {
+        root.only(&["schema", "tool", "source", "start", "stop", "report"]);
+        // Keys of another schema mean something else.
+        root.need("schema", |schema| match schema.number(1..=u32::MAX)? {
+            TOOL_SCHEMA => Ok(()),
+            _ => Err(schema
+                .error(format!("this program reads schema {TOOL_SCHEMA}: use the version that the file was made for"))),
+        })?;
+        let tool = root.need("tool", |tool| {
+            let tool = tool.table()?;
+            tool.only(&["name", "description"]);
+            let name = tool.need("name", Field::short_name);
+            let description = tool.need("description", line);
+            Ok((name?, description?))
+        });
+        let source =
+            root.need("source", |field| source(field, &["binary", "debian", "nix", "script", "object", "guest"]));
+        let is_object = root.get("source").is_some_and(|source| source.has("object"));
+        let default = Start {
+            arguments: Vec::new(),
+            ready: if is_object { Ready::Started } else { Ready::Programs { count: 1, named: None } },
+            deadline_ms: DEADLINE_MS,
+        };
+        let start = root.or("start", default.clone(), |field| start(field, default, is_object));
+        let stop = root.or("stop", Stop::default(), stop);
+        let report = root.optional("report", |field| report::read(field, is_object));
+        let (name, description) = tool?;
+        let Start { arguments, ready, deadline_ms } = start?;
         Ok(Self {
             schema: TOOL_SCHEMA,
-            name: short_name(&tool.need("name")?)?,
-            description: line(&tool.need("description")?)?,
-            arguments: match get("arguments") {
-                Some(field) if is_object => return Err(field.error("a bare object is not started with arguments")),
-                Some(field) => arguments(&field)?,
-                None => Vec::new(),
-            },
-            ready: match get("ready") {
-                Some(field) => ready(&field)?,
-                None if is_object => Ready::Started,
-                None => Ready::Programs { count: 1, named: None },
-            },
-            deadline_ms: get("deadline").map_or(Ok(DEADLINE_MS), |field| field.milliseconds(1000..=HOUR_MS))?,
-            stop: root.get("stop").map_or_else(|| Ok(Stop::default()), |field| stop(&field))?,
-            source,
-            report,
+            name,
+            description,
+            arguments,
+            ready,
+            deadline_ms,
+            stop: stop?,
+            source: source?,
+            report: report?,
         })
     }
 }
 
-fn line(field: &Field<'_, '_>) -> Result<String, Invalid> {
+/// How a tool is started.
+#[derive(Clone)]
+struct Start {
+    arguments: Vec<String>,
+    ready: Ready,
+    deadline_ms: u64,
+}
+
+fn start(field: &Field<'_, '_>, default: Start, is_object: bool) -> Result<Start, Reported> {
+    let section = field.table()?;
+    section.only(&["arguments", "ready", "deadline"]);
+    let arguments = section.or("arguments", default.arguments, |field| match is_object {
+        true => Err(field.error("a bare object is not started with arguments")),
+        false => arguments(field),
+    });
+    let ready = section.or("ready", default.ready, ready);
+    let deadline_ms = section.or("deadline", default.deadline_ms, |field| field.milliseconds(1000..=HOUR_MS));
+    Ok(Start { arguments: arguments?, ready: ready?, deadline_ms: deadline_ms? })
+}
+
+fn line(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?.trim();
     if (1..=300).contains(&text.len()) && !text.contains(char::is_control) {
         return Ok(text.to_owned());
@@ -171,17 +195,20 @@ fn line(field: &Field<'_, '_>) -> Result<String, Invalid> {
 /// A list of at most [`MAX_ENTRIES`].
 fn entries<'d, 'i, T>(
     field: &Field<'d, 'i>,
-    read: impl Fn(&Field<'d, 'i>) -> Result<T, Invalid>,
-) -> Result<Vec<T>, Invalid> {
-    let list = field.list()?;
-    if list.len() > MAX_ENTRIES {
-        return Err(field.error(format!("the list has {} entries, and may have {MAX_ENTRIES}", list.len())));
+    read: impl Fn(&Field<'d, 'i>) -> Result<T, Reported>,
+) -> Result<Vec<T>, Reported> {
+    let length = field.list()?.len();
+    if length > MAX_ENTRIES {
+        return Err(field.error(format!("the list has {length} entries, and may have {MAX_ENTRIES}")));
     }
-    list.iter().map(read).collect()
+    field.each(read)
 }
 
 /// The only key of `section`, of those in `known`.
-fn one_of<'d, 'i>(section: &Section<'d, 'i>, known: &[&'static str]) -> Result<(&'static str, Field<'d, 'i>), Invalid> {
+fn one_of<'d, 'i>(
+    section: &Section<'d, 'i>,
+    known: &[&'static str],
+) -> Result<(&'static str, Field<'d, 'i>), Reported> {
     let mut found = known.iter().filter_map(|&key| section.get(key).map(|field| (key, field)));
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
@@ -192,8 +219,8 @@ fn one_of<'d, 'i>(section: &Section<'d, 'i>, known: &[&'static str]) -> Result<(
 /// Where the program of a workload comes from: as for tools, without what only tools can be.
 ///
 /// # Errors
-/// Where something in it is wrong, with line and column.
-pub fn program_source(field: &Field<'_, '_>) -> Result<Source, Invalid> {
+/// Where something in it is wrong, which the document then has.
+pub fn program_source(field: &Field<'_, '_>) -> Result<Source, Reported> {
     source(field, &["binary", "debian", "script", "guest"])
 }
 
@@ -201,130 +228,114 @@ pub fn program_source(field: &Field<'_, '_>) -> Result<Source, Invalid> {
 ///
 /// # Errors
 /// Where it cannot be one.
-pub fn suite(field: &Field<'_, '_>) -> Result<String, Invalid> {
+pub fn suite(field: &Field<'_, '_>) -> Result<String, Reported> {
     package(field)
 }
 
 /// The arguments of a program, without its name.
 ///
 /// # Errors
-/// Where something in them is wrong, with line and column.
-pub fn arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Invalid> {
+/// Where something in them is wrong, which the document then has.
+pub fn arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     entries(field, word)
 }
 
 /// One of the kinds of source in `known`.
-fn source(field: &Field<'_, '_>, known: &[&'static str]) -> Result<Source, Invalid> {
+fn source(field: &Field<'_, '_>, known: &[&'static str]) -> Result<Source, Reported> {
     let section = field.table()?;
-    section.only(known)?;
+    section.only(known);
     let (kind, field) = one_of(&section, known)?;
     match kind {
         "binary" => per_arch(&field, &["path", "libraries"], |section, archs| {
-            let libraries = section.get("libraries").map(|field| relative(&field)).transpose()?;
+            let libraries = section.optional("libraries", relative);
+            let path = section.need("path", relative);
             match archs {
-                [arch] => Ok(Binary { arch: *arch, path: relative(&section.need("path")?)?, libraries }),
-                _ => Err(section.error("a program is for one architecture: say which with `arch`")),
+                [arch] => Ok(Binary { arch: *arch, path: path?, libraries: libraries? }),
+                _ => Err(section.error("a program is for one architecture: name it with `arch`")),
             }
         })
         .map(Source::Binary),
         "debian" => per_arch(&field, &["suite", "package", "with", "program"], |section, archs| {
-            Ok(Debian {
-                archs: archs.to_vec(),
-                from: debian(section)?,
-                program: in_the_guest(&section.need("program")?)?,
-            })
+            let from = debian(section);
+            let program = section.need("program", in_the_guest);
+            Ok(Debian { archs: archs.to_vec(), from: from?, program: program? })
         })
         .map(Source::Debian),
         "object" => per_arch(&field, &["path", "programs"], |section, archs| {
-            let programs = section.get("programs").map(|field| distinct(&field, "program", function)).transpose()?;
-            Ok(Object {
-                archs: archs.to_vec(),
-                path: relative(&section.need("path")?)?,
-                bundled: false,
-                programs: programs.unwrap_or_default(),
-            })
+            let programs = section.or("programs", Vec::new(), |field| field.distinct("program", function));
+            let path = section.need("path", relative);
+            Ok(Object { archs: archs.to_vec(), path: path?, bundled: false, programs: programs? })
         })
         .map(Source::Object),
         "guest" => {
             let section = field.table()?;
-            section.only(&["program"])?;
-            Ok(Source::Guest(in_the_guest(&section.need("program")?)?))
+            section.only(&["program"]);
+            section.need("program", in_the_guest).map(Source::Guest)
         }
         "nix" => {
             let section = field.table()?;
-            section.only(&["attribute", "program"])?;
-            Ok(Source::Nix(Nix {
-                attribute: attribute(&section.need("attribute")?)?,
-                program: relative(&section.need("program")?)?,
-                closures: Vec::new(),
-            }))
+            section.only(&["attribute", "program"]);
+            let attribute = section.need("attribute", attribute);
+            let program = section.need("program", relative);
+            Ok(Source::Nix(Nix { attribute: attribute?, program: program?, closures: Vec::new() }))
         }
         _ => {
             let section = field.table()?;
-            section.only(&["path", "interpreter", "debian"])?;
-            let package = section.get("debian").map(|field| {
+            section.only(&["path", "interpreter", "debian"]);
+            let package = section.optional("debian", |field| {
                 let section = field.table()?;
-                section.only(&["suite", "package", "with"])?;
+                section.only(&["suite", "package", "with"]);
                 debian(&section)
             });
-            Ok(Source::Script(Script {
-                path: relative(&section.need("path")?)?,
-                interpreter: in_the_guest(&section.need("interpreter")?)?,
-                debian: package.transpose()?,
-            }))
+            let path = section.need("path", relative);
+            let interpreter = section.need("interpreter", in_the_guest);
+            Ok(Source::Script(Script { path: path?, interpreter: interpreter?, debian: package? }))
         }
     }
 }
 
-fn debian(section: &Section<'_, '_>) -> Result<DebianPackage, Invalid> {
-    let with = section.get("with").map(|field| distinct(&field, "package", package)).transpose()?;
-    Ok(DebianPackage {
-        suite: package(&section.need("suite")?)?,
-        package: package(&section.need("package")?)?,
-        with: with.unwrap_or_default(),
-    })
+fn debian(section: &Section<'_, '_>) -> Result<DebianPackage, Reported> {
+    let with = section.or("with", Vec::new(), |field| field.distinct("package", package));
+    let suite = section.need("suite", package);
+    let name = section.need("package", package);
+    Ok(DebianPackage { suite: suite?, package: name?, with: with? })
 }
 
 /// A list of tables, or one, each for the architectures of its `arch`; without, for all. None may stand for two.
 fn per_arch<'d, 'i, T>(
     field: &Field<'d, 'i>,
     keys: &[&str],
-    read: impl Fn(&Section<'d, 'i>, &[Arch]) -> Result<T, Invalid>,
-) -> Result<Vec<T>, Invalid> {
+    read: impl Fn(&Section<'d, 'i>, &[Arch]) -> Result<T, Reported>,
+) -> Result<Vec<T>, Reported> {
     let mut taken: Vec<Arch> = Vec::new();
-    let mut found = Vec::new();
-    for element in field.list()? {
+    field.each(|element| {
         let section = element.table()?;
-        section.only(&[keys, &["arch"]].concat())?;
-        let archs = match section.get("arch") {
-            Some(field) => distinct(&field, "architecture", Field::name::<Arch>)?,
-            None => Vec::new(),
-        };
+        section.only(&[keys, &["arch"]].concat());
+        let archs = section.or("arch", Vec::new(), |field| field.distinct("architecture", Field::name::<Arch>))?;
         let all = if archs.is_empty() { Arch::ALL } else { &archs };
         if let Some(arch) = all.iter().find(|arch| taken.contains(arch)) {
             return Err(element.error(format!("something stands here for {arch} already")));
         }
         taken.extend(all);
-        found.push(read(&section, &archs)?);
-    }
-    Ok(found)
+        read(&section, &archs)
+    })
 }
 
 /// The name of a function of an object.
-fn function(field: &Field<'_, '_>) -> Result<String, Invalid> {
+fn function(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     let is_word = (1..=127).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if is_word { Ok(text.to_owned()) } else { Err(field.error("give the name of a function of the object")) }
 }
 
-pub(crate) fn pattern(field: &Field<'_, '_>) -> Result<Pattern, Invalid> {
+pub(crate) fn pattern(field: &Field<'_, '_>) -> Result<Pattern, Reported> {
     field.name()
 }
 
-fn ready(field: &Field<'_, '_>) -> Result<Ready, Invalid> {
+fn ready(field: &Field<'_, '_>) -> Result<Ready, Reported> {
     const KNOWN: &[&str] = &["line", "port", "programs", "started"];
     let section = field.table()?;
-    section.only(&[KNOWN, &["stream", "named"]].concat())?;
+    section.only(&[KNOWN, &["stream", "named"]].concat());
     let (kind, value) = one_of(&section, KNOWN)?;
     for (key, of) in [("stream", "line"), ("named", "programs")] {
         if let Some(other) = section.get(key)
@@ -334,26 +345,25 @@ fn ready(field: &Field<'_, '_>) -> Result<Ready, Invalid> {
         }
     }
     Ok(match kind {
-        "line" => Ready::Line {
-            pattern: pattern(&value)?.into(),
-            stream: section.get("stream").map(|field| field.name()).transpose()?,
-        },
+        "line" => {
+            let stream = section.optional("stream", Field::name);
+            Ready::Line { pattern: pattern(&value)?.into(), stream: stream? }
+        }
         "port" => Ready::Port(value.number(1..=u16::MAX)?),
-        "programs" => Ready::Programs {
-            count: value.number(1..=10_000)?,
-            named: section.get("named").map(|field| pattern(&field).map(String::from)).transpose()?,
-        },
+        "programs" => {
+            let named = section.optional("named", |field| pattern(field).map(String::from));
+            Ready::Programs { count: value.number(1..=10_000)?, named: named? }
+        }
         _ if value.boolean()? => Ready::Started,
-        _ => return Err(value.error("say `true`, or name another sign")),
+        _ => return Err(value.error("give `true`, or name another sign")),
     })
 }
 
-fn stop(field: &Field<'_, '_>) -> Result<Stop, Invalid> {
+fn stop(field: &Field<'_, '_>) -> Result<Stop, Reported> {
     let section = field.table()?;
-    section.only(&["signal", "grace"])?;
-    let usual = Stop::default();
-    Ok(Stop {
-        signal: section.get("signal").map_or(Ok(usual.signal), |field| field.name())?,
-        grace_ms: section.get("grace").map_or(Ok(usual.grace_ms), |field| field.milliseconds(0..=HOUR_MS))?,
-    })
+    section.only(&["signal", "grace"]);
+    let default = Stop::default();
+    let signal = section.or("signal", default.signal, Field::name);
+    let grace_ms = section.or("grace", default.grace_ms, |field| field.milliseconds(0..=HOUR_MS));
+    Ok(Stop { signal: signal?, grace_ms: grace_ms? })
 }

@@ -4,35 +4,15 @@
 //! instruction. So a kernel is booted under KVM, without root file system, and KVM is taken only if that kernel comes
 //! all the way to its own end in time.
 
-use std::{fmt, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BootOptions, Deadlines, EndReason, Ending, Event, Guest, KernelIncidentKind, Machine, Qemu, VmError,
-    device::is_native,
+    Accelerator, BootOptions, Deadlines, EndReason, Ending, Event, Guest, KernelIncidentKind, Machine, Qemu, VmError,
 };
-
-/// What runs the guest's instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Accelerator {
-    /// The host's processor, through Linux KVM.
-    Kvm,
-    /// QEMU's translator.
-    Tcg,
-}
-
-impl fmt::Display for Accelerator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Kvm => "kvm",
-            Self::Tcg => "tcg",
-        })
-    }
-}
 
 /// What the user asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -139,6 +119,12 @@ pub async fn choose(
         return Err(VmError::NoKvm { reason: refusal });
     }
     Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason: refusal })
+}
+
+/// Whether a guest of `arch` can be accelerated by the processor of this host.
+#[must_use]
+pub fn is_native(arch: Arch) -> bool {
+    arch.name() == std::env::consts::ARCH
 }
 
 /// Boots under KVM. `Ok(Ok)`: it works; `Ok(Err)`: why it does not.

@@ -1,21 +1,9 @@
-//! What keeps a QEMU that its guest has taken over away from the host.
+//! How far a QEMU can be kept away from the host here, found out by starting it so.
 //!
-//! Every QEMU: no new privileges, no core file, few descriptors, a limited size of files, the root directory as its working
-//! directory, an environment without the caller's secrets; and QEMU's filter of system calls where it has one. Where root started this
-//! program, QEMU moreover runs as a user of its own, who owns nothing, is in no group (but that of /dev/kvm, if it uses that) and may
-//! have few processes.
-//!
-//! Address space (`RLIMIT_AS`) is not limited: QEMU reserves far more than it uses (up to 1 GiB for translated code, 64 MiB for each
-//! thread's heap, memory of the guest by its own size with what firmware adds), how much depends on version, accelerator and
-//! architecture, and a reservation that fails ends a guest in the middle of a run.
+//! Every QEMU gets the limits of `limits.rs`, and its own filter of system calls where it has one; where root started this program,
+//! it moreover runs as a user of its own.
 
-use std::{
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Stdio, time::Duration};
 
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
@@ -28,29 +16,16 @@ use tokio::{
 
 use crate::{
     Accelerator,
-    device::{Device, board::Board, no_defaults::NoDefaults, sandbox::Sandbox},
+    device::Device,
+    limits::{FIRST_USER, Limits, PROCESS_IDS},
+    machine::{board::Board, no_defaults::NoDefaults, sandbox::Sandbox},
     process,
 };
 
-/// The first user id for QEMU: each has this and its process id together, so that no two of them that run at the same time, of
-/// whichever bpfassay, are the same user. Neither users of a system nor those of containers are counted here: distributions end
-/// below 65536, systemd's container ids below 0x7000_0000, and ids from 0x8000_0000 on are trouble (systemd, UIDS-GIDS.md).
-const FIRST_USER: u32 = 0x7b00_0000;
-/// Process ids are below this (`PID_MAX_LIMIT` of Linux).
-const PROCESS_IDS: u32 = 1 << 22;
-/// Descriptors that QEMU may have open: its own, and the inherited ones, whose numbers are below this.
-const DESCRIPTORS: u64 = 1024;
-/// Processes and threads that a user of its own may have, besides one for each virtual CPU.
-const THREADS: u64 = 128;
-/// Largest size of a file that QEMU may write: all that a guest may put out in one boot, whose runs send 8 MiB each at most.
-pub(crate) const FILE_SIZE: u64 = 4 << 30;
 /// How long a trial may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of what a trial says that are kept.
 const MAX_SAID: u64 = 16 << 10;
-/// What of the environment QEMU gets: where it finds libraries and what it needs to start.
-const ENVIRONMENT: &[&str] = &["PATH", "LD_LIBRARY_PATH", "TZ"];
-
 /// How a QEMU can be kept away from the host, found out by starting it so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confinement {
@@ -60,14 +35,6 @@ pub struct Confinement {
     pub own_user: bool,
     /// What of the two was wanted and is not to be had here, and why, one sentence each.
     pub lacking: Vec<String>,
-}
-
-/// What is done to one QEMU between fork and exec.
-#[derive(Debug, Clone)]
-pub(crate) struct Limits {
-    /// Its groups besides its own; `None`: it stays the user that started this program.
-    groups: Option<Vec<libc::gid_t>>,
-    cpus: u32,
 }
 
 impl Confinement {
@@ -114,57 +81,6 @@ impl Confinement {
             },
         };
         (Limits { groups, cpus }, lacking)
-    }
-}
-
-impl Limits {
-    /// Whether QEMU will be another user than this program.
-    pub(crate) fn is_other_user(&self) -> bool {
-        self.groups.is_some()
-    }
-
-    /// What QEMU gets of the caller's world.
-    pub(crate) fn environment(&self, command: &mut Command) {
-        command.env_clear().envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    }
-
-    /// Confines the calling process. For the time between fork and exec: makes system calls only. Afterwards there is no death
-    /// signal any more: a change of user clears it.
-    pub(crate) fn confine(&self) -> io::Result<()> {
-        // Not in a directory to which its user had no way.
-        rustix::process::chdir(c"/")?;
-        limit(libc::RLIMIT_CORE, 0)?;
-        limit(libc::RLIMIT_NOFILE, DESCRIPTORS)?;
-        limit(libc::RLIMIT_FSIZE, FILE_SIZE)?;
-        if let Some(groups) = &self.groups {
-            limit(libc::RLIMIT_NPROC, THREADS.saturating_add(u64::from(self.cpus)))?;
-            let user = FIRST_USER + std::process::id() % PROCESS_IDS;
-            // SAFETY: the kernel reads that many ids from a vector that lives on; the others are numbers. The system calls
-            // themselves, because the functions of the C library would first stop threads that are not there after a fork.
-            unsafe {
-                result(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
-                result(libc::syscall(libc::SYS_setresgid, user, user, user))?;
-                result(libc::syscall(libc::SYS_setresuid, user, user, user))?;
-            }
-        }
-        // SAFETY: takes numbers only.
-        result(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())
-    }
-}
-
-fn result(returned: libc::c_long) -> io::Result<()> {
-    if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Lowers a limit to `most`, for good.
-fn limit(resource: libc::__rlimit_resource_t, most: u64) -> io::Result<()> {
-    let mut now = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one `rlimit64`, and reads one, which both live until the calls are over.
-    unsafe {
-        result(libc::prlimit64(0, resource, std::ptr::null(), &raw mut now).into())?;
-        let most = most.min(now.rlim_max);
-        let new = libc::rlimit64 { rlim_cur: most, rlim_max: most };
-        result(libc::prlimit64(0, resource, &raw const new, std::ptr::null_mut()).into())
     }
 }
 
@@ -222,7 +138,7 @@ async fn try_start(program: &Path, arch: Arch, sandbox: bool, own_user: bool) ->
     let limits = Limits { groups: own_user.then(Vec::new), cpus: 1 };
     let devices: [&dyn Device; 3] =
         [&Sandbox { on: sandbox }, &NoDefaults, &Board { arch, accelerator: Accelerator::Tcg }];
-    let mut command = Command::new(absolute(program));
+    let mut command = Command::new(process::absolute(program));
     command
         .args(devices.iter().flat_map(|device| device.arguments()))
         .args(["-serial", "none", "-monitor", "none", "-qmp", "stdio", "-S"])
@@ -266,15 +182,6 @@ async fn beginning(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String 
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
     String::from_utf8_lossy(&kept).into_owned()
-}
-
-/// `program` as it is found from any directory.
-pub(crate) fn absolute(program: &Path) -> PathBuf {
-    if program.components().count() < 2 {
-        // A name to be looked for on `PATH`.
-        return program.to_owned();
-    }
-    std::path::absolute(program).unwrap_or_else(|_| program.to_owned())
 }
 
 #[cfg(test)]

@@ -29,6 +29,22 @@ pub struct Ending {
     pub log_incomplete: Option<String>,
 }
 
+impl Ending {
+    /// The end of a guest whose supervisor is gone: the runtime is shutting down, and QEMU was killed with it.
+    pub(crate) fn abandoned() -> Self {
+        Self {
+            reason: EndReason::Stopped,
+            phase: Phase::Boot,
+            run: None,
+            lived_ms: 0,
+            incidents: Vec::new(),
+            console_tail: Vec::new(),
+            qemu_stderr: String::new(),
+            log_incomplete: Some("the task that watched the guest ended before it".to_owned()),
+        }
+    }
+}
+
 /// Why a guest ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]

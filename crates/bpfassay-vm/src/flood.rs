@@ -12,7 +12,7 @@ use std::{
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::sync::mpsc;
 
-use crate::{EndReason, VmError, confine, output::Backlog};
+use crate::{EndReason, VmError, limits, output::Backlog};
 
 /// How often the files are looked at. A guest fills memory at up to some GB/s.
 const PERIOD: Duration = Duration::from_millis(5);
@@ -59,7 +59,7 @@ pub(crate) fn watch(
 /// What it means if QEMU exited with `status` because it wrote a file beyond its limit, the backstop of this watch.
 pub(crate) fn of_exit(status: &ExitStatus) -> Option<EndReason> {
     (status.signal() == Some(libc::SIGXFSZ))
-        .then(|| EndReason::Flood { message: format!("more than {} MiB were put out", confine::FILE_SIZE >> 20) })
+        .then(|| EndReason::Flood { message: format!("more than {} MiB were put out", limits::FILE_SIZE >> 20) })
 }
 
 fn too_long(backlogs: &[(&'static str, Backlog)]) -> Option<&'static str> {

@@ -2,24 +2,21 @@
 
 use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
 
-use bpfassay_protocol::{
-    frame,
-    message::{GuestMessage, HostMessage},
-};
+use bpfassay_protocol::{frame, message::HostMessage};
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc, watch},
+    sync::{mpsc, watch},
     time::timeout,
 };
 
 use crate::{
-    BootedFor, Deadlines, Ending, Initramfs, KernelIncident, Machine, Qemu, QemuVersion, VmError,
+    BootedFor, Deadlines, Ending, Event, Initramfs, Machine, Qemu, QemuVersion, VmError,
     console::ConsoleLog,
     cpu_pinning::CpuPinning,
     device::descriptor,
+    event::{Delivery, StopRequest},
     flood, load,
     monitor::Monitor,
-    process,
-    supervisor::{self, StopRequest},
+    process, supervisor,
 };
 
 /// How long a QEMU that has refused its guest may take to be gone.
@@ -59,21 +56,10 @@ impl BootOptions {
     }
 }
 
-/// What a guest does, seen from outside.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Event {
-    /// The agent says something.
-    Message(GuestMessage),
-    /// The kernel reports an incident. The guest goes on unless an end follows.
-    KernelIncident(KernelIncident),
-    /// The guest has ended. Always the last event; asked again, [`Guest::next_event`] gives it again.
-    Ended(Box<Ending>),
-}
-
 /// A guest from QEMU's start to QEMU's exit.
 ///
 /// A task of the tokio runtime watches it: it enforces the deadlines, writes the log, and answers the agent's last word
-/// ([`GuestMessage::Done`] or [`GuestMessage::Failed`]) with [`HostMessage::PowerOff`], whether or not anybody asks for
+/// (`Done`, `Failed` or `Unsound`) with [`HostMessage::PowerOff`], whether or not anybody asks for
 /// events. Dropping the guest kills QEMU.
 #[derive(Debug)]
 pub struct Guest {
@@ -88,9 +74,6 @@ pub struct Guest {
     ended: Option<Box<Ending>>,
     _cpu_pinning: Option<CpuPinning>,
 }
-
-/// An event on its way to the owner, and the room that it takes until it is there.
-pub(crate) type Delivery = (Event, Option<OwnedSemaphorePermit>);
 
 /// The console of an interactive guest.
 #[derive(Debug)]
@@ -136,7 +119,7 @@ impl Guest {
         let backlogs = [("the console", console_backlog), ("the agent's port", agent_backlog)];
         let backlogs = backlogs.into_iter().filter_map(|(from, backlog)| Some((from, backlog?))).collect();
         let (flood_guard, floods) = flood::watch(backlogs, process_id)?;
-        let stderr = supervisor::keep_stderr(process.child.stderr.take());
+        let stderr = process::keep_stderr(process.child.stderr.take());
         let Some((monitor, notices)) = Monitor::connect(process.monitor).await? else {
             let status = match timeout(REFUSAL_PATIENCE, process.child.wait()).await {
                 Ok(status) => status.map_or_else(|error| error.to_string(), |status| status.to_string()),
@@ -223,7 +206,7 @@ impl Guest {
         let event = match self.events.recv().await {
             // With the room that it took: from here on it is its owner's.
             Some((event, _room)) => event,
-            None => Event::Ended(Box::new(supervisor::abandoned())),
+            None => Event::Ended(Box::new(Ending::abandoned())),
         };
         if let Event::Ended(ending) = &event {
             self.ended = Some(ending.clone());

@@ -10,17 +10,20 @@
 
 pub mod accelerator;
 mod agent;
+mod clock;
 mod confine;
 pub mod console;
 mod cpu_pinning;
 pub mod device;
 mod ending;
 mod error;
+mod event;
 mod exit_classifier;
 mod flood;
 #[doc(hidden)]
 pub mod fuzz;
 mod guest;
+mod limits;
 mod load;
 mod machine;
 mod monitor;
@@ -32,14 +35,15 @@ pub mod qemu;
 mod supervisor;
 mod terminal;
 
-pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorWish};
+pub use accelerator::{AcceleratorChoice, AcceleratorWish};
+pub use clock::Clock;
 pub use confine::Confinement;
 pub use console::{KernelIncident, KernelIncidentKind, Severity};
-pub use device::clock::Clock;
 pub use ending::{EndReason, Ending};
 pub use error::VmError;
-pub use guest::{BootOptions, Event, Guest};
-pub use machine::{Aslr, Initramfs, Machine, shell_words};
+pub use event::Event;
+pub use guest::{BootOptions, Guest};
+pub use machine::{Accelerator, Aslr, Initramfs, Machine, Memory, shell_words};
 pub use order::{BootedFor, MessageOrder, OutOfOrder};
 pub use output::file_for_initramfs;
 pub use progress::Deadlines;

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
-use crate::{VmError, confine::Limits};
+use crate::{VmError, limits::Limits};
 
 /// Others may read it.
 const READABLE: u32 = 0o004;

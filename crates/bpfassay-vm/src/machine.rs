@@ -1,4 +1,16 @@
-//! A machine as data, and the command line that builds it.
+//! A machine as data, and the command line that builds it. A part of it is a file in `machine/`, and a line of `Machine::devices`.
+
+pub(crate) mod agent_port;
+pub(crate) mod board;
+pub(crate) mod boot;
+pub(crate) mod clock_and_seed;
+pub(crate) mod console;
+pub(crate) mod cpu;
+pub(crate) mod kernel_params;
+pub(crate) mod memory;
+pub(crate) mod monitor;
+pub(crate) mod no_defaults;
+pub(crate) mod sandbox;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -9,27 +21,15 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Accelerator, Clock,
-    device::{
-        Device, agent_port::AgentPort, board::Board, boot::Boot, clock::ClockAndSeed, console::Console, cpu::Cpu,
-        descriptor, kernel_params::KernelParams, memory::Memory, monitor::Monitor, no_defaults::NoDefaults, path_of,
-        sandbox::Sandbox,
-    },
+use self::{
+    agent_port::AgentPort, board::Board, boot::Boot, clock_and_seed::ClockAndSeed, console::Console, cpu::Cpu,
+    kernel_params::KernelParams,
 };
-
-/// Whether kernel and processes lie at the same addresses on every boot.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Aslr {
-    /// `nokaslr norandmaps`: the same addresses every time.
-    #[default]
-    Fixed,
-    /// Those of processes and the offset of the kernel's stack within each system call vary, those of the kernel do not.
-    Processes,
-    /// As the kernel does by itself.
-    Random,
-}
+pub use self::{board::Accelerator, kernel_params::Aslr, memory::Memory};
+use crate::{
+    Clock,
+    device::{Device, descriptor, path_of},
+};
 
 /// Where the initramfs of a machine is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,7 +58,7 @@ pub struct Machine {
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// Kernel image; see [`crate::device::boot::Boot::kernel`]. For x86_64 the uncompressed ELF `vmlinux` boots seconds
+    /// Kernel image; in a form that QEMU boots on the architecture. For x86_64 the uncompressed ELF `vmlinux` boots seconds
     /// sooner under TCG than the bzImage it came in.
     pub kernel: PathBuf,
     /// Initramfs, if any.
@@ -103,15 +103,15 @@ impl Machine {
 
     /// The parts other than the kernel, in the order of their arguments.
     fn devices(&self) -> Vec<Box<dyn Device>> {
-        let Self { arch, accelerator, clock, seed, cpus, memory_mib, aslr, verbose, sandbox, .. } = *self;
+        let Self { arch, accelerator, clock, seed, cpus, memory_mib, aslr, verbose, sandbox: on, .. } = *self;
         vec![
-            Box::new(Sandbox { on: sandbox }),
-            Box::new(NoDefaults),
+            Box::new(sandbox::Sandbox { on }),
+            Box::new(no_defaults::NoDefaults),
             Box::new(Board { arch, accelerator }),
             Box::new(Cpu { arch, accelerator, count: cpus }),
             Box::new(Memory { mib: memory_mib }),
             Box::new(ClockAndSeed { clock, seed }),
-            Box::new(Monitor),
+            Box::new(monitor::Monitor),
             Box::new(Console { arch, verbose, clock }),
             Box::new(AgentPort { clock }),
             Box::new(KernelParams { arch, accelerator, cpus, aslr }),

@@ -20,19 +20,24 @@ use rustix::{
     thread::CpuSet,
 };
 use tokio::{
+    io::AsyncReadExt,
     net::{UnixStream, unix::OwnedWriteHalf},
-    process::{Child, Command},
+    process::{Child, ChildStderr, Command},
     runtime::Handle,
     sync::{oneshot, watch},
+    task::JoinHandle,
 };
 
 use crate::{
     Clock, VmError,
-    confine::{Limits, absolute},
     cpu_pinning::{self, CpuPinning},
     device::descriptor,
+    limits::Limits,
     output::{Backlog, Output, Tail, file_in_memory},
 };
+
+/// Bytes of QEMU's standard error kept.
+const STDERR_LIMIT: usize = 8 << 10;
 
 /// A running QEMU and this side's ends of its sockets or files.
 pub(crate) struct Process {
@@ -111,6 +116,32 @@ pub(crate) async fn start(
     let cpu_pinning = if clock.is_one_way() { CpuPinning::take() } else { None };
     let child = spawn(command, inherited, cpu_pinning.as_ref().map(CpuPinning::cpus), limits).await?;
     Ok(Process { child, console, agent, monitor, cpu_pinning })
+}
+
+/// Reads QEMU's standard error to its end and keeps the beginning.
+pub(crate) fn keep_stderr(stderr: Option<ChildStderr>) -> JoinHandle<String> {
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        if let Some(mut stderr) = stderr {
+            let mut buffer = [0; 1024];
+            while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+                let room = STDERR_LIMIT.saturating_sub(kept.len()).min(count);
+                kept.extend_from_slice(&buffer[..room]);
+            }
+        }
+        // A guest may have its part in it.
+        let is_control = |c: char| c.is_control() && c != '\n';
+        String::from_utf8_lossy(&kept).replace(is_control, " ").trim().to_owned()
+    })
+}
+
+/// `program` as it is found from any directory.
+pub(crate) fn absolute(program: &Path) -> PathBuf {
+    if program.components().count() < 2 {
+        // A name to be looked for on `PATH`.
+        return program.to_owned();
+    }
+    std::path::absolute(program).unwrap_or_else(|_| program.to_owned())
 }
 
 /// A connected pair: this side's end for tokio, and the other's.

@@ -1,7 +1,7 @@
 //! Finding a QEMU and its version.
 
 use std::{
-    env, fmt, io,
+    fmt, io,
     path::{Path, PathBuf},
     process::Stdio,
     str::FromStr,
@@ -91,7 +91,7 @@ pub const fn debian_packages(arch: Arch) -> &'static str {
 /// Whether a program that should be the QEMU for guests of `arch` is on `PATH`.
 #[must_use]
 pub fn is_on_path(arch: Arch) -> bool {
-    on_path(&program_name(arch)).is_some()
+    which::which(program_name(arch)).is_ok()
 }
 
 impl Qemu {
@@ -102,7 +102,7 @@ impl Qemu {
     pub async fn find(arch: Arch, program: Option<&Path>) -> Result<Self, VmError> {
         let program = match program {
             Some(program) => program.to_owned(),
-            None => on_path(&program_name(arch)).ok_or_else(|| VmError::NoQemu {
+            None => which::which(program_name(arch)).map_err(|_| VmError::NoQemu {
                 arch,
                 program: program_name(arch),
                 packages: debian_packages(arch),
@@ -142,14 +142,6 @@ pub(crate) fn parse_version(output: &str) -> Option<(QemuVersion, String)> {
     let text = output.lines().next()?.strip_prefix("QEMU emulator version ")?.trim();
     let number = text.split([' ', '-']).next()?.parse().ok()?;
     Some((number, text.to_owned()))
-}
-
-/// The first file of that name on `PATH` that may be executed.
-#[must_use]
-pub fn on_path(name: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?)
-        .map(|directory| directory.join(name))
-        .find(|file| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! The task that watches one guest.
 
+mod alarms;
+mod held;
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -9,11 +12,11 @@ use std::{
     time::Duration,
 };
 
-use bpfassay_protocol::message::{GuestMessage, Phase};
+use bpfassay_protocol::message::GuestMessage;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::AsyncWriteExt,
     net::unix::OwnedWriteHalf,
-    process::{Child, ChildStderr},
+    process::Child,
     sync::{
         mpsc::{self, Permit, error::SendError},
         watch,
@@ -22,16 +25,20 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
+use self::{
+    alarms::{Alarm, Alarms},
+    held::Held,
+};
 use crate::{
-    BootedFor, Deadlines, EndReason, Ending, Event, KernelIncident, MessageOrder,
+    BootedFor, Deadlines, EndReason, Ending, Event, MessageOrder,
     agent::{self, PortEvent},
     console::{
         ConsoleLog,
         reader::{self, ConsoleReport},
     },
+    event::{Delivery, StopRequest},
     exit_classifier::ExitClassifier,
     flood,
-    guest::Delivery,
     monitor::{Monitor, Notice},
     output::Output,
     progress::Progress,
@@ -39,8 +46,6 @@ use crate::{
 
 /// Events that may wait for the owner of the guest before the agent's port is read no further.
 pub(crate) const EVENT_BACKLOG: usize = 64;
-/// Bytes of QEMU's standard error kept.
-const STDERR_LIMIT: usize = 8 << 10;
 /// From the line that tells of the kernel's death to the kill of a guest that has not ended by itself: the rest of the
 /// report comes in that time.
 const OUTPUT_TAIL: Duration = Duration::from_secs(5);
@@ -56,12 +61,6 @@ const LATE: Duration = Duration::from_secs(1);
 
 /// From the word that the console's reader has read enough to its report.
 const LAST_LOOK: Duration = Duration::from_secs(1);
-
-/// The owner of a guest wants it to end: within `grace`, or to be ended.
-#[derive(Debug)]
-pub(crate) struct StopRequest {
-    pub(crate) grace: Duration,
-}
 
 /// Everything there is to watch and to report to.
 pub(crate) struct Supervisor {
@@ -91,16 +90,6 @@ pub(crate) struct Supervisor {
 /// Whether the agent says nothing after `message` and powers off.
 fn is_last(message: &GuestMessage) -> bool {
     matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. })
-}
-
-/// What to do at an instant.
-#[derive(Clone, Copy)]
-enum Alarm {
-    Phase,
-    WholeBoot,
-    OutputTail,
-    Quit,
-    Kill,
 }
 
 impl Supervisor {
@@ -401,83 +390,12 @@ fn take(
     Some((Event::Message(received.message), Some(received.room)))
 }
 
-/// What the kernel reported, in order, each with the number of the question whose answer it waits for.
-#[derive(Default)]
-struct Held {
-    last: u64,
-    waiting: VecDeque<(u64, KernelIncident)>,
-}
-
-impl Held {
-    /// The number of the next question.
-    fn next(&mut self) -> u64 {
-        self.last += 1;
-        self.last
-    }
-
-    /// Holds `incident` until the last question is answered.
-    fn push(&mut self, incident: KernelIncident) {
-        self.waiting.push_back((self.last, incident));
-    }
-
-    /// The question `number` is answered.
-    fn up_to(&mut self, number: u64, queue: &mut VecDeque<Delivery>) {
-        while let Some((_, incident)) = self.waiting.pop_front_if(|(asked, _)| *asked <= number) {
-            queue.push_back((Event::KernelIncident(incident), None));
-        }
-    }
-
-    /// No question will be answered any more.
-    fn all(&mut self, queue: &mut VecDeque<Delivery>) {
-        self.up_to(u64::MAX, queue);
-    }
-}
-
 /// QEMU's word for the state of a guest that it stopped for good; `None` for a stop that is part of an exit.
 async fn stopped_state(monitor: &Monitor) -> Option<String> {
     use qapi::{Enum, qmp::RunState};
     let state = timeout(QUIT_PATIENCE, monitor.state()).await.ok()?.ok()?;
     matches!(state, RunState::internal_error | RunState::io_error | RunState::guest_panicked | RunState::paused)
         .then(|| state.name().to_owned())
-}
-
-/// Instants at which something is due besides the end of a phase.
-#[derive(Default)]
-struct Alarms {
-    output_tail: Option<Instant>,
-    quit: Option<Instant>,
-    kill: Option<Instant>,
-}
-
-impl Alarms {
-    fn next(&self, phase: Option<Instant>, whole_boot: Option<Instant>) -> Option<(Instant, Alarm)> {
-        let alarms = [
-            (phase, Alarm::Phase),
-            (whole_boot, Alarm::WholeBoot),
-            (self.output_tail, Alarm::OutputTail),
-            (self.quit, Alarm::Quit),
-            (self.kill, Alarm::Kill),
-        ];
-        alarms.into_iter().filter_map(|(at, alarm)| Some((at?, alarm))).min_by_key(|&(at, _)| at)
-    }
-
-    fn end_now(&mut self) {
-        *self = Self { kill: Some(Instant::now()), ..Self::default() };
-    }
-}
-
-/// The end of a guest whose supervisor is gone: the runtime is shutting down, and QEMU was killed with it.
-pub(crate) fn abandoned() -> Ending {
-    Ending {
-        reason: EndReason::Stopped,
-        phase: Phase::Boot,
-        run: None,
-        lived_ms: 0,
-        incidents: Vec::new(),
-        console_tail: Vec::new(),
-        qemu_stderr: String::new(),
-        log_incomplete: Some("the task that watched the guest ended before it".to_owned()),
-    }
 }
 
 /// Writes what comes, in order, until it is aborted or the other side is gone. Where there is no way to the guest it ends at
@@ -491,21 +409,4 @@ async fn write_all(socket: Option<OwnedWriteHalf>, mut input: mpsc::Receiver<Vec
     }
     // Nothing more will come; but dropping the half would shut it down, and QEMU takes that for the end of the socket.
     std::future::pending().await
-}
-
-/// Reads QEMU's standard error to its end and keeps the beginning.
-pub(crate) fn keep_stderr(stderr: Option<ChildStderr>) -> JoinHandle<String> {
-    tokio::spawn(async move {
-        let mut kept = Vec::new();
-        if let Some(mut stderr) = stderr {
-            let mut buffer = [0; 1024];
-            while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
-                let room = STDERR_LIMIT.saturating_sub(kept.len()).min(count);
-                kept.extend_from_slice(&buffer[..room]);
-            }
-        }
-        // A guest may have its part in it.
-        let is_control = |c: char| c.is_control() && c != '\n';
-        String::from_utf8_lossy(&kept).replace(is_control, " ").trim().to_owned()
-    })
 }

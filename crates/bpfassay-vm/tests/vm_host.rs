@@ -19,8 +19,7 @@ use std::{
 use bpfassay_protocol::{Arch, frame, message::GuestMessage};
 use bpfassay_vm::{
     Accelerator, AcceleratorWish, Clock, EndReason, Event, VmError,
-    accelerator::{AcceleratorKey, choose},
-    device::is_native,
+    accelerator::{AcceleratorKey, choose, is_native},
 };
 use common::{Bench, runs};
 use rustix::{

@@ -57,6 +57,9 @@ pub(crate) struct Failure {
 impl Failure {
     /// `error` with its causes, under `code`; but where it comes from a host that has no descriptors or memory left, as such.
     pub(crate) fn new(code: u8, error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        if let Some(file) = output::InvalidFile::of(&error) {
+            return Self { code, report: miette::Report::new(file) };
+        }
         match want_of_host(&error) {
             // Whatever it was wanted for, and whoever would be to blame for other errors there.
             Some(help) => Self { code: INFRASTRUCTURE, report: miette::Report::new(Wanting { error, help }) },

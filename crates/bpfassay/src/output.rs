@@ -9,6 +9,7 @@
 //! Not here: the guest's console under `bpfassay shell`, which is raw by nature.
 
 mod bar;
+mod frames;
 mod log;
 mod report;
 
@@ -19,7 +20,7 @@ use std::{
 
 use bpfassay_report::plain;
 
-pub(crate) use self::{bar::Bar, log::log_to_stderr, report::print_report};
+pub(crate) use self::{bar::Bar, frames::InvalidFile, log::log_to_stderr, report::print_report};
 
 /// A stream that takes text, line feeds and tabs. Everything else is shown by its number.
 #[derive(Debug)]

@@ -205,7 +205,7 @@ pub(crate) fn host_packages(plan: &Plan, needed: &[&str], global: &cli::Global) 
     let missing = if needed.is_empty() {
         archs.retain(|&arch| !is_on_path(arch));
         let wanted: Vec<&str> = archs.iter().flat_map(|&arch| debian_packages(arch).split_whitespace()).collect();
-        match bpfassay_testbed::toolchain::missing_host_packages(&wanted) {
+        match apt::missing_host_packages(&wanted) {
             Ok(missing) => missing,
             // No Debian: whoever looks for QEMU later reports what is missing.
             Err(Error::Program { .. }) => Vec::new(),
@@ -223,7 +223,7 @@ pub(crate) fn missing_packages(needed: &[&str], archs: &BTreeSet<Arch>) -> Resul
     for &arch in archs {
         wanted.extend(debian_packages(arch).split_whitespace());
     }
-    Ok(bpfassay_testbed::toolchain::missing_host_packages(&wanted)?)
+    Ok(apt::missing_host_packages(&wanted)?)
 }
 
 /// Whether guests can be used by hand.

@@ -186,7 +186,7 @@ fn paths_that_are_named_exist() {
     let mut count = 0;
     for path in files.iter().filter(speaks) {
         let Some(text) = text(path) else { continue };
-        for (number, line) in text.lines().enumerate() {
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with("```")) {
             for named in line.split(|c: char| !(c.is_ascii_alphanumeric() || "/._-*{}$<>".contains(c))) {
                 let named = named.trim_start_matches("./").trim_start_matches("../").trim_end_matches(['.', '/']);
                 // Names with a placeholder, and names of what a build makes.

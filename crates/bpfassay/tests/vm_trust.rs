@@ -172,7 +172,7 @@ fn failing_qemu(directory: &Path) -> PathBuf {
     let bin = directory.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let program = bin.join("qemu-system-x86_64");
-    let real = bpfassay_vm::qemu::on_path("qemu-system-x86_64").unwrap();
+    let real = which::which("qemu-system-x86_64").unwrap();
     let script = format!(
         "#!/bin/sh\ncase \" $* \" in *' -mon '*) echo 'no such machine today' >&2; exit 1;; *) exec {} \"$@\";; esac\n",
         real.display()

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use bpfassay_document::Document;
+use bpfassay_input::document;
 use bpfassay_study::{
     CommandSpec, Denied, Share, Study, load,
     plan::{Available, Narrowing, expand},
@@ -27,11 +27,16 @@ pub(super) fn study(text: &str) {
     }
 }
 
-/// A document, in whichever form: the error names a line that is there.
+/// A document, in whichever form: every complaint has a place that is there.
 pub(super) fn document(text: &str) {
-    match Document::parse("d.toml", text) {
-        Ok(document) => drop(document.root().only(&["schema"])),
-        Err(error) => assert!(!error.to_string().is_empty()),
+    let read = document::read("d.toml", text, |root| {
+        root.only(&["schema"]);
+        Ok(())
+    });
+    if let Err(invalid) = read {
+        assert!(!invalid.complaints.is_empty());
+        assert!(invalid.complaints.iter().all(|complaint| text.get(complaint.span.clone()).is_some()));
+        assert!(invalid.to_string().starts_with("d.toml:"));
     }
 }
 

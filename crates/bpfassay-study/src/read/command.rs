@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_document::{Field, Invalid, Section, nearest};
+use bpfassay_input::document::{Field, Reported, Section, nearest};
 use bpfassay_protocol::{
     Operation,
     job::{Better, DIRECTORY, FileSystem},
@@ -22,45 +22,51 @@ const MAX_FIGURES: usize = 16;
 const TAKEN: [&str; 3] = ["read", "write", "work"];
 
 /// A workload of type `command`.
-pub(super) fn command(section: &Section<'_, '_>) -> Result<CommandSpec, Invalid> {
-    section.only(&["type", "name", "source", "arguments", "deadline", "figures", "bytes"])?;
+pub(super) fn command(section: &Section<'_, '_>) -> Result<CommandSpec, Reported> {
+    section.only(&["type", "name", "source", "arguments", "deadline", "figures", "bytes"]);
+    let source = section.need("source", program_source);
+    let arguments = section.or("arguments", Vec::new(), arguments);
+    let deadline_ms = deadline(section);
+    let figures = section.or("figures", Vec::new(), figures);
+    let bytes = section.or("bytes", BTreeMap::new(), bytes);
     Ok(CommandSpec {
-        source: program_source(&section.need("source")?)?,
-        arguments: section.get("arguments").map_or_else(|| Ok(Vec::new()), |field| arguments(&field))?,
-        deadline_ms: deadline(section)?,
-        figures: section.get("figures").map_or_else(|| Ok(Vec::new()), |field| figures(&field))?,
-        bytes: section.get("bytes").map_or_else(|| Ok(BTreeMap::new()), |field| bytes(&field))?,
+        source: source?,
+        arguments: arguments?,
+        deadline_ms: deadline_ms?,
+        figures: figures?,
+        bytes: bytes?,
     })
 }
 
-fn deadline(section: &Section<'_, '_>) -> Result<u64, Invalid> {
-    section.get("deadline").map_or(Ok(DEADLINE_MS), |field| field.milliseconds(1000..=DAY_MS))
+fn deadline(section: &Section<'_, '_>) -> Result<u64, Reported> {
+    section.or("deadline", DEADLINE_MS, |field| field.milliseconds(1000..=DAY_MS))
 }
 
-fn figures(field: &Field<'_, '_>) -> Result<Vec<FigureSpec>, Invalid> {
-    let mut figures: Vec<FigureSpec> = Vec::new();
-    for element in field.list()? {
+fn figures(field: &Field<'_, '_>) -> Result<Vec<FigureSpec>, Reported> {
+    let mut taken: Vec<FigureName> = Vec::new();
+    let figures = field.each(|element| {
         let section = element.table()?;
-        section.only(&["name", "unit", "better", "pattern", "pointer"])?;
-        let name = section.need("name")?;
-        let figure = FigureSpec {
-            name: figure_name(&name)?,
-            unit: unit(&section.need("unit")?)?,
-            better: section.need("better")?.name::<Better>()?,
-            place: place(&section)?,
-        };
-        if figures.iter().any(|known| known.name == figure.name) {
-            return Err(name.error("a figure of that name stands here already"));
-        }
-        figures.push(figure);
-    }
+        section.only(&["name", "unit", "better", "pattern", "pointer"]);
+        let name = section.need("name", |field| {
+            let name = figure_name(field)?;
+            if taken.contains(&name) {
+                return Err(field.error("a figure of that name stands here already"));
+            }
+            taken.push(name);
+            Ok(name)
+        });
+        let unit = section.need("unit", unit);
+        let better = section.need("better", Field::name::<Better>);
+        let place = place(&section);
+        Ok(FigureSpec { name: name?, unit: unit?, better: better?, place: place? })
+    })?;
     if figures.len() > MAX_FIGURES {
         return Err(field.error(format!("there are {} figures, and may be {MAX_FIGURES}", figures.len())));
     }
     Ok(figures)
 }
 
-fn figure_name(field: &Field<'_, '_>) -> Result<FigureName, Invalid> {
+fn figure_name(field: &Field<'_, '_>) -> Result<FigureName, Reported> {
     let text = field.text()?;
     if TAKEN.contains(&text) {
         return Err(field.error(format!("`{text}` is the name of another row: take another")));
@@ -72,7 +78,7 @@ fn figure_name(field: &Field<'_, '_>) -> Result<FigureName, Invalid> {
     }
 }
 
-fn unit(field: &Field<'_, '_>) -> Result<String, Invalid> {
+fn unit(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     if (1..=20).contains(&text.len()) && !text.contains(char::is_control) {
         return Ok(text.to_owned());
@@ -81,7 +87,7 @@ fn unit(field: &Field<'_, '_>) -> Result<String, Invalid> {
 }
 
 /// The only one of the ways to find a number.
-fn place(section: &Section<'_, '_>) -> Result<Place, Invalid> {
+fn place(section: &Section<'_, '_>) -> Result<Place, Reported> {
     match (section.get("pattern"), section.get("pointer")) {
         (Some(field), None) => {
             let pattern = field.name::<Pattern>()?;
@@ -102,10 +108,9 @@ fn place(section: &Section<'_, '_>) -> Result<Place, Invalid> {
     }
 }
 
-fn bytes(field: &Field<'_, '_>) -> Result<BTreeMap<Operation, Place>, Invalid> {
+fn bytes(field: &Field<'_, '_>) -> Result<BTreeMap<Operation, Place>, Reported> {
     let known = || Operation::ALL.iter().copied().filter(|operation| operation.direction().is_some());
-    let mut bytes = BTreeMap::new();
-    for (key, field) in field.table()?.entries() {
+    let of_operation = |(key, field): (&str, Field<'_, '_>)| {
         let Some(operation) = known().find(|operation| operation.name() == key) else {
             let names: Vec<&str> = known().map(Operation::name).collect();
             let hint = match nearest(key, names.iter().copied()) {
@@ -115,10 +120,11 @@ fn bytes(field: &Field<'_, '_>) -> Result<BTreeMap<Operation, Place>, Invalid> {
             return Err(field.error(format!("no operation of that name moves data: {hint}")));
         };
         let section = field.table()?;
-        section.only(&["pattern", "pointer"])?;
-        bytes.insert(operation, place(&section)?);
-    }
-    Ok(bytes)
+        section.only(&["pattern", "pointer"]);
+        Ok((operation, place(&section)?))
+    };
+    let read: Vec<_> = field.table()?.entries().map(of_operation).collect();
+    read.into_iter().collect()
 }
 
 /// What fio tells of one of its jobs: name of the figure, key of its JSON, unit, which way it is better.
@@ -133,32 +139,28 @@ const DEFAULT_SIZE: u64 = 4 << 20;
 const DEFAULT_BLOCK: u64 = 4096;
 
 /// A workload of type `fio`: a fixed number of bytes is written to a file and read again.
-pub(super) fn fio(section: &Section<'_, '_>, file_systems: &[FileSystem]) -> Result<CommandSpec, Invalid> {
-    section.only(&["type", "name", "suite", "access", "block", "size", "deadline"])?;
-    let suite = match section.get("suite") {
-        Some(field) => bpfassay_tool::suite(&field)?,
-        None => "trixie".to_owned(),
-    };
-    let random =
-        section.get("access").map_or(Ok(false), |field| field.word(&[("sequential", false), ("random", true)]))?;
-    let block = section.get("block").map_or(Ok(DEFAULT_BLOCK), |field| field.number(512..=16 << 20))?;
-    let size = match section.get("size") {
-        None => DEFAULT_SIZE.max(block),
-        Some(field) => {
-            let size = field.number(block..=1 << 40)?;
-            let fits = |file_system: &&FileSystem| size > u64::from(size_mib(file_system)) << 20;
-            if let Some(file_system) = file_systems.iter().find(fits) {
-                let size_mib = size_mib(file_system);
-                return Err(field.error(format!(
-                    "{size} bytes do not fit into a file system of {size_mib} MiB (`file_systems`, `size_mib`)"
-                )));
-            }
-            size
+pub(super) fn fio(section: &Section<'_, '_>, file_systems: &[FileSystem]) -> Result<CommandSpec, Reported> {
+    section.only(&["type", "name", "suite", "access", "block", "size", "deadline"]);
+    let suite = section.or("suite", "trixie".to_owned(), bpfassay_tool::suite);
+    let random = section.or("access", false, |field| field.choice(&[("sequential", false), ("random", true)]));
+    let block = section.or("block", DEFAULT_BLOCK, |field| field.number(512..=16 << 20));
+    let deadline_ms = deadline(section);
+    let block = block?;
+    let size = section.or("size", DEFAULT_SIZE.max(block), |field| {
+        let size = field.number(block..=1 << 40)?;
+        let is_full = |file_system: &&FileSystem| size > u64::from(size_mib(file_system)) << 20;
+        match file_systems.iter().find(is_full) {
+            None => Ok(size),
+            Some(file_system) => Err(field.error(format!(
+                "{size} bytes do not fit into a file system of {} MiB (`file_systems`, `size_mib`)",
+                size_mib(file_system)
+            ))),
         }
-    };
+    })?;
     if !size.is_multiple_of(block) {
         return Err(section.error(format!("`size`, {size}, is not a multiple of `block`, {block}")));
     }
+    let (suite, random) = (suite?, random?);
     let (write, read) = if random { ("randwrite", "randread") } else { ("write", "read") };
     // No files are laid out before (`create_on_open`, `fallocate`): what fio says that it wrote is all that it wrote there.
     let arguments = format!(
@@ -183,7 +185,7 @@ pub(super) fn fio(section: &Section<'_, '_>, file_systems: &[FileSystem]) -> Res
     Ok(CommandSpec {
         source: Source::Debian(vec![Debian { archs: Vec::new(), from, program: "/usr/bin/fio".to_owned() }]),
         arguments: arguments.split_whitespace().map(str::to_owned).collect(),
-        deadline_ms: deadline(section)?,
+        deadline_ms: deadline_ms?,
         figures: figures.collect(),
         bytes: bytes.collect(),
     })

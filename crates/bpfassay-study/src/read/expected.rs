@@ -1,6 +1,6 @@
 //! Refusals that are expected.
 
-use bpfassay_document::{Document, Field, Invalid, distinct};
+use bpfassay_input::document::{self, Field, Invalid, Reported};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     probe::{Loader, MapLayout},
@@ -17,46 +17,46 @@ const STEPS: &[(&str, Step)] = &[("open", Step::Open), ("load", Step::Load), ("a
 /// # Errors
 /// None but for an error in the file, which a test would find.
 pub(super) fn built_in() -> Result<Vec<Expectation>, Invalid> {
-    let document = Document::parse("bundled expectations", expectation::BUILT_IN)?;
-    let root = document.root();
-    root.only(&["expected"])?;
-    read(root.get("expected"))
+    document::read("bundled expectations", expectation::BUILT_IN, |root| {
+        root.only(&["expected"]);
+        root.need("expected", read)
+    })
 }
 
 /// The tables `[[expected]]`.
-///
-/// # Errors
-/// [`Invalid`]
-pub(super) fn read(field: Option<Field<'_, '_>>) -> Result<Vec<Expectation>, Invalid> {
-    let mut expectations = Vec::new();
-    let Some(field) = field else { return Ok(expectations) };
-    for element in field.list()? {
+pub(super) fn read(field: &Field<'_, '_>) -> Result<Vec<Expectation>, Reported> {
+    field.each(|element| {
         let section = element.table()?;
-        section.only(&["arch", "kernels", "probe", "step", "errno", "reason", "source"])?;
-        expectations.push(Expectation {
-            archs: distinct(&section.need("arch")?, "architecture", Field::name::<Arch>)?,
-            kernels: distinct(&section.need("kernels")?, "kernel", kernel_name)?,
-            probes: distinct(&section.need("probe")?, "probe configuration", meant)?.concat(),
-            step: section.need("step")?.word(STEPS)?,
-            errno: section.need("errno")?.number(1..=4095)?,
-            reason: section.need("reason")?.text()?.to_owned(),
-            source: section.need("source")?.text()?.to_owned(),
-        });
-    }
-    Ok(expectations)
+        section.only(&["arch", "kernels", "probe", "step", "errno", "reason", "source"]);
+        let archs = section.need("arch", |archs| archs.distinct("architecture", Field::name::<Arch>));
+        let kernels = section.need("kernels", |kernels| kernels.distinct("kernel", kernel_name));
+        let probes = section.need("probe", |probe| probe.distinct("probe configuration", configurations));
+        let step = section.need("step", |step| step.choice(STEPS));
+        let errno = section.need("errno", |errno| errno.number(1..=4095));
+        let reason = section.need("reason", Field::string);
+        let source = section.need("source", Field::string);
+        Ok(Expectation {
+            archs: archs?,
+            kernels: kernels?,
+            probes: probes?.concat(),
+            step: step?,
+            errno: errno?,
+            reason: reason?,
+            source: source?,
+        })
+    })
 }
 
 /// The configurations that a name stands for: `fexit` for itself, `fexit+*` for every map layout, `fexit+*@*` for every map
 /// layout and loader.
-fn meant(field: &Field<'_, '_>) -> Result<Vec<ProbeConfiguration>, Invalid> {
+fn configurations(field: &Field<'_, '_>) -> Result<Vec<ProbeConfiguration>, Reported> {
     let text = field.text()?;
     let (rest, any_loader) = text.strip_suffix("@*").map_or((text, false), |rest| (rest, true));
     // Of a loader that is named the layout may still be any.
     let (rest, loader) = rest.split_once('@').map_or((rest, None), |(rest, loader)| (rest, Some(loader)));
     let (rest, any_map) = rest.strip_suffix("+*").map_or((rest, false), |rest| (rest, true));
     let plain = loader.map_or_else(|| rest.to_owned(), |loader| format!("{rest}@{loader}"));
-    let one: ProbeConfiguration =
-        plain.parse().map_err(|error: bpfassay_protocol::UnknownName| field.error(error.to_string()))?;
+    let one: ProbeConfiguration = plain.parse().map_err(|error: bpfassay_protocol::UnknownName| field.error(error))?;
     if one.is_baseline() {
         return Err(field.error("the baseline attaches nothing, so no kernel can refuse it"));
     }

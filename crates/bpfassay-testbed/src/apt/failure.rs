@@ -1,24 +1,24 @@
-//! What apt's complaints mean.
+//! What apt's errors mean.
 
-/// Why packages could not be had.
+/// Why packages could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AptError {
     /// The host's apt sources name no Debian archive.
     #[error(
-        "the host's apt sources name no Debian archive with component main; name one with --debian-mirror URI, \
-         or use --testbed nix"
+        "the host's apt sources name no Debian archive with component main: add one to /etc/apt/sources.list, or pass a testbed \
+         made elsewhere with --manifest"
     )]
     NoArchive,
     /// The release file has expired: the mirror has not been updated.
     #[error(
-        "the mirror of suite {suite} is stale: its release file expired {age} ago. Try again later or with another \
-         mirror (--debian-mirror URI); to accept it as it is, add --accept-stale"
+        "the mirror of suite {suite} is stale: its release file expired {age} ago. Try again later, or with \
+         another mirror in the host's apt sources; to accept it as it is, add --accept-stale"
     )]
     Stale {
         /// The suite.
         suite: String,
-        /// How long ago, in apt's words (`14d 19h 48min 16s`).
+        /// How long ago, as apt prints it (`14d 19h 48min 16s`).
         age: String,
     },
     /// The release file comes from the future.
@@ -26,40 +26,40 @@ pub enum AptError {
     NotYetValid {
         /// The suite.
         suite: String,
-        /// How long from now, in apt's words.
+        /// How long from now, as apt prints it.
         wait: String,
     },
     /// The mirror is being updated.
     #[error(
         "the mirror of suite {suite} is in the middle of an update, {attempts} attempts failed ({detail}): try again \
-         in some minutes, or with another mirror (--debian-mirror URI)"
+         in some minutes, or with another mirror in the host's apt sources"
     )]
     MidSync {
         /// The suite.
         suite: String,
         /// How often it was tried.
         attempts: u32,
-        /// apt's words.
+        /// apt's message.
         detail: String,
     },
-    /// The mirror does not answer.
+    /// The mirror does not respond.
     #[error(
         "the mirror of suite {suite} cannot be reached ({detail}): check the network; what was fetched before runs with --offline"
     )]
     Unreachable {
         /// The suite.
         suite: String,
-        /// apt's words.
+        /// apt's message.
         detail: String,
     },
     /// The mirror does not have it.
     #[error(
-        "the mirror of suite {suite} does not have it ({detail}): old suites leave mirrors; name another one with --debian-mirror URI"
+        "the mirror of suite {suite} does not have what was asked for ({detail}): old suites leave mirrors; name one that has it in the host's apt sources"
     )]
     Missing {
         /// The suite.
         suite: String,
-        /// apt's words.
+        /// apt's message.
         detail: String,
     },
     /// The signature of the release file cannot be checked.
@@ -70,17 +70,17 @@ pub enum AptError {
     Untrusted {
         /// The suite.
         suite: String,
-        /// apt's words.
+        /// apt's message.
         detail: String,
     },
     /// Packages do not exist, or cannot be installed together.
-    #[error("suite {suite} cannot give {packages}: {detail}")]
+    #[error("cannot install {packages} from suite {suite}: {detail}")]
     Unsatisfiable {
         /// The suite.
         suite: String,
         /// What was wanted.
         packages: String,
-        /// apt's words.
+        /// apt's message.
         detail: String,
     },
     /// apt failed in a way that is not known here.
@@ -88,7 +88,7 @@ pub enum AptError {
     Other {
         /// The suite.
         suite: String,
-        /// apt's words.
+        /// apt's message.
         detail: String,
     },
     /// An index or list cannot be understood.
@@ -105,7 +105,7 @@ pub enum AptError {
 }
 
 impl AptError {
-    /// Whether the same again may work soon.
+    /// Whether another attempt may succeed soon.
     pub(crate) const fn is_passing(&self) -> bool {
         matches!(self, Self::MidSync { .. } | Self::Unreachable { .. })
     }

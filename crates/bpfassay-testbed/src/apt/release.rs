@@ -2,10 +2,11 @@
 
 use std::{fmt, time::Duration};
 
+use jiff::fmt::rfc2822::DateTimeParser;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the release file of a suite says about its age. Times are seconds since 1970, UTC.
+/// The age of a suite by its release file. Times are seconds since 1970, UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseFile {
@@ -56,30 +57,10 @@ impl fmt::Display for Age {
 
 /// `Sat, 07 Nov 2026 02:12:54 UTC` in seconds since 1970.
 fn parse_date(text: &str) -> Option<u64> {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let mut words = text.split_once(',')?.1.split_ascii_whitespace();
-    let (day, month, year, clock, zone) = (words.next()?, words.next()?, words.next()?, words.next()?, words.next()?);
-    if !matches!(zone, "UTC" | "GMT" | "+0000") || words.next().is_some() {
-        return None;
-    }
-    let number = |text: &str, low: u64, high: u64| {
-        text.parse().ok().filter(|value| (low..=high).contains(value) && text.len() <= 4)
-    };
-    let (day, year) = (number(day, 1, 31)?, number(year, 1970, 9999)?);
-    let month = MONTHS.iter().position(|&name| name == month)? as u64 + 1;
-    let mut parts = clock.split(':');
-    let (hour, minute, second) =
-        (number(parts.next()?, 0, 23)?, number(parts.next()?, 0, 59)?, number(parts.next()?, 0, 60)?);
-    if parts.next().is_some() {
-        return None;
-    }
-    // Days since 1970 of a civil date, with the year beginning in March.
-    let (y, m) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    let (era, year_of_era) = (y / 400, y % 400);
-    let day_of_year = (153 * m + 2) / 5 + day - 1;
-    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = days.checked_sub(719_468)?;
-    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+    // RFC 2822 lets an unknown zone count as UTC. Release files have no other, so that another one is a mistake.
+    let local = ["UTC", "GMT", "+0000"].iter().find_map(|zone| text.strip_suffix(zone))?;
+    let date = DateTimeParser::new().parse_timestamp(format!("{local}+0000")).ok()?;
+    u64::try_from(date.as_second()).ok()
 }
 
 #[cfg(test)]
@@ -95,11 +76,14 @@ mod tests {
         assert_eq!(parse_date("Thu, 29 Feb 2024 23:59:59 UTC"), Some(1_709_251_199));
         assert_eq!(parse_date("Thu, 01 Jan 1970 00:00:00 UTC"), Some(0));
         assert_eq!(parse_date("Sat, 07 Nov 2026 02:12:54 CET"), None);
-        assert_eq!(parse_date("Sat, 07 Nov 2026 02:12 UTC"), None);
+        // RFC 2822 lets seconds be left out.
+        assert_eq!(parse_date("Sat, 07 Nov 2026 02:12 UTC"), Some(1_794_017_520));
+        assert_eq!(parse_date("Sat, 07 Nov 2026 UTC"), None);
+        assert_eq!(parse_date("Wed, 31 Dec 1969 23:59:59 UTC"), None);
     }
 
     #[test]
-    fn a_release_file_tells_its_age() {
+    fn the_age_follows_from_a_release_file() {
         let text = "-----BEGIN PGP SIGNED MESSAGE-----\nOrigin: Debian\nSuite: testing\nCodename: forky\n\
                     Date: Sat, 31 Oct 2026 08:12:54 UTC\nValid-Until: Sat, 07 Nov 2026 08:12:54 UTC\nSHA256:\n 00 1 x\n";
         let release = ReleaseFile::parse(text).unwrap();

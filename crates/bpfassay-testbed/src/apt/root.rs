@@ -4,7 +4,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -12,30 +11,22 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Apt, AptError, Indexed, Package, ReleaseFile, cannot_start, debian_name,
-    host::Host,
+    Apt, AptError, Indexed, MAX_TEXT, Package, ReleaseFile, cannot_start,
+    configuration::{apt_command, follow_move, is_configured, write_configuration},
+    debian_name,
+    mirror::ATTEMPTS,
     parse_index, parse_print_uris, program,
     release::Age,
-    sandbox::{Sandbox, warn_of_root},
+    sandbox::Sandbox,
     tail,
 };
-use crate::{
-    Error, Result,
-    cache::{Digest, Object, free_space},
-    error::human,
-};
+use crate::{Error, Result, cache::Digest};
 
 /// Indexes younger than this are used without asking the mirror.
 const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How often a mirror is asked before it is given up.
-const ATTEMPTS: u32 = 3;
-
 /// Space that fetching the indexes of one suite and architecture takes, about, in bytes.
 const INDEX_SIZE: u64 = 100_000_000;
-
-/// Largest release file, configuration or state that is read, in bytes; release files have some 100 KB.
-const MAX_TEXT: u64 = 16 << 20;
 
 /// When and how the indexes of a root were fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,8 +124,8 @@ impl Apt<'_> {
         if let Some(sandbox) = &sandbox {
             sandbox.put_lists(&lists)?;
         }
-        let mut attempt = 1;
-        loop {
+        let place = sandbox.as_ref().map(Sandbox::lists);
+        self.ask_mirror(suite, &what, needed, place.as_deref(), |attempt| {
             let mut command = apt_command(directory, "apt-get");
             command.args(["update", "-q", "-o", "APT::Update::Error-Mode=any"]);
             if let Some(sandbox) = &sandbox {
@@ -147,25 +138,8 @@ impl Apt<'_> {
                 // The same index in another compression: while a mirror is updated, one of them may be whole.
                 command.args(["-o", "Acquire::CompressionTypes::Order::=gz"]);
             }
-            let output = command.output().map_err(|source| cannot_start("apt-get", source))?;
-            warn_of_root(&output.stderr);
-            if output.status.success() {
-                break;
-            }
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            let place = sandbox.as_ref().map(Sandbox::lists);
-            if let Some(error) = self.disk_full(&what, needed, place.as_deref(), &stderr) {
-                return Err(error);
-            }
-            let error = AptError::from_output(suite, &stderr, attempt);
-            if !error.is_passing() || attempt == ATTEMPTS {
-                return Err(error.into());
-            }
-            tracing::info!("attempt {attempt} of {ATTEMPTS} at the mirror failed; trying again");
-            tracing::debug!("{error}");
-            pause(attempt);
-            attempt += 1;
-        }
+            command
+        })?;
         if let Some(sandbox) = &sandbox {
             // Half of the old ones and half of the new ones count as none.
             self.cache().remove(&directory.join(STATE))?;
@@ -180,93 +154,6 @@ impl Apt<'_> {
         let state = IndexState { fetched: now(), release, stale: expired.is_some(), archive: host.archive.clone() };
         self.cache().write_small(&directory.join(STATE), &state)?;
         Ok(state)
-    }
-
-    /// The files of `packages`, checked: from the cache, or downloaded.
-    ///
-    /// # Errors
-    /// [`AptError`], [`Error::Offline`], [`Error::Mismatch`], [`Error::DiskFull`], [`Error::Program`], [`Error::Io`].
-    pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
-        let mut missing = Vec::new();
-        for package in packages {
-            if self.cache().object(&package.sha256)?.is_none() {
-                missing.push(package);
-            }
-        }
-        if !missing.is_empty() {
-            self.download(root, &missing)?;
-        }
-        packages
-            .iter()
-            .map(|package| {
-                self.cache().object(&package.sha256)?.ok_or_else(|| Error::Offline { what: package.specification() })
-            })
-            .collect()
-    }
-
-    fn download(&self, root: &Root, packages: &[&Package]) -> Result<()> {
-        let names: Vec<_> = packages.iter().map(|package| package.specification()).collect();
-        let what = match names.as_slice() {
-            [one] => one.clone(),
-            [first, ..] => format!("{first} and {} more packages", names.len() - 1),
-            [] => return Ok(()),
-        };
-        if self.options().offline {
-            return Err(Error::Offline { what });
-        }
-        let size = packages.iter().fold(0, |sum: u64, package| sum.saturating_add(package.size));
-        self.cache().require_access(&what)?;
-        self.cache().require_space(&what, size)?;
-        tracing::info!("downloading {what} ({})", human(size));
-        let sandbox = Sandbox::make(&self.host()?.user, &what, size)?;
-        let scratch = self.cache().scratch()?;
-        let place = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files);
-        let mut attempt = 1;
-        loop {
-            let mut command = root.command("apt-get");
-            command.current_dir(&place).args(["download", "-q"]);
-            if let Some(sandbox) = &sandbox {
-                sandbox.confine_download(&mut command);
-            }
-            let output = command.args(&names).output().map_err(|source| cannot_start("apt-get", source))?;
-            warn_of_root(&output.stderr);
-            if output.status.success() {
-                break;
-            }
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            if let Some(error) = self.disk_full(&what, size, Some(&place), &stderr) {
-                return Err(error);
-            }
-            let error = AptError::from_output(&root.suite, &stderr, attempt);
-            if !error.is_passing() || attempt == ATTEMPTS {
-                return Err(error.into());
-            }
-            tracing::info!("attempt {attempt} of {ATTEMPTS} at the mirror failed; trying again");
-            tracing::debug!("{error}");
-            pause(attempt);
-            attempt += 1;
-        }
-        for package in packages {
-            let (what, path) = (package.specification(), place.join(package.file_name()));
-            // Its owner could still write to a file of the sandbox: what is stored is a copy, hashed while it is made.
-            match &sandbox {
-                Some(_) => self.cache().add_file(&what, &path, Some(package.sha256))?,
-                None => self.cache().adopt(&what, &path, Some(package.sha256))?,
-            };
-        }
-        Ok(())
-    }
-
-    /// `place` is where apt wrote to; `None`: the cache.
-    fn disk_full(&self, what: &str, needed: u64, place: Option<&Path>, stderr: &str) -> Option<Error> {
-        let place = place.unwrap_or(self.cache().root());
-        let full = ["No space left on device", "Disk quota exceeded", "don't have enough free space"];
-        full.iter().any(|words| stderr.contains(words)).then(|| Error::DiskFull {
-            what: what.to_owned(),
-            path: place.to_owned(),
-            needed,
-            free: free_space(place).unwrap_or(0),
-        })
     }
 }
 
@@ -333,20 +220,7 @@ impl Root {
 }
 
 const APT_HELPER: &str = "/usr/lib/apt/apt-helper";
-const CONFIGURATION: &str = "apt.conf";
 const STATE: &str = "state.json";
-
-/// An `apt` program on the root in `directory`.
-fn apt_command(directory: &Path, tool: &str) -> Command {
-    let mut command = Command::new(tool);
-    command.env("APT_CONFIG", directory.join(CONFIGURATION)).env("LC_ALL", "C.UTF-8").env_remove("LANGUAGE");
-    command
-}
-
-/// Waits before a mirror is asked again: 1 s, 2 s, …
-fn pause(attempt: u32) {
-    thread::sleep(Duration::from_secs(attempt.into()));
-}
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
@@ -354,7 +228,7 @@ fn now() -> u64 {
 
 fn read_state(directory: &Path) -> Option<IndexState> {
     // Without its configuration, apt would look at the host's own state.
-    directory.join(CONFIGURATION).exists().then_some(())?;
+    is_configured(directory).then_some(())?;
     serde_json::from_slice(&bpfassay_input::read(&directory.join(STATE), MAX_TEXT).ok()?).ok()
 }
 
@@ -373,83 +247,6 @@ fn read_release(directory: &Path, suite: &str) -> Result<ReleaseFile> {
     Err(AptError::Other { suite: suite.to_owned(), detail }.into())
 }
 
-fn write_configuration(directory: &Path, suite: &str, architectures: &[&str], host: &Host) -> Result<()> {
-    for part in ["etc/apt.conf.d", "etc/preferences.d", "state/lists/partial", "cache/archives/partial"] {
-        let path = directory.join(part);
-        fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
-    }
-    let write = |name: &str, text: &str| {
-        let path = directory.join(name);
-        fs::write(&path, text).map_err(Error::io("write", path))
-    };
-    write("state/status", "")?;
-    write("etc/sources.list", &sources(suite, architectures, host))?;
-    write(CONFIGURATION, &configuration(directory, architectures, host)?)
-}
-
-/// Makes the configuration in `directory` name this directory: it holds absolute paths, and the cache may have been moved
-/// or copied since it was written.
-fn follow_move(directory: &Path) -> Result<()> {
-    let path = directory.join(CONFIGURATION);
-    let text = bpfassay_input::read_text(&path, MAX_TEXT).map_err(Error::io("read", &path))?;
-    match moved(&text, &quotable(directory)?) {
-        Some(text) => fs::write(&path, text).map_err(Error::io("write", path)),
-        None => Ok(()),
-    }
-}
-
-/// The text of a configuration with `root` in place of the directory that it was written for; `None` where that is `root`.
-pub(crate) fn moved(text: &str, root: &str) -> Option<String> {
-    let before = text.lines().find_map(|line| line.strip_prefix("Dir::State \"")?.strip_suffix("/state\";"))?;
-    if before == root {
-        return None;
-    }
-    let lines = text.lines().map(|line| match line.strip_prefix("Dir::") {
-        Some(_) => line.replace(&format!("\"{before}/"), &format!("\"{root}/")) + "\n",
-        None => format!("{line}\n"),
-    });
-    Some(lines.collect())
-}
-
-/// `path` as it can stand between the quotes of apt's configuration.
-fn quotable(path: &Path) -> Result<String> {
-    match path.to_str() {
-        Some(text) if !text.contains(['"', '\n', '\\']) => Ok(text.to_owned()),
-        _ => Err(AptError::Quote(path.display().to_string()).into()),
-    }
-}
-
-fn sources(suite: &str, architectures: &[&str], host: &Host) -> String {
-    let keyring = host.keyring.as_ref().map(|path| format!(" signed-by={path}")).unwrap_or_default();
-    format!("deb [arch={}{keyring}] {} {suite} main\n", architectures.join(","), host.archive)
-}
-
-fn configuration(directory: &Path, architectures: &[&str], host: &Host) -> Result<String> {
-    let root = quotable(directory)?;
-    let mut lines = host.settings.clone();
-    let list: Vec<_> = architectures.iter().map(|name| format!("\"{name}\";")).collect();
-    lines.extend([
-        format!("APT::Architecture \"{}\";", architectures.first().unwrap_or(&"amd64")),
-        format!("APT::Architectures {{ {} }};", list.join(" ")),
-        // To another user, a cache below /root is closed. What root downloads, it downloads elsewhere, as another user.
-        "APT::Sandbox::User \"root\";".to_owned(),
-        "Acquire::Languages \"none\";".to_owned(),
-        // Indexes stay compressed and are not kept a second and third time in apt's own form: 20 MB and not 140.
-        "Acquire::GzipIndexes \"true\";".to_owned(),
-        "Dir::Cache::pkgcache \"\";".to_owned(),
-        "Dir::Cache::srcpkgcache \"\";".to_owned(),
-        format!("Dir::State \"{root}/state\";"),
-        format!("Dir::State::status \"{root}/state/status\";"),
-        format!("Dir::Cache \"{root}/cache\";"),
-        format!("Dir::Etc \"{root}/etc\";"),
-        "Dir::Etc::netrc \"/etc/apt/auth.conf\";".to_owned(),
-        "Dir::Etc::netrcparts \"/etc/apt/auth.conf.d\";".to_owned(),
-        "Dir::Etc::trusted \"/etc/apt/trusted.gpg\";".to_owned(),
-        "Dir::Etc::trustedparts \"/etc/apt/trusted.gpg.d\";".to_owned(),
-    ]);
-    Ok(lines.join("\n") + "\n")
-}
-
 /// The name of a root's directory and lock.
 fn root_name(suite: &str, architectures: &[Arch]) -> String {
     architectures.iter().fold(suite.to_owned(), |name, &arch| name + "-" + debian_name(arch))
@@ -465,47 +262,3 @@ impl IndexState {
 
 #[cfg(test)]
 mod served;
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn host() -> Host {
-        Host {
-            archive: "http://m.example/debian/".into(),
-            keyring: Some("/usr/share/keyrings/k.gpg".into()),
-            settings: vec!["Acquire::http::Proxy \"http://p.example\";".into()],
-            user: "_apt".into(),
-        }
-    }
-
-    #[test]
-    fn sources_name_suite_architectures_and_keys() {
-        assert_eq!(
-            sources("forky", &["amd64", "riscv64"], &host()),
-            "deb [arch=amd64,riscv64 signed-by=/usr/share/keyrings/k.gpg] http://m.example/debian/ forky main\n"
-        );
-        let open = Host { keyring: None, ..host() };
-        assert_eq!(sources("sid", &["arm64"], &open), "deb [arch=arm64] http://m.example/debian/ sid main\n");
-    }
-
-    #[test]
-    fn the_configuration_keeps_proxies_and_leaves_the_hosts_state_alone() {
-        let text = configuration(Path::new("/c/apt/x"), &["arm64"], &host()).unwrap();
-        for line in [
-            "Acquire::http::Proxy \"http://p.example\";",
-            "APT::Architecture \"arm64\";",
-            "Dir::State \"/c/apt/x/state\";",
-            "Dir::Cache \"/c/apt/x/cache\";",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
-        }
-        assert!(configuration(Path::new("/c/\"x"), &["arm64"], &host()).is_err());
-    }
-
-    #[test]
-    fn the_configuration_follows_a_cache_that_was_moved() {
-        let at = |root: &str| configuration(Path::new(root), &["arm64"], &host()).unwrap();
-        assert_eq!(moved(&at("/c/apt/x"), "/new place/apt/x").as_deref(), Some(at("/new place/apt/x").as_str()));
-        assert_eq!(moved(&at("/c/apt/x"), "/c/apt/x"), None);
-    }
-}

@@ -2,13 +2,13 @@
 
 use std::path::{Component, Path};
 
-use bpfassay_document::{Field, Invalid};
+use bpfassay_input::document::{Field, Reported};
 
 /// Longest path, in bytes.
 const MAX_PATH: usize = 255;
 
 /// A path below the tool file's directory.
-pub(super) fn relative(field: &Field<'_, '_>) -> Result<String, Invalid> {
+pub(super) fn relative(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = plain(field)?;
     if Path::new(text).components().all(|part| matches!(part, Component::Normal(_))) {
         return Ok(text.to_owned());
@@ -17,7 +17,7 @@ pub(super) fn relative(field: &Field<'_, '_>) -> Result<String, Invalid> {
 }
 
 /// An absolute path in the guest.
-pub(super) fn in_the_guest(field: &Field<'_, '_>) -> Result<String, Invalid> {
+pub(super) fn in_the_guest(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = plain(field)?;
     let mut parts = Path::new(text).components();
     let is_absolute = parts.next() == Some(Component::RootDir);
@@ -27,7 +27,7 @@ pub(super) fn in_the_guest(field: &Field<'_, '_>) -> Result<String, Invalid> {
     Err(field.error("give a program by its absolute path in the guest, without `..`"))
 }
 
-fn plain<'d>(field: &Field<'d, '_>) -> Result<&'d str, Invalid> {
+fn plain<'d>(field: &Field<'d, '_>) -> Result<&'d str, Reported> {
     let text = field.text()?;
     if (1..=MAX_PATH).contains(&text.len()) && !text.contains(char::is_control) {
         return Ok(text);
@@ -36,18 +36,18 @@ fn plain<'d>(field: &Field<'d, '_>) -> Result<&'d str, Invalid> {
 }
 
 /// The name of a Debian package or suite (Debian Policy, 5.6.1; suites are named alike).
-pub(super) fn package(field: &Field<'_, '_>) -> Result<String, Invalid> {
+pub(super) fn package(field: &Field<'_, '_>) -> Result<String, Reported> {
     named(field, "lower-case letters, digits, `+`, `-` and `.`", |c| {
         c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.')
     })
 }
 
 /// The attribute of a Nix package.
-pub(super) fn attribute(field: &Field<'_, '_>) -> Result<String, Invalid> {
+pub(super) fn attribute(field: &Field<'_, '_>) -> Result<String, Reported> {
     named(field, "letters, digits, `_`, `-` and `.`", |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
-fn named(field: &Field<'_, '_>, of: &str, may_be: impl Fn(char) -> bool) -> Result<String, Invalid> {
+fn named(field: &Field<'_, '_>, of: &str, may_be: impl Fn(char) -> bool) -> Result<String, Reported> {
     let text = field.text()?;
     // An option, seen from the program that this is given to.
     let is_option = text.starts_with('-');
@@ -58,7 +58,7 @@ fn named(field: &Field<'_, '_>, of: &str, may_be: impl Fn(char) -> bool) -> Resu
 }
 
 /// One word of a command line.
-pub(super) fn word(field: &Field<'_, '_>) -> Result<String, Invalid> {
+pub(super) fn word(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     // A bpftrace program may stand here, with its line feeds.
     if text.len() <= 4096 && !text.contains('\0') {

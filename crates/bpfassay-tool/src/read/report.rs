@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_document::{Field, Invalid, Section, distinct};
-use bpfassay_protocol::Operation;
+use bpfassay_input::document::{Field, Reported, Section};
+use bpfassay_protocol::{Operation, UnknownName};
 
 use super::{HOUR_MS, MAX_ENTRIES, one_of, pattern};
 use crate::{Counting, Form, Report, ReportedFigure, Stream, Unit, Whose};
@@ -14,85 +14,75 @@ const WITHIN_MS: u64 = 10_000;
 const FORMS: &[&str] = &["json-lines", "openmetrics", "table", "bpftrace-json", "map"];
 
 /// Reads it; `is_object` tells whether the tool is a bare object.
-pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Invalid> {
+pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Reported> {
     let section = field.table()?;
-    section.only(
-        &[FORMS, &["counting", "unit", "whose", "only_files", "excludes_itself", "within", "figures"]].concat(),
-    )?;
-    let (word, field) = one_of(&section, FORMS)?;
-    let form = form(word, &field)?;
-    match (matches!(form, Form::Map { .. }), is_object) {
-        (true, false) => return Err(field.error("only maps of a bare object are read: see `source.object`")),
-        (false, true) => return Err(field.error("a bare object prints nothing: use `map`")),
-        _ => {}
-    }
-    let asked = matches!(form, Form::Map { .. } | Form::Openmetrics { .. });
-    let within_ms = match section.get("within") {
-        Some(field) if asked => return Err(field.error("this form is asked for, not waited for")),
-        Some(field) => Some(field.milliseconds(1..=HOUR_MS)?),
-        None => (!asked).then_some(WITHIN_MS),
+    section
+        .only(&[FORMS, &["counting", "unit", "whose", "only_files", "excludes_itself", "within", "figures"]].concat());
+    let (kind, form_field) = one_of(&section, FORMS)?;
+    let asked = matches!(kind, "map" | "openmetrics");
+    let form = match (kind == "map", is_object) {
+        (true, false) => Err(form_field.error("only maps of a bare object are read: see `source.object`")),
+        (false, true) => Err(form_field.error("a bare object prints nothing: use `map`")),
+        _ => form(kind, &form_field),
     };
-    let usual = Usual {
-        counting: match section.get("counting") {
-            Some(field) => Some(field.word(Counting::WORDS)?),
-            None if asked => Some(Counting::Cumulative),
-            None => None,
-        },
-        unit: section.get("unit").map(|field| field.word(Unit::WORDS)).transpose()?,
-        whose: section.get("whose").map_or(Ok(Whose::System), |field| field.word(Whose::WORDS))?,
-        only_files: section.get("only_files").map_or(Ok(false), |field| field.boolean())?,
-    };
-    let list = section.need("figures")?;
-    let mut figures: Vec<ReportedFigure> = Vec::new();
-    for element in list.list()? {
-        let section = element.table()?;
-        let figure = figure(&section, &usual, &form)?;
-        if figures.contains(&figure) {
-            return Err(element.error("this figure stands here twice"));
+    let within_ms = section.or("within", (!asked).then_some(WITHIN_MS), |field| match asked {
+        true => Err(field.error("this form is asked for, not waited for")),
+        false => field.milliseconds(1..=HOUR_MS).map(Some),
+    });
+    let counting =
+        section.or("counting", asked.then_some(Counting::Cumulative), |field| field.choice(Counting::WORDS).map(Some));
+    let unit = section.optional("unit", |field| field.choice(Unit::WORDS));
+    let whose = section.or("whose", Whose::System, |field| field.choice(Whose::WORDS));
+    let only_files = section.or("only_files", false, Field::boolean);
+    let excludes_itself = section.or("excludes_itself", false, Field::boolean);
+    // What a figure can be depends on the form.
+    let form = form?;
+    let usual = Usual { counting: counting?, unit: unit?, whose: whose?, only_files: only_files? };
+    let figures = section.need("figures", |list| {
+        let figures = list.distinct("figure", |element| figure(&element.table()?, &usual, &form))?;
+        if figures.len() > MAX_ENTRIES {
+            return Err(list.error(format!("{} figures are given, and {MAX_ENTRIES} may be", figures.len())));
         }
-        figures.push(figure);
-    }
-    if figures.len() > MAX_ENTRIES {
-        return Err(list.error(format!("{} figures are given, and {MAX_ENTRIES} may be", figures.len())));
-    }
-    let excludes_itself = section.get("excludes_itself").map_or(Ok(false), |field| field.boolean())?;
-    Ok(Report { form, within_ms, excludes_itself, figures })
+        Ok(figures)
+    });
+    Ok(Report { within_ms: within_ms?, excludes_itself: excludes_itself?, figures: figures?, form })
 }
 
-fn form(word: &str, field: &Field<'_, '_>) -> Result<Form, Invalid> {
+fn form(kind: &str, field: &Field<'_, '_>) -> Result<Form, Reported> {
     let section = field.table()?;
-    let stream = |section: &Section<'_, '_>| section.get("stream").map_or(Ok(Stream::Stdout), |field| field.name());
-    let ignore = |section: &Section<'_, '_>| section.get("ignore").map(|field| pattern(&field)).transpose();
-    Ok(match word {
+    let stream = |section: &Section<'_, '_>| section.or("stream", Stream::Stdout, Field::name);
+    let ignore = |section: &Section<'_, '_>| section.optional("ignore", pattern);
+    Ok(match kind {
         "json-lines" => {
-            section.only(&["stream", "ignore"])?;
-            Form::JsonLines { stream: stream(&section)?, ignore: ignore(&section)? }
+            section.only(&["stream", "ignore"]);
+            let (stream, ignore) = (stream(&section), ignore(&section));
+            Form::JsonLines { stream: stream?, ignore: ignore? }
         }
         "openmetrics" => {
-            section.only(&["port", "path", "interval"])?;
-            Form::Openmetrics {
-                port: section.need("port")?.number(1..=u16::MAX)?,
-                path: section.get("path").map_or_else(|| Ok("/metrics".to_owned()), |field| url_path(&field))?,
-                interval_ms: section.get("interval").map(|field| field.milliseconds(10..=HOUR_MS)).transpose()?,
-            }
+            section.only(&["port", "path", "interval"]);
+            let port = section.need("port", |field| field.number(1..=u16::MAX));
+            let path = section.or("path", "/metrics".to_owned(), url_path);
+            let interval_ms = section.optional("interval", |field| field.milliseconds(10..=HOUR_MS));
+            Form::Openmetrics { port: port?, path: path?, interval_ms: interval_ms? }
         }
         "table" => {
-            section.only(&["stream", "line", "ignore"])?;
-            Form::Table { stream: stream(&section)?, line: pattern(&section.need("line")?)?, ignore: ignore(&section)? }
+            section.only(&["stream", "line", "ignore"]);
+            let (stream, ignore) = (stream(&section), ignore(&section));
+            Form::Table { line: section.need("line", pattern)?, stream: stream?, ignore: ignore? }
         }
         "bpftrace-json" => {
-            section.only(&["stream"])?;
+            section.only(&["stream"]);
             Form::BpftraceJson { stream: stream(&section)? }
         }
         _ => {
-            section.only(&["map"])?;
-            Form::Map { map: name(&section.need("map")?)? }
+            section.only(&["map"]);
+            Form::Map { map: section.need("map", name)? }
         }
     })
 }
 
 /// A path that can stand in the first line of an HTTP request.
-fn url_path(field: &Field<'_, '_>) -> Result<String, Invalid> {
+fn url_path(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     if text.starts_with('/') && text.len() <= 255 && text.chars().all(|c| c.is_ascii_graphic()) {
         return Ok(text.to_owned());
@@ -101,7 +91,7 @@ fn url_path(field: &Field<'_, '_>) -> Result<String, Invalid> {
 }
 
 /// The name of a value, a label or a map.
-fn name(field: &Field<'_, '_>) -> Result<String, Invalid> {
+fn name(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     check_name(text).map_err(|message| field.error(message))?;
     Ok(text.to_owned())
@@ -120,7 +110,7 @@ struct Usual {
     only_files: bool,
 }
 
-fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<ReportedFigure, Invalid> {
+fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<ReportedFigure, Reported> {
     section.only(&[
         "value",
         "where",
@@ -132,66 +122,70 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         "only_files",
         "counting",
         "blank_is_zero",
-    ])?;
-    let field = section.need("value")?;
-    let value = name(&field)?;
-    let operations = match section.get("operations") {
-        Some(operations) => distinct(&operations, "operation", Field::name::<Operation>)?,
-        None => vec![field.name().map_err(|_| {
+    ]);
+    let value = section.need("value", |field| group(field, form));
+    let operations = match (section.get("operations"), &value) {
+        (Some(operations), _) => operations.distinct("operation", Field::name::<Operation>),
+        (None, Ok(value)) => value.parse().map(|operation| vec![operation]).map_err(|_: UnknownName| {
             section.error(format!(
                 "`operations` is missing, and the value's name is none: operations are {}",
                 Operation::ALL.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ")
             ))
-        })?],
+        }),
+        (None, Err(reported)) => Err(*reported),
     };
-    let needed = |key: &str| section.error(format!("key `{key}` is missing here and in `report`"));
-    let whose = section.get("whose").map_or(Ok(usual.whose), |field| field.word(Whose::WORDS))?;
-    let label = match (section.get("label"), whose) {
-        (Some(field), Whose::System) => return Err(field.error("the whole system needs no label: see `whose`")),
-        (Some(field), _) => Some(group(&field, form)?),
-        (None, Whose::System) => None,
+    let missing = |key: &str| section.error(format!("key `{key}` is missing here and in `report`"));
+    let whose = section.or("whose", usual.whose, |field| field.choice(Whose::WORDS));
+    let label = whose.and_then(|whose| match (section.get("label"), whose) {
+        (Some(field), Whose::System) => Err(field.error("the whole system needs no label: see `whose`")),
+        (Some(field), _) => group(&field, form).map(Some),
+        (None, Whose::System) => Ok(None),
         (None, _) => {
             check_group(whose.name(), form).map_err(|message| section.error(message))?;
-            Some(whose.name().to_owned())
+            Ok(Some(whose.name().to_owned()))
         }
-    };
-    check_group(&value, form).map_err(|message| field.error(message))?;
+    });
+    let labelled = section.or("where", BTreeMap::new(), |field| labelled(field, form));
+    let unit = section.or("unit", usual.unit, |field| field.choice(Unit::WORDS).map(Some));
+    let unit = unit.and_then(|unit| unit.ok_or_else(|| missing("unit")));
+    let scale = section.or("scale", 1, |field| field.number(1..=1 << 40));
+    let only_files = section.or("only_files", usual.only_files, Field::boolean);
+    let counting = section.or("counting", usual.counting, |field| field.choice(Counting::WORDS).map(Some));
+    let counting = counting.and_then(|counting| counting.ok_or_else(|| missing("counting")));
+    let blank_is_zero = section.or("blank_is_zero", false, Field::boolean);
     Ok(ReportedFigure {
-        labelled: section.get("where").map(|field| labelled(&field, form)).transpose()?.unwrap_or_default(),
-        operations,
-        unit: match section.get("unit") {
-            Some(field) => field.word(Unit::WORDS)?,
-            None => usual.unit.ok_or_else(|| needed("unit"))?,
-        },
-        scale: section.get("scale").map_or(Ok(1), |field| field.number(1..=1 << 40))?,
-        whose,
-        label,
-        only_files: section.get("only_files").map_or(Ok(usual.only_files), |field| field.boolean())?,
-        counting: match section.get("counting") {
-            Some(field) => field.word(Counting::WORDS)?,
-            None => usual.counting.ok_or_else(|| needed("counting"))?,
-        },
-        blank_is_zero: section.get("blank_is_zero").map_or(Ok(false), |field| field.boolean())?,
-        value,
+        value: value?,
+        labelled: labelled?,
+        operations: operations?,
+        unit: unit?,
+        scale: scale?,
+        whose: whose?,
+        label: label?,
+        only_files: only_files?,
+        counting: counting?,
+        blank_is_zero: blank_is_zero?,
     })
 }
 
-fn labelled(field: &Field<'_, '_>, form: &Form) -> Result<BTreeMap<String, String>, Invalid> {
+fn labelled(field: &Field<'_, '_>, form: &Form) -> Result<BTreeMap<String, String>, Reported> {
     let section = field.table()?;
-    let mut labels = BTreeMap::new();
-    for (key, field) in section.entries() {
-        check_name(key).map_err(|message| field.error(message))?;
-        check_group(key, form).map_err(|message| field.error(message))?;
-        let value = field.text()?;
-        if value.len() > 255 || labels.len() >= MAX_ENTRIES {
-            return Err(field.error("labels have at most 255 bytes, and there are at most 64"));
-        }
-        labels.insert(key.to_owned(), value.to_owned());
-    }
-    Ok(labels)
+    let read: Vec<_> = section
+        .entries()
+        .enumerate()
+        .map(|(index, (key, field))| {
+            check_name(key).map_err(|message| field.error(message))?;
+            check_group(key, form).map_err(|message| field.error(message))?;
+            let value = field.text()?;
+            if value.len() > 255 || index >= MAX_ENTRIES {
+                return Err(field.error("labels have at most 255 bytes, and there are at most 64"));
+            }
+            Ok((key.to_owned(), value.to_owned()))
+        })
+        .collect();
+    read.into_iter().collect()
 }
 
-fn group(field: &Field<'_, '_>, form: &Form) -> Result<String, Invalid> {
+fn group(field: &Field<'_, '_>, form: &Form) -> Result<String, Reported> {
     let name = name(field)?;
     check_group(&name, form).map_err(|message| field.error(message))?;
     Ok(name)

@@ -13,6 +13,7 @@ use std::{
     process::ExitCode,
 };
 
+use bpfassay_bpf::enable_statistics;
 use bpfassay_protocol::{
     ProbeConfiguration,
     object::ObjectLine,
@@ -27,7 +28,6 @@ use self::{
 use crate::{
     counters::tracer::Tracer,
     features,
-    kernel::bpf,
     loader::{self, plan::options::Options},
     service::{
         endpoint::{Endpoint, Page},
@@ -69,7 +69,7 @@ pub fn main() -> ExitCode {
     }
     let service = Service { interval: config.interval, merge: config.merge, stay: config.stay, endpoint };
     // On from before the first program until its figures are read.
-    let statistics = match config.bpf_stats.then(bpf::enable_statistics).transpose() {
+    let statistics = match config.bpf_stats.then(enable_statistics).transpose() {
         Ok(statistics) => statistics,
         Err(error) => {
             let what =

@@ -5,12 +5,13 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
 };
 
+use bpfassay_bpf::Map;
 use bpfassay_protocol::tracer::{CounterRow, Losses};
 use bpfassay_tracer_common::{COPIES, Key, Operation, PathKey, map, tally};
 
 use crate::{
     counters::{decode, error::ReadError, misses, ring::Ring},
-    kernel::{bpf::Map, mounts::Mounts},
+    kernel::mounts::Mounts,
     loader::plan::hooked::Hooked,
 };
 

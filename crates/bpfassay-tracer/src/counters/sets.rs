@@ -6,6 +6,7 @@ use std::{
     os::fd::OwnedFd,
 };
 
+use bpfassay_bpf::Map;
 use bpfassay_protocol::{
     operation::Totals,
     program_set::{EventRow, ProgramEvent, ProgramSet},
@@ -17,10 +18,7 @@ use super::{
     error::{DecodeError, ReadError},
     misses,
 };
-use crate::{
-    kernel::bpf::Map,
-    loader::plan::{hooked::Hooked, options::set_map_name},
-};
+use crate::loader::plan::{hooked::Hooked, options::set_map_name};
 
 /// The map of [`Value`]s by [`Key`], per CPU.
 pub(crate) const SUMMARIES: &str = "summaries";

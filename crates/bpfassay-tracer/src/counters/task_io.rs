@@ -7,16 +7,14 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
 };
 
+use bpfassay_bpf::{Map, iterator};
 use bpfassay_protocol::{
     Operation,
     operation::Totals,
     tracer::{CounterRow, Device},
 };
 
-use crate::{
-    counters::error::ReadError,
-    kernel::bpf::{self, Map},
-};
+use crate::counters::error::ReadError;
 
 /// Name of the map with the sums of tasks that are gone.
 pub(crate) const EXITED: &str = "exited";
@@ -121,7 +119,7 @@ impl TaskIo {
 
     fn add_live(&self, sums: &mut Sums) -> Result<(), ReadError> {
         let failed = |source| ReadError::Program { program: LIVE_TASKS.to_owned(), source };
-        let mut reading = File::from(bpf::iterator(self.iterator.as_fd()).map_err(failed)?);
+        let mut reading = File::from(iterator(self.iterator.as_fd()).map_err(failed)?);
         let mut bytes = Vec::new();
         reading.read_to_end(&mut bytes).map_err(failed)?;
         let accounts = bytes.chunks_exact(ACCOUNT);

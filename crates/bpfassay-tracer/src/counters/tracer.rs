@@ -2,6 +2,7 @@
 
 use std::{any::Any, collections::BTreeMap, fmt, os::fd::BorrowedFd};
 
+use bpfassay_bpf::{Map, RunTime, program_info};
 use bpfassay_protocol::{
     finding::Finding,
     probe::Probe,
@@ -19,7 +20,6 @@ use super::{
 };
 use crate::{
     diagnostics::{self, ProgramMisses},
-    kernel::bpf::{self, Map},
     loader::plan::{
         hooked::{Hooked, Kind},
         options::{Loaded, Options},
@@ -124,10 +124,11 @@ impl Tracer {
     /// [`ReadError`].
     pub(crate) fn statistics(&self) -> Result<Vec<ProgramStatistics>, ReadError> {
         let of = |hooked: &Hooked| {
-            let info = bpf::program_info(hooked.program_fd())
+            let info = program_info(hooked.program_fd())
                 .map_err(|source| ReadError::Program { program: hooked.program.clone(), source })?;
             let program = hooked.program.clone();
-            Ok(ProgramStatistics { program, runs: info.runs, run_time_ns: info.run_time_ns })
+            let RunTime { runs, nanoseconds } = info.run_time.unwrap_or_default();
+            Ok(ProgramStatistics { program, runs, run_time_ns: nanoseconds })
         };
         // A program may have several hooks.
         let mut seen = std::collections::BTreeSet::new();

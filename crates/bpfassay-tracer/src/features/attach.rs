@@ -5,13 +5,14 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
 };
 
+use bpfassay_bpf::{LinkTarget, ProgramSpec};
 use bpfassay_protocol::feature::FeatureKind;
 use libbpf_sys as bpf;
 
 use super::{
     insn::Code,
     probe_env::{Context, FUNCTION, ProbeEnv},
-    sys::{self, Failure, Program, Result, c_string},
+    sys::{self, Failure, Result, c_string},
 };
 use crate::kernel::{
     perf::{self, Event},
@@ -31,47 +32,46 @@ const ATTACH_TYPES: &[(&str, Trial)] = &[
     ("perf_event.link", |_| perf_link(0)),
     ("perf_event.cookie", |_| perf_link(1)),
     ("kprobe.multi", |_| {
-        let program = loaded(Program { attach: bpf::BPF_TRACE_KPROBE_MULTI, ..plain(bpf::BPF_PROG_TYPE_KPROBE) })?;
-        sys::link_kprobe_multi(program.as_fd(), bpf::BPF_TRACE_KPROBE_MULTI, &[c"filp_close", c"vfs_read"]).map(drop)
+        let program = loaded(ProgramSpec { attach: bpf::BPF_TRACE_KPROBE_MULTI, ..plain(bpf::BPF_PROG_TYPE_KPROBE) })?;
+        sys::link(&program, bpf::BPF_TRACE_KPROBE_MULTI, LinkTarget::KprobeMulti(&[c"filp_close", c"vfs_read"]))
+            .map(drop)
     }),
     ("kprobe.session", |env| {
         let program = loaded(env.program(Context::KprobeSession)?)?;
-        sys::link_kprobe_multi(program.as_fd(), bpf::BPF_TRACE_KPROBE_SESSION, &[c"filp_close"]).map(drop)
+        sys::link(&program, bpf::BPF_TRACE_KPROBE_SESSION, LinkTarget::KprobeMulti(&[c"filp_close"])).map(drop)
     }),
     ("uprobe.multi", |_| uprobe_multi(bpf::BPF_TRACE_UPROBE_MULTI)),
     ("uprobe.session", |_| uprobe_multi(bpf::BPF_TRACE_UPROBE_SESSION)),
     ("raw_tracepoint", |_| {
         let program = loaded(plain(bpf::BPF_PROG_TYPE_RAW_TRACEPOINT))?;
-        sys::raw_tracepoint(program.as_fd(), Some(c"sys_enter")).map(drop)
+        sys::raw_tracepoint(&program, Some(c"sys_enter")).map(drop)
     }),
     ("tp_btf", |env| {
         let target = env.kernel()?.typedef("btf_trace_sys_enter")?;
-        tracing(Program { attach: bpf::BPF_TRACE_RAW_TP, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
+        tracing(ProgramSpec { attach: bpf::BPF_TRACE_RAW_TP, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
     }),
     ("fentry", |env| trampoline(env, bpf::BPF_TRACE_FENTRY)),
     ("fexit", |env| trampoline(env, bpf::BPF_TRACE_FEXIT)),
     ("fsession", |env| trampoline(env, bpf::BPF_TRACE_FSESSION)),
     ("fentry.cookie", |env| {
         let target = env.kernel()?.function(FUNCTION)?;
-        let program = loaded(Program { attach: bpf::BPF_TRACE_FENTRY, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })?;
-        sys::link(program.as_fd(), 0, bpf::BPF_TRACE_FENTRY, |options| {
-            options.__bindgen_anon_1.tracing.cookie = 1;
-        })
-        .map(drop)
+        let program =
+            loaded(ProgramSpec { attach: bpf::BPF_TRACE_FENTRY, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })?;
+        sys::link(&program, bpf::BPF_TRACE_FENTRY, LinkTarget::Tracing { cookie: 1 }).map(drop)
     }),
     ("fmod_ret", |env| {
         let target = env.kernel()?.function("security_file_open")?;
-        tracing(Program { attach: bpf::BPF_MODIFY_RETURN, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
+        tracing(ProgramSpec { attach: bpf::BPF_MODIFY_RETURN, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
     }),
     ("lsm", |env| {
         let target = env.kernel()?.function("bpf_lsm_file_open")?;
-        tracing(Program { attach: bpf::BPF_LSM_MAC, target, ..plain(bpf::BPF_PROG_TYPE_LSM) })
+        tracing(ProgramSpec { attach: bpf::BPF_LSM_MAC, target, ..plain(bpf::BPF_PROG_TYPE_LSM) })
     }),
     ("lsm.s", |env| tracing(env.program(Context::Lsm)?)),
     ("iter", |env| {
         let target = env.kernel()?.function("bpf_iter_task")?;
-        let program = loaded(Program { attach: bpf::BPF_TRACE_ITER, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })?;
-        let link = sys::link(program.as_fd(), 0, bpf::BPF_TRACE_ITER, |_| {})?;
+        let program = loaded(ProgramSpec { attach: bpf::BPF_TRACE_ITER, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })?;
+        let link = sys::link(&program, bpf::BPF_TRACE_ITER, LinkTarget::Program)?;
         sys::iterate(link.as_fd())
     }),
 ];
@@ -83,11 +83,11 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
     }
 }
 
-const fn plain(kind: bpf::bpf_prog_type) -> Program<'static> {
-    Program::plain(kind)
+const fn plain(kind: bpf::bpf_prog_type) -> ProgramSpec<'static> {
+    ProgramSpec::new(kind)
 }
 
-fn loaded(program: Program<'_>) -> Result<OwnedFd> {
+fn loaded(program: ProgramSpec<'_>) -> Result<OwnedFd> {
     sys::load(program, &Code::default().exit_zero())
 }
 
@@ -100,24 +100,20 @@ fn perf(event: OwnedFd, kind: bpf::bpf_prog_type) -> Result<()> {
 }
 
 fn perf_link(cookie: u64) -> Result<()> {
-    use std::os::fd::AsRawFd as _;
     let program = loaded(plain(bpf::BPF_PROG_TYPE_TRACEPOINT))?;
     let event = perf_event(Event::Tracepoint(tracepoint()?))?;
-    sys::link(program.as_fd(), event.as_raw_fd(), bpf::BPF_PERF_EVENT, |options| {
-        options.__bindgen_anon_1.perf_event.bpf_cookie = cookie;
-    })
-    .map(drop)
+    sys::link(&program, bpf::BPF_PERF_EVENT, LinkTarget::PerfEvent { event: event.as_fd(), cookie }).map(drop)
 }
 
 fn trampoline(env: &ProbeEnv, attach: bpf::bpf_attach_type) -> Result<()> {
     let target = env.kernel()?.function(FUNCTION)?;
-    tracing(Program { attach, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
+    tracing(ProgramSpec { attach, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
 }
 
 /// Loads and attaches a program that names its target itself.
-fn tracing(program: Program<'_>) -> Result<()> {
+fn tracing(program: ProgramSpec<'_>) -> Result<()> {
     let program = loaded(program)?;
-    sys::raw_tracepoint(program.as_fd(), None).map(drop)
+    sys::raw_tracepoint(&program, None).map(drop)
 }
 
 fn kprobe(returns: bool) -> Result<OwnedFd> {
@@ -131,9 +127,9 @@ fn uprobe(returns: bool) -> Result<OwnedFd> {
 }
 
 fn uprobe_multi(attach: bpf::bpf_attach_type) -> Result<()> {
-    let program = loaded(Program { attach, ..plain(bpf::BPF_PROG_TYPE_KPROBE) })?;
+    let program = loaded(ProgramSpec { attach, ..plain(bpf::BPF_PROG_TYPE_KPROBE) })?;
     let (path, offset) = own_code()?;
-    sys::link_uprobe_multi(program.as_fd(), attach, &path, offset).map(drop)
+    sys::link(&program, attach, LinkTarget::UprobeMulti { path: &path, offset }).map(drop)
 }
 
 fn perf_event(event: Event<'_>) -> Result<OwnedFd> {

@@ -3,8 +3,9 @@
 
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
+use bpfassay_bpf::{FunctionInfo, MapSpec, ProgramSpec};
 use bpfassay_protocol::feature::FeatureKind;
-use libbpf_sys::{self as bpf, bpf_func_info};
+use libbpf_sys as bpf;
 
 use super::{
     btf::Types,
@@ -13,7 +14,7 @@ use super::{
         Reg::{Fp, R0, R1, R2, R3, R4, R5, R6},
     },
     probe_env::{Context, ProbeEnv, ProgramBuilder},
-    sys::{self, Failure, Map, Program, Result},
+    sys::{self, Failure, Result},
 };
 
 type Trial = fn(&ProbeEnv) -> Result<()>;
@@ -102,17 +103,17 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     }),
     ("sleepable-lsm", |env| sys::load(env.program(Context::Lsm)?, &Code::default().exit_zero()).map(drop)),
     ("sleepable-fentry", |env| {
-        let program = Program {
+        let program = ProgramSpec {
             attach: bpf::BPF_TRACE_FENTRY,
             // Only functions that may fail on purpose may sleep in a trampoline; system calls are among them.
             target: env.kernel()?.function(SYSTEM_CALL)?,
             flags: bpf::BPF_F_SLEEPABLE,
-            ..Program::plain(bpf::BPF_PROG_TYPE_TRACING)
+            ..ProgramSpec::new(bpf::BPF_PROG_TYPE_TRACING)
         };
         sys::load(program, &Code::default().exit_zero()).map(drop)
     }),
     ("sleepable-uprobe", |_| {
-        let program = Program { flags: bpf::BPF_F_SLEEPABLE, ..Program::plain(bpf::BPF_PROG_TYPE_KPROBE) };
+        let program = ProgramSpec { flags: bpf::BPF_F_SLEEPABLE, ..ProgramSpec::new(bpf::BPF_PROG_TYPE_KPROBE) };
         sys::load(program, &Code::default().exit_zero()).map(drop)
     }),
     ("timer", |env| {
@@ -146,7 +147,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     ("kptr", |_| kptr().map(drop)),
     ("percpu-kptr", percpu_kptr),
     ("arena", |env| {
-        let map = Map { key: 0, flags: bpf::BPF_F_MMAPABLE, kind: bpf::BPF_MAP_TYPE_ARENA, ..Map::array(0) };
+        let map = MapSpec { key: 0, flags: bpf::BPF_F_MMAPABLE, kind: bpf::BPF_MAP_TYPE_ARENA, ..MapSpec::array(0) };
         let map = sys::create(map)?;
         sys::settle_arena(map.as_fd())?;
         ProgramBuilder::new(env.kernel()?)
@@ -180,7 +181,7 @@ fn runs(env: &ProbeEnv, code: Code, expected: u32) -> Result<()> {
 }
 
 fn returns(program: OwnedFd, expected: u32) -> Result<()> {
-    match sys::test_run(program.as_fd())? {
+    match sys::test_run(&program)? {
         value if value == expected => Ok(()),
         value => Err(Failure::missing(format!("it ran, but returned {value} in place of {expected}"))),
     }
@@ -191,11 +192,11 @@ fn load_typed(env: &ProbeEnv, code: &Code, functions: &[(u32, bool)]) -> Result<
     let types = Types::new()?;
     let int = types.integer(c"int", 4)?;
     let mut infos = Vec::new();
-    for (&(insn_off, global), name) in functions.iter().zip([c"first", c"second"]) {
-        infos.push(bpf_func_info { insn_off, type_id: types.function(name, global, int, &[])? as u32 });
+    for (&(instruction, global), name) in functions.iter().zip([c"first", c"second"]) {
+        infos.push(FunctionInfo { instruction, type_id: types.function(name, global, int, &[])? as u32 });
     }
     let types = types.load()?;
-    let program = Program { types: Some((types.as_fd(), &infos)), ..env.program(Context::RawTracepoint)? };
+    let program = ProgramSpec { types: Some((types.as_fd(), &infos)), ..env.program(Context::RawTracepoint)? };
     sys::load(program, code)
 }
 
@@ -216,10 +217,10 @@ fn callback(env: &ProbeEnv) -> Result<()> {
 fn tail_call(env: &ProbeEnv, before: Code, functions: &[(u32, bool)]) -> Result<()> {
     let kind = env.program(Context::RawTracepoint)?;
     let called = sys::load(kind, &Code::default().mov(R0, 7).exit())?;
-    let map = sys::create(Map { kind: bpf::BPF_MAP_TYPE_PROG_ARRAY, ..Map::array(4) })?;
+    let map = sys::create(MapSpec { kind: bpf::BPF_MAP_TYPE_PROG_ARRAY, ..MapSpec::array(4) })?;
     let code = before.map(R2, map.as_fd()).mov(R3, 0).helper(bpf::BPF_FUNC_tail_call).mov(R0, 1).exit();
     let caller = if functions.is_empty() { sys::load(kind, &code)? } else { load_typed(env, &code, functions)? };
-    sys::update(map.as_fd(), 0, called.as_raw_fd() as u32)?;
+    sys::update(&map, 0, called.as_raw_fd() as u32)?;
     returns(caller, 7)
 }
 
@@ -238,7 +239,7 @@ fn special_map(name: &std::ffi::CStr, size: u32) -> Result<OwnedFd> {
     let value = types.structure(c"value", size)?;
     types.member(c"special", special, 0)?;
     let types = types.load()?;
-    sys::create(Map { types: Some((types.as_fd(), int as u32, value as u32)), ..Map::array(size) })
+    sys::create(MapSpec { types: Some((types.as_fd(), int as u32, value as u32)), ..MapSpec::array(size) })
 }
 
 /// A map whose value holds a pointer to one of the kernel's objects.
@@ -250,7 +251,7 @@ fn kptr() -> Result<OwnedFd> {
     let value = types.structure(c"value", 8)?;
     types.member(c"task", pointer, 0)?;
     let types = types.load()?;
-    sys::create(Map { types: Some((types.as_fd(), int as u32, value as u32)), ..Map::array(8) })
+    sys::create(MapSpec { types: Some((types.as_fd(), int as u32, value as u32)), ..MapSpec::array(8) })
 }
 
 /// An object of the program's own type, one on each CPU, made and dropped.
@@ -267,9 +268,9 @@ fn percpu_kptr(env: &ProbeEnv) -> Result<()> {
     let long = types.integer(c"unsigned long long", 8)?;
     let object = types.structure(c"object", 8)?;
     types.member(c"count", long, 0)?;
-    let infos = [bpf_func_info { insn_off: 0, type_id: types.function(c"first", true, int, &[])? as u32 }];
+    let infos = [FunctionInfo { instruction: 0, type_id: types.function(c"first", true, int, &[])? as u32 }];
     let types = types.load()?;
-    let program = Program { types: Some((types.as_fd(), &infos)), ..env.program(Context::Fexit)? };
+    let program = ProgramSpec { types: Some((types.as_fd(), &infos)), ..env.program(Context::Fexit)? };
     ProgramBuilder::new(kernel)
         .with(|code| code.mov(R1, object).mov(R2, 0))
         .kfunc(make)

@@ -1,5 +1,6 @@
 //! Helpers that tracers use, in the kinds of programs that they use them in.
 
+use bpfassay_bpf::LoadError;
 use bpfassay_protocol::feature::FeatureKind;
 use libbpf_sys as bpf;
 
@@ -101,14 +102,16 @@ fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
         "helper call is not allowed in probe",
     ];
     let program = env.program(context)?;
-    match sys::load_with_log(program, &Code::default().helper(id).exit_zero()) {
+    match bpfassay_bpf::load(program, &Code::default().helper(id).exit_zero().0) {
         Ok(_) => Ok(()),
-        Err((error, log)) => match log.lines().find(|line| UNAVAILABLE.iter().any(|words| line.contains(words))) {
-            Some(line) => Err(Failure::Refused { errno: error.raw_os_error(), message: line.trim().to_owned() }),
-            // It complains of the call's arguments, having come that far.
-            None if log.contains("(85) call") => Ok(()),
-            None => Err(sys::refusal(&error, &log)),
-        },
+        Err(LoadError { source: error, log }) => {
+            match log.lines().find(|line| UNAVAILABLE.iter().any(|words| line.contains(words))) {
+                Some(line) => Err(Failure::Refused { errno: error.raw_os_error(), message: line.trim().to_owned() }),
+                // It complains of the call's arguments, having come that far.
+                None if log.contains("(85) call") => Ok(()),
+                None => Err(sys::refusal(&error, &log)),
+            }
+        }
     }
 }
 

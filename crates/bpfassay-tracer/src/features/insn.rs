@@ -4,20 +4,6 @@
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-/// One instruction of 8 bytes, laid out as `struct bpf_insn` on the little-endian machines that the tracer is built for.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Insn {
-    /// Operation.
-    pub(super) code: u8,
-    /// Destination register in the lower half, source in the upper.
-    pub(super) registers: u8,
-    /// Distance of a jump in instructions, or of an access in bytes.
-    pub(super) offset: i16,
-    /// Immediate value.
-    pub(super) immediate: i32,
-}
-
 #[cfg(target_endian = "big")]
 compile_error!("the two registers of an instruction lie the other way round on big-endian machines");
 
@@ -35,9 +21,17 @@ pub(super) enum Reg {
     Fp = 10,
 }
 
-/// An instruction by its parts, for those without a method of [`Code`].
-pub(super) const fn insn(code: u8, dst: Reg, src: Reg, offset: i16, immediate: i32) -> Insn {
-    Insn { code, registers: dst as u8 | (src as u8) << 4, offset, immediate }
+/// An instruction by its parts, for those without a method of [`Code`]: `struct bpf_insn` as little-endian machines, which the
+/// tracer is built for, have it in memory. `offset` is the distance of a jump in instructions, or of an access in bytes.
+pub(super) const fn insn(code: u8, dst: Reg, src: Reg, offset: i16, immediate: i32) -> u64 {
+    encode(code, dst as u8 | (src as u8) << 4, offset, immediate)
+}
+
+/// The same, with both registers in one byte: the destination in the lower half.
+const fn encode(code: u8, registers: u8, offset: i16, immediate: i32) -> u64 {
+    let [o, p] = offset.to_le_bytes();
+    let [i, j, k, l] = immediate.to_le_bytes();
+    u64::from_le_bytes([code, registers, o, p, i, j, k, l])
 }
 
 // Classes, sizes, modes and sources that the encodings below are made of.
@@ -74,11 +68,11 @@ pub(super) enum Atomic {
 
 /// Instructions in the making.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Code(pub(super) Vec<Insn>);
+pub(super) struct Code(pub(super) Vec<u64>);
 
 impl Code {
     /// Adds any instruction.
-    pub(super) fn push(mut self, insn: Insn) -> Self {
+    pub(super) fn push(mut self, insn: u64) -> Self {
         self.0.push(insn);
         self
     }
@@ -145,8 +139,8 @@ impl Code {
 
     /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`); `low` and `high` say by what.
     pub(super) fn address(self, dst: Reg, kind: u8, low: i32, high: i32) -> Self {
-        let first = Insn { code: LD | DW | IMM, registers: dst as u8 | kind << 4, offset: 0, immediate: low };
-        self.push(first).push(Insn { code: 0, registers: 0, offset: 0, immediate: high })
+        let first = encode(LD | DW | IMM, dst as u8 | kind << 4, 0, low);
+        self.push(first).push(encode(0, 0, 0, high))
     }
 
     /// `dst` = the map.
@@ -167,19 +161,19 @@ impl Code {
 
     /// Calls a helper.
     pub(super) fn helper(self, id: u32) -> Self {
-        self.push(Insn { code: JMP | 0x80, registers: 0, offset: 0, immediate: id as i32 })
+        self.push(encode(JMP | 0x80, 0, 0, id as i32))
     }
 
     /// Calls the function of this program that begins `distance` instructions behind the next one.
     pub(super) fn call(self, distance: i32) -> Self {
         let registers = (libbpf_sys::BPF_PSEUDO_CALL as u8) << 4;
-        self.push(Insn { code: JMP | 0x80, registers, offset: 0, immediate: distance })
+        self.push(encode(JMP | 0x80, registers, 0, distance))
     }
 
     /// Calls the kernel function with this BTF id in vmlinux.
     pub(super) fn kernel_function(self, id: i32) -> Self {
         let registers = (libbpf_sys::BPF_PSEUDO_KFUNC_CALL as u8) << 4;
-        self.push(Insn { code: JMP | 0x80, registers, offset: 0, immediate: id })
+        self.push(encode(JMP | 0x80, registers, 0, id))
     }
 
     /// Goes `distance` instructions on if `register` is `value`.
@@ -233,15 +227,7 @@ mod tests {
     use super::*;
 
     fn bytes(code: Code) -> Vec<u8> {
-        code.0
-            .iter()
-            .flat_map(|insn| {
-                let mut bytes = vec![insn.code, insn.registers];
-                bytes.extend(insn.offset.to_le_bytes());
-                bytes.extend(insn.immediate.to_le_bytes());
-                bytes
-            })
-            .collect()
+        code.0.iter().flat_map(|insn| insn.to_le_bytes()).collect()
     }
 
     #[test]
@@ -260,11 +246,5 @@ mod tests {
         assert_eq!(bytes(Code::default().if_equal_32(Reg::R1, 1, 2)), b"\x16\x01\x02\0\x01\0\0\0");
         assert_eq!(bytes(Code::default().go_far(1)), b"\x06\0\0\0\x01\0\0\0");
         assert_eq!(bytes(Code::default().address(Reg::R1, 1, 5, 0)), b"\x18\x11\0\0\x05\0\0\0\0\0\0\0\0\0\0\0");
-    }
-
-    #[test]
-    fn it_is_laid_out_as_the_kernel_has_it() {
-        assert_eq!(size_of::<Insn>(), size_of::<libbpf_sys::bpf_insn>());
-        assert_eq!(align_of::<Insn>(), align_of::<libbpf_sys::bpf_insn>());
     }
 }

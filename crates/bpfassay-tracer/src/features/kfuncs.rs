@@ -1,12 +1,13 @@
 //! Functions of the kernel that programs may call (kfuncs). Each is called as it wants to be, by a program that loads.
 
+use bpfassay_bpf::MapSpec;
 use bpfassay_protocol::feature::FeatureKind;
 use libbpf_sys as bpf;
 
 use super::{
     insn::Reg::{Fp, R0, R1, R2, R3, R4, R5, R6},
     probe_env::{Context, ProbeEnv, ProgramBuilder},
-    sys::{Map, Result},
+    sys::Result,
 };
 
 type Build = for<'a> fn(ProgramBuilder<'a>) -> ProgramBuilder<'a>;
@@ -166,7 +167,7 @@ const KFUNCS: &[(Context, &str, Build)] = &[
     }),
     // Maps and sessions.
     (Context::Fexit, "bpf_map_sum_elem_count", |builder| {
-        let hash = Map { kind: bpf::BPF_MAP_TYPE_HASH, key: 4, value: 8, entries: 1, flags: 0, types: None };
+        let hash = MapSpec { kind: bpf::BPF_MAP_TYPE_HASH, ..MapSpec::array(8) };
         builder.map(R1, hash).kfunc("bpf_map_sum_elem_count")
     }),
     (Context::KprobeSession, "bpf_session_is_return", |builder| builder.kfunc("bpf_session_is_return")),

@@ -16,11 +16,15 @@ mod token;
 mod types;
 
 use bpfassay_protocol::feature::Feature;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// Tries everything, in the order of display. Takes about a second; as root, nothing that it does outlasts it.
 pub(crate) fn try_all() -> Vec<Feature> {
     // What libbpf would print about its own trials says nothing that the outcome does not.
     libbpf_rs::set_print(None);
+    // Before Linux 5.11 programs and maps count as locked memory. Where the limit cannot be raised, trials fail and report it.
+    let unlimited = Rlimit { current: None, maximum: None };
+    let _ = setrlimit(Resource::Memlock, unlimited);
     let mut env = probe_env::ProbeEnv::new();
     types::try_all(&mut env);
     attach::try_all(&mut env);

@@ -2,12 +2,13 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use bpfassay_bpf::{MapSpec, ProgramSpec};
 use bpfassay_protocol::feature::{Feature, FeatureKind, Support};
 use libbpf_sys as bpf;
 
 use super::{
     insn::{Code, Reg},
-    sys::{self, Failure, Map, Program, Result},
+    sys::{self, Failure, Result},
 };
 use crate::kernel::btf::ids::{Ids, Kind};
 
@@ -102,26 +103,26 @@ impl ProbeEnv {
     ///
     /// # Errors
     /// Where the kernel has not what it is hooked to.
-    pub(super) fn program(&self, context: Context) -> Result<Program<'static>> {
-        let plain = Program::plain;
+    pub(super) fn program(&self, context: Context) -> Result<ProgramSpec<'static>> {
+        let plain = ProgramSpec::new;
         Ok(match context {
             Context::Kprobe => plain(bpf::BPF_PROG_TYPE_KPROBE),
             Context::KprobeSession => {
-                Program { attach: bpf::BPF_TRACE_KPROBE_SESSION, ..plain(bpf::BPF_PROG_TYPE_KPROBE) }
+                ProgramSpec { attach: bpf::BPF_TRACE_KPROBE_SESSION, ..plain(bpf::BPF_PROG_TYPE_KPROBE) }
             }
             Context::RawTracepoint => plain(bpf::BPF_PROG_TYPE_RAW_TRACEPOINT),
-            Context::Fexit => Program {
+            Context::Fexit => ProgramSpec {
                 attach: bpf::BPF_TRACE_FEXIT,
                 target: self.kernel()?.function(FUNCTION)?,
                 ..plain(bpf::BPF_PROG_TYPE_TRACING)
             },
-            Context::Lsm => Program {
+            Context::Lsm => ProgramSpec {
                 attach: bpf::BPF_LSM_MAC,
                 target: self.kernel()?.function("bpf_lsm_file_open")?,
                 flags: bpf::BPF_F_SLEEPABLE,
                 ..plain(bpf::BPF_PROG_TYPE_LSM)
             },
-            Context::Syscall => Program { flags: bpf::BPF_F_SLEEPABLE, ..plain(bpf::BPF_PROG_TYPE_SYSCALL) },
+            Context::Syscall => ProgramSpec { flags: bpf::BPF_F_SLEEPABLE, ..plain(bpf::BPF_PROG_TYPE_SYSCALL) },
         })
     }
 
@@ -184,7 +185,7 @@ impl<'a> ProgramBuilder<'a> {
     }
 
     /// `register` = a new map.
-    pub(super) fn map(mut self, register: Reg, map: Map<'_>) -> Self {
+    pub(super) fn map(mut self, register: Reg, map: MapSpec<'_>) -> Self {
         match sys::create(map) {
             Ok(map) => {
                 self.code = std::mem::take(&mut self.code).map(register, map.as_fd());
@@ -200,9 +201,8 @@ impl<'a> ProgramBuilder<'a> {
     /// `register` = the address of a string that the verifier knows to be constant.
     pub(super) fn constant_string(mut self, register: Reg, text: &str) -> Self {
         let bytes = [text.as_bytes(), b"\0"].concat();
-        let map = Map { flags: bpf::BPF_F_RDONLY_PROG, ..Map::array(bytes.len() as u32) };
-        let made = sys::create(map).and_then(|map| sys::fill_and_freeze(map.as_fd(), &bytes).map(|()| map));
-        match made {
+        let map = MapSpec { flags: bpf::BPF_F_RDONLY_PROG, ..MapSpec::array(bytes.len() as u32) };
+        match sys::constant(map, &bytes) {
             Ok(map) => {
                 self.code = std::mem::take(&mut self.code).map_value(register, map.as_fd());
                 self.maps.push(map);
@@ -217,7 +217,7 @@ impl<'a> ProgramBuilder<'a> {
     /// Makes a dynamic pointer to 64 bytes at `slot` of the stack (16 bytes there): of an array's value, by the helper
     /// `bpf_dynptr_from_mem` (Linux 5.19). Uses R0 to R4.
     pub(super) fn dynptr(mut self, slot: i32) -> Self {
-        match sys::create(Map::array(64)) {
+        match sys::create(MapSpec::array(64)) {
             Ok(map) => {
                 self.code = std::mem::take(&mut self.code)
                     .map_value(Reg::R1, map.as_fd())
@@ -249,7 +249,7 @@ impl<'a> ProgramBuilder<'a> {
     ///
     /// # Errors
     /// What it asks for in vain, or the verifier's words.
-    pub(super) fn load(self, program: Program<'_>) -> Result<OwnedFd> {
+    pub(super) fn load(self, program: ProgramSpec<'_>) -> Result<OwnedFd> {
         let whole = self.complete()?;
         sys::load(program, &whole.code.exit_zero())
     }

@@ -1,26 +1,20 @@
-//! System calls of the feature trials. All that is unsafe of them is here, below, and in `token.rs`.
-
-mod link;
+//! What the feature trials do, with the kernel's error in their words.
 
 use std::{
     ffi::{CStr, CString},
     fmt, io,
-    mem::size_of,
-    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     ptr,
 };
 
+use bpfassay_bpf::{LinkTarget, Map, MapSpec, ProgramSpec};
 use bpfassay_protocol::feature::Support;
-use libbpf_sys::{
-    bpf_attach_type, bpf_func_info, bpf_insn, bpf_map_create_opts, bpf_map_type, bpf_prog_load_opts, bpf_prog_type,
-};
+use libbpf_sys::{bpf_attach_type, bpf_map_type, bpf_prog_type};
 
-pub(super) use self::link::{link, link_kprobe_multi, link_uprobe_multi, raw_tracepoint};
 use super::insn::Code;
-use crate::kernel;
 
-/// The verifier's log of such small programs fits in here; a longer one is cut by the kernel, with ENOSPC.
-const LOG: usize = 64 << 10;
+/// A number that user space was never meant to see (include/linux/errno.h), so libc has no words for it.
+const ENOTSUPP: i32 = 524;
 
 /// Why a trial came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +32,7 @@ impl Failure {
     pub(super) fn kernel(what: impl fmt::Display, error: &io::Error) -> Self {
         let errno = error.raw_os_error();
         let words = match errno {
-            // A number that user space was never meant to see (include/linux/errno.h), so libc has no words for it.
-            Some(524) => "operation is not supported by this kernel (ENOTSUPP)".to_owned(),
+            Some(ENOTSUPP) => "operation is not supported by this kernel (ENOTSUPP)".to_owned(),
             _ => error.to_string(),
         };
         // The number stands beside.
@@ -70,66 +63,12 @@ impl From<Failure> for Support {
     }
 }
 
-/// A program to load.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Program<'a> {
-    pub(super) kind: bpf_prog_type,
-    pub(super) attach: bpf_attach_type,
-    /// BTF id of what it attaches to, 0 for none.
-    pub(super) target: u32,
-    pub(super) flags: u32,
-    /// Types of its functions: the BTF and the function infos, sorted.
-    pub(super) types: Option<(BorrowedFd<'a>, &'a [bpf_func_info])>,
-}
-
-impl Program<'_> {
-    /// A program of this type that attaches to nothing in particular.
-    pub(super) const fn plain(kind: bpf_prog_type) -> Self {
-        Self { kind, attach: 0, target: 0, flags: 0, types: None }
-    }
-}
-
 /// Loads `code`; on refusal the failure carries the telling line of the verifier's log.
 ///
 /// # Errors
 /// The kernel's.
-pub(super) fn load(program: Program<'_>, code: &Code) -> Result<OwnedFd> {
-    load_with_log(program, code).map_err(|(error, log)| refusal(&error, &log))
-}
-
-/// Loads `code`; fails with the error and the verifier's log.
-pub(super) fn load_with_log(program: Program<'_>, code: &Code) -> std::result::Result<OwnedFd, (io::Error, String)> {
-    let mut log = vec![0u8; LOG];
-    let (types, infos) = program.types.map_or((0, &[][..]), |(types, infos)| (types.as_raw_fd(), infos));
-    let mut options = bpf_prog_load_opts {
-        sz: size_of::<bpf_prog_load_opts>() as libbpf_sys::size_t,
-        expected_attach_type: program.attach,
-        prog_flags: program.flags,
-        attach_btf_id: program.target,
-        prog_btf_fd: types as u32,
-        func_info: if infos.is_empty() { ptr::null() } else { infos.as_ptr().cast() },
-        func_info_cnt: infos.len() as u32,
-        func_info_rec_size: if infos.is_empty() { 0 } else { size_of::<bpf_func_info>() as u32 },
-        log_level: 1,
-        log_size: LOG as u32,
-        log_buf: log.as_mut_ptr().cast(),
-        ..Default::default()
-    };
-    // SAFETY: `Insn` is laid out as `bpf_insn` (a test looks); all pointers outlive the call, with their lengths beside.
-    let fd = unsafe {
-        libbpf_sys::bpf_prog_load(
-            program.kind,
-            c"bpfassay".as_ptr(),
-            c"GPL".as_ptr(),
-            code.0.as_ptr().cast::<bpf_insn>(),
-            code.0.len() as libbpf_sys::size_t,
-            &raw mut options,
-        )
-    };
-    own(fd).map_err(|error| {
-        let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-        (error, String::from_utf8_lossy(&log[..end]).into_owned())
-    })
+pub(super) fn load(program: ProgramSpec<'_>, code: &Code) -> Result<OwnedFd> {
+    bpfassay_bpf::load(program, &code.0).map_err(|error| refusal(&error.source, &error.log))
 }
 
 /// The kernel's error in the words of the verifier, where it had any.
@@ -152,73 +91,36 @@ pub(crate) fn telling_line(log: &str) -> Option<&str> {
         .map(|line| &line[..line.floor_char_boundary(300)])
 }
 
-/// Type ids of a map's keys and values.
-pub(super) type MapTypes<'a> = (BorrowedFd<'a>, u32, u32);
-
-/// A map to create.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Map<'a> {
-    pub(super) kind: bpf_map_type,
-    pub(super) key: u32,
-    pub(super) value: u32,
-    pub(super) entries: u32,
-    pub(super) flags: u32,
-    pub(super) types: Option<MapTypes<'a>>,
-}
-
-impl Map<'_> {
-    /// An array of one value of `size` bytes.
-    pub(super) const fn array(size: u32) -> Self {
-        Self { kind: libbpf_sys::BPF_MAP_TYPE_ARRAY, key: 4, value: size, entries: 1, flags: 0, types: None }
-    }
-}
-
 /// Creates a map.
 ///
 /// # Errors
 /// The kernel's.
-pub(super) fn create(map: Map<'_>) -> Result<OwnedFd> {
-    let (types, key_type, value_type) = map.types.map_or((0, 0, 0), |(fd, key, value)| (fd.as_raw_fd(), key, value));
-    let options = bpf_map_create_opts {
-        sz: size_of::<bpf_map_create_opts>() as libbpf_sys::size_t,
-        btf_fd: types as u32,
-        btf_key_type_id: key_type,
-        btf_value_type_id: value_type,
-        map_flags: map.flags,
-        ..Default::default()
-    };
-    // SAFETY: name and options outlive the call.
-    let fd = unsafe {
-        libbpf_sys::bpf_map_create(map.kind, c"bpfassay".as_ptr(), map.key, map.value, map.entries, &raw const options)
-    };
-    own(fd).map_err(|error| Failure::kernel("map", &error))
+pub(super) fn create(map: MapSpec<'_>) -> Result<OwnedFd> {
+    map.create().map_err(|error| Failure::kernel("map", &error))
 }
 
-/// Sets the only value of an array and freezes the map, so that programs may take it for a constant.
+/// A map of one value that is set and frozen, so that programs may take it for a constant.
 ///
 /// # Errors
 /// The kernel's.
-pub(super) fn fill_and_freeze(map: BorrowedFd<'_>, value: &[u8]) -> Result<()> {
-    let key = 0u32;
-    // SAFETY: the caller's map has keys of 4 bytes and values of `value`'s length; both outlive the call.
-    let status =
-        unsafe { libbpf_sys::bpf_map_update_elem(map.as_raw_fd(), (&raw const key).cast(), value.as_ptr().cast(), 0) };
-    check(status).map_err(|error| Failure::kernel("fill a map", &error))?;
-    // SAFETY: no pointers.
-    check(unsafe { libbpf_sys::bpf_map_freeze(map.as_raw_fd()) })
-        .map_err(|error| Failure::kernel("freeze a map", &error))
+pub(super) fn constant(map: MapSpec<'_>, value: &[u8]) -> Result<OwnedFd> {
+    let fd = create(map)?;
+    let map = open(&fd)?;
+    map.update(&0u32.to_ne_bytes(), value).map_err(|error| Failure::kernel("fill a map", &error))?;
+    map.freeze().map_err(|error| Failure::kernel("freeze a map", &error))?;
+    Ok(fd)
 }
 
 /// Sets the value of `key` in a map of numbers of 32 bits.
 ///
 /// # Errors
 /// The kernel's.
-pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> Result<()> {
-    // SAFETY: the caller's map has keys and values of 4 bytes; both outlive the call.
-    let status = unsafe {
-        libbpf_sys::bpf_map_update_elem(map.as_raw_fd(), (&raw const key).cast(), (&raw const value).cast(), 0)
-    };
-    check(status).map_err(|error| Failure::kernel("update a map", &error))
+pub(super) fn update(map: &OwnedFd, key: u32, value: u32) -> Result<()> {
+    open(map)?.update(&key.to_ne_bytes(), &value.to_ne_bytes()).map_err(|error| Failure::kernel("update a map", &error))
+}
+
+fn open(map: &OwnedFd) -> Result<Map> {
+    map.try_clone().and_then(Map::new).map_err(|error| Failure::kernel("map information", &error))
 }
 
 /// Maps one page of an arena, at an address of the kernel's choice, until the process ends: programs can only use an arena
@@ -251,18 +153,10 @@ pub(super) fn map_type(kind: bpf_map_type) -> Result<()> {
 /// the type of the map, so it is tried here: for a type that is no structure of operations, a kernel that has such maps says
 /// ENOTSUPP and not EINVAL (kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_map_alloc`).
 pub(super) fn struct_ops_map() -> Result<()> {
-    let options = bpf_map_create_opts {
-        sz: size_of::<bpf_map_create_opts>() as libbpf_sys::size_t,
-        btf_vmlinux_value_type_id: 1,
-        ..Default::default()
-    };
-    let kind = libbpf_sys::BPF_MAP_TYPE_STRUCT_OPS;
-    // SAFETY: name and options outlive the call.
-    let fd = unsafe { libbpf_sys::bpf_map_create(kind, c"bpfassay".as_ptr(), 4, 4, 1, &raw const options) };
-    match own(fd) {
-        Ok(_) => Ok(()),
-        Err(error) if error.raw_os_error() == Some(524) => Ok(()),
-        Err(error) => Err(Failure::kernel("map", &error)),
+    let map = MapSpec { kind: libbpf_sys::BPF_MAP_TYPE_STRUCT_OPS, kernel_type: 1, ..MapSpec::array(4) };
+    match map.create() {
+        Err(error) if error.raw_os_error() != Some(ENOTSUPP) => Err(Failure::kernel("map", &error)),
+        _ => Ok(()),
     }
 }
 
@@ -311,7 +205,7 @@ fn name(text: *const libc::c_char) -> Option<&'static str> {
 /// # Errors
 /// The kernel's.
 pub(super) fn iterate(link: BorrowedFd<'_>) -> Result<()> {
-    let iterator = kernel::bpf::iterator(link).map_err(|error| Failure::kernel("make an iterator", &error))?;
+    let iterator = bpfassay_bpf::iterator(link).map_err(|error| Failure::kernel("make an iterator", &error))?;
     let mut buffer = [0; 4096];
     loop {
         match rustix::io::read(&iterator, &mut buffer) {
@@ -322,47 +216,33 @@ pub(super) fn iterate(link: BorrowedFd<'_>) -> Result<()> {
     }
 }
 
-/// Runs `program` once with nothing but zeros as its context and gives what it returned.
+/// Runs `program` once with nothing but zeros as its context; what it returned.
 ///
 /// # Errors
 /// The kernel's.
-pub(super) fn test_run(program: BorrowedFd<'_>) -> Result<u32> {
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        ..Default::default()
-    };
-    // SAFETY: null pointers with lengths of 0.
-    let status = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
-    check(status).map_err(|error| Failure::kernel("run", &error))?;
-    Ok(options.retval)
+pub(super) fn test_run(program: &OwnedFd) -> Result<u32> {
+    bpfassay_bpf::test_run(program.as_fd()).map_err(|error| Failure::kernel("run", &error))
 }
 
-/// Bytes of machine code that the kernel made of `program`; 0 where it interprets it.
+/// Creates a link of `program`.
 ///
 /// # Errors
 /// The kernel's.
-pub(super) fn machine_code(program: BorrowedFd<'_>) -> Result<u32> {
-    let info = kernel::bpf::program_info(program).map_err(|error| Failure::kernel("program information", &error))?;
-    Ok(info.jited_bytes)
+pub(super) fn link(program: &OwnedFd, attach: bpf_attach_type, target: LinkTarget<'_>) -> Result<OwnedFd> {
+    bpfassay_bpf::link_create(program.as_fd(), attach, target).map_err(|error| Failure::kernel("attach", &error))
+}
+
+/// Attaches a raw tracepoint, or a tracing program that names its target itself where `name` is `None`.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn raw_tracepoint(program: &OwnedFd, name: Option<&CStr>) -> Result<OwnedFd> {
+    bpfassay_bpf::raw_tracepoint(program.as_fd(), name).map_err(|error| Failure::kernel("attach", &error))
 }
 
 /// `text` with a zero at its end.
 pub(super) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
-}
-
-/// Takes over a descriptor that libbpf returned: below 0 is the negated error number.
-fn own(fd: i32) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// A status of libbpf: below 0 is the negated error number.
-fn check(status: i32) -> io::Result<()> {
-    if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{fs, io, os::fd::AsFd as _};
 
+use bpfassay_bpf::{enable_statistics, program_info};
 use bpfassay_protocol::feature::{FeatureKind, Support};
 
 use super::{
@@ -10,7 +11,7 @@ use super::{
     sys::{self, Failure, Result},
     token,
 };
-use crate::kernel::{bpf, jit};
+use crate::kernel::jit;
 
 /// Settings, by the name that they get here.
 const SETTINGS: [(&str, &str); 4] = [
@@ -33,7 +34,7 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
         let setting = read(path).map(Some);
         record(env, FeatureKind::System, name, setting);
     }
-    let statistics = bpf::enable_statistics().map_err(|error| Failure::kernel("BPF_ENABLE_STATS", &error));
+    let statistics = enable_statistics().map_err(|error| Failure::kernel("BPF_ENABLE_STATS", &error));
     env.tried(FeatureKind::System, "statistics", statistics);
     env.tried(FeatureKind::System, "token", token::create());
     record(env, FeatureKind::System, "config", config());
@@ -67,7 +68,8 @@ fn modules() -> Result<Option<String>> {
 /// Whether a program is compiled, with the setting.
 fn compiler(env: &ProbeEnv) -> Result<Option<String>> {
     let program = sys::load(env.program(Context::RawTracepoint)?, &Code::default().exit_zero())?;
-    match sys::machine_code(program.as_fd())? {
+    let info = program_info(program.as_fd()).map_err(|error| Failure::kernel("program information", &error))?;
+    match info.jited_bytes {
         0 => Err(Failure::missing("programs are interpreted")),
         _ => Ok(jit::setting().ok()),
     }

@@ -13,6 +13,7 @@ use std::{
     ptr,
 };
 
+use bpfassay_bpf::MapSpec;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -63,20 +64,9 @@ fn become_delegate(parent: &OwnedFd) -> io::Result<()> {
     // SAFETY: the name is static.
     let root = unsafe { libc::openat(mount.as_raw_fd(), c".".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY) };
     let root = passed(parent, opened(root.into()), false)?;
-    // SAFETY: no options.
-    let token = opened(unsafe { libbpf_sys::bpf_token_create(root.as_raw_fd(), ptr::null_mut()) }.into());
-    let token = passed(parent, token, false)?;
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        map_flags: libbpf_sys::BPF_F_TOKEN_FD,
-        token_fd: token.as_raw_fd() as u32,
-        ..Default::default()
-    };
-    // SAFETY: name and options outlive the call.
-    let map = unsafe {
-        libbpf_sys::bpf_map_create(libbpf_sys::BPF_MAP_TYPE_ARRAY, c"token".as_ptr(), 4, 4, 1, &raw const options)
-    };
-    passed(parent, opened(map.into()), false).map(drop)
+    let token = passed(parent, bpfassay_bpf::token(root.as_fd()), false)?;
+    let map = MapSpec { flags: libbpf_sys::BPF_F_TOKEN_FD, token: Some(token.as_fd()), ..MapSpec::array(4) };
+    passed(parent, map.create(), false).map(drop)
 }
 
 /// This process's part.

@@ -1,4 +1,4 @@
-//! Program types and map types: every one that libbpf's headers know.
+//! ProgramSpec types and map types: every one that libbpf's headers know.
 
 use bpfassay_protocol::feature::FeatureKind;
 

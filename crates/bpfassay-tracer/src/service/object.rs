@@ -13,6 +13,7 @@ use std::{
     time::Instant,
 };
 
+use bpfassay_bpf::Map;
 use bpfassay_btf::prototype;
 use bpfassay_protocol::{
     Arch,
@@ -26,7 +27,7 @@ use super::{
     signals,
 };
 use crate::{
-    kernel::{bpf::Map, btf},
+    kernel::btf,
     loader::{
         libbpf::bare::{self, Bare},
         plan::objects::BUNDLED,

@@ -8,7 +8,6 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_runner::{Agent, HereConfig};
 use bpfassay_study::{Available, Clock, LeftOut, Narrowing, Plan, Study, Target};
-use bpfassay_vm::qemu;
 use tokio_util::sync::CancellationToken;
 
 use super::run;
@@ -110,7 +109,7 @@ fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Optio
 
 /// The program `name`, where `PATH` finds it.
 fn program(name: &str) -> Result<PathBuf, Failure> {
-    qemu::on_path(name).ok_or_else(|| {
+    which::which(name).map_err(|_| {
         let report = miette::miette!(
             help =
                 "put it into PATH: the guests' programs of the cache or of the flake (packages payload-ARCH) will do",

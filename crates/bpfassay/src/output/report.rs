@@ -9,7 +9,7 @@ use std::{
 use bpfassay_report::plain;
 use miette::{Diagnostic, MietteHandler, MietteHandlerOpts, ReportHandler as _};
 
-use super::{coloured_stderr, colours, stderr};
+use super::{InvalidFile, coloured_stderr, colours, stderr};
 
 /// Most characters of one error.
 const MOST: usize = 16_000;
@@ -24,19 +24,27 @@ pub(crate) fn print_report(report: &miette::Report) {
 
 /// Logs and other programs get each message on one line: wrapped are those for a terminal.
 fn shown(report: &miette::Report, colours: bool, is_terminal: bool) -> String {
-    let handler = MietteHandlerOpts::new().color(colours).terminal_links(false).wrap_lines(is_terminal).build();
-    format!("{:?}\n", Styled { plain: Plain::of(report), handler })
+    let options = MietteHandlerOpts::new().color(colours).terminal_links(false).wrap_lines(is_terminal);
+    match report.downcast_ref::<InvalidFile>() {
+        Some(file) => styled(file, options),
+        None => styled(&Plain::of(report), options),
+    }
+}
+
+/// `diagnostic`, whose text holds no hazard any more, as `options` style it.
+pub(super) fn styled(diagnostic: &dyn Diagnostic, options: MietteHandlerOpts) -> String {
+    format!("{:?}\n", Styled { diagnostic, handler: options.build() })
 }
 
 /// An error as its handler styles it.
-struct Styled {
-    plain: Plain,
+struct Styled<'a> {
+    diagnostic: &'a dyn Diagnostic,
     handler: MietteHandler,
 }
 
-impl fmt::Debug for Styled {
+impl fmt::Debug for Styled<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.handler.debug(&self.plain, f)
+        self.handler.debug(self.diagnostic, f)
     }
 }
 

@@ -5,10 +5,14 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::fs::{MetadataExt, PermissionsExt},
     sync::{Arc, Mutex},
+    thread,
 };
 
 use super::*;
-use crate::{apt::Options, cache::Cache};
+use crate::{
+    apt::{Options, host::Host},
+    cache::Cache,
+};
 
 const DEB: &[u8] = b"what a package holds";
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    apt::{Apt, AptError, Indexed, Package, Root},
+    apt::{Apt, AptError, GROWTH, Indexed, Package, Root},
     cache::{Digest, Tree},
     catalogue::{Catalogue, CatalogueError, Entry, Selection},
     kernel::{Kernel, Modules},
@@ -97,7 +97,7 @@ impl<'a> Kernels<'a> {
         let cache = self.apt.cache();
         let what = format!("kernel {} for {arch}", choice.release);
         let size: u64 = choice.packages.iter().map(|package| package.size).sum();
-        cache.make_tree(TREES, &choice.tree_key(), &what, size.saturating_mul(unpack::GROWTH), |content| {
+        cache.make_tree(TREES, &choice.tree_key(), &what, size.saturating_mul(GROWTH), |content| {
             let mut objects = Vec::new();
             for package in &choice.packages {
                 objects.extend(cache.object(&package.sha256)?);

@@ -3,12 +3,10 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use crate::{
-    Error, Result,
-    apt::{cannot_start, tail},
+    Error, Result, apt,
     cache::{Cache, Object},
 };
 
@@ -20,31 +18,11 @@ pub(super) const IMAGE: &str = "vmlinuz";
 pub(super) const CONFIG: &str = "config";
 /// The content of `lib/modules/RELEASE`, in the tree.
 pub(super) const MODULES: &str = "modules";
-/// How much larger than its packages a kernel is, at most (bookworm's modules are not compressed).
-pub(super) const GROWTH: u64 = 6;
-
 /// Unpacks `packages` and moves what is wanted into `content`.
 pub(super) fn unpack(cache: &Cache, packages: &[Object], release: &str, what: &str, content: &Path) -> Result<()> {
     let scratch = cache.scratch()?;
     for package in packages {
-        let mut command = Command::new("dpkg-deb");
-        command.env("LC_ALL", "C.UTF-8").arg("--extract").arg(&package.path).arg(scratch.path());
-        let output = command.output().map_err(|source| cannot_start("dpkg-deb", source))?;
-        if output.status.success() {
-            continue;
-        }
-        let stderr = tail(&output.stderr);
-        if stderr.contains("No space left on device") || stderr.contains("Disk quota exceeded") {
-            let needed = packages.iter().map(|package| package.size).sum::<u64>().saturating_mul(GROWTH);
-            let (path, free) = (cache.root().to_owned(), cache.free_space()?);
-            return Err(Error::DiskFull { what: what.to_owned(), path, needed, free });
-        }
-        return Err(Error::Command {
-            command: format!("dpkg-deb --extract {}", package.path.display()),
-            purpose: format!("unpacking {what}"),
-            status: output.status,
-            stderr,
-        });
+        apt::unpack(&package.path, scratch.path(), &[], what)?;
     }
     arrange(scratch.path(), release, what, content)
 }

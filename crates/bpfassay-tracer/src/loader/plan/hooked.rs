@@ -6,9 +6,8 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
 };
 
+use bpfassay_bpf::program_info;
 use bpfassay_protocol::{finding::Finding, tracer::Program};
-
-use crate::kernel::bpf;
 
 /// One program, attached.
 #[derive(Debug)]
@@ -74,7 +73,7 @@ impl Hooked {
     /// # Errors
     /// The kernel's error.
     pub(crate) fn describe(&self) -> io::Result<Program> {
-        let info = bpf::program_info(self.program_fd())?;
+        let info = program_info(self.program_fd())?;
         Ok(Program {
             name: self.program.clone(),
             attached_to: self.attached_to.clone(),

@@ -22,6 +22,7 @@ use crate::{
     },
     loader::plan::hooked::{Kind, KprobeMode},
 };
+use bpfassay_bpf::{LinkTarget, link_create};
 
 /// Calls that are watched at once unless told otherwise. The kernel takes up to 4096 (`KRETPROBE_MAXACTIVE_MAX`, 5.10 to 7.2),
 /// and makes room for all of them at once, about 100 bytes each.
@@ -121,7 +122,7 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
 
 /// Attaches by a link, or where there are none for perf events (before 5.15) to the event itself.
 fn attach_to(program: BorrowedFd<'_>, event: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    let link = match bpf::link_create(program, event, libbpf_sys::BPF_PERF_EVENT) {
+    let link = match link_create(program, libbpf_sys::BPF_PERF_EVENT, LinkTarget::PerfEvent { event, cookie: 0 }) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             perf::set_program(event, program)?;
             None

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
-use super::{Device, arguments};
+use crate::device::{Device, arguments};
 
 /// No default devices, no display, no NIC, no user configuration; QEMU exits where the guest would reboot.
 #[derive(Debug, Clone, Copy)]
-pub struct NoDefaults;
+pub(crate) struct NoDefaults;
 
 impl Device for NoDefaults {
     fn arguments(&self) -> Vec<OsString> {

@@ -1,24 +1,10 @@
-//! The parts of a machine, one file each: a part knows its QEMU arguments and its kernel parameters, nothing else.
+//! What the parts of a machine have in common: each gives its QEMU arguments and its kernel parameters, and depends on nothing else.
 //!
-//! A new part is one more file here and one line in `Machine::devices`, the list that [`crate::Machine`] is built of.
+//! The parts are the files of `machine/`, and [`crate::Machine`] is the list of them.
 
 use std::ffi::OsString;
 
-use bpfassay_protocol::Arch;
-
-use self::clock::Clock;
-
-pub mod agent_port;
-pub mod board;
-pub mod boot;
-pub mod clock;
-pub mod console;
-pub mod cpu;
-pub mod kernel_params;
-pub mod memory;
-pub mod monitor;
-pub mod no_defaults;
-pub mod sandbox;
+use crate::Clock;
 
 /// A part of a machine.
 pub trait Device {
@@ -52,13 +38,13 @@ pub mod descriptor {
 }
 
 /// A character device on an inherited socket.
-fn socket(id: &str, descriptor: i32) -> [OsString; 2] {
+pub(crate) fn socket(id: &str, descriptor: i32) -> [OsString; 2] {
     ["-chardev".into(), format!("socket,id={id},fd={descriptor}").into()]
 }
 
 /// A character device for `descriptor`: an inherited socket, or for a guest that is [`Clock::is_one_way`] an inherited file.
 /// A socket makes QEMU wait, and with it the guest, where the host does not read soon enough; a file never does.
-fn channel(id: &str, descriptor: i32, clock: Clock) -> [OsString; 2] {
+pub(crate) fn channel(id: &str, descriptor: i32, clock: Clock) -> [OsString; 2] {
     if clock.is_one_way() {
         ["-chardev".into(), format!("file,id={id},path=/dev/fd/{descriptor}").into()]
     } else {
@@ -72,12 +58,6 @@ pub(crate) fn path_of(descriptor: i32) -> OsString {
 }
 
 /// `words` as arguments.
-fn arguments<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+pub(crate) fn arguments<const N: usize>(words: [&str; N]) -> Vec<OsString> {
     words.into_iter().map(OsString::from).collect()
-}
-
-/// Whether a guest of `arch` can be accelerated by the processor of this host.
-#[must_use]
-pub fn is_native(arch: Arch) -> bool {
-    arch.name() == std::env::consts::ARCH
 }

@@ -2,18 +2,18 @@
 
 use std::ffi::OsString;
 
-use super::Device;
+use crate::device::Device;
 
 /// What QEMU loads.
 #[derive(Debug, Clone)]
-pub struct Boot {
+pub(crate) struct Boot {
     /// Kernel image in a form that QEMU boots on the architecture (x86_64: bzImage; aarch64: Image or EFI zboot where
     /// QEMU knows it; riscv64: Image or EFI vmlinuz).
-    pub kernel: OsString,
+    pub(crate) kernel: OsString,
     /// Initramfs: one file, uncompressed cpio segments one after the other.
-    pub initrd: Option<OsString>,
+    pub(crate) initrd: Option<OsString>,
     /// The whole kernel command line.
-    pub command_line: String,
+    pub(crate) command_line: String,
 }
 
 impl Device for Boot {

@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 
-use super::{Device, arguments};
+use crate::device::{Device, arguments};
 
 /// The filter with all its denials: no system calls that nobody uses any more, no change of user, no other programs, no change of
 /// priorities and processors. Without hardware.
 #[derive(Debug, Clone, Copy)]
-pub struct Sandbox {
+pub(crate) struct Sandbox {
     /// Whether it is on: this QEMU was built with it and this host's kernel takes it ([`crate::Confinement::sandbox`]).
-    pub on: bool,
+    pub(crate) on: bool,
 }
 
 impl Device for Sandbox {

@@ -4,23 +4,26 @@ use std::ffi::OsString;
 
 use bpfassay_protocol::Arch;
 
-use super::{Device, arguments, channel, clock::Clock, descriptor};
+use crate::{
+    Clock,
+    device::{Device, arguments, channel, descriptor},
+};
 
 /// The serial console on an inherited socket or file.
 #[derive(Debug, Clone, Copy)]
-pub struct Console {
+pub(crate) struct Console {
     /// Architecture of the guest.
-    pub arch: Arch,
+    pub(crate) arch: Arch,
     /// Whether the kernel says everything it has to say. If not, it says warnings and worse.
-    pub verbose: bool,
+    pub(crate) verbose: bool,
     /// By which clock the guest runs.
-    pub clock: Clock,
+    pub(crate) clock: Clock,
 }
 
 impl Console {
     /// The kernel's name for the port.
     #[must_use]
-    pub fn tty(self) -> &'static str {
+    pub(crate) fn tty(self) -> &'static str {
         match self.arch {
             Arch::X86_64 | Arch::Riscv64 => "ttyS0",
             Arch::Aarch64 => "ttyAMA0",

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
-use super::{Device, arguments, descriptor, socket};
+use crate::device::{Device, arguments, descriptor, socket};
 
 /// QMP for the life cycle: capabilities, status, quit, events.
 #[derive(Debug, Clone, Copy)]
-pub struct Monitor;
+pub(crate) struct Monitor;
 
 impl Device for Monitor {
     fn arguments(&self) -> Vec<OsString> {

@@ -1,21 +1,35 @@
 //! Kernel parameters that make a guest quick to boot, and quick and plain in dying. No hardware.
 
 use bpfassay_protocol::Arch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::Device;
-use crate::{Accelerator, Aslr};
+use crate::{Accelerator, device::Device};
+
+/// Whether kernel and processes lie at the same addresses on every boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Aslr {
+    /// `nokaslr norandmaps`: the same addresses every time.
+    #[default]
+    Fixed,
+    /// Those of processes and the offset of the kernel's stack within each system call vary, those of the kernel do not.
+    Processes,
+    /// As the kernel does by itself.
+    Random,
+}
 
 /// The parameters that every guest gets.
 #[derive(Debug, Clone, Copy)]
-pub struct KernelParams {
+pub(crate) struct KernelParams {
     /// Architecture of the guest.
-    pub arch: Arch,
+    pub(crate) arch: Arch,
     /// What runs the guest's instructions.
-    pub accelerator: Accelerator,
+    pub(crate) accelerator: Accelerator,
     /// Number of vCPUs.
-    pub cpus: u32,
+    pub(crate) cpus: u32,
     /// Whether addresses are the same on every boot.
-    pub aslr: Aslr,
+    pub(crate) aslr: Aslr,
 }
 
 impl Device for KernelParams {

@@ -1,19 +1,39 @@
 //! The board and what runs the guest's instructions on it.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, fmt};
 
 use bpfassay_protocol::Arch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::Device;
-use crate::Accelerator;
+use crate::device::Device;
+
+/// What runs the guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Accelerator {
+    /// The host's processor, through Linux KVM.
+    Kvm,
+    /// QEMU's translator.
+    Tcg,
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        })
+    }
+}
 
 /// Machine type and accelerator.
 #[derive(Debug, Clone, Copy)]
-pub struct Board {
+pub(crate) struct Board {
     /// Architecture of the guest.
-    pub arch: Arch,
+    pub(crate) arch: Arch,
     /// What runs the guest's instructions.
-    pub accelerator: Accelerator,
+    pub(crate) accelerator: Accelerator,
 }
 
 impl Board {
@@ -34,12 +54,8 @@ impl Board {
 
 impl Device for Board {
     fn arguments(&self) -> Vec<OsString> {
-        let accelerator = match self.accelerator {
-            Accelerator::Kvm => "kvm",
-            // One host thread per vCPU also where QEMU would not do so by itself (x86_64 guest on aarch64 host) would be
-            // wrong: memory ordering. So QEMU decides.
-            Accelerator::Tcg => "tcg",
-        };
-        ["-machine", self.machine_type(), "-accel", accelerator].into_iter().map(OsString::from).collect()
+        // Whether TCG has a host thread for each vCPU is left to QEMU: for an x86_64 guest on an aarch64 host that would break memory
+        // ordering.
+        vec!["-machine".into(), self.machine_type().into(), "-accel".into(), self.accelerator.to_string().into()]
     }
 }

@@ -4,13 +4,16 @@ use std::ffi::OsString;
 
 use bpfassay_protocol::AGENT_PORT;
 
-use super::{Device, channel, clock::Clock, descriptor};
+use crate::{
+    Clock,
+    device::{Device, channel, descriptor},
+};
 
 /// One virtio-serial bus with one port, named [`AGENT_PORT`].
 #[derive(Debug, Clone, Copy)]
-pub struct AgentPort {
+pub(crate) struct AgentPort {
     /// By which clock the guest runs.
-    pub clock: Clock,
+    pub(crate) clock: Clock,
 }
 
 impl Device for AgentPort {

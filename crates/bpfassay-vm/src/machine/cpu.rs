@@ -4,18 +4,17 @@ use std::ffi::OsString;
 
 use bpfassay_protocol::Arch;
 
-use super::Device;
-use crate::Accelerator;
+use crate::{Accelerator, device::Device};
 
 /// The guest's processors.
 #[derive(Debug, Clone, Copy)]
-pub struct Cpu {
+pub(crate) struct Cpu {
     /// Architecture of the guest.
-    pub arch: Arch,
+    pub(crate) arch: Arch,
     /// What runs the guest's instructions.
-    pub accelerator: Accelerator,
+    pub(crate) accelerator: Accelerator,
     /// Number of vCPUs.
-    pub count: u32,
+    pub(crate) count: u32,
 }
 
 impl Cpu {
@@ -27,7 +26,7 @@ impl Cpu {
     ///   authentication, which TCG pays dearly for (`max` boots 0.2 s slower even with `pauth-impdef=on`).
     /// - riscv64: the generic RV64GC, the only model that QEMU 7.2 offers besides boards' own.
     #[must_use]
-    pub fn model(self) -> &'static str {
+    pub(crate) fn model(self) -> &'static str {
         match (self.accelerator, self.arch) {
             (Accelerator::Kvm, _) => "host",
             (Accelerator::Tcg, Arch::X86_64) => "max,-erms,-fsrm",

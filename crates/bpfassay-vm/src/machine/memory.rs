@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use bpfassay_protocol::Arch;
 
-use super::Device;
+use crate::device::Device;
 
 /// Memory in MiB.
 #[derive(Debug, Clone, Copy)]

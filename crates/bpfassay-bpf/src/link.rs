@@ -1,0 +1,181 @@
+//! Links: what attaches a program.
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+    ptr,
+};
+
+use crate::{
+    object::Info,
+    syscall::{Command, number, open},
+};
+
+/// `BPF_LINK_TYPE_PERF_EVENT`, `BPF_LINK_TYPE_KPROBE_MULTI`.
+const PERF_EVENT: u32 = 7;
+const KPROBE_MULTI: u32 = 8;
+/// `BPF_PERF_EVENT_KPROBE`, `BPF_PERF_EVENT_KRETPROBE`, `BPF_PERF_EVENT_TRACEPOINT`.
+const KPROBE: u32 = 3;
+const KRETPROBE: u32 = 4;
+const TRACEPOINT: u32 = 5;
+/// As many bytes of `struct bpf_link_info` as a kernel fills in that counts missed hits (Linux 6.7 and later).
+const BYTES_WITH_MISSED: usize = 56;
+
+/// Information on a link (`struct bpf_link_info`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// Its type.
+    pub kind: u32,
+    /// Whether this kernel counts missed hits.
+    pub counts_misses: bool,
+    /// Whether it is of a tracepoint's perf event, which misses no hits by itself.
+    pub is_tracepoint: bool,
+    /// Hits of a kprobe, kretprobe or multi link that ran no program; `None` for another link.
+    pub missed: Option<u64>,
+}
+
+/// Asks the kernel about a link.
+///
+/// # Errors
+/// The kernel's error; `EINVAL` or `EOPNOTSUPP` for a perf event, which is what kprobes are before Linux 5.15.
+pub fn link_info(link: BorrowedFd<'_>) -> io::Result<LinkInfo> {
+    Info::of(link).map(|info| parse(&info))
+}
+
+fn parse(info: &Info) -> LinkInfo {
+    let (kind, event) = (info.half(0), info.half(16));
+    let counts_misses = info.length >= BYTES_WITH_MISSED;
+    let missed = match (kind, event) {
+        (KPROBE_MULTI, _) => Some(info.whole(32)),
+        (PERF_EVENT, KPROBE | KRETPROBE) => Some(info.whole(48)),
+        _ => None,
+    };
+    LinkInfo {
+        kind,
+        counts_misses,
+        is_tracepoint: kind == PERF_EVENT && event == TRACEPOINT,
+        missed: missed.filter(|_| counts_misses),
+    }
+}
+
+/// What a link attaches to, beside the descriptor that it may name.
+#[derive(Debug, Clone, Copy)]
+pub enum LinkTarget<'a> {
+    /// What the program names itself, or an iterator.
+    Program,
+    /// The function that a tracing program names itself, with a number that goes to the program.
+    Tracing {
+        /// The number.
+        cookie: u64,
+    },
+    /// A perf event, with a number that goes to the program.
+    PerfEvent {
+        /// The event.
+        event: BorrowedFd<'a>,
+        /// The number; 0 for none, which every kernel with such links takes (Linux 5.15 and later).
+        cookie: u64,
+    },
+    /// Functions of the kernel, through fprobe. Each gets its place in the list, from 1, as its number.
+    KprobeMulti(&'a [&'a CStr]),
+    /// A place in a file.
+    UprobeMulti {
+        /// The file.
+        path: &'a CStr,
+        /// Bytes from its beginning.
+        offset: u64,
+    },
+}
+
+/// Creates a link of `program`; `attach` is its `enum bpf_attach_type`.
+///
+/// # Errors
+/// The kernel's error.
+pub fn link_create(program: BorrowedFd<'_>, attach: u32, target: LinkTarget<'_>) -> io::Result<OwnedFd> {
+    /// The part of `union bpf_attr`; the last five words are a union by `attach_type`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        program: u32,
+        target: u32,
+        attach_type: u32,
+        flags: u32,
+        rest: [u64; 6],
+    }
+    let mut attributes = Attributes { program: number(program), attach_type: attach, ..Attributes::default() };
+    let (symbols, cookies, offsets): (Vec<*const libc::c_char>, Vec<u64>, [u64; 1]);
+    match target {
+        LinkTarget::Program => {}
+        LinkTarget::Tracing { cookie } => attributes.rest[1] = cookie,
+        LinkTarget::PerfEvent { event, cookie } => {
+            (attributes.target, attributes.rest[0]) = (number(event), cookie);
+        }
+        LinkTarget::KprobeMulti(names) => {
+            symbols = names.iter().map(|name| name.as_ptr()).collect();
+            cookies = (1..=names.len() as u64).collect();
+            // Flags in the lower half, which is first in memory on little-endian machines; then the number of functions.
+            let count = u32::try_from(names.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+            let [a, b, c, d] = count.to_ne_bytes();
+            attributes.rest[0] = u64::from_ne_bytes([0, 0, 0, 0, a, b, c, d]);
+            attributes.rest[1] = symbols.as_ptr() as u64;
+            attributes.rest[3] = cookies.as_ptr() as u64;
+        }
+        LinkTarget::UprobeMulti { path, offset } => {
+            offsets = [offset];
+            attributes.rest[0] = path.as_ptr() as u64;
+            attributes.rest[1] = offsets.as_ptr() as u64;
+            // One place; no flags.
+            let [a, b, c, d] = 1u32.to_ne_bytes();
+            attributes.rest[4] = u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]);
+        }
+    }
+    // SAFETY: the addresses are of strings and lists that outlive the call, with their lengths beside; the command returns a new
+    // descriptor.
+    unsafe { open(Command::LinkCreate, &mut attributes) }
+}
+
+/// Attaches a raw tracepoint, or a tracing program that names its target itself where `name` is `None`.
+///
+/// # Errors
+/// The kernel's error.
+pub fn raw_tracepoint(program: BorrowedFd<'_>, name: Option<&CStr>) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attributes {
+        name: u64,
+        program: u32,
+        unused: u32,
+    }
+    let name = name.map_or(ptr::null(), CStr::as_ptr) as u64;
+    // SAFETY: the name is null or outlives the call; the command returns a new descriptor.
+    unsafe { open(Command::RawTracepointOpen, &mut Attributes { name, program: number(program), unused: 0 }) }
+}
+
+/// A reading of the iterator behind `link`.
+///
+/// # Errors
+/// The kernel's error.
+pub fn iterator(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // Link, flags.
+    // SAFETY: no addresses; the command returns a new descriptor.
+    unsafe { open(Command::IterCreate, &mut [number(link), 0]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missed_hits_are_read_where_the_kernel_writes_them() {
+        let of = |kind: u32, event: u32, length| {
+            let (kind, event) = (kind.to_ne_bytes(), event.to_ne_bytes());
+            let hits = [12u64.to_ne_bytes(), 3u64.to_ne_bytes()];
+            parse(&Info::from_parts(&[(0, &kind), (16, &event), (48, &hits[0]), (32, &hits[1])], length))
+        };
+        assert_eq!(of(PERF_EVENT, KPROBE, 56).missed, Some(12));
+        assert_eq!(of(KPROBE_MULTI, 0, 56).missed, Some(3));
+        let tracepoint = of(PERF_EVENT, TRACEPOINT, 56);
+        assert_eq!((tracepoint.missed, tracepoint.is_tracepoint), (None, true));
+        let older = of(PERF_EVENT, KPROBE, 48);
+        assert_eq!((older.missed, older.counts_misses), (None, false));
+    }
+}

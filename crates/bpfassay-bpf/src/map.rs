@@ -1,0 +1,333 @@
+//! Maps: making them and reading them.
+
+use std::{
+    fs, io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use crate::{
+    object::map_info,
+    syscall::{Command, call, name, number, open},
+};
+
+/// `BPF_MAP_TYPE_…`.
+const ARRAY: u32 = 2;
+const PERCPU_HASH: u32 = 5;
+const PERCPU_ARRAY: u32 = 6;
+const LRU_PERCPU_HASH: u32 = 10;
+
+/// Most memory that one batch of entries is to take, in bytes, unless a single bucket needs more.
+const BATCH: usize = 64 << 20;
+
+/// A map to create.
+#[derive(Debug, Clone, Copy)]
+pub struct MapSpec<'a> {
+    /// Its type.
+    pub kind: u32,
+    /// Bytes of a key.
+    pub key: u32,
+    /// Bytes of a value.
+    pub value: u32,
+    /// Most entries.
+    pub entries: u32,
+    /// `BPF_F_…`.
+    pub flags: u32,
+    /// Types of keys and values: the BTF, and the two ids.
+    pub types: Option<(BorrowedFd<'a>, u32, u32)>,
+    /// BTF id of a structure of the kernel, for maps of operations; 0 for none.
+    pub kernel_type: u32,
+    /// The right to make it, in place of the process' own; `flags` says that there is one.
+    pub token: Option<BorrowedFd<'a>>,
+}
+
+impl MapSpec<'_> {
+    /// An array of one value of `size` bytes.
+    #[must_use]
+    pub const fn array(size: u32) -> Self {
+        Self { kind: ARRAY, key: 4, value: size, entries: 1, flags: 0, types: None, kernel_type: 0, token: None }
+    }
+
+    /// Creates it.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn create(self) -> io::Result<OwnedFd> {
+        #[repr(C)]
+        #[derive(Default)]
+        struct Attributes {
+            kind: u32,
+            key: u32,
+            value: u32,
+            entries: u32,
+            flags: u32,
+            inner: u32,
+            node: u32,
+            name: [u8; 16],
+            interface: u32,
+            btf: u32,
+            key_type: u32,
+            value_type: u32,
+            kernel_type: u32,
+            extra: u64,
+            value_object: u32,
+            token: u32,
+        }
+        let (btf, key_type, value_type) = self.types.map_or((0, 0, 0), |(btf, key, value)| (number(btf), key, value));
+        let mut attributes = Attributes {
+            kind: self.kind,
+            key: self.key,
+            value: self.value,
+            entries: self.entries,
+            flags: self.flags,
+            name: name("bpfassay"),
+            btf,
+            key_type,
+            value_type,
+            kernel_type: self.kernel_type,
+            token: self.token.map_or(0, number),
+            ..Attributes::default()
+        };
+        // SAFETY: no addresses; the command returns a new descriptor.
+        unsafe { open(Command::MapCreate, &mut attributes) }
+    }
+}
+
+/// A key and the values that each CPU holds of it, one after the other, or the only one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The values.
+    pub values: Vec<Vec<u8>>,
+}
+
+/// A map that is read or written.
+#[derive(Debug)]
+pub struct Map {
+    fd: OwnedFd,
+    key_size: usize,
+    value_size: usize,
+    per_cpu: bool,
+    /// Of an array, how many elements it has.
+    elements: Option<u32>,
+    /// Values per key: one for each possible CPU in per-CPU maps.
+    values: usize,
+}
+
+/// The part of `union bpf_attr` for one entry.
+#[repr(C)]
+struct Element {
+    map: u32,
+    unused: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+impl Map {
+    /// Asks the kernel what kind of map `fd` is.
+    ///
+    /// # Errors
+    /// The kernel's error, or `InvalidData` where it does not list the CPUs that a per-CPU map has values of.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        let info = map_info(fd.as_fd())?;
+        let per_cpu = matches!(info.kind, PERCPU_HASH | PERCPU_ARRAY | LRU_PERCPU_HASH);
+        let values = if per_cpu { possible_cpus()? } else { 1 };
+        let elements = matches!(info.kind, ARRAY | PERCPU_ARRAY).then_some(info.max_entries);
+        Ok(Self {
+            fd,
+            key_size: info.key_size as usize,
+            value_size: info.value_size as usize,
+            per_cpu,
+            elements,
+            values,
+        })
+    }
+
+    /// The descriptor.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Bytes of a key.
+    #[must_use]
+    pub const fn key_size(&self) -> usize {
+        self.key_size
+    }
+
+    /// Bytes of a value.
+    #[must_use]
+    pub const fn value_size(&self) -> usize {
+        self.value_size
+    }
+
+    /// How often each value is there.
+    #[must_use]
+    pub const fn copies(&self) -> usize {
+        self.values
+    }
+
+    /// The values of `key`, one per CPU or the only one; `None` if it is not there.
+    ///
+    /// # Errors
+    /// The kernel's error, or `InvalidInput` for a key of another size.
+    pub fn lookup(&self, key: &[u8]) -> io::Result<Option<Vec<Vec<u8>>>> {
+        if key.len() != self.key_size {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a key of another size than the map's"));
+        }
+        let stride = self.stride();
+        let mut buffer = vec![0u8; stride * self.values];
+        let mut element = self.element(key.as_ptr() as u64, buffer.as_mut_ptr() as u64);
+        // SAFETY: the key has the map's key size, and the buffer has room for what the kernel writes for this map.
+        match unsafe { call(Command::MapLookupElem, &mut element) } {
+            Ok(_) => Ok(Some(buffer.chunks_exact(stride).map(|value| value[..self.value_size].to_vec()).collect())),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets the value of `key` in a map that is not per-CPU.
+    ///
+    /// # Errors
+    /// The kernel's error, or `InvalidInput` for a key or value of another size.
+    pub fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        if key.len() != self.key_size || value.len() != self.value_size || self.per_cpu {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a key or value of another size than the map's"));
+        }
+        let mut element = self.element(key.as_ptr() as u64, value.as_ptr() as u64);
+        // SAFETY: key and value have the map's sizes.
+        unsafe { call(Command::MapUpdateElem, &mut element) }.map(drop)
+    }
+
+    /// Lets nobody change the map any more by system calls, so that programs may take what is in it for constant.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn freeze(&self) -> io::Result<()> {
+        // SAFETY: no addresses.
+        unsafe { call(Command::MapFreeze, &mut [number(self.fd())]) }.map(drop)
+    }
+
+    fn element(&self, key: u64, value: u64) -> Element {
+        Element { map: number(self.fd()), unused: 0, key, value, flags: 0 }
+    }
+
+    /// Every key of a hash map and its values. Keys that come or go meanwhile may or may not be among them.
+    ///
+    /// Asked for in batches (Linux 5.6 and later): a walk from key to key begins anew after one that an LRU map threw out.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn entries(&self) -> io::Result<Vec<Entry>> {
+        self.first_entries(usize::MAX)
+    }
+
+    /// The elements of an array up to `most`, by index: per-CPU arrays have no batches before 5.13.
+    fn first_elements(&self, elements: u32, most: usize) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for index in (0..elements).take(most) {
+            let key = index.to_ne_bytes().to_vec();
+            if let Some(values) = self.lookup(&key)? {
+                entries.push(Entry { key, values });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// As [`Map::entries`], until there are `most` of them or more.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn first_entries(&self, most: usize) -> io::Result<Vec<Entry>> {
+        #[repr(C)]
+        struct Batch {
+            from: u64,
+            next: u64,
+            keys: u64,
+            values: u64,
+            count: u32,
+            map: u32,
+            flags: [u64; 2],
+        }
+        if let Some(elements) = self.elements {
+            return self.first_elements(elements, most);
+        }
+        let stride = self.stride();
+        let per_key = stride * self.values;
+        let mut entries = Vec::new();
+        let mut room = (BATCH / (self.key_size + per_key).max(1)).clamp(1, 256);
+        // The kernel's place marker: a bucket number, though it asks for the room of a key.
+        let mut place: Option<Vec<u8>> = None;
+        loop {
+            let (mut keys, mut values) = (vec![0u8; room * self.key_size], vec![0u8; room * per_key]);
+            let mut next = vec![0u8; self.key_size.max(8)];
+            let mut batch = Batch {
+                from: place.as_ref().map_or(0, |place| place.as_ptr() as u64),
+                next: next.as_mut_ptr() as u64,
+                keys: keys.as_mut_ptr() as u64,
+                values: values.as_mut_ptr() as u64,
+                count: u32::try_from(room).map_err(|_| io::Error::from_raw_os_error(libc::ENOSPC))?,
+                map: number(self.fd()),
+                flags: [0; 2],
+            };
+            // SAFETY: keys and values have room for `count` of the map's, and both place markers for a key.
+            let last = match unsafe { call(Command::MapLookupBatch, &mut batch) } {
+                Ok(_) => false,
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::ENOENT) => true,
+                    // One bucket has more keys than there is room for.
+                    Some(libc::ENOSPC) if room < 1 << 20 => {
+                        room *= 4;
+                        continue;
+                    }
+                    _ => return Err(error),
+                },
+            };
+            let (keys, values) = (keys.chunks_exact(self.key_size), values.chunks_exact(per_key));
+            entries.extend(keys.zip(values).take(batch.count as usize).map(|(key, values)| Entry {
+                key: key.to_vec(),
+                values: values.chunks_exact(stride).map(|value| value[..self.value_size].to_vec()).collect(),
+            }));
+            if last || entries.len() >= most {
+                return Ok(entries);
+            }
+            place = Some(next);
+        }
+    }
+
+    /// Bytes from one value to the next: per-CPU values are padded to eight bytes each.
+    const fn stride(&self) -> usize {
+        if self.per_cpu { self.value_size.next_multiple_of(8) } else { self.value_size }
+    }
+}
+
+/// CPUs that may ever be online: as many values as per-CPU maps have.
+fn possible_cpus() -> io::Result<usize> {
+    const PATH: &str = "/sys/devices/system/cpu/possible";
+    let text = fs::read_to_string(PATH)?;
+    count(text.trim())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{PATH} holds no list of CPUs")))
+}
+
+/// How many CPUs a list has: `0-3,5`.
+fn count(list: &str) -> Option<usize> {
+    let ranges = list.split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    });
+    ranges.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_counted() {
+        assert_eq!((count("0"), count("0-3"), count("0-1,4,6-7")), (Some(1), Some(4), Some(5)));
+        assert_eq!((count(""), count("3-1"), count("0-x")), (None, None, None));
+        assert!(possible_cpus().unwrap() > 0);
+    }
+}

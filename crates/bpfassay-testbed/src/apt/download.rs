@@ -1,0 +1,65 @@
+//! Package files: from the cache, or from the mirror.
+
+use super::{Apt, Package, Root, sandbox::Sandbox};
+use crate::{Error, Result, cache::Object, error::human};
+
+impl Apt<'_> {
+    /// The files of `packages`, checked: from the cache, or downloaded.
+    ///
+    /// # Errors
+    /// [`AptError`], [`Error::Offline`], [`Error::Mismatch`], [`Error::DiskFull`], [`Error::Program`], [`Error::Io`].
+    pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
+        let mut missing = Vec::new();
+        for package in packages {
+            if self.cache().object(&package.sha256)?.is_none() {
+                missing.push(package);
+            }
+        }
+        if !missing.is_empty() {
+            self.download(root, &missing)?;
+        }
+        packages
+            .iter()
+            .map(|package| {
+                self.cache().object(&package.sha256)?.ok_or_else(|| Error::Offline { what: package.specification() })
+            })
+            .collect()
+    }
+
+    fn download(&self, root: &Root, packages: &[&Package]) -> Result<()> {
+        let names: Vec<_> = packages.iter().map(|package| package.specification()).collect();
+        let what = match names.as_slice() {
+            [one] => one.clone(),
+            [first, ..] => format!("{first} and {} more packages", names.len() - 1),
+            [] => return Ok(()),
+        };
+        if self.options().offline {
+            return Err(Error::Offline { what });
+        }
+        let size = packages.iter().fold(0, |sum: u64, package| sum.saturating_add(package.size));
+        self.cache().require_access(&what)?;
+        self.cache().require_space(&what, size)?;
+        tracing::info!("downloading {what} ({})", human(size));
+        let sandbox = Sandbox::make(&self.host()?.user, &what, size)?;
+        let scratch = self.cache().scratch()?;
+        let place = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files);
+        self.ask_mirror(root.suite(), &what, size, Some(&place), |_| {
+            let mut command = root.command("apt-get");
+            command.current_dir(&place).args(["download", "-q"]);
+            if let Some(sandbox) = &sandbox {
+                sandbox.confine_download(&mut command);
+            }
+            command.args(&names);
+            command
+        })?;
+        for package in packages {
+            let (what, path) = (package.specification(), place.join(package.file_name()));
+            // Its owner could still write to a file of the sandbox: what is stored is a copy, hashed while it is made.
+            match &sandbox {
+                Some(_) => self.cache().add_file(&what, &path, Some(package.sha256))?,
+                None => self.cache().adopt(&what, &path, Some(package.sha256))?,
+            };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! What the task that watches a guest reports to its owner, and what the owner asks of it.
+
+use std::time::Duration;
+
+use bpfassay_protocol::message::GuestMessage;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::{Ending, KernelIncident};
+
+/// What a guest does, seen from outside.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The agent says something.
+    Message(GuestMessage),
+    /// The kernel reports an incident. The guest goes on unless an end follows.
+    KernelIncident(KernelIncident),
+    /// The guest has ended. Always the last event; asked again, [`Guest::next_event`] gives it again.
+    Ended(Box<Ending>),
+}
+
+/// An event on its way to the owner, and the room that it takes until the owner has it.
+pub(crate) type Delivery = (Event, Option<OwnedSemaphorePermit>);
+
+/// The owner of a guest wants it to end: within `grace`, or to be ended.
+#[derive(Debug)]
+pub(crate) struct StopRequest {
+    pub(crate) grace: Duration,
+}

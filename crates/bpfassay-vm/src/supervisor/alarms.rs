@@ -1,0 +1,38 @@
+//! The instants at which a guest has to be looked at or ended.
+
+use tokio::time::Instant;
+
+/// What is due at an instant.
+#[derive(Clone, Copy)]
+pub(super) enum Alarm {
+    Phase,
+    WholeBoot,
+    OutputTail,
+    Quit,
+    Kill,
+}
+
+/// Instants at which something is due besides the end of a phase and of the boot.
+#[derive(Default)]
+pub(super) struct Alarms {
+    pub(super) output_tail: Option<Instant>,
+    pub(super) quit: Option<Instant>,
+    pub(super) kill: Option<Instant>,
+}
+
+impl Alarms {
+    pub(super) fn next(&self, phase: Option<Instant>, whole_boot: Option<Instant>) -> Option<(Instant, Alarm)> {
+        let alarms = [
+            (phase, Alarm::Phase),
+            (whole_boot, Alarm::WholeBoot),
+            (self.output_tail, Alarm::OutputTail),
+            (self.quit, Alarm::Quit),
+            (self.kill, Alarm::Kill),
+        ];
+        alarms.into_iter().filter_map(|(at, alarm)| Some((at?, alarm))).min_by_key(|&(at, _)| at)
+    }
+
+    pub(super) fn end_now(&mut self) {
+        *self = Self { kill: Some(Instant::now()), ..Self::default() };
+    }
+}

@@ -1,0 +1,37 @@
+//! Incidents of the kernel that wait until everything is read that the agent had sent by then: that says in which run they came.
+
+use std::collections::VecDeque;
+
+use crate::{Event, KernelIncident, event::Delivery};
+
+/// What the kernel reported, in order, each with the number of the question whose answer it waits for.
+#[derive(Default)]
+pub(super) struct Held {
+    last: u64,
+    waiting: VecDeque<(u64, KernelIncident)>,
+}
+
+impl Held {
+    /// The number of the next question.
+    pub(super) fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Holds `incident` until the last question is answered.
+    pub(super) fn push(&mut self, incident: KernelIncident) {
+        self.waiting.push_back((self.last, incident));
+    }
+
+    /// The question `number` is answered.
+    pub(super) fn up_to(&mut self, number: u64, queue: &mut VecDeque<Delivery>) {
+        while let Some((_, incident)) = self.waiting.pop_front_if(|(asked, _)| *asked <= number) {
+            queue.push_back((Event::KernelIncident(incident), None));
+        }
+    }
+
+    /// No question will be answered any more.
+    pub(super) fn all(&mut self, queue: &mut VecDeque<Delivery>) {
+        self.up_to(u64::MAX, queue);
+    }
+}
