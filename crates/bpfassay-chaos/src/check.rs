@@ -43,7 +43,7 @@ pub fn records(study: &DisturbedStudy, expected: &Expected, records: &Records, s
 /// What is wrong with the outcomes in `records`, whatever their figures.
 #[must_use]
 pub fn outcomes(plan: &Plan, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
-    let planned: BTreeSet<&str> = plan.runs().map(|(_, run)| run.order.id.as_str()).collect();
+    let planned: BTreeSet<&str> = plan.runs().map(|(_, run)| run.spec.id.as_str()).collect();
     let unknown = records.keys().filter(|run| !planned.contains(run.as_str()));
     let mut wrong: Vec<String> = unknown.map(|run| format!("{run} is no planned run")).collect();
     wrong.extend(planned.iter().filter_map(|run| outcome(expected, run, records.get(*run), stage)));
@@ -64,10 +64,10 @@ fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: St
             let may =
                 blame.is_some_and(|blame| blame.kinds.contains(&kind.as_str())) || is_lie || by_host && kind == "host";
             if !may {
-                let words = failure.telling.first().map(String::as_str).unwrap_or_default();
+                let words = failure.excerpt.first().map(String::as_str).unwrap_or_default();
                 return Some(format!("wrong verdict: {run} failed ({kind}): {}", shortened(words)));
             }
-            failure.telling.is_empty().then(|| format!("{run} failed ({kind}) without a word of evidence"))
+            failure.excerpt.is_empty().then(|| format!("{run} failed ({kind}) without a word of evidence"))
         }
         Outcome::Refused(_) => (!is_lie).then(|| format!("wrong verdict: {run} was refused")),
         Outcome::Measured(_) => {
@@ -81,7 +81,7 @@ fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: St
 /// their order.
 fn figures(study: &DisturbedStudy, expected: &Expected, block: &Block, records: &Records) -> Vec<String> {
     let was_in_boot = |run: &&PlannedRun| {
-        let id = &run.order.id;
+        let id = &run.spec.id;
         records.get(id).is_some_and(|record| match &record.outcome {
             // A lie that contradicts what its agent said before is garbage, for which the block is booted again without it.
             outcome @ Outcome::Failed(_) => {
@@ -93,12 +93,12 @@ fn figures(study: &DisturbedStudy, expected: &Expected, block: &Block, records: 
     };
     let boot: Vec<&PlannedRun> = block.runs.iter().filter(was_in_boot).collect();
     let mut wrong = Vec::new();
-    let numbers: BTreeSet<u32> = boot.iter().filter_map(|run| Some(records.get(&run.order.id)?.boot)).collect();
+    let numbers: BTreeSet<u32> = boot.iter().filter_map(|run| Some(records.get(&run.spec.id)?.boot)).collect();
     if numbers.len() > 1 {
         wrong.push(format!("{} was measured in several boots: {numbers:?}", block.id));
     }
     for run in &boot {
-        let id = &run.order.id;
+        let id = &run.spec.id;
         let Some(Outcome::Measured(found)) = records.get(id).map(|record| &record.outcome) else { continue };
         if expected.lies.contains(id) {
             continue;
@@ -135,7 +135,7 @@ pub fn end(
 pub fn code(plan: &Plan, records: &Records) -> i32 {
     let mut host = false;
     for (_, run) in plan.runs() {
-        match records.get(&run.order.id).map(|record| &record.outcome) {
+        match records.get(&run.spec.id).map(|record| &record.outcome) {
             None => host = true,
             Some(Outcome::Measured(_)) => {}
             Some(Outcome::Refused(_)) => return 4,
@@ -184,32 +184,32 @@ mod tests {
     fn measured(study: &DisturbedStudy, without: &[&str]) -> Records {
         let mut all = Records::new();
         for block in &study.plan.blocks {
-            let runs: Vec<_> = block.runs.iter().filter(|run| !without.contains(&run.order.id.as_str())).collect();
+            let runs: Vec<_> = block.runs.iter().filter(|run| !without.contains(&run.spec.id.as_str())).collect();
             for run in &runs {
-                let figures = study.figures(block.replicate, runs.iter().copied(), &run.order.id).unwrap();
+                let figures = study.figures(block.replicate, runs.iter().copied(), &run.spec.id).unwrap();
                 let outcome = Outcome::Measured(Box::new(figures));
-                all.insert(run.order.id.clone(), RunRecord::new(block, run, 1, 0, 0, outcome));
+                all.insert(run.spec.id.clone(), RunRecord::new(block, run, 1, 0, 0, outcome));
             }
         }
         all
     }
 
     fn fail(study: &DisturbedStudy, all: &mut Records, run: &str, kind: FailureKind, words: &str) {
-        let (block, planned) = study.plan.runs().find(|(_, planned)| planned.order.id == run).unwrap();
+        let (block, planned) = study.plan.runs().find(|(_, planned)| planned.spec.id == run).unwrap();
         let failure = RunFailure {
-            telling: Some(words).filter(|words| !words.is_empty()).map(str::to_owned).into_iter().collect(),
+            excerpt: Some(words).filter(|words| !words.is_empty()).map(str::to_owned).into_iter().collect(),
             ..failure(kind)
         };
         all.insert(run.to_owned(), RunRecord::new(block, planned, 1, 0, 0, Outcome::Failed(failure)));
     }
 
     fn failure(kind: FailureKind) -> RunFailure {
-        let text = serde_json::json!({ "kind": kind, "phase": Phase::Workload, "telling": [], "log": null });
+        let text = serde_json::json!({ "kind": kind, "phase": Phase::Workload, "excerpt": [], "log": null });
         serde_json::from_value(text).unwrap()
     }
 
     fn ids(study: &DisturbedStudy) -> Vec<String> {
-        study.plan.blocks[0].runs.iter().map(|run| run.order.id.clone()).collect()
+        study.plan.blocks[0].runs.iter().map(|run| run.spec.id.clone()).collect()
     }
 
     #[test]
@@ -246,9 +246,9 @@ mod tests {
         expected.blame(&id, &["panic"], true);
         assert!(records(&study, &expected, &all, Stage::Ended).is_empty());
         assert_eq!(end(&study, &expected, End::Code(4), &all, false), None);
-        assert!(end(&study, &expected, End::Code(3), &all, false).is_some(), "only the host's trouble is 3");
+        assert!(end(&study, &expected, End::Code(3), &all, false).is_some(), "only the host's failure is 3");
         // Of another kind, without evidence, not at all.
-        fail(&study, &mut all, &id, FailureKind::Garbage, "x");
+        fail(&study, &mut all, &id, FailureKind::ProtocolError, "x");
         assert_eq!(records(&study, &expected, &all, Stage::Ended).len(), 1);
         fail(&study, &mut all, &id, FailureKind::Panic, "");
         assert_eq!(records(&study, &expected, &all, Stage::Ended).len(), 1);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_trouble_is_no_tools() {
+    fn the_hosts_failure_is_no_tools() {
         let study = study();
         let id = ids(&study).pop().unwrap();
         let mut all = measured(&study, &[&id]);

@@ -163,7 +163,7 @@ impl<'a> RunningTrial<'a> {
         }
         let undone = |records: &Records| {
             self.study.plan.runs().any(|(_, run)| {
-                let record = records.get(&run.order.id);
+                let record = records.get(&run.spec.id);
                 record.is_none_or(|record| check::kind(&record.outcome).as_deref() == Some("host"))
             })
         };

@@ -36,7 +36,7 @@ const DEATH: &[&str] = &["panic", "unsound", "not_tried"];
 const STARVED: &[&str] = &[
     "out_of_memory",
     "run",
-    "deadline",
+    "phase_timeout",
     "unsound",
     "panic",
     "rcu_stall",
@@ -195,8 +195,8 @@ impl GuestDriver {
         environment.command(&environment.begin(), None)?;
         let plan = environment.plan()?;
         let mut expected = Expected::default();
-        for (_, run) in plan.runs().filter(|(_, run)| run.order.tool.is_some()) {
-            expected.blame(&run.order.id, tool.kinds, false);
+        for (_, run) in plan.runs().filter(|(_, run)| run.spec.tool.is_some()) {
+            expected.blame(&run.spec.id, tool.kinds, false);
         }
         let (_, records) = environment.after("first", &expected, Stage::Ended)?;
         let failed = records.values().filter(|record| check::kind(&record.outcome).is_some()).count();
@@ -214,7 +214,7 @@ impl GuestDriver {
         Ok(environment.result)
     }
 
-    /// The study with trouble of the host's.
+    /// The study with failure of the host's.
     fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, None)?;
         if fault == HostFault::Object {

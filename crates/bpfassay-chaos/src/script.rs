@@ -61,7 +61,7 @@ pub enum Point {
     After(String),
     /// In the workload of whatever run comes next after this one.
     DuringNext(String),
-    /// After the agent's last word, before the guest powers off.
+    /// After the agent's final message, before the guest powers off.
     Done,
 }
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfassay_protocol::{job::RunOrder, message::RunFigures};
+use bpfassay_protocol::{job::RunSpec, message::RunFigures};
 use bpfassay_study::{Available, Narrowing, Plan, PlannedRun, Study, expand};
 use bpfassay_testbed::{
     cache::Digest,
@@ -97,10 +97,10 @@ impl DisturbedStudy {
         };
         let mut past = Past::new(seed);
         for run in runs {
-            if run.order.id == wanted {
-                return Some(past.figures(&run.order));
+            if run.spec.id == wanted {
+                return Some(past.figures(&run.spec));
             }
-            past.ran(&run.order.id);
+            past.ran(&run.spec.id);
         }
         None
     }
@@ -108,8 +108,8 @@ impl DisturbedStudy {
 
 /// Whether a run is one that somebody may be blamed for: one with a probe or a tool.
 #[must_use]
-pub fn is_tool_run(order: &RunOrder) -> bool {
-    !order.probe.is_baseline() || order.tool.is_some()
+pub fn is_tool_run(spec: &RunSpec) -> bool {
+    !spec.probe.is_baseline() || spec.tool.is_some()
 }
 
 /// Deadlines are time of the host, and six times as long as written under the instruction clock. A loaded host must come from QEMU's
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(study.plan.blocks.len(), 2);
         for block in &study.plan.blocks {
             assert!(block.runs[0].warm_up);
-            assert_eq!(block.runs.iter().filter(|run| is_tool_run(&run.order)).count(), 4);
+            assert_eq!(block.runs.iter().filter(|run| is_tool_run(&run.spec)).count(), 4);
             assert_eq!(block.runs.len(), 9);
         }
     }
@@ -227,7 +227,7 @@ mod tests {
     fn figures_depend_on_everything_before_them_and_on_nothing_else() {
         let study = DisturbedStudy::new(SHAPE).unwrap();
         let block = &study.plan.blocks[0];
-        let last = &block.runs[8].order.id;
+        let last = &block.runs[8].spec.id;
         let whole = study.figures(1, &block.runs, last).unwrap();
         assert_eq!(study.figures(1, &block.runs, last).unwrap(), whole);
         let mut all: BTreeSet<String> = BTreeSet::from([format!("{whole:?}")]);

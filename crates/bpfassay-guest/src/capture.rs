@@ -11,7 +11,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use crate::error::{Error, Result};
 
 /// How much of the end of standard error is kept for messages, in bytes.
-const LAST_WORDS: usize = 2048;
+const OUTPUT_TAIL: usize = 2048;
 
 /// The two streams of a program.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Capture {
         let Self { output, error, text, last } = self;
         drain(error, |bytes| {
             last.extend_from_slice(bytes);
-            last.drain(..last.len().saturating_sub(LAST_WORDS));
+            last.drain(..last.len().saturating_sub(OUTPUT_TAIL));
             true
         })?;
         drain(output, |bytes| {
@@ -55,9 +55,9 @@ impl Capture {
     }
 
     /// Its last words: of standard error, or where it wrote nothing there of standard output.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn output_tail(&self) -> String {
         let words = if self.last.is_empty() { &self.text } else { &self.last };
-        let begin = words.len().saturating_sub(LAST_WORDS);
+        let begin = words.len().saturating_sub(OUTPUT_TAIL);
         String::from_utf8_lossy(words.get(begin..).unwrap_or_default()).into_owned()
     }
 
@@ -96,8 +96,8 @@ mod tests {
         Command::new("sh").args(["-c", script]).stdout(output).stderr(error).status().unwrap();
         assert!(capture.take().unwrap());
         assert_eq!(capture.streams().count(), 0);
-        let words = capture.last_words();
-        assert!(words.ends_with("complaint 1000\n") && words.len() == LAST_WORDS, "{words}");
+        let words = capture.output_tail();
+        assert!(words.ends_with("complaint 1000\n") && words.len() == OUTPUT_TAIL, "{words}");
         assert_eq!(capture.into_text(), "{\"a\": 1}\n");
     }
 
@@ -114,7 +114,7 @@ mod tests {
             assert!(written <= MAX_OUTPUT, "{written}");
         }
         assert!(written > MAX_OUTPUT);
-        assert_eq!(capture.last_words().len(), LAST_WORDS);
+        assert_eq!(capture.output_tail().len(), OUTPUT_TAIL);
     }
 
     #[test]
@@ -124,6 +124,6 @@ mod tests {
         assert_eq!(capture.streams().count(), 2);
         drop(output);
         assert!(capture.take().unwrap());
-        assert_eq!((capture.streams().count(), capture.last_words()), (1, String::new()));
+        assert_eq!((capture.streams().count(), capture.output_tail()), (1, String::new()));
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How much of a program's output is kept for messages, in bytes.
-const LAST_WORDS: u64 = 2048;
+const OUTPUT_TAIL: u64 = 2048;
 
 /// Every child that has ended and has not been asked for. Only one may exist: it takes all of them.
 #[derive(Debug)]
@@ -137,12 +137,12 @@ pub(crate) fn ended_how(status: ExitStatus) -> String {
 }
 
 /// The end of the text in a file that a program wrote.
-pub(crate) fn last_words(file: &mut File) -> String {
+pub(crate) fn output_tail(file: &mut File) -> String {
     let mut read = || -> io::Result<Vec<u8>> {
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(OUTPUT_TAIL)))?;
         let mut words = Vec::new();
-        file.take(LAST_WORDS).read_to_end(&mut words)?;
+        file.take(OUTPUT_TAIL).read_to_end(&mut words)?;
         Ok(words)
     };
     // It goes into the message about another error, which matters more than this one.
@@ -166,7 +166,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all("x".repeat(5000).as_bytes()).unwrap();
         file.write_all(b"no space left on device").unwrap();
-        let words = last_words(&mut file);
+        let words = output_tail(&mut file);
         assert_eq!(words.len(), 2048);
         assert!(words.ends_with("no space left on device"));
     }

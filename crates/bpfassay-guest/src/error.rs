@@ -89,10 +89,10 @@ pub(crate) enum Error {
 /// Shorthand.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// `; its last words: …` unless there are none.
+/// `; its last output: …` unless there are none.
 fn quoted(output: &str) -> String {
     let output = output.trim();
-    if output.is_empty() { String::new() } else { format!("; its last words: {output}") }
+    if output.is_empty() { String::new() } else { format!("; its last output: {output}") }
 }
 
 impl Error {
@@ -141,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_quoted_only_where_there_are_some() {
+    fn output_tails_are_quoted_only_where_there_are_some() {
         let mut error =
             Error::Program { program: "ior".into(), problem: "ended with exit status 1".into(), output: "\n".into() };
         assert_eq!(error.to_string(), "ior ended with exit status 1");
         if let Error::Program { output, .. } = &mut error {
             *output = "no space left\n".into();
         }
-        assert_eq!(error.to_string(), "ior ended with exit status 1; its last words: no space left");
+        assert_eq!(error.to_string(), "ior ended with exit status 1; its last output: no space left");
     }
 }

@@ -10,12 +10,12 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    bpf, cgroup, facts, figures, here,
+    bpf, cgroup, environment, facts, figures, here,
     lines::{Lines, Taken},
     nfs::{self, channel, rpc, upcall},
     phases::Phases,
     proc::{idle, mountinfo, mountstats},
-    shell, site,
+    shell,
     tool::{endpoint, processes, traces, words},
     tracer, uevent,
 };
@@ -48,7 +48,7 @@ pub fn kernel_texts(text: &str) {
     let _ = bpf::memlock(text);
     let _ = processes::rss(text);
     let _ = processes::usage(text);
-    let _ = site::own_cgroup(text);
+    let _ = environment::own_cgroup(text);
     let _ = shell::console(text);
     let names: usize = text.lines().map(|line| traces::name_of(line).len()).sum();
     assert!(names <= text.len());

@@ -2,24 +2,24 @@
 //! on standard output, as guests do through their port.
 //!
 //! It mounts nothing, inserts no module, changes no setting, reaps and kills only what it started, and removes what it made
-//! ([`Site::leave`]). Before each run it writes out and drops the page cache of the system, as guests do.
+//! ([`Environment::leave`]). Before each run it writes out and drops the page cache of the system, as guests do.
 
 use std::{fs::File, io, os::fd::AsFd, process::ExitCode, time::Duration};
 
 use bpfassay_protocol::{
-    job::{FileSystem, Job, RunOrder, Task},
+    job::{FileSystem, Job, RunSpec, Task},
     message::{GuestFacts, GuestMessage, MountFacts, Phase},
 };
 
 use crate::{
     children::Children,
+    environment::Environment,
     error::{Error, Result, with_causes},
     facts,
     link::Link,
     nfs, power,
     proc::mountinfo,
     read_job, run,
-    site::Site,
     steps::Steps,
     stop,
 };
@@ -53,7 +53,7 @@ pub(crate) fn main(words: impl Iterator<Item = String>) -> ExitCode {
             Ok(Some(last)) => last.clone(),
             Err(error) => GuestMessage::Failed { message: with_causes(error) },
         };
-        link.farewell(&last).and(done.map(drop))
+        link.send_last(&last).and(done.map(drop))
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -100,11 +100,11 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
         FileSystem::Tmpfs { .. } => None,
     };
     let mut children = Children::watch()?;
-    let (site, problems) = Site::here(&mount, arguments.external_ior.as_deref())?;
-    let carried_out = carry_out(
+    let (environment, problems) = Environment::here(&mount, arguments.external_ior.as_deref())?;
+    let carried_out = execute(
         &job,
         runs,
-        &site,
+        &environment,
         problems,
         link,
         || {
@@ -119,29 +119,29 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
             std::thread::park();
         }
     }
-    let left = site.leave();
+    let left = environment.leave();
     carried_out.and_then(|last| left.map(|()| last))
 }
 
-fn carry_out(
+fn execute(
     job: &Job,
-    runs: &[RunOrder],
-    site: &Site,
+    runs: &[RunSpec],
+    environment: &Environment,
     problems: Vec<String>,
     link: &Link,
     facts: impl FnOnce() -> Result<GuestFacts>,
     children: &mut Children,
 ) -> Result<Option<GuestMessage>> {
-    site.watch()?;
+    environment.watch()?;
     for problem in problems {
         link.log(problem)?;
     }
     link.send(&GuestMessage::Ready(Box::new(facts()?)))?;
-    run::carry_out_all(runs, site, Duration::from_millis(job.settle_ms), link, children)
+    run::execute_all(runs, environment, Duration::from_millis(job.settle_ms), link, children)
 }
 
 /// The runs of a job that can be done on a running system.
-fn runs(job: &Job) -> Result<&[RunOrder]> {
+fn runs(job: &Job) -> Result<&[RunSpec]> {
     match &job.task {
         Task::Runs { .. } if !job.modules.is_empty() => {
             Err(Error::Order("the job names modules, and into a running system nothing is inserted".to_owned()))

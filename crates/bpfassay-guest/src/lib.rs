@@ -10,12 +10,12 @@ mod bpf;
 mod capture;
 mod cgroup;
 mod children;
+mod environment;
 mod error;
 mod facts;
 mod figures;
 #[doc(hidden)]
 pub mod fuzz;
-mod ground;
 mod here;
 mod lines;
 mod link;
@@ -27,11 +27,11 @@ mod power;
 mod proc;
 mod run;
 mod shell;
-mod site;
 mod soundness;
 mod steps;
 mod stop;
 mod system;
+mod test_dir;
 mod tool;
 mod tracer;
 mod tree;
@@ -46,10 +46,10 @@ use bpfassay_protocol::{
     message::{GuestMessage, Phase},
 };
 use children::Children;
+use environment::Environment;
 use error::{Error, Result};
 use link::Link;
 use proc::mountinfo;
-use site::Site;
 use steps::Steps;
 use uevent::Listener;
 
@@ -109,16 +109,16 @@ fn live() -> Result<()> {
     link.send(&GuestMessage::Ready(Box::new(facts.clone())))?;
     match &job.task {
         Task::Runs { runs } => {
-            let site = Site::guest(mount);
+            let environment = Environment::guest(mount);
             if let Some(last) =
-                run::carry_out_all(runs, &site, Duration::from_millis(job.settle_ms), link, &mut children)?
+                run::execute_all(runs, &environment, Duration::from_millis(job.settle_ms), link, &mut children)?
             {
-                return link.farewell(&last);
+                return link.send_last(&last);
             }
         }
         Task::Shell => shell::run(&facts, link, &mut children)?,
     }
-    link.farewell(&GuestMessage::Done)
+    link.send_last(&GuestMessage::Done)
 }
 
 fn read_job(path: &str) -> Result<Job> {

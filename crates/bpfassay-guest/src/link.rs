@@ -27,7 +27,7 @@ const PORTS: &str = "/sys/class/virtio-ports";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the host may take to acknowledge the last message before the guest powers off all the same.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The one link of this process, for the panic hook.
 static LINK: OnceLock<Link> = OnceLock::new();
@@ -111,9 +111,9 @@ impl Link {
     }
 
     /// Sends the last message and gives the host time to take it: until it orders power-off (which happens in the
-    /// listening thread, so this does not return then), hangs up, or [`FAREWELL`] has passed. The port itself cannot
+    /// listening thread, so this does not return then), hangs up, or [`SHUTDOWN_ACK_TIMEOUT`] has passed. The port itself cannot
     /// tell how much of what was written still waits inside QEMU.
-    pub(crate) fn farewell(&self, message: &GuestMessage) -> Result<()> {
+    pub(crate) fn send_last(&self, message: &GuestMessage) -> Result<()> {
         self.send(message)?;
         if !self.answers {
             return Ok(());
@@ -121,7 +121,7 @@ impl Link {
         let (gone, changed) = &*self.gone;
         let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
         // Whether it hung up or the time is over makes no difference: the next step is to power off.
-        let _ = changed.wait_timeout_while(gone, FAREWELL, |gone| !*gone);
+        let _ = changed.wait_timeout_while(gone, SHUTDOWN_ACK_TIMEOUT, |gone| !*gone);
         Ok(())
     }
 
@@ -236,8 +236,8 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         let link = Link::into_file(file.try_clone().unwrap()).unwrap();
         let since = Instant::now();
-        link.farewell(&GuestMessage::Done).unwrap();
-        assert!(since.elapsed() < FAREWELL);
+        link.send_last(&GuestMessage::Done).unwrap();
+        assert!(since.elapsed() < SHUTDOWN_ACK_TIMEOUT);
         let mut bytes = Vec::new();
         std::io::Seek::rewind(&mut file).unwrap();
         file.read_to_end(&mut bytes).unwrap();

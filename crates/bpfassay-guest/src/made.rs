@@ -19,9 +19,9 @@ pub(crate) struct Made {
     /// Where the file system under test is mounted.
     pub mount: String,
     /// Name of the directory of runs in it.
-    pub ground: String,
+    pub test_dir: String,
     /// Its inode.
-    pub ground_inode: Option<u64>,
+    pub test_dir_inode: Option<u64>,
     /// Directory of the cgroup in which those of workloads are made.
     pub cgroup: String,
     /// Its inode.
@@ -69,8 +69,8 @@ impl Record {
             Ok(Ok(made)) => {
                 // The cgroup first: what lives in it may write into the directory.
                 done(made.cgroup.clone(), clear_cgroup(&made));
-                let ground = format!("{}/{}", made.mount, made.ground);
-                done(ground, clear_ground(&made).map_err(|error| error.to_string()));
+                let test_dir = format!("{}/{}", made.mount, made.test_dir);
+                done(test_dir, clear_test_dir(&made).map_err(|error| error.to_string()));
             }
         }
         if let Err(error) = self.remove() {
@@ -92,9 +92,9 @@ fn clear_cgroup(made: &Made) -> Result<(), String> {
     }
 }
 
-fn clear_ground(made: &Made) -> io::Result<()> {
-    let name = CString::new(made.ground.as_str())?;
-    if made.ground.is_empty() || made.ground.contains('/') {
+fn clear_test_dir(made: &Made) -> io::Result<()> {
+    let name = CString::new(made.test_dir.as_str())?;
+    if made.test_dir.is_empty() || made.test_dir.contains('/') {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "that is no name of a directory"));
     }
     let (parent, directory) = match tree::open(&made.mount).and_then(|parent| {
@@ -106,7 +106,7 @@ fn clear_ground(made: &Made) -> io::Result<()> {
         opened => opened?,
     };
     let facts = directory.metadata()?;
-    match made.ground_inode {
+    match made.test_dir_inode {
         Some(inode) if inode == facts.ino() && facts.uid() == rustix::process::geteuid().as_raw() => {
             tree::empty(&directory)?;
         }
@@ -122,16 +122,16 @@ fn clear_ground(made: &Made) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A record in a new directory, of a ground with a file in it.
+    /// A record in a new directory, of a test directory with a file in it.
     fn recorded() -> (tempfile::TempDir, Record, Made) {
         let directory = tempfile::tempdir().unwrap();
         let mount = directory.path().join("mount");
-        fs::create_dir_all(mount.join("ground/run")).unwrap();
-        fs::write(mount.join("ground/run/file"), "x").unwrap();
+        fs::create_dir_all(mount.join("test_dir/run")).unwrap();
+        fs::write(mount.join("test_dir/run/file"), "x").unwrap();
         let made = Made {
             mount: mount.display().to_string(),
-            ground: "ground".to_owned(),
-            ground_inode: Some(fs::metadata(mount.join("ground")).unwrap().ino()),
+            test_dir: "test_dir".to_owned(),
+            test_dir_inode: Some(fs::metadata(mount.join("test_dir")).unwrap().ino()),
             cgroup: directory.path().join("none").display().to_string(),
             cgroup_inode: Some(1),
         };
@@ -144,7 +144,7 @@ mod tests {
         let (directory, record, made) = recorded();
         record.write(&made).unwrap();
         assert!(record.clear().is_empty());
-        assert!(!directory.path().join("mount/ground").exists());
+        assert!(!directory.path().join("mount/test_dir").exists());
         assert!(!directory.path().join("made.json").exists());
         assert!(record.clear().is_empty());
     }
@@ -152,16 +152,16 @@ mod tests {
     #[test]
     fn a_directory_that_took_the_name_is_left_alone() {
         let (directory, record, made) = recorded();
-        record.write(&Made { ground_inode: made.ground_inode.map(|inode| inode + 1), ..made.clone() }).unwrap();
+        record.write(&Made { test_dir_inode: made.test_dir_inode.map(|inode| inode + 1), ..made.clone() }).unwrap();
         assert!(record.clear().is_empty());
-        assert!(directory.path().join("mount/ground/run/file").exists());
+        assert!(directory.path().join("mount/test_dir/run/file").exists());
         // Of one that was about to be made it is only certain that nothing was in it.
-        record.write(&Made { ground_inode: None, ..made.clone() }).unwrap();
+        record.write(&Made { test_dir_inode: None, ..made.clone() }).unwrap();
         assert_eq!(record.clear().len(), 1);
-        assert!(directory.path().join("mount/ground/run/file").exists());
-        record.write(&Made { ground: "../mount/ground".to_owned(), ..made }).unwrap();
+        assert!(directory.path().join("mount/test_dir/run/file").exists());
+        record.write(&Made { test_dir: "../mount/test_dir".to_owned(), ..made }).unwrap();
         assert_eq!(record.clear().len(), 1);
-        assert!(directory.path().join("mount/ground/run/file").exists());
+        assert!(directory.path().join("mount/test_dir/run/file").exists());
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn fail_with(message: String) -> ! {
     if !FAILING.swap(true, Ordering::SeqCst) {
         // Where it failed early the port may be there and not open yet.
         let told =
-            Link::try_open().and_then(|link| link.map_or(Ok(()), |l| l.farewell(&GuestMessage::Failed { message })));
+            Link::try_open().and_then(|link| link.map_or(Ok(()), |l| l.send_last(&GuestMessage::Failed { message })));
         if let Err(error) = told {
             say(&format!("failed to tell the host: {}", with_causes(&error)));
         }

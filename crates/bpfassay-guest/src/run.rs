@@ -10,7 +10,7 @@ use std::{
 
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
-    job::{IorEngine, MAX_OUTPUT, RunOrder, Workload},
+    job::{IorEngine, MAX_OUTPUT, RunSpec, Workload},
     message::{GuestMessage, Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome},
     tracer::Sample,
 };
@@ -18,7 +18,8 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::{
     cgroup::Cgroup,
-    children::{Children, ended_how, last_words},
+    children::{Children, ended_how, output_tail},
+    environment::Environment,
     error::{Error, Result, with_causes},
     figures,
     lines::{Lines, Taken},
@@ -26,109 +27,114 @@ use crate::{
     nfs::remove_tree,
     phases::Phases,
     proc::{idle, mountinfo, mountstats},
-    site::Site,
     soundness::Snapshot,
     steps::monotonic_ns,
     stop, system, tool,
     tracer::{self, Started, Tracer},
-    workload::{self, Output, Places, Running},
+    workload::{self, Output, RunPaths, Running},
 };
 
 /// How long a killed process may take to be gone.
 const KILLING: Duration = Duration::from_secs(30);
 
-/// Carries out `orders` one after the other, and reports what came of each. After each with a tool the system must be as before the
+/// Carries out `specs` one after the other, and reports what came of each. After each with a tool the system must be as before the
 /// first, else no other begins: the message that says so is given back. `settle`: see [`bpfassay_protocol::job::Job::settle_ms`].
 ///
 /// # Errors
-/// As [`carry_out`].
-pub(crate) fn carry_out_all(
-    orders: &[RunOrder],
-    site: &Site,
+/// As [`execute`].
+pub(crate) fn execute_all(
+    specs: &[RunSpec],
+    environment: &Environment,
     settle: Duration,
     link: &Link,
     children: &mut Children,
 ) -> Result<Option<GuestMessage>> {
     // Where no tool runs, nothing is to blame.
-    let has_tool = |order: &RunOrder| order.tool.is_some() || !order.probe.is_baseline();
-    let snapshot = orders.iter().any(has_tool).then(|| Snapshot::take(site));
-    for order in orders {
+    let has_tool = |spec: &RunSpec| spec.tool.is_some() || !spec.probe.is_baseline();
+    let snapshot = specs.iter().any(has_tool).then(|| Snapshot::take(environment));
+    for spec in specs {
         stop::check()?;
-        carry_out(order, site, settle, link, children)?;
-        let Some(snapshot) = snapshot.as_ref().filter(|_| has_tool(order)) else { continue };
-        let differences = snapshot.differences(site, children)?;
+        execute(spec, environment, settle, link, children)?;
+        let Some(snapshot) = snapshot.as_ref().filter(|_| has_tool(spec)) else { continue };
+        let differences = snapshot.differences(environment, children)?;
         if !differences.is_empty() {
-            return Ok(Some(GuestMessage::Unsound { run: order.id.clone(), differences }));
+            return Ok(Some(GuestMessage::Unsound { run: spec.id.clone(), differences }));
         }
     }
     Ok(None)
 }
 
-/// Carries out `order` at `site` and reports what came of it. `settle`: see
+/// Carries out `spec` at `environment` and reports what came of it. `settle`: see
 /// [`bpfassay_protocol::job::Job::settle_ms`].
 ///
 /// # Errors
 /// Only where the host cannot be told; everything else is an outcome of the run.
-fn carry_out(order: &RunOrder, site: &Site, settle: Duration, link: &Link, children: &mut Children) -> Result<()> {
+fn execute(
+    spec: &RunSpec,
+    environment: &Environment,
+    settle: Duration,
+    link: &Link,
+    children: &mut Children,
+) -> Result<()> {
     let mut notes = Vec::new();
-    let mut places = Places::new(site, &order.id);
-    let outcome = attempt(order, settle, &mut places, link, children, &mut notes)
+    let mut paths = RunPaths::new(environment, &spec.id);
+    let outcome = attempt(spec, settle, &mut paths, link, children, &mut notes)
         // What was measured in a place that somebody exchanged meanwhile was measured nowhere.
-        .and_then(|outcome| site.ground.check().map(|()| outcome))
+        .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
         .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
-    if let Err(error) = places.remove() {
+    if let Err(error) = paths.remove() {
         // What was measured stands; the next run makes sure of its own fresh state.
         notes.push(with_causes(&error));
     }
     // Of a run that was killed to stop early nothing is known.
     stop::check()?;
-    let (frame, left_out) = match figures::report(&order.id, outcome, bpfassay_protocol::frame::MAX_PAYLOAD) {
+    let (frame, left_out) = match figures::report(&spec.id, outcome, bpfassay_protocol::frame::MAX_PAYLOAD) {
         Ok(report) => report,
         Err(error) => {
             let message = format!("the figures of this run do not fit into a message: {}", with_causes(&error));
-            figures::report(&order.id, RunOutcome::Failed { message }, usize::MAX)?
+            figures::report(&spec.id, RunOutcome::Failed { message }, usize::MAX)?
         }
     };
     for note in notes.into_iter().chain(left_out) {
-        link.log(format!("run {}: {note}", order.id))?;
+        link.log(format!("run {}: {note}", spec.id))?;
     }
     link.send_frame(&frame)
 }
 
 fn attempt(
-    order: &RunOrder,
+    spec: &RunSpec,
     settle: Duration,
-    places: &mut Places<'_>,
+    paths: &mut RunPaths<'_>,
     link: &Link,
     children: &mut Children,
     notes: &mut Vec<String>,
 ) -> Result<RunOutcome> {
-    let site = places.site;
-    site.ground.check()?;
-    make_fresh(places)?;
-    let places = &*places;
-    let asks_for_features = matches!(order.workload, Workload::Capabilities) && order.probe.is_baseline();
+    let environment = paths.environment;
+    environment.test_dir.check()?;
+    make_fresh(paths)?;
+    let paths = &*paths;
+    let asks_for_features = matches!(spec.workload, Workload::KernelFeatures) && spec.probe.is_baseline();
     // Each phase is announced once, whatever is attached in it: the order is part of the protocol ([`GuestMessage`]).
-    if !order.probe.is_baseline() || asks_for_features || order.tool.is_some() {
-        link.phase(Phase::Attach, Some(&order.id))?;
+    if !spec.probe.is_baseline() || asks_for_features || spec.tool.is_some() {
+        link.phase(Phase::Attach, Some(&spec.id))?;
     }
-    let started = if order.probe.is_baseline() {
+    let started = if spec.probe.is_baseline() {
         None
     } else {
-        match Tracer::start(order, site, places.output("tracer")?, children)? {
+        match Tracer::start(spec, environment, paths.output("tracer")?, children)? {
             Started::Attached(tracer) => Some(*tracer),
             Started::Refused(refusal) => return Ok(RunOutcome::Refused(refusal)),
         }
     };
     let features = match asks_for_features {
-        true => tracer::features(site, places.output("features")?, children)?,
+        true => tracer::features(environment, paths.output("features")?, children)?,
         false => Vec::new(),
     };
-    let tool = match &order.tool {
+    let tool = match &spec.tool {
         None => None,
         Some(tool) => {
-            let name = format!("{}-tool", workload::plain(&order.id));
-            let tool = match tool::Running::start(tool, (&site.cgroups, &name), order.bpf_stats, children) {
+            let name = format!("{}-tool", workload::plain(&spec.id));
+            let tool = match tool::Running::start(tool, (&environment.cgroups, &name), spec.bpf_stats, children) {
                 Ok(tool::Started::Ready(running)) => Ok(*running),
                 Ok(tool::Started::Refused(refusal)) => Err(Ok(RunOutcome::Refused(refusal))),
                 Err(error) => Err(Err(error)),
@@ -136,20 +142,20 @@ fn attempt(
             match tool {
                 Ok(running) => Some(running),
                 Err(outcome) => {
-                    // Its witness has nothing to see either.
+                    // Its reference tracer has nothing to see either.
                     started.map(|tracer| tracer.stop(children)).transpose()?;
                     return outcome;
                 }
             }
         }
     };
-    let mut run = Run { site, settle, link, children, tracer: started, tool, phases: Phases::default() };
-    let measured = run.measure(order, places);
+    let mut run = Run { environment, settle, link, children, tracer: started, tool, phases: Phases::default() };
+    let measured = run.measure(spec, paths);
     let Run { mut tracer, tool, phases, children, .. } = run;
-    let announced = link.phase(Phase::TearDown, Some(&order.id));
+    let announced = link.phase(Phase::TearDown, Some(&spec.id));
     // The tracer is ended whatever became of the workload, and both before the first error is reported; the tool first, whose
-    // last words have a witness then.
-    let stopped = tool.map(|tool| tool.stop(children, || witness(&mut tracer))).transpose();
+    // last output has a reference then.
+    let stopped = tool.map(|tool| tool.stop(children, || reference(&mut tracer))).transpose();
     let remains = tracer.map(|tracer| tracer.stop(children)).transpose();
     announced?;
     let measured = measured?;
@@ -164,15 +170,15 @@ fn attempt(
     };
     let summary = match measured.output {
         Some(text) => text,
-        None => places.read_summary()?,
+        None => paths.read_summary()?,
     };
-    let engine = match &order.workload {
+    let engine = match &spec.workload {
         Workload::Ior { engine, .. } => Some(*engine),
-        Workload::Capabilities => Some(IorEngine::Embedded),
-        Workload::IoPaths { .. } | Workload::Exercise { .. } | Workload::Command { .. } => None,
+        Workload::KernelFeatures => Some(IorEngine::Embedded),
+        Workload::IoPaths { .. } | Workload::Microbenchmark { .. } | Workload::Command { .. } => None,
     };
     Ok(RunOutcome::Measured(Box::new(RunFigures {
-        probe: order.probe,
+        probe: spec.probe,
         engine,
         summary,
         features,
@@ -189,18 +195,18 @@ fn attempt(
 }
 
 /// No files of earlier runs, no cached data, and the directories of this one.
-fn make_fresh(places: &mut Places<'_>) -> Result<()> {
-    places.site.ground.empty()?;
-    remove_tree(&places.work)?;
+fn make_fresh(paths: &mut RunPaths<'_>) -> Result<()> {
+    paths.environment.test_dir.empty()?;
+    remove_tree(&paths.work)?;
     rustix::fs::sync();
     // Page cache, dentries and inodes.
     system::write("/proc/sys/vm/drop_caches", "3\n")?;
-    places.make()
+    paths.make()
 }
 
 /// A run between the start of its tracer and its end.
 struct Run<'a> {
-    site: &'a Site,
+    environment: &'a Environment,
     settle: Duration,
     link: &'a Link,
     children: &'a mut Children,
@@ -210,7 +216,7 @@ struct Run<'a> {
 }
 
 /// What the tracer has counted by now, where one counts.
-fn witness(tracer: &mut Option<Tracer>) -> Result<Option<Sample>> {
+fn reference(tracer: &mut Option<Tracer>) -> Result<Option<Sample>> {
     tracer.as_mut().map(Tracer::sample).transpose()
 }
 
@@ -224,12 +230,12 @@ struct Measured {
 }
 
 impl Run<'_> {
-    fn measure(&mut self, order: &RunOrder, places: &Places<'_>) -> Result<Measured> {
-        let name = workload::plain(&order.id);
-        let mut cgroup = Cgroup::make(&self.site.cgroups, &name)?;
-        let measured = match &order.workload {
-            Workload::Ior { neighbour: true, .. } => self.measure_beside(&mut cgroup, order, places, &name),
-            _ => self.measure_in(&mut cgroup, order, places),
+    fn measure(&mut self, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
+        let name = workload::plain(&spec.id);
+        let mut cgroup = Cgroup::make(&self.environment.cgroups, &name)?;
+        let measured = match &spec.workload {
+            Workload::Ior { neighbour: true, .. } => self.measure_beside(&mut cgroup, spec, paths, &name),
+            _ => self.measure_in(&mut cgroup, spec, paths),
         };
         // Whatever is left of a workload that failed must not run into the next one.
         cgroup.kill()?;
@@ -242,14 +248,14 @@ impl Run<'_> {
     fn measure_beside(
         &mut self,
         cgroup: &mut Cgroup,
-        order: &RunOrder,
-        places: &Places<'_>,
+        spec: &RunSpec,
+        paths: &RunPaths<'_>,
         name: &str,
     ) -> Result<Measured> {
-        let mut beside = Cgroup::make(&self.site.cgroups, &format!("{name}-neighbour"))?;
-        let measured = workload::start_neighbour(places, &beside).and_then(|mut neighbour| {
+        let mut beside = Cgroup::make(&self.environment.cgroups, &format!("{name}-neighbour"))?;
+        let measured = workload::start_neighbour(paths, &beside).and_then(|mut neighbour| {
             self.children.expect(neighbour.pid);
-            let measured = self.measure_in(cgroup, order, places)?;
+            let measured = self.measure_in(cgroup, spec, paths)?;
             self.children.reap()?;
             match self.children.end_of(neighbour.pid) {
                 None => Ok(measured),
@@ -257,7 +263,7 @@ impl Run<'_> {
                 Some(status) => Err(Error::Program {
                     program: workload::NEIGHBOUR.to_owned(),
                     problem: ended_how(status),
-                    output: last_words(&mut neighbour.output),
+                    output: output_tail(&mut neighbour.output),
                 }),
             }
         });
@@ -267,19 +273,19 @@ impl Run<'_> {
         measured
     }
 
-    fn measure_in(&mut self, cgroup: &mut Cgroup, order: &RunOrder, places: &Places<'_>) -> Result<Measured> {
-        let mount = mountinfo::read(&self.site.mount)?;
-        self.link.phase(Phase::Workload, Some(&order.id))?;
+    fn measure_in(&mut self, cgroup: &mut Cgroup, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
+        let mount = mountinfo::read(&self.environment.mount)?;
+        self.link.phase(Phase::Workload, Some(&spec.id))?;
         self.rest()?;
         if let Some(tool) = &mut self.tool {
             tool.idle()?;
             // Its first reading makes calls that later ones do not.
-            if witness(&mut self.tracer)?.is_some() {
-                tool.await_report(1, || witness(&mut self.tracer))?;
+            if reference(&mut self.tracer)?.is_some() {
+                tool.await_report(1, || reference(&mut self.tracer))?;
             }
         }
         let before = self.reading(Edge::Before)?;
-        let mut running = workload::start(&order.workload, places, cgroup)?;
+        let mut running = workload::start(&spec.workload, paths, cgroup)?;
         self.children.expect(running.pid);
         let finished = self.supervise(&mut running);
         if finished.is_err() {
@@ -287,7 +293,7 @@ impl Run<'_> {
         }
         let status = finished?;
         // What it printed last.
-        hear(&mut running)?;
+        take_output(&mut running)?;
         judge(status, &mut running)?;
         // Nor may processes that it left behind run into the last reading.
         cgroup.kill()?;
@@ -296,7 +302,7 @@ impl Run<'_> {
             && self.tracer.is_some()
         {
             // What it reads of its counters for the first report may be from before the last call.
-            tool.await_report(2, || witness(&mut self.tracer))?;
+            tool.await_report(2, || reference(&mut self.tracer))?;
         }
         let output = match running.output {
             Output::Captured(capture) => Some(capture.into_text()),
@@ -320,7 +326,7 @@ impl Run<'_> {
         let mut listening = running.control.is_some();
         loop {
             self.children.reap()?;
-            hear(running)?;
+            take_output(running)?;
             if let Some(status) = self.children.end_of(running.pid) {
                 return Ok(status);
             }
@@ -395,10 +401,10 @@ impl Run<'_> {
         };
         if let Some(tool) = &mut self.tool {
             tool.take()?;
-            tool.ask(|| witness(&mut self.tracer))?;
+            tool.ask(|| reference(&mut self.tracer))?;
         }
-        let tracer = witness(&mut self.tracer)?;
-        let mountstats = mountstats::read(&self.site.mount)?.map(|counters| counters.bytes);
+        let tracer = reference(&mut self.tracer)?;
+        let mountstats = mountstats::read(&self.environment.mount)?.map(|counters| counters.bytes);
         let (monotonic_ns, idle_ns) = match early {
             Some(early) => early,
             None => {
@@ -436,7 +442,7 @@ fn judge(status: ExitStatus, running: &mut Running) -> Result<()> {
 }
 
 /// Keeps what the workload has printed, where that is its summary.
-fn hear(running: &mut Running) -> Result<()> {
+fn take_output(running: &mut Running) -> Result<()> {
     if let Output::Captured(capture) = &mut running.output
         && !capture.take()?
     {
@@ -446,5 +452,5 @@ fn hear(running: &mut Running) -> Result<()> {
 }
 
 fn failed(running: &mut Running, problem: String) -> Error {
-    Error::Program { program: running.program.clone(), problem, output: running.last_words() }
+    Error::Program { program: running.program.clone(), problem, output: running.output_tail() }
 }

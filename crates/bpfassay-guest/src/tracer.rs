@@ -10,7 +10,7 @@ use std::{
 
 use bpfassay_protocol::{
     feature::Feature,
-    job::RunOrder,
+    job::RunSpec,
     probe::Probe,
     tracer::{Attached, Ended, MAX_LINE, Refusal, Sample, TracerLine},
 };
@@ -20,11 +20,11 @@ use rustix::{
 };
 
 use crate::{
-    children::{Children, ended_how, last_words, pid_of},
+    children::{Children, ended_how, output_tail, pid_of},
+    environment::Environment,
     error::{Error, Result},
     lines::{Lines, Taken},
     link::wait_readable,
-    site::Site,
     workload,
 };
 
@@ -93,48 +93,51 @@ pub(crate) struct Remains {
     pub notes: Vec<String>,
 }
 
-/// Arguments of the tracer for this order.
-fn arguments(order: &RunOrder, site: &Site) -> Vec<String> {
-    let probe = order.probe;
+/// Arguments of the tracer for this spec.
+fn arguments(spec: &RunSpec, environment: &Environment) -> Vec<String> {
+    let probe = spec.probe;
     let mut arguments = vec!["--probe".to_owned(), probe.to_string()];
-    if order.bpf_stats {
+    if spec.bpf_stats {
         arguments.push("--bpf-stats".to_owned());
     }
-    if let Some(interval) = order.sampling_interval_ms {
+    if let Some(interval) = spec.sampling_interval_ms {
         arguments.extend(["--interval".to_owned(), format!("{interval}ms")]);
     }
     // The workload's own functions: a static program has its C library in itself.
-    if probe.probe == Probe::Uprobe && !order.tracer_arguments.iter().any(|word| word.starts_with("--uprobe")) {
-        arguments.extend(["--uprobe".to_owned(), workload::program(&order.workload, site).to_owned()]);
+    if probe.probe == Probe::Uprobe && !spec.tracer_arguments.iter().any(|word| word.starts_with("--uprobe")) {
+        arguments.extend(["--uprobe".to_owned(), workload::program(&spec.workload, environment).to_owned()]);
     }
-    arguments.extend_from_slice(&order.tracer_arguments);
+    arguments.extend_from_slice(&spec.tracer_arguments);
     arguments
 }
 
 /// The tracer, with its output to be read here and its standard error going to `stderr`.
-fn command(site: &Site, stderr: &File) -> Result<Command> {
-    let mut command = Command::new(&site.tracer);
+fn command(environment: &Environment, stderr: &File) -> Result<Command> {
+    let mut command = Command::new(&environment.tracer);
     command
         .env_clear()
         .env("LC_ALL", "C")
         .current_dir("/")
         .stdout(Stdio::piped())
-        .stderr(stderr.try_clone().map_err(not_started(site))?);
+        .stderr(stderr.try_clone().map_err(not_started(environment))?);
     Ok(command)
 }
 
-fn not_started(site: &Site) -> impl FnOnce(io::Error) -> Error {
-    |source| Error::Spawn { program: site.tracer.clone(), source }
+fn not_started(environment: &Environment) -> impl FnOnce(io::Error) -> Error {
+    |source| Error::Spawn { program: environment.tracer.clone(), source }
 }
 
 /// What this kernel offers, as the tracer finds out by trying. What it prints to standard error goes to `stderr`.
-pub(crate) fn features(site: &Site, mut stderr: File, children: &mut Children) -> Result<Vec<Feature>> {
-    let mut child =
-        command(site, &stderr)?.arg("--features").stdin(Stdio::null()).spawn().map_err(not_started(site))?;
+pub(crate) fn features(environment: &Environment, mut stderr: File, children: &mut Children) -> Result<Vec<Feature>> {
+    let mut child = command(environment, &stderr)?
+        .arg("--features")
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(not_started(environment))?;
     let pid = pid_of(&child)?;
     children.expect(pid);
     let Some(mut stdout) = child.stdout.take() else {
-        return Err(Error::Order(format!("{} was started without pipes", site.tracer)));
+        return Err(Error::Order(format!("{} was started without pipes", environment.tracer)));
     };
     let line = next_line(&mut Lines::new(MAX_LINE), &mut stdout, Instant::now() + ATTACHING);
     let status = match children.wait_for(pid, DETACHING)? {
@@ -153,19 +156,24 @@ pub(crate) fn features(site: &Site, mut stderr: File, children: &mut Children) -
 }
 
 impl Tracer {
-    /// Starts the tracer of `order` and waits until it counts or refuses. What it prints to standard error goes to
+    /// Starts the tracer of `spec` and waits until it counts or refuses. What it prints to standard error goes to
     /// `stderr`.
-    pub(crate) fn start(order: &RunOrder, site: &Site, mut stderr: File, children: &mut Children) -> Result<Started> {
-        let mut child = command(site, &stderr)?
-            .args(["--symbol-cache", &site.symbols])
-            .args(arguments(order, site))
+    pub(crate) fn start(
+        spec: &RunSpec,
+        environment: &Environment,
+        mut stderr: File,
+        children: &mut Children,
+    ) -> Result<Started> {
+        let mut child = command(environment, &stderr)?
+            .args(["--symbol-cache", &environment.symbols])
+            .args(arguments(spec, environment))
             .stdin(Stdio::piped())
             .spawn()
-            .map_err(not_started(site))?;
+            .map_err(not_started(environment))?;
         let pid = pid_of(&child)?;
         children.expect(pid);
         let (Some(stdin), Some(mut stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Order(format!("{} was started without pipes", site.tracer)));
+            return Err(Error::Order(format!("{} was started without pipes", environment.tracer)));
         };
         let mut lines = Lines::new(MAX_LINE);
         let first = next_line(&mut lines, &mut stdout, Instant::now() + ATTACHING);
@@ -285,7 +293,7 @@ impl AsFd for Tracer {
 }
 
 fn failure(problem: impl Into<String>, stderr: &mut File) -> Error {
-    Error::Program { program: "the tracer".to_owned(), problem: problem.into(), output: last_words(stderr) }
+    Error::Program { program: "the tracer".to_owned(), problem: problem.into(), output: output_tail(stderr) }
 }
 
 /// The next message; `None` at the end of the output, an error as a predicate of the tracer.
@@ -325,8 +333,8 @@ mod tests {
 
     use super::*;
 
-    fn order(probe: &str, interval: Option<u64>) -> RunOrder {
-        RunOrder {
+    fn spec(probe: &str, interval: Option<u64>) -> RunSpec {
+        RunSpec {
             id: "r1".to_owned(),
             probe: probe.parse().unwrap(),
             sampling_interval_ms: interval,
@@ -337,19 +345,19 @@ mod tests {
         }
     }
 
-    fn told(order: &RunOrder) -> Vec<String> {
-        arguments(order, &Site::guest("/mnt/nfs"))
+    fn told(spec: &RunSpec) -> Vec<String> {
+        arguments(spec, &Environment::guest("/mnt/nfs"))
     }
 
     #[test]
     fn arguments_name_the_probe_configuration() {
-        assert_eq!(told(&order("fexit", None)), ["--probe", "fexit"]);
-        assert_eq!(told(&order("fexit+ringbuf@aya", None)), ["--probe", "fexit+ringbuf@aya"]);
-        assert_eq!(told(&order("kprobe", Some(2000)))[2..], ["--interval", "2000ms"]);
-        assert_eq!(told(&order("uprobe", None))[2..], ["--uprobe", "/bpfassay/ior"]);
-        let own = RunOrder { tracer_arguments: vec!["--uprobe=/lib/libx.so".to_owned()], ..order("uprobe", None) };
+        assert_eq!(told(&spec("fexit", None)), ["--probe", "fexit"]);
+        assert_eq!(told(&spec("fexit+ringbuf@aya", None)), ["--probe", "fexit+ringbuf@aya"]);
+        assert_eq!(told(&spec("kprobe", Some(2000)))[2..], ["--interval", "2000ms"]);
+        assert_eq!(told(&spec("uprobe", None))[2..], ["--uprobe", "/bpfassay/ior"]);
+        let own = RunSpec { tracer_arguments: vec!["--uprobe=/lib/libx.so".to_owned()], ..spec("uprobe", None) };
         assert_eq!(told(&own)[2..], ["--uprobe=/lib/libx.so"]);
-        let more = RunOrder { tracer_arguments: vec!["--merge".to_owned()], ..order("fexit", None) };
+        let more = RunSpec { tracer_arguments: vec!["--merge".to_owned()], ..spec("fexit", None) };
         assert_eq!(told(&more)[2..], ["--merge"]);
     }
 

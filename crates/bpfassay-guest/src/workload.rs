@@ -14,18 +14,18 @@ use std::{
 
 use bpfassay_protocol::{
     control::ENVIRONMENT,
-    job::{CAPABILITIES_OPTIONS, DIRECTORY, IorEngine, Workload},
+    job::{DIRECTORY, IorEngine, KERNEL_FEATURES_OPTIONS, Workload},
 };
 use rustix::process::Pid;
 
 use crate::{
     capture::Capture,
     cgroup::Cgroup,
-    children::{last_words, pid_of},
+    children::{output_tail, pid_of},
+    environment::Environment,
     error::{Error, Result},
-    ground::{Ground, RunDirectory},
     nfs::remove_tree,
-    site::Site,
+    test_dir::{RunDirectory, TestDir},
 };
 
 /// Largest summary that is passed on, in bytes.
@@ -36,9 +36,9 @@ pub(crate) const PATH: &str = "/bpfassay:/bpfassay/bin:/usr/local/bin:/usr/bin:/
 
 /// Directories and files of one run.
 #[derive(Debug)]
-pub(crate) struct Places<'a> {
+pub(crate) struct RunPaths<'a> {
     /// The machine.
-    pub site: &'a Site,
+    pub environment: &'a Environment,
     /// Name of both directories.
     name: String,
     /// Directory on the file system under test, the workload's working directory.
@@ -49,22 +49,22 @@ pub(crate) struct Places<'a> {
     directory: Option<RunDirectory>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> RunPaths<'a> {
     /// For run `id`.
-    pub(crate) fn new(site: &'a Site, id: &str) -> Self {
+    pub(crate) fn new(environment: &'a Environment, id: &str) -> Self {
         let name = plain(id);
-        let data = match &site.ground {
-            Ground::Guest { path } => format!("{path}/{name}"),
+        let data = match &environment.test_dir {
+            TestDir::Guest { path } => format!("{path}/{name}"),
             // Known once it is made.
-            Ground::Here(_) => String::new(),
+            TestDir::Here(_) => String::new(),
         };
-        let work = format!("{}/{name}", site.work);
-        Self { site, name, data, work, directory: None }
+        let work = format!("{}/{name}", environment.work);
+        Self { environment, name, data, work, directory: None }
     }
 
     /// Makes both directories.
     pub(crate) fn make(&mut self) -> Result<()> {
-        let made = self.site.ground.make_run(&self.name)?;
+        let made = self.environment.test_dir.make_run(&self.name)?;
         self.data = made.path.clone();
         self.directory = Some(made);
         fs::create_dir_all(&self.work).map_err(Error::file("make directory", &self.work))
@@ -72,7 +72,7 @@ impl<'a> Places<'a> {
 
     /// Removes both.
     pub(crate) fn remove(&self) -> Result<()> {
-        self.site.ground.remove_run(&self.name)?;
+        self.environment.test_dir.remove_run(&self.name)?;
         remove_tree(&self.work)
     }
 
@@ -120,34 +120,34 @@ struct CommandLine {
 }
 
 /// The command line of `workload`; `launcher` is the `mpiexec` for a real IOR with several ranks.
-fn command_line(workload: &Workload, places: &Places<'_>, launcher: Option<&str>) -> Result<CommandLine> {
-    let options_of_capabilities: Vec<String>;
+fn command_line(workload: &Workload, paths: &RunPaths<'_>, launcher: Option<&str>) -> Result<CommandLine> {
+    let options_of_kernel_features: Vec<String>;
     let (engine, ranks, options) = match workload {
         Workload::Ior { engine, ranks, options, neighbour: _ } => (engine, ranks, options),
         Workload::IoPaths { size } => {
             return Ok(CommandLine {
-                program: places.site.ior.clone(),
-                arguments: vec!["io-paths".to_owned(), places.data.clone(), size.to_string(), places.summary()],
+                program: paths.environment.ior.clone(),
+                arguments: vec!["io-paths".to_owned(), paths.data.clone(), size.to_string(), paths.summary()],
                 environment: Vec::new(),
             });
         }
-        Workload::Exercise { exercise, operations, size } => {
+        Workload::Microbenchmark { microbenchmark, operations, size } => {
             let numbers = [operations.to_string(), size.to_string()];
-            let words = ["exercise".to_owned(), exercise.to_string()].into_iter().chain(numbers);
+            let words = ["microbenchmark".to_owned(), microbenchmark.to_string()].into_iter().chain(numbers);
             return Ok(CommandLine {
-                program: places.site.ior.clone(),
-                arguments: words.chain([places.summary()]).collect(),
+                program: paths.environment.ior.clone(),
+                arguments: words.chain([paths.summary()]).collect(),
                 environment: Vec::new(),
             });
         }
         Workload::Command { command, deadline_ms: _ } => {
-            let mut words = command.iter().map(|word| word.replace(DIRECTORY, &places.data));
+            let mut words = command.iter().map(|word| word.replace(DIRECTORY, &paths.data));
             let program = words.next().ok_or_else(|| Error::Order("a workload without a program".to_owned()))?;
             return Ok(CommandLine { program, arguments: words.collect(), environment: Vec::new() });
         }
-        Workload::Capabilities => {
-            options_of_capabilities = CAPABILITIES_OPTIONS.iter().map(|&word| word.to_owned()).collect();
-            (&IorEngine::Embedded, &1, &options_of_capabilities)
+        Workload::KernelFeatures => {
+            options_of_kernel_features = KERNEL_FEATURES_OPTIONS.iter().map(|&word| word.to_owned()).collect();
+            (&IorEngine::Embedded, &1, &options_of_kernel_features)
         }
     };
     let mut arguments = Vec::new();
@@ -155,16 +155,16 @@ fn command_line(workload: &Workload, places: &Places<'_>, launcher: Option<&str>
     let program = match engine {
         IorEngine::Embedded => {
             arguments.push(format!("--ranks={ranks}"));
-            places.site.ior.clone()
+            paths.environment.ior.clone()
         }
-        IorEngine::External if *ranks == 1 => places.site.external_ior.clone(),
+        IorEngine::External if *ranks == 1 => paths.environment.external_ior.clone(),
         IorEngine::External => {
             let launcher = launcher.ok_or_else(|| {
                 Error::Order(format!(
                     "{ranks} ranks of a real IOR need `mpiexec` beside `ior` in its directory tree, or in /usr/bin there"
                 ))
             })?;
-            arguments.extend(["-n".to_owned(), ranks.to_string(), places.site.external_ior.clone()]);
+            arguments.extend(["-n".to_owned(), ranks.to_string(), paths.environment.external_ior.clone()]);
             // Open MPI refuses to run as root, and more ranks than cores, unless told; others ignore these.
             environment.extend([
                 ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
@@ -176,21 +176,21 @@ fn command_line(workload: &Workload, places: &Places<'_>, launcher: Option<&str>
         }
     };
     arguments.extend(options.iter().cloned());
-    arguments.extend(["-o".to_owned(), format!("{}/data", places.data)]);
+    arguments.extend(["-o".to_owned(), format!("{}/data", paths.data)]);
     arguments.extend(["-O".to_owned(), "summaryFormat=JSON".to_owned()]);
-    arguments.extend(["-O".to_owned(), format!("summaryFile={}", places.summary())]);
+    arguments.extend(["-O".to_owned(), format!("summaryFile={}", paths.summary())]);
     Ok(CommandLine { program, arguments, environment })
 }
 
 /// The program that does the reading and writing of `workload`.
-pub(crate) fn program<'a>(workload: &'a Workload, site: &'a Site) -> &'a str {
+pub(crate) fn program<'a>(workload: &'a Workload, environment: &'a Environment) -> &'a str {
     match workload {
         Workload::Command { command, .. } => command.first().map_or("", String::as_str),
-        Workload::Ior { engine: IorEngine::External, .. } => &site.external_ior,
+        Workload::Ior { engine: IorEngine::External, .. } => &environment.external_ior,
         Workload::Ior { engine: IorEngine::Embedded, .. }
         | Workload::IoPaths { .. }
-        | Workload::Capabilities
-        | Workload::Exercise { .. } => &site.ior,
+        | Workload::KernelFeatures
+        | Workload::Microbenchmark { .. } => &environment.ior,
     }
 }
 
@@ -199,13 +199,13 @@ fn has_control(workload: &Workload) -> bool {
     match workload {
         Workload::Ior { engine, .. } => *engine == IorEngine::Embedded,
         Workload::Command { .. } => false,
-        Workload::IoPaths { .. } | Workload::Capabilities | Workload::Exercise { .. } => true,
+        Workload::IoPaths { .. } | Workload::KernelFeatures | Workload::Microbenchmark { .. } => true,
     }
 }
 
 /// `mpiexec` beside the real IOR, else the system's.
-fn find_launcher(site: &Site) -> Option<String> {
-    let ior = fs::canonicalize(&site.external_ior).ok();
+fn find_launcher(environment: &Environment) -> Option<String> {
+    let ior = fs::canonicalize(&environment.external_ior).ok();
     let beside = ior.as_deref().and_then(Path::parent).map(|directory| directory.join("mpiexec"));
     [beside, Some("/usr/bin/mpiexec".into())]
         .into_iter()
@@ -247,24 +247,24 @@ pub(crate) enum Output {
 
 impl Running {
     /// The end of what it printed.
-    pub(crate) fn last_words(&mut self) -> String {
+    pub(crate) fn output_tail(&mut self) -> String {
         match &mut self.output {
-            Output::File(file) => last_words(file),
-            Output::Captured(capture) => capture.last_words(),
+            Output::File(file) => output_tail(file),
+            Output::Captured(capture) => capture.output_tail(),
         }
     }
 }
 
 /// Starts `workload` inside `cgroup`.
-pub(crate) fn start(workload: &Workload, places: &Places<'_>, cgroup: &Cgroup) -> Result<Running> {
+pub(crate) fn start(workload: &Workload, paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<Running> {
     let is_external = matches!(workload, Workload::Ior { engine: IorEngine::External, .. });
-    if is_external && !Path::new(&places.site.external_ior).exists() {
+    if is_external && !Path::new(&paths.environment.external_ior).exists() {
         return Err(Error::Order("the guest holds no real IOR: give one with `--ior ARCH=DIR`".to_owned()));
     }
-    let line = command_line(workload, places, find_launcher(places.site).as_deref())?;
+    let line = command_line(workload, paths, find_launcher(paths.environment).as_deref())?;
     let program = line.program.clone();
     let spawn_error = |source| Error::Spawn { program: program.clone(), source };
-    let mut command = line.command(places);
+    let mut command = line.command(paths);
     let (output, deadline) = match workload {
         Workload::Command { deadline_ms, .. } => {
             let (capture, output, error) = Capture::open().map_err(spawn_error)?;
@@ -272,7 +272,7 @@ pub(crate) fn start(workload: &Workload, places: &Places<'_>, cgroup: &Cgroup) -
             (Output::Captured(capture), Some(Instant::now() + Duration::from_millis(*deadline_ms)))
         }
         _ => {
-            let output = places.output("workload")?;
+            let output = paths.output("workload")?;
             command.stdout(output.try_clone().map_err(spawn_error)?).stderr(output.try_clone().map_err(spawn_error)?);
             (Output::File(output), None)
         }
@@ -300,16 +300,16 @@ pub(crate) struct Neighbour {
 }
 
 /// Starts the neighbour inside `cgroup` and waits until it is at work.
-pub(crate) fn start_neighbour(places: &Places<'_>, cgroup: &Cgroup) -> Result<Neighbour> {
+pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<Neighbour> {
     let line = CommandLine {
-        program: places.site.ior.clone(),
-        arguments: vec!["neighbour".to_owned(), format!("{}/neighbour", places.data)],
+        program: paths.environment.ior.clone(),
+        arguments: vec!["neighbour".to_owned(), format!("{}/neighbour", paths.data)],
         environment: Vec::new(),
     };
     let spawn_error = |source| Error::Spawn { program: NEIGHBOUR.to_owned(), source };
-    let mut output = places.output("neighbour")?;
+    let mut output = paths.output("neighbour")?;
     let (mut greeting, theirs) = io::pipe().map_err(spawn_error)?;
-    let mut command = line.command(places);
+    let mut command = line.command(paths);
     command.stdout(theirs).stderr(output.try_clone().map_err(spawn_error)?);
     // The command, and with it this process's copy of the pipe's other end, is gone when this returns.
     let child = spawn_in(cgroup, command, None)?.map_err(spawn_error)?;
@@ -318,7 +318,7 @@ pub(crate) fn start_neighbour(places: &Places<'_>, cgroup: &Cgroup) -> Result<Ne
         Ok(_) => Err(Error::Program {
             program: NEIGHBOUR.to_owned(),
             problem: "ended before it was at work".to_owned(),
-            output: last_words(&mut output),
+            output: output_tail(&mut output),
         }),
         Err(error) => Err(Error::system("wait for the neighbour")(error)),
     }
@@ -328,7 +328,7 @@ pub(crate) fn start_neighbour(places: &Places<'_>, cgroup: &Cgroup) -> Result<Ne
 pub(crate) const NEIGHBOUR: &str = "the neighbour";
 
 impl CommandLine {
-    fn command(&self, places: &Places<'_>) -> Command {
+    fn command(&self, paths: &RunPaths<'_>) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
@@ -337,7 +337,7 @@ impl CommandLine {
             .env("HOME", "/root")
             .env("LC_ALL", "C")
             .envs(self.environment.iter().copied())
-            .current_dir(&places.data)
+            .current_dir(&paths.data)
             .stdin(Stdio::null());
         command
     }
@@ -364,14 +364,14 @@ pub(crate) fn spawn_in(cgroup: &Cgroup, mut command: Command, inherited: Option<
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_protocol::job::Exercise;
+    use bpfassay_protocol::job::Microbenchmark;
     use proptest::prelude::*;
 
     use super::*;
 
     fn told(workload: &Workload, launcher: Option<&str>) -> Result<CommandLine> {
-        let site = Site::guest("/mnt/nfs");
-        command_line(workload, &Places::new(&site, "r1"), launcher)
+        let environment = Environment::guest("/mnt/nfs");
+        command_line(workload, &RunPaths::new(&environment, "r1"), launcher)
     }
 
     fn ior(engine: IorEngine, ranks: u32) -> Workload {
@@ -408,26 +408,26 @@ mod tests {
             ("/usr/bin/fio", "--directory=/mnt/nfs/run-r1 {x}")
         );
         assert!(!has_control(&workload));
-        assert_eq!(program(&workload, &Site::guest("/mnt/nfs")), "/usr/bin/fio");
+        assert_eq!(program(&workload, &Environment::guest("/mnt/nfs")), "/usr/bin/fio");
         let nothing = Workload::Command { command: Vec::new(), deadline_ms: 1 };
         assert!(told(&nothing, None).unwrap_err().to_string().contains("without a program"));
     }
 
     #[test]
-    fn an_exercise_gets_its_kind_and_numbers() {
-        let futex = Workload::Exercise { exercise: Exercise::Futex, operations: 100, size: 0 };
+    fn a_microbenchmark_gets_its_kind_and_numbers() {
+        let futex = Workload::Microbenchmark { microbenchmark: Microbenchmark::Futex, operations: 100, size: 0 };
         let line = told(&futex, None).unwrap();
-        assert_eq!(line.arguments.join(" "), "exercise futex 100 0 /run/bpfassay/run-r1/summary.json");
+        assert_eq!(line.arguments.join(" "), "microbenchmark futex 100 0 /run/bpfassay/run-r1/summary.json");
         assert!(has_control(&futex));
     }
 
     #[test]
-    fn capabilities_are_a_handful_of_reads_and_writes() {
-        let line = told(&Workload::Capabilities, None).unwrap();
+    fn kernel_features_are_a_handful_of_reads_and_writes() {
+        let line = told(&Workload::KernelFeatures, None).unwrap();
         assert_eq!(line.program, "/bpfassay/ior");
-        let options = CAPABILITIES_OPTIONS.join(" ");
+        let options = KERNEL_FEATURES_OPTIONS.join(" ");
         assert!(line.arguments.join(" ").starts_with(&format!("--ranks=1 {options} -o /mnt/nfs/")), "{line:?}");
-        assert!(has_control(&Workload::Capabilities));
+        assert!(has_control(&Workload::KernelFeatures));
     }
 
     #[test]

@@ -19,7 +19,7 @@ const HEADER: usize = 8;
 pub enum FrameError {
     /// The stream does not hold a frame where one must begin.
     #[error("expected a frame, found bytes {found:02x?}: the peer does not speak this protocol")]
-    Garbage {
+    NotAFrame {
         /// The bytes found in place of the header.
         found: Vec<u8>,
     },
@@ -93,7 +93,7 @@ impl Decoder {
         let buffer = self.buffer.get(self.start..).unwrap_or_default();
         let known = buffer.len().min(PREFIX.len());
         if buffer[..known] != PREFIX[..known] {
-            return Err(FrameError::Garbage { found: buffer[..buffer.len().min(16)].to_vec() });
+            return Err(FrameError::NotAFrame { found: buffer[..buffer.len().min(16)].to_vec() });
         }
         if let Some(&theirs) = buffer.get(3)
             && u32::from(theirs) != PROTOCOL_VERSION
@@ -132,10 +132,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn garbage_is_refused_at_the_first_byte() {
+    fn other_bytes_are_refused_at_the_first_byte() {
         let mut decoder = Decoder::default();
         decoder.push(b"\n[    0.0");
-        assert!(matches!(decoder.next::<u32>(), Err(FrameError::Garbage { .. })));
+        assert!(matches!(decoder.next::<u32>(), Err(FrameError::NotAFrame { .. })));
     }
 
     #[test]

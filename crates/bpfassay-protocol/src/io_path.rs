@@ -1,4 +1,4 @@
-//! The ways that data can take between a program and a file: what the workload `io-paths` exercises.
+//! The ways that data can take between a program and a file: what the workload `io-paths` uses.
 //!
 //! One table for the program that does the work, for the report that judges what a tracer saw of it, and for the
 //! documentation: per path the system calls, what is owed to the ledger under which operation, and what is special.
@@ -39,7 +39,7 @@ pub enum Amount {
 macro_rules! paths {
     ($($variant:ident = $name:literal, $calls:literal, [$($operation:ident: $amount:ident),+], $note:literal;)+) => {
         names! {
-            /// One way that data can take, or one operation on names. In the order in which they are exercised.
+            /// One way that data can take, or one operation on names. In the order in which they are run.
             pub enum IoPath: "I/O path" {
                 $(#[doc = $note] $variant = $name),+
             }
@@ -169,7 +169,7 @@ impl IoPath {
 pub struct PathReport {
     /// The path.
     pub path: IoPath,
-    /// What the kernel or the file system refused; `None` where the path was exercised and its data were right.
+    /// What the kernel or the file system refused; `None` where the path was run and its data were right.
     pub refused: Option<RefusedCall>,
 }
 
@@ -203,7 +203,7 @@ mod tests {
     use crate::operation::Direction;
 
     #[test]
-    fn every_operation_that_moves_data_or_names_is_exercised() {
+    fn every_operation_that_moves_data_or_names_has_a_path() {
         // Those of MPI-IO are not the kernel's: data take one of the paths below them.
         let of_mpi = [Operation::MpiOpen, Operation::MpiRead, Operation::MpiWrite];
         for &operation in Operation::ALL.iter().filter(|operation| !of_mpi.contains(operation)) {

@@ -33,7 +33,7 @@ pub enum Task {
     /// Carry out these runs in this order, report each, power off.
     Runs {
         /// The runs.
-        runs: Vec<RunOrder>,
+        runs: Vec<RunSpec>,
     },
     /// Give an interactive shell on the console; power off when it ends.
     Shell,
@@ -84,7 +84,7 @@ names! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct RunOrder {
+pub struct RunSpec {
     /// The host's name for it; comes back with every message about it.
     pub id: String,
     /// The tracer's configuration; the baseline attaches nothing.
@@ -98,7 +98,7 @@ pub struct RunOrder {
     /// Further options of the tracer, one word each, after those that the agent gives it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracer_arguments: Vec<String>,
-    /// Another tool that runs meanwhile: in place of the tracer, or beside it as its witness.
+    /// Another tool that runs meanwhile: in place of the tracer, or beside it as its reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Tool>,
     /// The workload.
@@ -128,12 +128,12 @@ pub enum Workload {
         size: u64,
     },
     /// What the kernel offers: for the baseline a list of its features; for any other probe configuration a handful of
-    /// reads and writes ([`CAPABILITIES_OPTIONS`]) that it has to count.
-    Capabilities,
+    /// reads and writes ([`KERNEL_FEATURES_OPTIONS`]) that it has to count.
+    KernelFeatures,
     /// A fixed number of operations of one kind, without files.
-    Exercise {
+    Microbenchmark {
         /// The kind.
-        exercise: Exercise,
+        microbenchmark: Microbenchmark,
         /// How many operations.
         operations: u64,
         /// Bytes of each: of a message, or of a piece of memory.
@@ -156,7 +156,7 @@ pub const MAX_OUTPUT: usize = 1 << 20;
 
 names! {
     /// What a workload without files does.
-    pub enum Exercise: "exercise" {
+    pub enum Microbenchmark: "microbenchmark" {
         /// Two threads hand a futex to and fro: an operation is there and back.
         Futex = "futex",
         /// Two threads send a message to and fro over TCP on the loopback interface: an operation is there and back.
@@ -167,7 +167,7 @@ names! {
     }
 }
 
-impl Exercise {
+impl Microbenchmark {
     /// Least and most bytes of one operation, and how many it is by default; `None` where an operation has no bytes.
     #[must_use]
     pub const fn sizes(self) -> Option<(u32, u32, u32)> {
@@ -189,21 +189,22 @@ names! {
     }
 }
 
-/// Name of the only phase of [`Workload::Exercise`].
+/// Name of the only phase of [`Workload::Microbenchmark`].
 pub const WORK: &str = "work";
 
-/// Summary of [`Workload::Exercise`]: the JSON that it writes at its end.
+/// Summary of [`Workload::Microbenchmark`]: the JSON that it writes at its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ExerciseSummary {
+pub struct MicrobenchmarkSummary {
     /// Operations done.
     pub operations: u64,
     /// Nanoseconds of `CLOCK_MONOTONIC` from before the first to after the last.
     pub elapsed_ns: u64,
 }
 
-/// What the embedded engine does for [`Workload::Capabilities`]: 64 writes and 64 reads of 4 KiB by one rank.
-pub const CAPABILITIES_OPTIONS: &[&str] = &["-a", "POSIX", "-w", "-r", "-t", "4k", "-b", "256k", "-s", "1", "-i", "1"];
+/// What the embedded engine does for [`Workload::KernelFeatures`]: 64 writes and 64 reads of 4 KiB by one rank.
+pub const KERNEL_FEATURES_OPTIONS: &[&str] =
+    &["-a", "POSIX", "-w", "-r", "-t", "4k", "-b", "256k", "-s", "1", "-i", "1"];
 
 names! {
     /// The program that does IOR's work.

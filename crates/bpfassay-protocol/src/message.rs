@@ -48,7 +48,7 @@ pub enum GuestMessage {
     Ready(Box<GuestFacts>),
     /// A run came to its end, measured or not.
     RunEnded {
-        /// [`crate::job::RunOrder::id`].
+        /// [`crate::job::RunSpec::id`].
         run: String,
         /// What came of it.
         outcome: Box<RunOutcome>,
@@ -56,7 +56,7 @@ pub enum GuestMessage {
     /// After `run` the guest is not as it was before it, so nothing that is measured from here on could be trusted: a mount is
     /// gone, or a program, probe, process or cgroup is left. The guest powers off after this.
     Unsound {
-        /// [`crate::job::RunOrder::id`] of the run that ended last.
+        /// [`crate::job::RunSpec::id`] of the run that ended last.
         run: String,
         /// What differs, one sentence each, bounded in number and length.
         differences: Vec<String>,
@@ -187,7 +187,7 @@ pub struct RunFigures {
     pub probe: ProbeConfiguration,
     /// Which program did IOR's work; `None` for other workloads.
     pub engine: Option<IorEngine>,
-    /// The workload's own summary as it wrote it: JSON of IOR or of the I/O-path exerciser, all of the standard output of any
+    /// The workload's own summary as it wrote it: JSON of IOR or of the workload `io-paths`, all of the standard output of any
     /// other program; empty for workloads that have none.
     pub summary: String,
     /// The kernel's features, if it was they that were asked for.

@@ -254,7 +254,7 @@ pub struct Piece {
     pub text: String,
     /// What the bundled tracer had counted right after they arrived, where it counts in the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub witness: Option<Box<Sample>>,
+    pub reference: Option<Box<Sample>>,
 }
 
 names! {

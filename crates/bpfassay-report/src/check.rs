@@ -166,7 +166,7 @@ fn differing(derived: &Results, found: &Results) -> Option<String> {
         .or_else(|| of("cells", |cell| cell.cell.clone(), &derived.cells, &found.cells))
         .or_else(|| of("gates", |gate| gate.cell.clone(), &derived.gates, &found.gates))
         .or_else(|| of("sampling", |_| String::new(), &derived.sampling, &found.sampling))
-        .or_else(|| whole("the matrix of capabilities", derived.capabilities == found.capabilities))
+        .or_else(|| whole("the matrix of kernel features", derived.kernel_features == found.kernel_features))
         .or_else(|| of("notes", nameless, &derived.notes, &found.notes))
 }
 

@@ -1,7 +1,6 @@
 //! From a journal to results. Pure; what cannot be computed becomes a figure with the reason.
 
 mod bytes;
-mod capabilities;
 mod cells;
 mod command;
 mod context;
@@ -11,6 +10,7 @@ mod entries;
 mod events;
 mod findings;
 pub(crate) mod gates;
+mod kernel_features;
 pub(crate) mod levels;
 pub(crate) mod lookup;
 mod merit;
@@ -57,7 +57,7 @@ pub fn derive_all(contents: Contents) -> Results {
     let context = Context::new(&needed, &provenance, &of_cell);
     let done: HashSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
     let planned = needed.runs().count();
-    let missing = needed.runs().filter(|(_, run)| !done.contains(run.order.id.as_str())).count();
+    let missing = needed.runs().filter(|(_, run)| !done.contains(run.spec.id.as_str())).count();
     drop(done);
     if missing > 0 {
         notes.push(format!("{missing} of {planned} planned runs were not done"));
@@ -68,7 +68,7 @@ pub fn derive_all(contents: Contents) -> Results {
     let mut cells = cells::derive(&context);
     gates::negligible(&context, &mut cells);
     let gates = gates::derive(&context, &cells);
-    let capabilities = capabilities::derive(&context, &boots, &cells);
+    let kernel_features = kernel_features::derive(&context, &boots, &cells);
     drop(context);
     drop(needed);
     drop(of_cell);
@@ -83,7 +83,7 @@ pub fn derive_all(contents: Contents) -> Results {
         cells,
         gates,
         sampling,
-        capabilities,
+        kernel_features,
         notes,
     }
 }

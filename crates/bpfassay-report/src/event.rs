@@ -1,5 +1,5 @@
 //! What happens while a study is carried out, for programs that watch: `bpfassay run --message-format json` writes one of
-//! these as a JSON object per line. Its schema is published as `results/schema/events-v1.json`.
+//! these as a JSON object per line. Its schema is published as `results/schema/events-v2.json`.
 //!
 //! Within a version, events and keys are only added: a reader should pass over those that it does not know.
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{BootVerdict, RunFailure, results::ByteFigure};
 
 /// Version of the events.
-pub const EVENTS_VERSION: u32 = 1;
+pub const EVENTS_VERSION: u32 = 2;
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,7 +27,7 @@ pub enum Event {
         block: String,
         /// What boots.
         target: Target,
-        /// Which boot of the block, from 1; more than 1 after an interruption, host trouble, or a guest that died. Runs of the
+        /// Which boot of the block, from 1; more than 1 after an interruption, host failure, or a guest that died. Runs of the
         /// block that ended in an earlier boot and are done again end again.
         boot: u32,
         /// For a confirming boot the run that it is about: nothing of such a boot is recorded.
@@ -54,7 +54,7 @@ pub enum Event {
     Phase {
         /// [`bpfassay_study::Block::id`].
         block: String,
-        /// [`bpfassay_protocol::job::RunOrder::id`].
+        /// [`bpfassay_protocol::job::RunSpec::id`].
         run: String,
         /// The phase.
         phase: Phase,
@@ -66,7 +66,7 @@ pub enum Event {
         /// [`bpfassay_study::Block::id`].
         block: String,
         /// What went wrong with it, if something did.
-        trouble: Option<RunFailure>,
+        failure: Option<RunFailure>,
         /// What follows: whether what it measured counts, and if not, who is to blame.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         verdict: Option<BootVerdict>,
@@ -107,7 +107,7 @@ pub struct Started {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEnded {
-    /// [`bpfassay_protocol::job::RunOrder::id`].
+    /// [`bpfassay_protocol::job::RunSpec::id`].
     pub run: String,
     /// [`bpfassay_study::Cell::id`].
     pub cell: String,

@@ -131,7 +131,7 @@ mod tests {
     fn long_words_of_tools_are_shortened() {
         assert_eq!(shortened("no such function"), "no such function");
         assert_eq!(
-            shortened("ended with exit status 1 before it was ready; its last words: Unable\nto"),
+            shortened("ended with exit status 1 before it was ready; its last output: Unable\nto"),
             "ended with exit status 1 before it was ready …"
         );
         assert_eq!(shortened(&"x".repeat(100)).chars().count(), 62);

@@ -43,7 +43,7 @@ pub use results::{Results, ResultsError};
 pub use verdict::{BootVerdict, Involved};
 
 /// Version of the journal's format.
-pub const JOURNAL_VERSION: u32 = 2;
+pub const JOURNAL_VERSION: u32 = 3;
 
 /// Version of `results.json`.
-pub const RESULTS_VERSION: u32 = 1;
+pub const RESULTS_VERSION: u32 = 2;

@@ -52,7 +52,7 @@ impl From<RunOutcome> for Outcome {
             RunOutcome::Failed { message } => Self::Failed(RunFailure {
                 kind: FailureKind::Run,
                 phase: None,
-                telling: vec![message],
+                excerpt: vec![message],
                 log: None,
                 after: None,
             }),
@@ -68,8 +68,8 @@ pub struct RunFailure {
     pub kind: FailureKind,
     /// The phase that the guest was in.
     pub phase: Option<Phase>,
-    /// The lines that tell of it, the most telling first.
-    pub telling: Vec<String>,
+    /// The lines that tell of it, the most important first.
+    pub excerpt: Vec<String>,
     /// The log to read, as a path relative to the results directory where it lies in it.
     pub log: Option<String>,
     /// Where it came after the run had ended: when, and during what.
@@ -115,7 +115,7 @@ impl fmt::Display for RunFailure {
     /// `kernel panic during workload: Kernel panic - not syncing: …; log: logs/….log`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.headline())?;
-        if let Some(line) = self.telling.first() {
+        if let Some(line) = self.excerpt.first() {
             write!(f, ": {line}")?;
         }
         if let Some(log) = &self.log {
@@ -150,11 +150,13 @@ pub enum FailureKind {
     /// The guest or its QEMU ended before everything was done.
     EarlyExit,
     /// A phase passed its deadline.
-    Deadline,
+    PhaseTimeout,
+    /// The guest did not power off in time after its work was done.
+    ShutdownTimeout,
     /// The agent never spoke.
-    Silent,
+    BootTimeout,
     /// The guest sent what is no message.
-    Garbage,
+    ProtocolError,
     /// The guest speaks another version of the protocol.
     ProtocolVersion,
     /// The guest's agent gave up.
@@ -186,15 +188,16 @@ impl FailureKind {
             Self::Initramfs => "damaged initramfs",
             Self::NfsStall => "NFS stall",
             Self::EarlyExit => "guest ended early",
-            Self::Deadline => "deadline passed",
-            Self::Silent => "agent never spoke",
-            Self::Garbage => "garbage from the guest",
+            Self::PhaseTimeout => "phase timeout",
+            Self::ShutdownTimeout => "shutdown timeout",
+            Self::BootTimeout => "boot timeout",
+            Self::ProtocolError => "protocol error",
             Self::ProtocolVersion => "another protocol version in the guest",
             Self::Agent => "agent gave up",
             Self::Run => "run failed",
             Self::Unsound => "guest left changed",
             Self::NotTried => "not tried",
-            Self::Host => "host trouble",
+            Self::Host => "host failure",
         }
     }
 }

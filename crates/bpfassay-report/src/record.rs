@@ -100,7 +100,7 @@ impl Entry {
 pub struct BlockStarted {
     /// [`bpfassay_study::Block::id`].
     pub block: String,
-    /// Which boot of this block, from 1; more than 1 after an interruption, host trouble, or a guest that came to grief.
+    /// Which boot of this block, from 1; more than 1 after an interruption, host failure, or a guest that came to grief.
     pub boot: u32,
     /// Which attempt at the block the boot is part of, from 1. `run --resume --again failed` begins a new one, for which nothing
     /// counts that was found out about the block's runs before.
@@ -145,7 +145,7 @@ pub struct BlockEnded {
     /// When, in milliseconds since 1970-01-01 UTC.
     pub at_unix_ms: u64,
     /// What went wrong with the guest, if something did.
-    pub trouble: Option<RunFailure>,
+    pub failure: Option<RunFailure>,
     /// Lines of the console worth keeping though no run failed over them (kernel warnings).
     pub notes: Vec<String>,
     /// What follows from how the boot ended.
@@ -159,7 +159,7 @@ pub struct BlockEnded {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRecord {
-    /// [`bpfassay_protocol::job::RunOrder::id`].
+    /// [`bpfassay_protocol::job::RunSpec::id`].
     pub run: String,
     /// [`bpfassay_study::Cell::id`].
     pub cell: String,
@@ -179,9 +179,9 @@ pub struct RunRecord {
     /// Whether it only warmed the guest up: part of no figure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_up: bool,
-    /// Whether the bundled tracer counted beside another tool, as its witness: compared with no other run.
+    /// Whether the bundled tracer counted beside another tool, as its reference tracer: compared with no other run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub witnessed: bool,
+    pub has_reference: bool,
     /// Which boot of the block it ran in, from 1.
     pub boot: u32,
     /// When it began, in milliseconds since 1970-01-01 UTC of the host.
@@ -194,10 +194,10 @@ pub struct RunRecord {
 
 impl RunRecord {
     /// Whether it is one of the runs that figures of its cell are made of: no control, not for statistics, no warm-up, no
-    /// witness.
+    /// reference tracer.
     #[must_use]
     pub const fn is_counted(&self) -> bool {
-        !self.control && !self.statistics && !self.warm_up && !self.witnessed
+        !self.control && !self.statistics && !self.warm_up && !self.has_reference
     }
 
     /// The record of `run` of `block`.
@@ -211,16 +211,16 @@ impl RunRecord {
         outcome: Outcome,
     ) -> Self {
         Self {
-            run: run.order.id.clone(),
+            run: run.spec.id.clone(),
             cell: run.cell.clone(),
             block: block.id.clone(),
             target: block.target.clone(),
             replicate: block.replicate,
             round: run.round,
             control: run.control,
-            statistics: run.order.bpf_stats,
+            statistics: run.spec.bpf_stats,
             warm_up: run.warm_up,
-            witnessed: run.is_witnessed(),
+            has_reference: run.has_reference(),
             boot,
             started_unix_ms,
             duration_ms,

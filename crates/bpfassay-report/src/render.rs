@@ -2,12 +2,12 @@
 //! [`crate::Results`].
 
 mod attach;
-mod capabilities;
 mod compare;
 mod csv;
 mod format;
 mod html;
 mod junit;
+mod kernel_features;
 mod markdown;
 mod openmetrics;
 mod sections;

@@ -1,9 +1,9 @@
 //! The published form of results: `results.json`, version [`crate::RESULTS_VERSION`].
 
-mod capabilities;
 mod cells;
 mod file;
 mod gates;
+mod kernel_features;
 mod sampling;
 
 use std::fmt;
@@ -22,15 +22,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    capabilities::{
-        Capabilities, ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, ProgramFacts, Verdict,
-    },
     cells::{
         Attach, Basis, ByteErrors, CellAccess, CellFailure, CellFinding, CellResult, Cost, EventTime, Overhead,
         RunCounts, RunTime, ToolResult, Unit,
     },
     file::{ResultsError, Sealed, digest, read, sealed, write},
     gates::{Demand, GateResult},
+    kernel_features::{
+        ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, KernelFeatures, ProgramFacts, Verdict,
+    },
     sampling::{Sampled, SamplingEnd, Widest},
 };
 use crate::{BootVerdict, Figure, Provenance, RunFailure, RunRecord, journal::JournalDigest};
@@ -70,7 +70,7 @@ pub struct Results {
     pub sampling: Vec<Sampled>,
     /// What works, breaks and differs, where the study asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capabilities: Option<Capabilities>,
+    pub kernel_features: Option<KernelFeatures>,
     /// What a reader of these results must know besides: torn journal lines, runs that are missing.
     pub notes: Vec<String>,
 }
@@ -94,7 +94,7 @@ pub struct Boot {
     /// What the guest knew about itself: kernel command line, LOCALIO, JIT, mitigations, mount.
     pub facts: Option<GuestFacts>,
     /// What went wrong with the guest, if something did.
-    pub trouble: Option<RunFailure>,
+    pub failure: Option<RunFailure>,
     /// Console lines worth keeping.
     pub notes: Vec<String>,
     /// For a confirming boot the run that it was about: whether the guest comes to grief under that run alone. Nothing of such a boot is a
@@ -339,7 +339,7 @@ pub struct ByteFigure {
     /// What the workload moved, and who says so.
     pub workload: Figure<u64>,
     /// Who says what the workload moved.
-    pub witness: Witness,
+    pub moved_source: MovedSource,
     /// What the tracer counted for the key (workload's cgroup, device of the mount, operation).
     pub traced: Figure<u64>,
     /// Byte error: traced − workload.
@@ -372,7 +372,7 @@ pub enum Span {
 /// Who says what the workload moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Witness {
+pub enum MovedSource {
     /// The embedded engine's ledger of what its system calls returned.
     Ledger,
     /// IOR's JSON summary, or what another program tells of itself.

@@ -18,7 +18,7 @@ pub enum BootVerdict {
     Host,
     /// The run that is to blame: it failed, and the block is booted again without it.
     Blamed {
-        /// [`bpfassay_protocol::job::RunOrder::id`].
+        /// [`bpfassay_protocol::job::RunSpec::id`].
         run: String,
     },
     /// Two runs may be to blame: a confirming boot of the first alone decides.
@@ -27,7 +27,7 @@ pub enum BootVerdict {
         suspect: Involved,
         /// The last tool run before it, which is to blame if the suspect alone does no harm.
         otherwise: Involved,
-        /// From the end of `otherwise` to the trouble, in milliseconds of the host's clock.
+        /// From the end of `otherwise` to the failure, in milliseconds of the host's clock.
         after_ms: u64,
     },
     /// No tool had run yet, so nobody is to blame: the block is booted once more, or given up.
@@ -38,7 +38,7 @@ pub enum BootVerdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Involved {
-    /// [`bpfassay_protocol::job::RunOrder::id`].
+    /// [`bpfassay_protocol::job::RunSpec::id`].
     pub run: String,
     /// When it began, in milliseconds since 1970-01-01 UTC of the host.
     pub started_unix_ms: u64,

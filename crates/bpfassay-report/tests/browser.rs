@@ -190,14 +190,14 @@ fn pages_are_right_in_a_browser() {
     assert_fit(&mut browser, "kernel-series", &html(&series).unwrap(), &WIDTHS[..1]);
     plots::assert_along_kernels(&mut browser, &series);
     let matrix = derive(&contents(&matrix::study(""), matrix::outcome));
-    assert_fit(&mut browser, "capabilities", &html(&matrix).unwrap(), &WIDTHS);
+    assert_fit(&mut browser, "kernel_features", &html(&matrix).unwrap(), &WIDTHS);
     told::assert_matrix(&mut browser, &matrix);
     let gated = derive(&contents(&gated(), outcome));
     assert_told(&mut browser, "gates", &gated);
     told::assert_gates(&mut browser, &gated);
     assert_fit(&mut browser, "paths", &html(&paths::results()).unwrap(), &WIDTHS[..1]);
     let made_up = derive(&contents(&study(None, 3, 2), outcome));
-    let other = derive(&contents(&study(None, 3, 2), |block, run| match run.order.probe.probe {
+    let other = derive(&contents(&study(None, 3, 2), |block, run| match run.spec.probe.probe {
         Probe::Kprobe => Outcome::Refused(not_supported()),
         _ => outcome(block, run),
     }));

@@ -11,7 +11,7 @@ use bpfassay_protocol::{
 use bpfassay_report::{
     Outcome, Results, derive,
     render::{Style, csv, openmetrics, text},
-    results::{Access, CellResult, Witness},
+    results::{Access, CellResult, MovedSource},
 };
 use bpfassay_stats::Verdict;
 use bpfassay_study::{FigureName, Study};
@@ -77,7 +77,7 @@ fn run(probe: ProbeConfiguration, missing: u64) -> RunFigures {
 }
 
 fn results(clock: &str, missing: u64) -> Results {
-    derive(&contents(&study(clock), |_, planned| Outcome::Measured(Box::new(run(planned.order.probe, missing)))))
+    derive(&contents(&study(clock), |_, planned| Outcome::Measured(Box::new(run(planned.spec.probe, missing)))))
 }
 
 fn cell<'a>(results: &'a Results, probe: &str) -> &'a CellResult {
@@ -122,8 +122,8 @@ fn bytes_that_the_program_tells_are_held_against_the_tracers() {
     let bytes = &run.derived.as_ref().unwrap().bytes;
     let write = bytes.iter().find(|figure| figure.operation == Operation::Write).unwrap();
     assert_eq!(
-        (write.witness, write.error.value(), write.mountstats_error.value()),
-        (Witness::Summary, Some(&-7), Some(&-7))
+        (write.moved_source, write.error.value(), write.mountstats_error.value()),
+        (MovedSource::Summary, Some(&-7), Some(&-7))
     );
     assert!(cell(&short, "none").accesses[0].byte_error.value().is_none());
 }

@@ -29,7 +29,7 @@ fn instructions() -> Study {
 /// Bandwidths that wobble a little from round to round, in the same way each time; fexit as much slower as `slower` says.
 fn steady(slower: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
     move |_, run| {
-        let probe = run.order.probe;
+        let probe = run.spec.probe;
         let wobble = 1.0 + 0.001 * f64::from(run.round);
         let cost = match probe.probe {
             Probe::None => 1.0,
@@ -98,7 +98,7 @@ fn other_seeds_are_independent_samples() {
 
 #[test]
 fn what_does_not_attach_any_more_is_broken() {
-    let refused = |block: &Block, run: &PlannedRun| match run.order.probe.probe {
+    let refused = |block: &Block, run: &PlannedRun| match run.spec.probe.probe {
         Probe::Fexit => Outcome::Refused(not_supported()),
         _ => steady(0.0)(block, run),
     };
@@ -116,7 +116,7 @@ fn what_does_not_attach_any_more_is_broken() {
 #[test]
 fn a_tool_that_miscounts_now_is_a_regression_whatever_its_cost() {
     let short = |block: &Block, run: &PlannedRun| match steady(0.0)(block, run) {
-        Outcome::Measured(mut figures) if run.order.probe.probe == Probe::Fexit => {
+        Outcome::Measured(mut figures) if run.spec.probe.probe == Probe::Fexit => {
             figures.phases[0].interval.after.tracer.as_mut().unwrap().rows[2].totals.bytes -= 4096;
             Outcome::Measured(figures)
         }
@@ -205,7 +205,7 @@ fn what_is_not_comparable_is_refused_with_the_reason() {
 #[test]
 fn comparisons_as_they_look() {
     let base = results(&instructions(), steady(0.0));
-    let new = results(&instructions(), |block, run| match (block.target.kernel.as_str(), run.order.probe.probe) {
+    let new = results(&instructions(), |block, run| match (block.target.kernel.as_str(), run.spec.probe.probe) {
         ("6.12", Probe::Fexit) => outcome(block, run),
         _ => steady(0.005)(block, run),
     });

@@ -25,8 +25,8 @@ const CALLS: u64 = 32;
 fn results(clock: Clock, extra: fn(u32) -> u64, idle: Option<u64>) -> Results {
     let study = Study { clock, ..study(None, 3, 1) };
     derive(&contents(&study, |_, run| {
-        let mut figures = figures(run.order.probe, 100.0, 200.0);
-        let traced = run.order.probe.probe == Probe::Fexit;
+        let mut figures = figures(run.spec.probe, 100.0, 200.0);
+        let traced = run.spec.probe.probe == Probe::Fexit;
         for phase in &mut figures.phases {
             let (before, after) = (&mut phase.interval.before, &mut phase.interval.after);
             if traced {
@@ -95,8 +95,8 @@ fn run_times_are_told_for_each_program_and_for_each_call_counted() {
     study.design.bpf_stats = true;
     let time = |program: &str, runs, run_time_ns| ProgramStatistics { program: program.to_owned(), runs, run_time_ns };
     let results = derive(&contents(&study, |_, run| {
-        let mut figures = figures(run.order.probe, 100.0, 200.0);
-        if run.order.bpf_stats {
+        let mut figures = figures(run.spec.probe, 100.0, 200.0);
+        if run.spec.bpf_stats {
             let ended = figures.ended.as_mut().unwrap();
             ended.statistics = vec![time("read_exit", 40, 4_000), time("write_exit", 20, 1_000), time("unused", 0, 0)];
             ended.events = Some(50);
@@ -122,8 +122,8 @@ fn run_times_of_other_tools_are_told_by_the_kernels_names() {
     study.design.bpf_stats = true;
     study.tools = vec![Tool::new("vfsstat", vec!["/usr/sbin/vfsstat".to_owned()], 1)];
     let results = derive(&contents(&study, |_, run| {
-        let mut figures = figures(run.order.probe, 100.0, 200.0);
-        if run.order.bpf_stats && run.order.tool.is_some() {
+        let mut figures = figures(run.spec.probe, 100.0, 200.0);
+        if run.spec.bpf_stats && run.spec.tool.is_some() {
             figures.tool_statistics =
                 vec![ProgramStatistics { program: "fentry_vfs_read".to_owned(), runs: 8, run_time_ns: 800 }];
         }

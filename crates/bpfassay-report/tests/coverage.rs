@@ -55,7 +55,7 @@ fn what_was_not_done_has_no_figures_but_its_error() {
 #[test]
 fn a_summary_that_cannot_be_read_leaves_nothing_measured() {
     let contents = contents(&study(), |_, run| {
-        Outcome::Measured(Box::new(RunFigures { summary: "{".to_owned(), ..paths(run.order.probe) }))
+        Outcome::Measured(Box::new(RunFigures { summary: "{".to_owned(), ..paths(run.spec.probe) }))
     });
     let results = derive(&contents);
     let row = coverage(&results, "fexit", IoPath::Read)[0];

@@ -11,7 +11,7 @@ mod common;
 use bpfassay_protocol::{Operation, ProbeConfiguration, message::RunFigures, probe::Probe};
 use bpfassay_report::{
     Contents, Entry, Figure, Outcome, Results, derive,
-    results::{Access, Attach, ByteErrors, CellAccess, Span, Unit, Witness},
+    results::{Access, Attach, ByteErrors, CellAccess, MovedSource, Span, Unit},
 };
 use bpfassay_study::WorkloadKind;
 use common::{CGROUP, DEVICE, MIB, MOVED, contents, figures, outcome, sample, study};
@@ -23,7 +23,7 @@ fn fexit() -> ProbeConfiguration {
 /// Results of the made-up study where every fexit run on x86_64 has what `change` makes of its figures.
 fn with_fexit(sampling: Option<&str>, change: impl Fn(&mut RunFigures)) -> Results {
     derive(&contents(&study(sampling, 2, 1), |block, run| match outcome(block, run) {
-        Outcome::Measured(mut figures) if run.order.probe == fexit() => {
+        Outcome::Measured(mut figures) if run.spec.probe == fexit() => {
             change(&mut figures);
             Outcome::Measured(figures)
         }
@@ -54,7 +54,7 @@ fn bytes_are_compared_between_barriers_for_both_operations() {
         assert_eq!(figure.workload, Figure::Value(moved));
         assert_eq!((&figure.traced, &figure.mountstats), (&Figure::Value(moved), &Figure::Value(moved)));
         assert_eq!((&figure.error, &figure.mountstats_error), (&Figure::Value(0), &Figure::Value(0)));
-        assert_eq!(figure.witness, Witness::Ledger);
+        assert_eq!(figure.moved_source, MovedSource::Ledger);
     }
 }
 
@@ -100,7 +100,7 @@ fn without_barriers_the_whole_run_is_compared_with_iors_own_bytes() {
     let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
     let derived = run.derived.as_ref().unwrap();
     for figure in &derived.bytes {
-        assert_eq!((&figure.span, figure.witness), (&Span::WholeRun, Witness::Summary));
+        assert_eq!((&figure.span, figure.moved_source), (&Span::WholeRun, MovedSource::Summary));
         assert_eq!((&figure.workload, &figure.error), (&Figure::Value(MOVED), &Figure::Value(0)));
     }
     for access in &derived.accesses {
@@ -114,11 +114,11 @@ fn without_barriers_the_whole_run_is_compared_with_iors_own_bytes() {
 fn mapped_files_are_moved_without_the_tracer_seeing_it() {
     let mmap = common::study_of("-a MMAP -w -r -t 256k -b 8m", None, 1, 1);
     let results = derive(&contents(&mmap, |_, run| {
-        let mut figures = figures(run.order.probe, 100.0, 200.0);
+        let mut figures = figures(run.spec.probe, 100.0, 200.0);
         for phase in &mut figures.phases {
             phase.ledger.clear();
             for reading in [&mut phase.interval.before, &mut phase.interval.after] {
-                *reading = common::reading(run.order.probe, reading.monotonic_ns, 0, 0);
+                *reading = common::reading(run.spec.probe, reading.monotonic_ns, 0, 0);
             }
         }
         Outcome::Measured(Box::new(figures))
@@ -143,7 +143,7 @@ fn mapped_files_are_moved_without_the_tracer_seeing_it() {
 fn bytes_that_iors_summary_does_not_tell_are_not_guessed() {
     let checked = common::study_of("-a POSIX -w -r -W -t 256k -b 8m", None, 1, 1);
     let results = derive(&contents(&checked, |_, run| {
-        let mut figures = figures(run.order.probe, 100.0, 200.0);
+        let mut figures = figures(run.spec.probe, 100.0, 200.0);
         figures.phases.clear();
         Outcome::Measured(Box::new(figures))
     }));
@@ -251,8 +251,8 @@ fn overhead_pairs_runs_of_one_round() {
     // Rounds twice as fast as others: pairs see through it.
     let results = derive(&contents(&study(None, 4, 1), |_, run| {
         let speed = f64::from(run.round);
-        let cost = if run.order.probe == fexit() { 1.25 } else { 1.0 };
-        Outcome::Measured(Box::new(figures(run.order.probe, 100.0 * speed / cost, 50.0 * speed)))
+        let cost = if run.spec.probe == fexit() { 1.25 } else { 1.0 };
+        Outcome::Measured(Box::new(figures(run.spec.probe, 100.0 * speed / cost, 50.0 * speed)))
     }));
     let write = access(&results, X86_FEXIT, Access::Write).overhead.value().copied().unwrap();
     close(Some(write.estimate.value), 1.25);
@@ -343,7 +343,7 @@ fn absurd_counters_are_no_panic() {
 }
 
 #[test]
-fn mountstats_are_no_witness_beside_a_neighbour() {
+fn mountstats_are_no_reference_beside_a_neighbour() {
     let mut study = study(None, 1, 1);
     let WorkloadKind::Ior(ior) = &mut study.workloads[0].kind else { panic!("{:?}", study.workloads[0]) };
     ior.neighbour = true;

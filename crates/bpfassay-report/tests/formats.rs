@@ -45,7 +45,7 @@ fn all() -> Vec<(&'static str, Results)> {
 
 /// Whose messages look like markup of every kind.
 fn hostile() -> Results {
-    let mut results = derive(&contents(&study(None, 3, 1), |block, run| match run.order.probe.probe {
+    let mut results = derive(&contents(&study(None, 3, 1), |block, run| match run.spec.probe.probe {
         Probe::Fexit => {
             let mut refusal = not_supported();
             refusal.message = HOSTILE.to_owned();

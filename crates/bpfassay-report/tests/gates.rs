@@ -71,7 +71,7 @@ fn bytes_are_judged_run_by_run() {
     let with = |missing: u64, limit: u64| {
         let study = gated(vec![Gate { byte_error: Some(limit), ..of("fexit") }], Clock::Instructions);
         let results = derive(&contents(&study, |block, run| match outcome(block, run) {
-            Outcome::Measured(mut figures) if run.order.probe.probe == Probe::Fexit && run.round == 2 => {
+            Outcome::Measured(mut figures) if run.spec.probe.probe == Probe::Fexit && run.round == 2 => {
                 let rows = &mut figures.phases[0].interval.after.tracer.as_mut().unwrap().rows;
                 rows[2].totals.bytes -= missing;
                 Outcome::Measured(figures)
@@ -88,7 +88,7 @@ fn bytes_are_judged_run_by_run() {
 #[test]
 fn a_byte_error_that_is_not_known_of_every_run_is_no_pass() {
     let study = gated(vec![Gate { byte_error: Some(0), ..of("fexit") }], Clock::Instructions);
-    let results = derive(&contents(&study, |block, run| match (run.order.probe.probe, run.round) {
+    let results = derive(&contents(&study, |block, run| match (run.spec.probe.probe, run.round) {
         (Probe::Fexit, 3) => Outcome::Failed(common::panic_of_guest()),
         _ => outcome(block, run),
     }));
@@ -104,7 +104,7 @@ fn relative_errors_are_shown_to_be_small_or_they_do_not_pass() {
     assert_eq!(verdict("0.1%"), Verdict::Pass);
     let study = gated(vec![Gate { relative_error: Some(share("1%")), ..of("fexit") }], Clock::Instructions);
     let short = derive(&contents(&study, |block, run| match outcome(block, run) {
-        Outcome::Measured(mut figures) if run.order.probe.probe == Probe::Fexit => {
+        Outcome::Measured(mut figures) if run.spec.probe.probe == Probe::Fexit => {
             let rows = &mut figures.phases[0].interval.after.tracer.as_mut().unwrap().rows;
             rows[2].totals.bytes -= common::MOVED / 20;
             Outcome::Measured(figures)
@@ -136,7 +136,7 @@ fn a_baseline_that_differs_from_itself_convicts_nobody() {
     let results = derive(&contents(&study, |block, run| match outcome(block, run) {
         Outcome::Measured(_) if run.control => {
             let wobble = 1.0 + 0.001 * f64::from(run.round);
-            Outcome::Measured(Box::new(common::figures(run.order.probe, 150.0 * wobble, 300.0 * wobble)))
+            Outcome::Measured(Box::new(common::figures(run.spec.probe, 150.0 * wobble, 300.0 * wobble)))
         }
         other => other,
     }));

@@ -107,9 +107,9 @@ fn any_other_damage_is_an_error_that_names_the_line() {
         assert!(Journal::resume(folder.path()).is_err());
         assert_eq!(fs::read(&path).unwrap(), before);
     }
-    fs::write(&path, "{\"journal\":2,").unwrap();
+    fs::write(&path, "{\"journal\":3,").unwrap();
     assert!(matches!(Contents::read(folder.path()), Err(JournalError::Corrupt { line: 1, .. })));
-    fs::write(&path, good.replacen("\"journal\":2", "\"journal\":1", 1)).unwrap();
+    fs::write(&path, good.replacen("\"journal\":3", "\"journal\":1", 1)).unwrap();
     assert!(matches!(Contents::read(folder.path()), Err(JournalError::Version { found: 1, .. })));
 }
 
@@ -173,7 +173,7 @@ fn a_full_disk_says_so_and_leaves_a_whole_journal() {
 
 /// The names of the runs that are to be done.
 fn open(contents: &Contents, again: Again) -> Vec<String> {
-    contents.to_do(again).iter().flat_map(|todo| todo.open().map(|run| run.order.id.clone())).collect()
+    contents.to_do(again).iter().flat_map(|todo| todo.open().map(|run| run.spec.id.clone())).collect()
 }
 
 #[test]
@@ -193,14 +193,14 @@ fn what_is_done_is_not_done_again() {
 fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (Contents, Vec<String>) {
     let mut contents = contents(&study(None, 1, 1), outcome);
     contents.header.plan.blocks.truncate(1);
-    let runs: Vec<String> = contents.header.plan.blocks[0].runs.iter().map(|run| run.order.id.clone()).collect();
+    let runs: Vec<String> = contents.header.plan.blocks[0].runs.iter().map(|run| run.spec.id.clone()).collect();
     contents.entries.truncate(2 + runs.len() - 1);
     if let Some(verdict) = verdict {
         contents.entries.push(Entry::BlockEnded(BlockEnded {
             block: contents.header.plan.blocks[0].id.clone(),
             boot: 1,
             at_unix_ms: 0,
-            trouble: Some(panic_of_guest()),
+            failure: Some(panic_of_guest()),
             notes: Vec::new(),
             verdict,
             settled: settled.iter().map(|&at| runs[at].clone()).collect(),
@@ -257,7 +257,7 @@ fn what_failed_by_the_host_is_never_final() {
     let host = RunFailure {
         kind: FailureKind::Host,
         phase: None,
-        telling: vec!["no QEMU".to_owned()],
+        excerpt: vec!["no QEMU".to_owned()],
         log: None,
         after: None,
     };
@@ -292,7 +292,7 @@ proptest! {
             .any(|(((of, _), done), failed)| of.id == block && *done && *failed);
         let wanted: Vec<String> = plan.runs().zip(&done)
             .filter(|((block, _), done)| !**done || (again == Again::Failed && is_failed(&block.id)))
-            .map(|((_, run), _)| run.order.id.clone())
+            .map(|((_, run), _)| run.spec.id.clone())
             .collect();
         prop_assert_eq!(&to_do, &wanted);
         prop_assert_eq!(to_do.iter().collect::<BTreeSet<_>>().len(), to_do.len());

@@ -93,7 +93,7 @@ fn run(probe: ProbeConfiguration, lost: u64) -> RunFigures {
 }
 
 fn results(lost: u64) -> Results {
-    derive(&contents(&study(), |_, planned| Outcome::Measured(Box::new(run(planned.order.probe, lost)))))
+    derive(&contents(&study(), |_, planned| Outcome::Measured(Box::new(run(planned.spec.probe, lost)))))
 }
 
 fn cell<'a>(results: &'a Results, probe: &str) -> &'a CellResult {

@@ -31,8 +31,8 @@ fn sequential(until: &str) -> Study {
 fn outcome(spread: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
     move |block, run| {
         let mut generator = Generator::new(u64::from(block.replicate) * 8 + u64::from(run.control));
-        let cost = if run.order.probe.is_baseline() { 1.0 } else { 1.05 * (spread * generator.normal()).exp() };
-        Outcome::Measured(Box::new(figures(run.order.probe, 160.0 / cost, 320.0 / cost)))
+        let cost = if run.spec.probe.is_baseline() { 1.0 } else { 1.05 * (spread * generator.normal()).exp() };
+        Outcome::Measured(Box::new(figures(run.spec.probe, 160.0 / cost, 320.0 / cost)))
     }
 }
 
@@ -141,7 +141,7 @@ fn only_records_that_count_for_good_end_sampling() {
     let mut ended = whole.entries.get(end).unwrap().clone();
     if let Entry::BlockEnded(ended) = &mut ended {
         ended.verdict = BootVerdict::Host;
-        ended.settled = whole.header.plan.blocks.get(2).unwrap().runs.iter().map(|run| run.order.id.clone()).collect();
+        ended.settled = whole.header.plan.blocks.get(2).unwrap().runs.iter().map(|run| run.spec.id.clone()).collect();
     }
     for entry in provisional.entries.iter_mut() {
         if let Entry::Run(record) = entry
@@ -150,7 +150,7 @@ fn only_records_that_count_for_good_end_sampling() {
             record.outcome = Outcome::Failed(RunFailure {
                 kind: FailureKind::Host,
                 phase: None,
-                telling: Vec::new(),
+                excerpt: Vec::new(),
                 log: None,
                 after: None,
             });
@@ -169,7 +169,7 @@ fn runs_that_warm_up_are_in_no_figure() {
     let cold = contents(&warm, outcome(0.01));
     warm.design.warm_up = 2;
     let slow = |block: &Block, run: &PlannedRun| match run.warm_up {
-        true => Outcome::Measured(Box::new(figures(run.order.probe, 1.0, 1.0))),
+        true => Outcome::Measured(Box::new(figures(run.spec.probe, 1.0, 1.0))),
         false => outcome(0.01)(block, run),
     };
     let warm = contents(&warm, slow);
@@ -187,12 +187,12 @@ fn drift_of_the_baseline_is_told() {
     let mut index = std::collections::BTreeMap::new();
     let plan = common::plan(&drifting);
     for (number, (_, run)) in plan.runs().enumerate() {
-        index.insert(run.order.id.clone(), number as f64);
+        index.insert(run.spec.id.clone(), number as f64);
     }
     let falling = |rate: f64| {
         let results = derive(&contents(&drifting, |_, run| {
-            let bandwidth = 160.0 * (1.0 - rate * index[&run.order.id]);
-            Outcome::Measured(Box::new(figures(run.order.probe, bandwidth, 320.0)))
+            let bandwidth = 160.0 * (1.0 - rate * index[&run.spec.id]);
+            Outcome::Measured(Box::new(figures(run.spec.probe, bandwidth, 320.0)))
         }));
         text(&results, Style::default())
     };
@@ -210,11 +210,11 @@ fn overheads_within_the_margin_are_told_to_be_negligible() {
     let results = derive(&contents(&small, |block, run| {
         let mut generator =
             Generator::new(u64::from(run.round) * 8 + u64::from(run.control) + u64::from(block.replicate));
-        let cost = match run.order.probe.probe {
+        let cost = match run.spec.probe.probe {
             Probe::Fexit => 1.05,
             _ => (0.0005 * generator.normal()).exp(),
         };
-        Outcome::Measured(Box::new(figures(run.order.probe, 160.0 / cost, 320.0 / cost)))
+        Outcome::Measured(Box::new(figures(run.spec.probe, 160.0 / cost, 320.0 / cost)))
     }));
     for cell in results.cells.iter().filter(|cell| !cell.is_baseline()) {
         for access in &cell.accesses {

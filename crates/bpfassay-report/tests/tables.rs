@@ -59,7 +59,7 @@ fn an_unfinished_journal_shows_what_is_missing() {
 #[test]
 fn doubts_are_told() {
     let contents = contents(&study(None, 1, 1), |block, run| match outcome(block, run) {
-        Outcome::Measured(mut figures) if !run.order.probe.is_baseline() => {
+        Outcome::Measured(mut figures) if !run.spec.probe.is_baseline() => {
             let sample = figures.whole.after.tracer.as_mut().unwrap();
             sample.losses.recursion_misses = Some(3);
             figures.phases[0].interval.after.mountstats.as_mut().unwrap().normal_written -= 1;
@@ -90,7 +90,7 @@ fn pitfalls_are_shown_by_target_and_configuration() {
     };
     let skipped = Cell::new(0);
     let contents = contents(&study(None, 2, 1), |block, run| match outcome(block, run) {
-        Outcome::Measured(mut figures) if run.order.probe.probe == Probe::Fexit => {
+        Outcome::Measured(mut figures) if run.spec.probe.probe == Probe::Fexit => {
             let shared = finding(Pitfall::FunctionShared, "vfs_read", "hooked already: 1 kprobe");
             figures.tracer.as_mut().unwrap().findings = vec![shared];
             skipped.set(skipped.get() + 1);
@@ -118,8 +118,8 @@ fn pitfalls_are_shown_by_target_and_configuration() {
 fn surprises_are_loud() {
     // aarch64 attaches where a refusal was expected, x86_64 refuses with an error that nobody expected.
     let contents = contents(&study(None, 2, 1), |block, run| {
-        match (block.target.arch.name(), run.order.probe.to_string().as_str()) {
-            ("aarch64", "fexit") => Outcome::Measured(Box::new(common::figures(run.order.probe, 150.0, 300.0))),
+        match (block.target.arch.name(), run.spec.probe.to_string().as_str()) {
+            ("aarch64", "fexit") => Outcome::Measured(Box::new(common::figures(run.spec.probe, 150.0, 300.0))),
             ("x86_64", "fexit") => {
                 let mut refusal = common::not_supported();
                 refusal.errno = Some(22);

@@ -7,7 +7,7 @@ use bpfassay_report::{AfterRun, BootVerdict, FailureKind, Involved, Outcome, Pas
 use bpfassay_study::{Block, PlannedRun};
 
 use crate::{
-    blame::{self, BootEnd, HostTrouble},
+    blame::{self, BootEnd, HostFailure},
     observed::{BootPlan, Now, Observed},
 };
 
@@ -51,7 +51,7 @@ pub struct Conclusion {
     /// What follows from it.
     pub verdict: BootVerdict,
     /// What went wrong, if something did.
-    pub trouble: Option<RunFailure>,
+    pub failure: Option<RunFailure>,
     /// Runs that fail by it.
     pub failed: Vec<FailedRun>,
 }
@@ -60,7 +60,7 @@ impl Conclusion {
     /// The runs whose records count because of this conclusion.
     #[must_use]
     pub fn settled(&self) -> Vec<String> {
-        self.failed.iter().map(|failed| failed.run.order.id.clone()).collect()
+        self.failed.iter().map(|failed| failed.run.spec.id.clone()).collect()
     }
 }
 
@@ -71,7 +71,7 @@ struct Pending {
     suspect: Involved,
     otherwise: Involved,
     after_ms: u64,
-    trouble: RunFailure,
+    failure: RunFailure,
 }
 
 /// An attempt at a block.
@@ -87,7 +87,7 @@ pub struct Attempt {
     unblamed: Vec<(FailureKind, u32)>,
     /// Boots in a row that the host failed.
     failed_by_host: usize,
-    host: Option<HostTrouble>,
+    host: Option<HostFailure>,
     was_ready: bool,
     never_ready: Option<RunFailure>,
 }
@@ -112,36 +112,36 @@ impl Attempt {
         };
         for boot in history {
             if let Some(ended) = &boot.ended {
-                this.note(boot.boot, &ended.verdict, ended.trouble.as_ref());
+                this.note(boot.boot, &ended.verdict, ended.failure.as_ref());
             }
         }
         this
     }
 
     /// Takes a verdict to the notes, as it happens or as the journal has it.
-    fn note(&mut self, boot: u32, verdict: &BootVerdict, trouble: Option<&RunFailure>) {
+    fn note(&mut self, boot: u32, verdict: &BootVerdict, failure: Option<&RunFailure>) {
         match verdict {
             BootVerdict::Blamed { run } => {
                 self.blamed.push(run.clone());
                 self.pending = None;
             }
             BootVerdict::Suspected { suspect, otherwise, after_ms } => {
-                self.pending = trouble.map(|trouble| Pending {
+                self.pending = failure.map(|failure| Pending {
                     boot,
                     suspect: suspect.clone(),
                     otherwise: otherwise.clone(),
                     after_ms: *after_ms,
-                    trouble: trouble.clone(),
+                    failure: failure.clone(),
                 });
             }
-            BootVerdict::Nobody => self.unblamed.extend(trouble.map(|trouble| (trouble.kind, boot))),
+            BootVerdict::Nobody => self.unblamed.extend(failure.map(|failure| (failure.kind, boot))),
             BootVerdict::Complete | BootVerdict::Interrupted | BootVerdict::Host => {}
         }
     }
 
     /// The runs that have no record that counts, in order.
     fn open(&self) -> Vec<PlannedRun> {
-        self.runs.iter().filter(|run| !self.settled.contains(&run.order.id)).cloned().collect()
+        self.runs.iter().filter(|run| !self.settled.contains(&run.spec.id)).cloned().collect()
     }
 
     /// The boot to make next, and how long to wait before it; `None`: nothing is left to do.
@@ -155,7 +155,7 @@ impl Attempt {
         let confirming = self.pending.as_ref().map(|pending| pending.suspect.run.clone());
         let runs = match &confirming {
             // Its warm-up is as it was in the boot that was broken.
-            Some(suspect) => open.into_iter().filter(|run| run.warm_up || run.order.id == *suspect).collect(),
+            Some(suspect) => open.into_iter().filter(|run| run.warm_up || run.spec.id == *suspect).collect(),
             None => open,
         };
         let boot = self.boots.saturating_add(1);
@@ -172,7 +172,7 @@ impl Attempt {
         self.begun(plan);
         self.was_ready |= seen.ready;
         let mut verdict = blame::verdict(plan, seen, end);
-        let trouble = match end {
+        let failure = match end {
             BootEnd::Done | BootEnd::Interrupted => None,
             BootEnd::Host { failure, .. } | BootEnd::Unsound { failure, .. } | BootEnd::Broken { failure, .. } => {
                 Some(failure.clone())
@@ -180,7 +180,7 @@ impl Attempt {
         };
         self.failed_by_host = if verdict == BootVerdict::Host { self.failed_by_host.saturating_add(1) } else { 0 };
         let mut failed = Vec::new();
-        match (&verdict, &trouble, end) {
+        match (&verdict, &failure, end) {
             (BootVerdict::Complete, ..) => match self.pending.take() {
                 Some(pending) if plan.confirming.is_some() => {
                     let run = pending.otherwise.run.clone();
@@ -189,19 +189,19 @@ impl Attempt {
                 }
                 _ => self.settled.extend(plan.ids()),
             },
-            (BootVerdict::Host, Some(trouble), BootEnd::Host { class, .. }) => {
-                let is_last = self.failed_by_host > PAUSES.len() || *class == HostTrouble::Lacking;
+            (BootVerdict::Host, Some(failure), BootEnd::Host { class, .. }) => {
+                let is_last = self.failed_by_host > PAUSES.len() || *class == HostFailure::Lacking;
                 if is_last {
                     self.host = Some(*class);
-                    failed = self.given_up(plan, now, trouble);
+                    failed = self.given_up(plan, now, failure);
                 }
             }
-            (BootVerdict::Blamed { run }, Some(trouble), _) => {
-                failed.extend(self.blamed_run(run, plan, seen, end, trouble));
+            (BootVerdict::Blamed { run }, Some(failure), _) => {
+                failed.extend(self.blamed_run(run, plan, seen, end, failure));
             }
-            (BootVerdict::Nobody, Some(trouble), _) => {
-                let same = self.unblamed.iter().find(|(kind, _)| *kind == trouble.kind);
-                let first = trouble.telling.first().cloned().unwrap_or_default();
+            (BootVerdict::Nobody, Some(failure), _) => {
+                let same = self.unblamed.iter().find(|(kind, _)| *kind == failure.kind);
+                let first = failure.excerpt.first().cloned().unwrap_or_default();
                 let words = match same {
                     Some((_, boot)) => Some(format!("{first}; no tool had run, and boot {boot} ended in the same way")),
                     None if self.unblamed.len() + 1 >= MOST_UNBLAMED => {
@@ -210,7 +210,7 @@ impl Attempt {
                     None => None,
                 };
                 if let Some(words) = words {
-                    let failure = with_first_line(trouble, words);
+                    let failure = with_first_line(failure, words);
                     if !self.was_ready {
                         self.never_ready = Some(failure.clone());
                     }
@@ -219,19 +219,19 @@ impl Attempt {
             }
             _ => {}
         }
-        self.note(plan.boot, &verdict, trouble.as_ref());
-        self.settled.extend(failed.iter().map(|failed| failed.run.order.id.clone()));
+        self.note(plan.boot, &verdict, failure.as_ref());
+        self.settled.extend(failed.iter().map(|failed| failed.run.spec.id.clone()));
         if let BootVerdict::Blamed { run } = &verdict {
             let others = self.not_tried(run, plan, now);
-            self.settled.extend(others.iter().map(|failed| failed.run.order.id.clone()));
+            self.settled.extend(others.iter().map(|failed| failed.run.spec.id.clone()));
             failed.extend(others);
         }
-        Conclusion { verdict, trouble, failed }
+        Conclusion { verdict, failure, failed }
     }
 
     /// Whether the block was left because the host failed it, and how.
     #[must_use]
-    pub fn left_by_host(&self) -> Option<HostTrouble> {
+    pub fn left_by_host(&self) -> Option<HostFailure> {
         self.host
     }
 
@@ -248,21 +248,21 @@ impl Attempt {
     }
 
     fn planned(&self, id: &str) -> Option<PlannedRun> {
-        self.runs.iter().find(|run| run.order.id == id).cloned()
+        self.runs.iter().find(|run| run.spec.id == id).cloned()
     }
 
     /// The suspect did no harm alone: the tool run before it is to blame.
     fn cleared(&self, pending: Pending, confirmed: &BootPlan) -> Option<FailedRun> {
-        let Pending { boot, suspect, otherwise, after_ms, trouble } = pending;
+        let Pending { boot, suspect, otherwise, after_ms, failure } = pending;
         let after = AfterRun { ms: after_ms, during: Some(suspect.run.clone()) };
-        let first = trouble.telling.first().cloned().unwrap_or_default();
+        let first = failure.excerpt.first().cloned().unwrap_or_default();
         let words = format!("{first}, {after}; {} alone did no harm in boot {}", suspect.run, confirmed.boot);
         Some(FailedRun {
             run: self.planned(&otherwise.run)?,
             boot,
             started_unix_ms: otherwise.started_unix_ms,
             duration_ms: otherwise.duration_ms,
-            failure: RunFailure { after: Some(after), ..with_first_line(&trouble, words) },
+            failure: RunFailure { after: Some(after), ..with_first_line(&failure, words) },
         })
     }
 
@@ -273,35 +273,35 @@ impl Attempt {
         plan: &BootPlan,
         seen: &Observed,
         end: &BootEnd,
-        trouble: &RunFailure,
+        failure: &RunFailure,
     ) -> Option<FailedRun> {
-        let first = trouble.telling.first().cloned().unwrap_or_default();
+        let first = failure.excerpt.first().cloned().unwrap_or_default();
         if let (Some(pending), Some(confirmed)) = (&self.pending, &plan.confirming)
             && confirmed == run
         {
-            let before = pending.trouble.telling.first().cloned().unwrap_or_default();
+            let before = pending.failure.excerpt.first().cloned().unwrap_or_default();
             let words = format!("{before}; boot {} of this run alone ended badly, too: {first}", plan.boot);
             return Some(FailedRun {
                 run: self.planned(run)?,
                 boot: pending.boot,
                 started_unix_ms: pending.suspect.started_unix_ms,
                 duration_ms: pending.suspect.duration_ms,
-                failure: with_first_line(&pending.trouble, words),
+                failure: with_first_line(&pending.failure, words),
             });
         }
-        let at = plan.runs.iter().position(|planned| planned.order.id == run)?;
+        let at = plan.runs.iter().position(|planned| planned.spec.id == run)?;
         let when = seen.runs.get(at)?;
         let at_ms = match end {
             BootEnd::Unsound { at_ms, .. } | BootEnd::Broken { at_ms, .. } => *at_ms,
             BootEnd::Done | BootEnd::Interrupted | BootEnd::Host { .. } => when.began_ms,
         };
         let failure = match when.ended_ms {
-            None => trouble.clone(),
+            None => failure.clone(),
             Some(ended_ms) => {
-                let during = seen.in_flight().and_then(|at| plan.runs.get(at)).map(|run| run.order.id.clone());
+                let during = seen.in_flight().and_then(|at| plan.runs.get(at)).map(|run| run.spec.id.clone());
                 let after = AfterRun { ms: at_ms.saturating_sub(ended_ms), during };
                 let words = format!("{first}, {after}");
-                RunFailure { after: Some(after), ..with_first_line(trouble, words) }
+                RunFailure { after: Some(after), ..with_first_line(failure, words) }
             }
         };
         Some(FailedRun {
@@ -320,14 +320,14 @@ impl Attempt {
             .blamed
             .iter()
             .map(String::as_str)
-            .filter(|id| self.runs.iter().any(|run| run.order.id == *id && run.cell == cell))
+            .filter(|id| self.runs.iter().any(|run| run.spec.id == *id && run.cell == cell))
             .collect();
         if guilty.len() < MOST_BLAMED {
             return Vec::new();
         }
         let words = format!("{} ended a boot of this block each", guilty.join(" and "));
         let failure =
-            RunFailure { kind: FailureKind::NotTried, phase: None, telling: vec![words], log: None, after: None };
+            RunFailure { kind: FailureKind::NotTried, phase: None, excerpt: vec![words], log: None, after: None };
         let others = self.open().into_iter().filter(|run| run.cell == cell);
         others.map(|run| never_began(run, plan.boot, now, &failure)).collect()
     }
@@ -344,8 +344,8 @@ fn never_began(run: PlannedRun, boot: u32, now: Now, failure: &RunFailure) -> Fa
 
 /// `failure` with another first line.
 fn with_first_line(failure: &RunFailure, line: String) -> RunFailure {
-    let rest = failure.telling.iter().skip(1).cloned();
-    RunFailure { telling: std::iter::once(line).chain(rest).collect(), ..failure.clone() }
+    let rest = failure.excerpt.iter().skip(1).cloned();
+    RunFailure { excerpt: std::iter::once(line).chain(rest).collect(), ..failure.clone() }
 }
 
 #[cfg(test)]

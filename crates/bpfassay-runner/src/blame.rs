@@ -15,8 +15,8 @@ pub enum BootEnd {
     Host {
         /// How.
         failure: RunFailure,
-        /// What kind of host trouble: blocks that fail alike have the same.
-        class: HostTrouble,
+        /// What kind of host failure: blocks that fail alike have the same.
+        class: HostFailure,
     },
     /// The agent found the guest changed after a run that had ended.
     Unsound {
@@ -36,9 +36,9 @@ pub enum BootEnd {
     },
 }
 
-/// Kinds of host trouble, as far as it matters whether several blocks fail alike.
+/// Kinds of host failure, as far as it matters whether several blocks fail alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HostTrouble {
+pub enum HostFailure {
     /// What the guest boots from could not be written.
     Initramfs,
     /// QEMU could not be started, or gave no sign of life.
@@ -49,7 +49,7 @@ pub enum HostTrouble {
     Lacking,
 }
 
-/// Whether the trouble came under a run of the boot or after one, and which that is to blame, by these rules:
+/// Whether the failure came under a run of the boot or after one, and which that is to blame, by these rules:
 ///
 /// - A tool run in flight is to blame if no other tool run went before it in this boot; else it or the last one before, which a
 ///   confirming boot decides.
@@ -58,7 +58,7 @@ pub enum HostTrouble {
 /// - A confirming boot blames the run that it is about, once that has begun.
 #[must_use]
 pub fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVerdict {
-    let id = |at: usize| plan.runs.get(at).map(|run| run.order.id.clone()).unwrap_or_default();
+    let id = |at: usize| plan.runs.get(at).map(|run| run.spec.id.clone()).unwrap_or_default();
     let at_ms = match end {
         BootEnd::Done => return BootVerdict::Complete,
         BootEnd::Interrupted => return BootVerdict::Interrupted,
@@ -70,7 +70,7 @@ pub fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVerdict {
         BootEnd::Unsound { at_ms, .. } | BootEnd::Broken { at_ms, .. } => *at_ms,
     };
     if let Some(confirmed) = &plan.confirming
-        && plan.runs.iter().take(seen.runs.len()).any(|run| run.order.id == *confirmed)
+        && plan.runs.iter().take(seen.runs.len()).any(|run| run.spec.id == *confirmed)
     {
         return BootVerdict::Blamed { run: confirmed.clone() };
     }

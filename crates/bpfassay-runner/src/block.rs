@@ -12,7 +12,7 @@ use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, 
 use crate::{
     HostSetup, HostSetupError, Progress,
     attempt::Attempt,
-    blame::{BootEnd, HostTrouble},
+    blame::{BootEnd, HostFailure},
     boot::{Boot, Tally},
     context::{BlockError, Context, chain},
     failure,
@@ -22,7 +22,7 @@ use crate::{
 /// Most notes kept of one boot.
 const MAX_NOTES: usize = 50;
 
-/// From a line that tells of trouble to the end of the guest: the rest of the report comes in that time.
+/// From a line that reports an incident to the end of the guest: the rest of the report comes in that time.
 const OUTPUT_TAIL: Duration = Duration::from_secs(1);
 
 /// Executes `todo` with guests of `host_setup`. Returns how the attempt at the block ended.
@@ -62,15 +62,15 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     boot.started(command)?;
-    let failed = |error: &dyn std::error::Error, class| Ok((host_trouble(error, class), Vec::new()));
+    let failed = |error: &dyn std::error::Error, class| Ok((host_failure(error, class), Vec::new()));
 
     let job = match host_setup.job(study, block, &boot.plan.runs) {
         // One kernel that cannot serve the file system is no reason to stop the others.
-        Err(error @ HostSetupError::Modules { .. }) => return failed(&error, HostTrouble::Lacking),
+        Err(error @ HostSetupError::Modules { .. }) => return failed(&error, HostFailure::Lacking),
         job => job?,
     };
     let initramfs = match host_setup.initramfs(&block.target, &job) {
-        Err(error @ HostSetupError::Initramfs { .. }) => return failed(&error, HostTrouble::Initramfs),
+        Err(error @ HostSetupError::Initramfs { .. }) => return failed(&error, HostFailure::Initramfs),
         initramfs => initramfs?,
     };
     let mut options = BootOptions::new(context.directory.join(&log));
@@ -95,14 +95,14 @@ enum CutShort {
     Cancelled,
     /// The agent said what it must not.
     ProtocolError(String),
-    /// The kernel reported trouble that spoils runs.
+    /// The kernel reported an incident that spoils runs.
     KernelIncident(KernelIncident),
 }
 
 /// What came of watching a guest.
 struct Watched {
     cut_short: Option<CutShort>,
-    /// When the first sign of trouble came, in milliseconds since the boot began.
+    /// When the first sign of it came, in milliseconds since the boot began.
     died_ms: u64,
     notes: Vec<String>,
 }
@@ -111,9 +111,9 @@ struct Watched {
 async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockError> {
     let cancel = boot.context.cancel;
     let mut notes = guest.unconfined().to_vec();
-    let mut note = |trouble: &KernelIncident| {
+    let mut note = |incident: &KernelIncident| {
         if notes.len() < MAX_NOTES {
-            notes.push(trouble.to_string());
+            notes.push(incident.to_string());
         }
     };
     let mut died_ms = None;
@@ -126,7 +126,7 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
             Event::Message(message) => {
                 if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
                     // The guest cannot see whether its last words arrived: it waits to be told. One that has gone already
-                    // needs no telling, and one that takes no input (the instruction clock) waits in vain, in its own time,
+                    // needs no answer, and one that takes no input (the instruction clock) waits in vain, in its own time,
                     // which passes at once.
                     let _ = guest.send(&HostMessage::PowerOff);
                 }
@@ -137,17 +137,17 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
                     break Some(CutShort::ProtocolError(violation));
                 }
             }
-            Event::KernelIncident(trouble) => match trouble.kind.severity() {
-                Severity::Note => note(&trouble),
+            Event::KernelIncident(incident) => match incident.kind.severity() {
+                Severity::Note => note(&incident),
                 // Before the first run there is nothing to spoil, after the last nothing is left to.
-                Severity::SpoilsRun if boot.is_spoilt_by_trouble() => {
+                Severity::SpoilsRun if boot.is_spoilt_by_incident() => {
                     died_ms.get_or_insert(boot.now().boot_ms);
                     // What a run measured under it cannot be trusted, nor the guest that any other would be measured in. The
                     // details follow the line.
                     let _ = tokio::time::timeout(OUTPUT_TAIL, guest.end()).await;
-                    break Some(CutShort::KernelIncident(trouble));
+                    break Some(CutShort::KernelIncident(incident));
                 }
-                Severity::SpoilsRun => note(&trouble),
+                Severity::SpoilsRun => note(&incident),
                 // These end the guest, and its ending tells of them.
                 Severity::Fatal => {
                     died_ms.get_or_insert(boot.now().boot_ms);
@@ -178,32 +178,32 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ending: 
         (Some(CutShort::ProtocolError(message)), _) => {
             BootEnd::Broken { failure: failure::of_protocol_error(message, Some(ending.phase), &log), at_ms }
         }
-        (Some(CutShort::KernelIncident(trouble)), EndReason::KernelDied { .. }) => {
-            tracing::debug!("the kernel died after {trouble}");
+        (Some(CutShort::KernelIncident(incident)), EndReason::KernelDied { .. }) => {
+            tracing::debug!("the kernel died after {incident}");
             BootEnd::Broken { failure, at_ms }
         }
-        (Some(CutShort::KernelIncident(trouble)), _) => {
+        (Some(CutShort::KernelIncident(incident)), _) => {
             // With the details that came after it was reported.
-            let is_same = |full: &&KernelIncident| full.line == trouble.line && full.time_us == trouble.time_us;
-            let full = ending.incidents.iter().find(is_same).unwrap_or(&trouble);
+            let is_same = |full: &&KernelIncident| full.line == incident.line && full.time_us == incident.time_us;
+            let full = ending.incidents.iter().find(is_same).unwrap_or(&incident);
             BootEnd::Broken { failure: failure::of_incident(full, ending.phase, &log), at_ms }
         }
         // A signal to all processes of a terminal reaches QEMU, too.
         (_, EndReason::Stopped | EndReason::QemuExited { .. }) if is_cancelled => BootEnd::Interrupted,
-        (_, reason) if failure::is_of_host(reason) => BootEnd::Host { failure, class: HostTrouble::Exit },
+        (_, reason) if failure::is_of_host(reason) => BootEnd::Host { failure, class: HostFailure::Exit },
         (_, EndReason::Unsound { run, .. }) => BootEnd::Unsound { run: run.clone(), failure, at_ms },
         _ => BootEnd::Broken { failure, at_ms },
     }
 }
 
 /// The host could not even start the guest.
-fn host_trouble(error: &dyn std::error::Error, class: HostTrouble) -> BootEnd {
+fn host_failure(error: &dyn std::error::Error, class: HostFailure) -> BootEnd {
     BootEnd::Host { failure: failure::of_host(chain(error)), class }
 }
 
-const fn class_of(error: &VmError) -> HostTrouble {
+const fn class_of(error: &VmError) -> HostFailure {
     match error {
-        VmError::Input { .. } => HostTrouble::Initramfs,
-        _ => HostTrouble::Start,
+        VmError::Input { .. } => HostFailure::Initramfs,
+        _ => HostFailure::Start,
     }
 }

@@ -93,8 +93,8 @@ impl<'a> Boot<'a> {
         self.seen.done && self.seen.is_whole(&self.plan)
     }
 
-    /// Whether trouble that the kernel reports now spoils something: a run, or what a tool left behind.
-    pub(crate) fn is_spoilt_by_trouble(&self) -> bool {
+    /// Whether an incident that the kernel reports now spoils something: a run, or what a tool left behind.
+    pub(crate) fn is_spoilt_by_incident(&self) -> bool {
         !self.is_done() && (self.seen.in_flight().is_some() || self.seen.last_tool(&self.plan).is_some())
     }
 
@@ -150,7 +150,7 @@ impl<'a> Boot<'a> {
             GuestMessage::Done => match self.plan.runs.get(self.seen.ended()) {
                 None => self.seen.done = true,
                 Some(due) => {
-                    let due = &due.order.id;
+                    let due = &due.spec.id;
                     return Ok(Some(format!(
                         "protocol error: the guest says that everything is done, while {due} is due"
                     )));
@@ -209,7 +209,7 @@ impl<'a> Boot<'a> {
             block: self.block.id.clone(),
             boot: self.plan.boot,
             at_unix_ms: unix_ms(),
-            trouble: conclusion.trouble.or_else(|| self.after_done.take()),
+            failure: conclusion.failure.or_else(|| self.after_done.take()),
             notes,
             verdict: conclusion.verdict,
             settled,

@@ -1,11 +1,11 @@
-//! Which named failure the ending of a guest, or a trouble on its console, is.
+//! Which named failure the ending of a guest, or an incident on its console, is.
 
 use bpfassay_protocol::message::Phase;
 use bpfassay_report::{FailureKind, RunFailure};
 use bpfassay_vm::{EndReason, Ending, KernelIncident, KernelIncidentKind};
 
 /// Most lines kept with a failure.
-const MAX_TELLING: usize = 12;
+const MAX_EXCERPT: usize = 12;
 
 /// The failure that `ending` means for the run in flight. `log` is the console log, relative to the results directory.
 #[must_use]
@@ -22,25 +22,29 @@ pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
         | EndReason::QemuStopped { .. }
         | EndReason::QemuSuspended
         | EndReason::QemuExited { .. } => FailureKind::EarlyExit,
-        EndReason::BootTimeout { .. } => FailureKind::Silent,
+        EndReason::BootTimeout { .. } => FailureKind::BootTimeout,
         EndReason::PhaseTimeout { .. } | EndReason::TooLong { .. } | EndReason::ShutdownTimeout { .. } => ending
             .incidents
             .iter()
             .map(|incident| of_incident_kind(incident.kind))
             .find(|kind| matches!(kind, FailureKind::RcuStall | FailureKind::Lockup | FailureKind::HungTask))
-            .unwrap_or(FailureKind::Deadline),
-        EndReason::ProtocolError { .. } | EndReason::Flood { .. } => FailureKind::Garbage,
+            .unwrap_or(if matches!(ending.reason, EndReason::ShutdownTimeout { .. }) {
+                FailureKind::ShutdownTimeout
+            } else {
+                FailureKind::PhaseTimeout
+            }),
+        EndReason::ProtocolError { .. } | EndReason::Flood { .. } => FailureKind::ProtocolError,
         EndReason::ProtocolVersion { .. } => FailureKind::ProtocolVersion,
     };
-    let mut telling = vec![ending.to_string()];
-    telling.extend(ending.incidents.iter().flat_map(lines));
-    if telling.len() == 1 {
+    let mut excerpt = vec![ending.to_string()];
+    excerpt.extend(ending.incidents.iter().flat_map(lines));
+    if excerpt.len() == 1 {
         // The kernel reported nothing: the last it said is all there is to go by.
-        telling.extend(ending.console_tail.iter().rev().take(4).rev().cloned());
+        excerpt.extend(ending.console_tail.iter().rev().take(4).rev().cloned());
     }
-    telling.dedup();
-    telling.truncate(MAX_TELLING);
-    RunFailure { kind, phase: Some(ending.phase), telling, log: Some(log.to_owned()), after: None }
+    excerpt.dedup();
+    excerpt.truncate(MAX_EXCERPT);
+    RunFailure { kind, phase: Some(ending.phase), excerpt, log: Some(log.to_owned()), after: None }
 }
 
 /// Whether a guest that ended for `reason` was failed by the host: its QEMU ended by itself, was ended or stopped by a signal, or stopped
@@ -58,26 +62,32 @@ pub fn is_of_host(reason: &EndReason) -> bool {
 /// The failure of the host to start a guest at all.
 #[must_use]
 pub fn of_host(message: String) -> RunFailure {
-    RunFailure { kind: FailureKind::Host, phase: None, telling: vec![message], log: None, after: None }
+    RunFailure { kind: FailureKind::Host, phase: None, excerpt: vec![message], log: None, after: None }
 }
 
 /// The failure of a guest that sent what it must not.
 #[must_use]
 pub fn of_protocol_error(message: String, phase: Option<Phase>, log: &str) -> RunFailure {
-    RunFailure { kind: FailureKind::Garbage, phase, telling: vec![message], log: Some(log.to_owned()), after: None }
+    RunFailure {
+        kind: FailureKind::ProtocolError,
+        phase,
+        excerpt: vec![message],
+        log: Some(log.to_owned()),
+        after: None,
+    }
 }
 
-/// The failure that `trouble` is, reported by a kernel in `phase` that goes on.
+/// The failure that `incident` is, reported by a kernel in `phase` that goes on.
 #[must_use]
 pub fn of_incident(incident: &KernelIncident, phase: Phase, log: &str) -> RunFailure {
-    let mut telling: Vec<String> = lines(incident).collect();
-    telling.truncate(MAX_TELLING);
+    let mut excerpt: Vec<String> = lines(incident).collect();
+    excerpt.truncate(MAX_EXCERPT);
     let kind = of_incident_kind(incident.kind);
-    RunFailure { kind, phase: Some(phase), telling, log: Some(log.to_owned()), after: None }
+    RunFailure { kind, phase: Some(phase), excerpt, log: Some(log.to_owned()), after: None }
 }
 
-fn lines(trouble: &KernelIncident) -> impl Iterator<Item = String> + '_ {
-    std::iter::once(trouble.line.clone()).chain(trouble.details.iter().cloned())
+fn lines(incident: &KernelIncident) -> impl Iterator<Item = String> + '_ {
+    std::iter::once(incident.line.clone()).chain(incident.details.iter().cloned())
 }
 
 const fn of_incident_kind(kind: KernelIncidentKind) -> FailureKind {
@@ -121,8 +131,8 @@ mod tests {
         let failure =
             of_ending(&ending(EndReason::KernelDied { incident: Box::new(panic.clone()) }, vec![panic]), "logs/b.log");
         assert_eq!((failure.kind, failure.phase), (FailureKind::Panic, Some(Phase::Workload)));
-        assert!(failure.telling[0].contains("sysrq triggered crash"), "{:?}", failure.telling);
-        assert!(failure.telling.iter().any(|line| line.starts_with("RIP:")));
+        assert!(failure.excerpt[0].contains("sysrq triggered crash"), "{:?}", failure.excerpt);
+        assert!(failure.excerpt.iter().any(|line| line.starts_with("RIP:")));
     }
 
     #[test]
@@ -133,8 +143,8 @@ mod tests {
             FailureKind::RcuStall
         );
         let silent = of_ending(&ending(EndReason::PhaseTimeout { seconds: 9 }, Vec::new()), "l");
-        assert_eq!(silent.kind, FailureKind::Deadline);
-        assert_eq!(silent.telling.last().map(String::as_str), Some("the output tail"));
+        assert_eq!(silent.kind, FailureKind::PhaseTimeout);
+        assert_eq!(silent.excerpt.last().map(String::as_str), Some("the output tail"));
     }
 
     #[test]
@@ -150,6 +160,6 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded() {
         let many = (0..100).map(|i| incident(KernelIncidentKind::Warning, &format!("WARNING {i}"))).collect();
-        assert_eq!(of_ending(&ending(EndReason::Reset, many), "l").telling.len(), MAX_TELLING);
+        assert_eq!(of_ending(&ending(EndReason::Reset, many), "l").excerpt.len(), MAX_EXCERPT);
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs::File, path::Path};
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
-    job::{Job, RunOrder, Task},
+    job::{Job, RunSpec, Task},
 };
 use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
@@ -82,7 +82,7 @@ impl HostSetup {
                 bpfassay_study::Clock::Wall => 0,
                 bpfassay_study::Clock::Instructions => SETTLE_MS,
             },
-            task: Task::Runs { runs: runs.iter().map(|run| order(study, block, run)).collect() },
+            task: Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
         })
     }
 
@@ -198,13 +198,13 @@ fn seed(study: &Study, block: &Block) -> u64 {
 
 /// What the guest is told of `run`: as planned, and in which order to hook functions, which decides where the kernel puts
 /// programs and maps, as other addresses vary.
-pub(crate) fn order(study: &Study, block: &Block, run: &PlannedRun) -> RunOrder {
-    let mut order = run.order.clone();
-    let is_given = order.tracer_arguments.iter().any(|word| word.starts_with(ATTACH_ORDER));
-    if !order.probe.is_baseline() && study.guest.addresses != Addresses::Fixed && !is_given {
-        order.tracer_arguments.extend([ATTACH_ORDER.to_owned(), seed(study, block).to_string()]);
+pub(crate) fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
+    let mut spec = run.spec.clone();
+    let is_given = spec.tracer_arguments.iter().any(|word| word.starts_with(ATTACH_ORDER));
+    if !spec.probe.is_baseline() && study.guest.addresses != Addresses::Fixed && !is_given {
+        spec.tracer_arguments.extend([ATTACH_ORDER.to_owned(), seed(study, block).to_string()]);
     }
-    order
+    spec
 }
 
 #[cfg(test)]
@@ -229,10 +229,10 @@ mod tests {
             ..Narrowing::default()
         };
         let plan = expand(&study, &narrowing, &Available::default()).unwrap();
-        let all = plan.runs().map(|(block, run)| (block, order(&study, block, run)));
-        let (baseline, traced): (Vec<_>, Vec<_>) = all.partition(|(_, order)| order.probe.is_baseline());
-        assert!(baseline.iter().all(|(_, order)| order.tracer_arguments.is_empty()));
-        traced.into_iter().map(|(block, order)| (block.replicate, order.tracer_arguments.join(" "))).collect()
+        let all = plan.runs().map(|(block, run)| (block, spec(&study, block, run)));
+        let (baseline, traced): (Vec<_>, Vec<_>) = all.partition(|(_, spec)| spec.probe.is_baseline());
+        assert!(baseline.iter().all(|(_, spec)| spec.tracer_arguments.is_empty()));
+        traced.into_iter().map(|(block, spec)| (block.replicate, spec.tracer_arguments.join(" "))).collect()
     }
 
     #[test]

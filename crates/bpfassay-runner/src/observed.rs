@@ -19,14 +19,14 @@ impl BootPlan {
     /// The names of its runs.
     #[must_use]
     pub fn ids(&self) -> Vec<String> {
-        self.runs.iter().map(|run| run.order.id.clone()).collect()
+        self.runs.iter().map(|run| run.spec.id.clone()).collect()
     }
 }
 
 /// Whether `run` has a tool under test: what may do harm. All others are baseline runs: controls and most warm-ups among them.
 #[must_use]
 pub fn is_tool_run(run: &PlannedRun) -> bool {
-    !run.order.probe.is_baseline() || run.order.tool.is_some()
+    !run.spec.probe.is_baseline() || run.spec.tool.is_some()
 }
 
 /// A run that began.
@@ -97,7 +97,7 @@ impl Observed {
     /// Whether `run` is a tool run of `plan` that has ended.
     #[must_use]
     pub fn has_ended_tool(&self, plan: &BootPlan, run: &str) -> bool {
-        plan.runs.iter().take(self.ended()).any(|planned| planned.order.id == run && is_tool_run(planned))
+        plan.runs.iter().take(self.ended()).any(|planned| planned.spec.id == run && is_tool_run(planned))
     }
 
     /// The agent speaks of `run`, which must be the one in flight, or the next one, which begins by that.
@@ -106,7 +106,7 @@ impl Observed {
     /// What was expected, as words.
     pub fn message_about(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
         let at = self.in_flight().unwrap_or(self.runs.len());
-        let expected = plan.runs.get(at).map(|run| run.order.id.as_str());
+        let expected = plan.runs.get(at).map(|run| run.spec.id.as_str());
         match expected {
             Some(expected) if expected == run => {
                 if at == self.runs.len() {

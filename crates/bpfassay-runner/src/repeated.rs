@@ -6,7 +6,7 @@ use bpfassay_protocol::message::Phase;
 use bpfassay_report::{FailureKind, RunFailure};
 use bpfassay_study::{Block, Target, plan::file_system_id};
 
-use crate::{attempt::Attempt, blame::HostTrouble};
+use crate::{attempt::Attempt, blame::HostFailure};
 
 /// How many blocks in a row the host may fail alike before no further block is begun.
 const MOST_OF_HOST: u32 = 3;
@@ -20,8 +20,8 @@ type Class = (Target, Option<String>);
 /// What is known of classes of blocks.
 #[derive(Debug, Default)]
 pub struct RepeatedFailures {
-    /// The host trouble of the blocks that ended last, and how many of them in a row.
-    host: Option<(HostTrouble, u32)>,
+    /// The host failure of the blocks that ended last, and how many of them in a row.
+    host: Option<(HostFailure, u32)>,
     /// Blocks that were given up because no guest of theirs was ever ready.
     never_ready: BTreeMap<Class, Vec<(String, RunFailure)>>,
 }
@@ -45,7 +45,7 @@ impl RepeatedFailures {
         self.host = match (attempt.left_by_host(), self.host) {
             (None, _) => None,
             // That is for one kind of guest, and no sign of the host's state.
-            (Some(HostTrouble::Lacking), before) => before,
+            (Some(HostFailure::Lacking), before) => before,
             (Some(now), Some((before, count))) if now == before => Some((now, count.saturating_add(1))),
             (Some(now), _) => Some((now, 1)),
         };
@@ -60,14 +60,14 @@ impl RepeatedFailures {
     /// Why no further block is to be begun, if so: the host fails them all.
     #[must_use]
     pub fn pause(&self) -> Option<String> {
-        let (trouble, count) = self.host.filter(|(_, count)| *count >= MOST_OF_HOST)?;
-        let what = match trouble {
-            HostTrouble::Initramfs => "what a guest boots from could not be written",
-            HostTrouble::Start => "QEMU could not be started",
-            HostTrouble::Exit => "QEMU ended by itself or was killed",
-            HostTrouble::Lacking => "a guest lacked something",
+        let (failure, count) = self.host.filter(|(_, count)| *count >= MOST_OF_HOST)?;
+        let what = match failure {
+            HostFailure::Initramfs => "what a guest boots from could not be written",
+            HostFailure::Start => "QEMU could not be started",
+            HostFailure::Exit => "QEMU ended by itself or was killed",
+            HostFailure::Lacking => "a guest lacked something",
         };
-        Some(format!("host trouble in {count} blocks in a row ({what}): no further block is begun"))
+        Some(format!("host failure in {count} blocks in a row ({what}): no further block is begun"))
     }
 
     /// Why the runs of `block` are not tried, if so: its kernel did not come up in other blocks.
@@ -81,11 +81,11 @@ impl RepeatedFailures {
         let (_, first) = blocks.first()?;
         let words =
             format!("guests of {} were never ready in {}: {}", block.target, names.join(" and "), first.headline());
-        let rest = first.telling.iter().cloned();
+        let rest = first.excerpt.iter().cloned();
         Some(RunFailure {
             kind: FailureKind::NotTried,
             phase: None,
-            telling: std::iter::once(words).chain(rest).collect(),
+            excerpt: std::iter::once(words).chain(rest).collect(),
             log: first.log.clone(),
             after: None,
         })

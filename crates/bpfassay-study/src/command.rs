@@ -86,7 +86,7 @@ impl CommandSpec {
     ///
     /// # Errors
     /// Why there is no such guest.
-    pub fn order(&self, name: &str, arch: Arch) -> Result<Workload, String> {
+    pub fn workload(&self, name: &str, arch: Arch) -> Result<Workload, String> {
         let command = guest::command(&guest::of_workload(name), &self.source, &self.arguments, arch)?;
         Ok(Workload::Command { command, deadline_ms: self.deadline_ms })
     }
@@ -223,15 +223,17 @@ mod tests {
 
     #[test]
     fn a_guest_is_told_where_the_program_lies() {
-        let Workload::Command { command, deadline_ms } = spec().order("mine", Arch::X86_64).unwrap() else { panic!() };
+        let Workload::Command { command, deadline_ms } = spec().workload("mine", Arch::X86_64).unwrap() else {
+            panic!()
+        };
         assert_eq!((command.join(" ").as_str(), deadline_ms), ("/bin/x -v", 1000));
         let binary =
             Source::Binary(vec![bpfassay_tool::Binary { arch: Arch::Aarch64, path: "a".to_owned(), libraries: None }]);
         let spec = CommandSpec { source: binary, ..spec() };
-        let Workload::Command { command, .. } = spec.order("mine", Arch::Aarch64).unwrap() else { panic!() };
+        let Workload::Command { command, .. } = spec.workload("mine", Arch::Aarch64).unwrap() else { panic!() };
         // Never a tool's place: their names have no `_`.
         assert_eq!(command[0], "/tools/workload_mine/program");
-        assert_eq!(spec.order("mine", Arch::X86_64).unwrap_err(), "its file has no program for x86_64");
+        assert_eq!(spec.workload("mine", Arch::X86_64).unwrap_err(), "its file has no program for x86_64");
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Target, expectation::is_of_series};
 
 /// The expectations compiled in.
-const BUILT_IN: &str = include_str!("../studies/capabilities-expected.toml");
+const BUILT_IN: &str = include_str!("../studies/kernel-features-expected.toml");
 
 /// A series of kernels: `6.12`. Ordered by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

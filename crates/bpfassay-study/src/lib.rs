@@ -15,9 +15,9 @@ pub mod feature;
 pub mod gate;
 mod ior;
 mod narrow;
-mod order;
 pub mod plan;
 pub mod read;
+mod shuffle;
 pub mod study;
 pub mod target;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, IorEngine, RunOrder, Workload},
+    job::{FileSystem, IorEngine, RunSpec, Workload},
     tool::Tool,
 };
 use schemars::JsonSchema;
@@ -16,12 +16,12 @@ mod tools;
 
 use self::{
     cases::cases,
-    tools::{tools_for, tools_left_out, witnessed},
+    tools::{reference_runs, tools_for, tools_left_out},
 };
 use crate::{
     ExpandError, Interface, IorSpec, IorTest, Share, Study, Target, WorkloadSpec,
     narrow::{keep_cells, list, narrow},
-    order::shuffle,
+    shuffle::shuffle,
 };
 
 /// Largest number of runs of one plan.
@@ -69,7 +69,7 @@ pub struct Plan {
     pub study: Study,
     /// What was asked to be kept of it.
     pub narrowing: Narrowing,
-    /// SHA-256, in hexadecimal, of study, cells and blocks: two plans with the same digest order the same runs.
+    /// SHA-256, in hexadecimal, of study, cells and blocks: two plans with the same digest name the same runs.
     pub digest: String,
     /// The cells, grouped by target.
     pub cells: Vec<Cell>,
@@ -130,7 +130,7 @@ pub struct Block {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedRun {
     /// What the guest is told. Its `id` is `BLOCK_rROUND_PROBE`, for the control `BLOCK_rROUND_none-control`.
-    pub order: RunOrder,
+    pub spec: RunSpec,
     /// [`Cell::id`].
     pub cell: String,
     /// Which round of the block, from 1. Runs of the same block and round are compared with each other.
@@ -145,8 +145,8 @@ pub struct PlannedRun {
 impl PlannedRun {
     /// Whether the bundled tracer counts beside another tool: to know what really happened, and for no other figure.
     #[must_use]
-    pub fn is_witnessed(&self) -> bool {
-        self.order.tool.is_some() && !self.order.probe.is_baseline()
+    pub fn has_reference(&self) -> bool {
+        self.spec.tool.is_some() && !self.spec.probe.is_baseline()
     }
 }
 
@@ -357,8 +357,8 @@ impl Case {
     }
 
     /// What the guest is told of a run, without its name.
-    fn order(&self, study: &Study, probe: ProbeConfiguration) -> RunOrder {
-        RunOrder {
+    fn spec(&self, study: &Study, probe: ProbeConfiguration) -> RunSpec {
+        RunSpec {
             id: String::new(),
             probe,
             bpf_stats: false,
@@ -374,14 +374,14 @@ impl Case {
     fn warm_up(&self, study: &Study, probes: &[ProbeConfiguration], place: &str, id: &str) -> Vec<PlannedRun> {
         let probe = probes.iter().find(|probe| probe.is_baseline()).or(probes.first());
         // Other workloads are not timed.
-        let (Some(&probe), Workload::Ior { .. } | Workload::Exercise { .. } | Workload::Command { .. }) =
+        let (Some(&probe), Workload::Ior { .. } | Workload::Microbenchmark { .. } | Workload::Command { .. }) =
             (probe, &self.workload)
         else {
             return Vec::new();
         };
         (1..=study.design.warm_up)
             .map(|round| PlannedRun {
-                order: RunOrder { id: format!("{id}_w{round}_{probe}"), ..self.order(study, probe) },
+                spec: RunSpec { id: format!("{id}_w{round}_{probe}"), ..self.spec(study, probe) },
                 cell: format!("{place}_{probe}"),
                 round,
                 control: false,
@@ -417,10 +417,10 @@ impl Case {
                 let name = under_test(probe, tool);
                 let suffix = if control { "-control" } else { "" };
                 runs.push(PlannedRun {
-                    order: RunOrder {
+                    spec: RunSpec {
                         id: format!("{id}_r{round}_{name}{suffix}"),
                         tool: tool.cloned(),
-                        ..self.order(study, probe)
+                        ..self.spec(study, probe)
                     },
                     cell: format!("{place}_{name}"),
                     round,
@@ -437,11 +437,11 @@ impl Case {
             runs.extend(of_probes.chain(of_tools).map(|(probe, tool)| {
                 let name = under_test(probe, tool);
                 PlannedRun {
-                    order: RunOrder {
+                    spec: RunSpec {
                         id: format!("{id}_{name}-statistics"),
                         bpf_stats: true,
                         tool: tool.cloned(),
-                        ..self.order(study, probe)
+                        ..self.spec(study, probe)
                     },
                     cell: format!("{place}_{name}"),
                     round,
@@ -450,7 +450,7 @@ impl Case {
                 }
             }));
         }
-        runs.extend(witnessed(self, study, target, &tools, &place, &id));
+        runs.extend(reference_runs(self, study, target, &tools, &place, &id));
         Block { id, target: target.clone(), case: self.id.clone(), file_system: file_system.clone(), replicate, runs }
     }
 }

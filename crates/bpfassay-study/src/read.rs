@@ -147,7 +147,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let workloads = root.need("workloads", |field| workloads::workloads(field, scripts, some_file_systems));
     let features = root.optional("expected_features", |own| match &workloads {
         Ok(workloads) if !asks_for_features(workloads) => {
-            Err(own.error("no workload of type `capabilities` asks for features that could be expected"))
+            Err(own.error("no workload of type `kernel-features` asks for features that could be expected"))
         }
         _ => FeatureExpectations::read(&own.table()?),
     });
@@ -211,7 +211,7 @@ fn gates(
 }
 
 fn asks_for_features(workloads: &[WorkloadSpec]) -> bool {
-    workloads.iter().any(|workload| workload.kind == WorkloadKind::Capabilities)
+    workloads.iter().any(|workload| workload.kind == WorkloadKind::KernelFeatures)
 }
 
 fn tools(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Vec<Tool>, Reported> {

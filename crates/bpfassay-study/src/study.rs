@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use bpfassay_protocol::{
     ProbeConfiguration, UnknownName,
-    job::{Exercise, FileSystem},
+    job::{FileSystem, Microbenchmark},
     message::Phase,
     tool::Tool,
 };
@@ -35,7 +35,7 @@ pub struct Study {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
     /// Other tools under test, by their tool files: in runs of their own as well, and once in every boot beside the bundled
-    /// tracer, which is their witness.
+    /// tracer, which is their reference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_files: Vec<UnderTest>,
     /// The file systems under test, each once, in the order of the file.
@@ -138,11 +138,11 @@ pub enum WorkloadKind {
         size: u64,
     },
     /// What the kernel offers to eBPF tools.
-    Capabilities,
+    KernelFeatures,
     /// A fixed number of operations without files.
-    Exercise {
+    Microbenchmark {
         /// Which.
-        exercise: Exercise,
+        microbenchmark: Microbenchmark,
         /// How many.
         operations: u64,
         /// Bytes of each; 0 where it has none.
@@ -155,7 +155,7 @@ pub enum WorkloadKind {
 impl WorkloadKind {
     /// The names of study files.
     pub const NAMES: &'static [&'static str] =
-        &["ior", "fio", "command", "io-paths", "capabilities", "futex", "tcp", "shared-memory"];
+        &["ior", "fio", "command", "io-paths", "kernel-features", "futex", "tcp", "shared-memory"];
 }
 
 /// An IOR script or inline options, and how to run it.

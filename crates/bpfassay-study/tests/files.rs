@@ -8,7 +8,7 @@
 
 use bpfassay_protocol::{
     Arch,
-    job::{Exercise, FileSystem, NfsVersion},
+    job::{FileSystem, Microbenchmark, NfsVersion},
     message::Phase,
 };
 use bpfassay_study::{Clock, EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load};
@@ -87,16 +87,16 @@ fn workloads_are_ior_unless_they_say_otherwise() {
     let default = with("type = \"io-paths\"").unwrap();
     assert_eq!(default.workloads[0].kind, WorkloadKind::IoPaths { size: 262_144 });
     let tcp = with("type = \"tcp\"\noperations = 5").unwrap();
-    let expected = WorkloadKind::Exercise { exercise: Exercise::Tcp, operations: 5, size: 1024 };
+    let expected = WorkloadKind::Microbenchmark { microbenchmark: Microbenchmark::Tcp, operations: 5, size: 1024 };
     assert_eq!(tcp.workloads[0].kind, expected);
-    assert_eq!(with("type = \"capabilities\"").unwrap().workloads[0].kind, WorkloadKind::Capabilities);
+    assert_eq!(with("type = \"kernel-features\"").unwrap().workloads[0].kind, WorkloadKind::KernelFeatures);
 }
 
 #[test]
 fn what_a_workload_cannot_be_is_refused() {
     let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
     for (lines, said) in [
-        ("type = \"fioo\"", "known are ior, fio, command, io-paths, capabilities, futex, tcp, shared-memory"),
+        ("type = \"fioo\"", "known are ior, fio, command, io-paths, kernel-features, futex, tcp, shared-memory"),
         ("type = \"futex\"\nsize = 1", "unknown key `size`"),
         ("type = \"tcp\"\nsize = 0", "is not from 1"),
         ("type = \"shared-memory\"\noperation = 1", "operations"),
@@ -105,7 +105,7 @@ fn what_a_workload_cannot_be_is_refused() {
         ("type = \"io-paths\"\nsize = 0", "is not from 4096"),
         ("type = \"io-paths\"\nsize = 1073741824", "do not fit into a file system"),
         ("type = \"io-paths\"\nranks = 2", "unknown key `ranks`"),
-        ("type = \"capabilities\"\nsize = 4096", "unknown key `size`"),
+        ("type = \"kernel-features\"\nsize = 4096", "unknown key `size`"),
         ("type = \"fio\"\nsize = 5000", "`size`, 5000, is not a multiple of `block`, 4096"),
         ("type = \"fio\"\nsize = 1073741824", "do not fit into a file system of"),
         ("type = \"fio\"\naccess = \"rnd\"", "known are sequential, random"),

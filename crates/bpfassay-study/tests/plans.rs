@@ -134,8 +134,8 @@ fn a_boot_is_warmed_up_by_the_baseline_and_only_for_figures_of_time() {
         let (warm, measured): (Vec<_>, Vec<_>) = block.runs.iter().partition(|run| run.warm_up);
         assert_eq!(block.runs.iter().take(2).filter(|run| run.warm_up).count(), 2, "{}", block.id);
         assert_eq!((warm.len(), measured.len()), (2, 2 * 3));
-        assert!(warm.iter().all(|run| run.order.probe.is_baseline() && !run.control));
-        assert_eq!(warm[1].order.id, format!("{}_w2_none", block.id));
+        assert!(warm.iter().all(|run| run.spec.probe.is_baseline() && !run.control));
+        assert_eq!(warm[1].spec.id, format!("{}_w2_none", block.id));
     }
     let mut paths = bpfassay_study::load("io-paths").unwrap();
     paths.design.warm_up = 1;
@@ -146,7 +146,7 @@ fn a_boot_is_warmed_up_by_the_baseline_and_only_for_figures_of_time() {
 }
 
 #[test]
-fn a_tool_runs_alone_and_once_beside_its_witness_where_there_is_one_for_the_architecture() {
+fn a_tool_runs_alone_and_once_beside_its_reference_where_there_is_one_for_the_architecture() {
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n\
                 binary = { arch = 'x86_64', path = 'a' }\n[start]\ndeadline = '10min'\n[report]\njson-lines = {}\n\
                 counting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'calls' }]\n";
@@ -158,7 +158,7 @@ fn a_tool_runs_alone_and_once_beside_its_witness_where_there_is_one_for_the_arch
     study.test_tool(tool.clone()).unwrap();
     assert!(study.test_tool(tool.clone()).unwrap_err().contains("two tools are named `mine`"));
     let named = |name: &str| bpfassay_tool::ToolFile { name: name.to_owned(), ..tool.file.clone() };
-    // What reports nothing has nothing that a witness could be held against.
+    // What reports nothing has nothing that a reference could be held against.
     let silent = bpfassay_tool::ToolFile { report: None, ..named("silent") };
     study.test_tool(bpfassay_tool::UnderTest { file: silent, objects: BTreeMap::new() }).unwrap();
     let fexit = bpfassay_tool::UnderTest { file: named("fexit"), ..tool };
@@ -171,26 +171,26 @@ fn a_tool_runs_alone_and_once_beside_its_witness_where_there_is_one_for_the_arch
     assert!(left.contains(&"tool mine on aarch64") && left.contains(&"tool mine on riscv64"), "{left:?}");
     assert!(!left.contains(&"tool mine on x86_64"));
     for block in &plan.blocks {
-        let runs: Vec<_> = block.runs.iter().filter(|run| run.order.tool.is_some()).collect();
+        let runs: Vec<_> = block.runs.iter().filter(|run| run.spec.tool.is_some()).collect();
         if block.target.arch != Arch::X86_64 {
             assert!(runs.is_empty());
             continue;
         }
-        let witnessed: Vec<_> = runs.iter().filter(|run| run.is_witnessed()).collect();
-        assert_eq!(witnessed.len(), 1);
-        assert_eq!(witnessed[0].order.probe.to_string(), "fexit");
+        let beside: Vec<_> = runs.iter().filter(|run| run.has_reference()).collect();
+        assert_eq!(beside.len(), 1);
+        assert_eq!(beside[0].spec.probe.to_string(), "fexit");
         // A round of its own: compared with no other run.
-        assert_eq!(witnessed[0].round, study.design.rounds + 1);
+        assert_eq!(beside[0].round, study.design.rounds + 1);
         for tool in ["mine", "silent"] {
-            let alone = runs.iter().filter(|run| !run.is_witnessed() && run.order.tool.as_ref().unwrap().name == tool);
+            let alone = runs.iter().filter(|run| !run.has_reference() && run.spec.tool.as_ref().unwrap().name == tool);
             assert_eq!(alone.count(), study.design.rounds as usize, "{tool}");
         }
-        assert!(plan.cell(&witnessed[0].cell).is_some_and(|cell| cell.tool.as_deref() == Some("mine")));
+        assert!(plan.cell(&beside[0].cell).is_some_and(|cell| cell.tool.as_deref() == Some("mine")));
     }
 }
 
 #[test]
-fn requested_bytes_have_a_witness_of_their_own_of_the_same_kind() {
+fn requested_bytes_have_a_reference_of_their_own_of_the_same_kind() {
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nguest = { program = '/a' }\n[report]\njson-lines = {}\n\
                 counting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'bytes-requested' }]\n";
     let file = bpfassay_tool::ToolFile::parse("t.toml", text).unwrap();
@@ -199,11 +199,11 @@ fn requested_bytes_have_a_witness_of_their_own_of_the_same_kind() {
     study.test_tool(bpfassay_tool::UnderTest { file, objects: BTreeMap::new() }).unwrap();
     let plan = plan(&study, &Narrowing::default()).unwrap();
     for block in &plan.blocks {
-        let witnesses: Vec<_> = block.runs.iter().filter(|run| run.is_witnessed()).map(|run| run.order.probe).collect();
+        let probes: Vec<_> = block.runs.iter().filter(|run| run.has_reference()).map(|run| run.spec.probe).collect();
         // The kernel has no trampolines there.
         let without = block.target.arch == Arch::Aarch64 && ["5.10", "6.1"].contains(&block.target.kernel.as_str());
         let expected = if without { [Probe::Kretprobe, Probe::Kprobe] } else { [Probe::Fexit, Probe::Fentry] };
-        assert_eq!(witnesses, expected.map(ProbeConfiguration::with_defaults), "{}", block.id);
+        assert_eq!(probes, expected.map(ProbeConfiguration::with_defaults), "{}", block.id);
     }
     assert!(plan.blocks.iter().any(|block| block.target.arch == Arch::Aarch64 && block.target.kernel == "6.1"));
 }
@@ -225,7 +225,7 @@ fn sampling_sequentially_needs_boots_to_choose_from() {
 fn only_tracers_sample() {
     let plan = plan(&study(1, 1, 1, "auto"), &Narrowing::default()).unwrap();
     for (_, run) in plan.runs() {
-        assert_eq!(run.order.sampling_interval_ms, (!run.order.probe.is_baseline()).then_some(2000));
+        assert_eq!(run.spec.sampling_interval_ms, (!run.spec.probe.is_baseline()).then_some(2000));
     }
 }
 
@@ -342,7 +342,7 @@ fn bundled_studies_have_plans() {
     assert_eq!(whole.cells.len(), 2 * embedded.cells.len());
     assert!(whole.left_out.is_empty());
     for (_, run) in whole.runs() {
-        let Workload::Ior { options, .. } = &run.order.workload else { panic!("{:?}", run.order.workload) };
+        let Workload::Ior { options, .. } = &run.spec.workload else { panic!("{:?}", run.spec.workload) };
         let repetitions = options.iter().position(|word| word == "-i").and_then(|at| options.get(at + 1));
         assert_eq!(repetitions.map(String::as_str), Some("8"));
     }
@@ -378,25 +378,25 @@ proptest! {
         // Identifiers are unique and safe as file names, and every run has its cell.
         let cells: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
         prop_assert_eq!(cells.len(), plan.cells.len());
-        let runs: BTreeSet<&str> = plan.runs().map(|(_, run)| run.order.id.as_str()).collect();
+        let runs: BTreeSet<&str> = plan.runs().map(|(_, run)| run.spec.id.as_str()).collect();
         prop_assert_eq!(runs.len(), plan.runs().count());
         for id in runs.iter().chain(&cells) {
             prop_assert!(id.len() < 200 && id.chars().all(|c| c.is_ascii_alphanumeric() || "._-+@~".contains(c)), "{}", id);
         }
         for (block, run) in plan.runs() {
             let cell = plan.cell(&run.cell).unwrap();
-            prop_assert_eq!((&cell.target, &cell.case, &cell.file_system, cell.probe), (&block.target, &block.case, &block.file_system, run.order.probe));
-            prop_assert_eq!(&cell.workload, &run.order.workload);
+            prop_assert_eq!((&cell.target, &cell.case, &cell.file_system, cell.probe), (&block.target, &block.case, &block.file_system, run.spec.probe));
+            prop_assert_eq!(&cell.workload, &run.spec.workload);
         }
         // Each round of each block holds every probe configuration once, and the control.
         let probes = plan.cells.iter().map(|cell| cell.probe).collect::<BTreeSet<_>>();
         for block in &plan.blocks {
             for round in 1..=rounds {
                 let of_round: Vec<_> = block.runs.iter().filter(|run| run.round == round).collect();
-                let plain: Vec<_> = of_round.iter().filter(|run| !run.control).map(|run| run.order.probe).collect();
+                let plain: Vec<_> = of_round.iter().filter(|run| !run.control).map(|run| run.spec.probe).collect();
                 prop_assert_eq!(plain.len(), probes.len());
                 prop_assert_eq!(plain.into_iter().collect::<BTreeSet<_>>(), probes.clone());
-                prop_assert_eq!(of_round.iter().filter(|run| run.control && run.order.probe.is_baseline()).count(), 1);
+                prop_assert_eq!(of_round.iter().filter(|run| run.control && run.spec.probe.is_baseline()).count(), 1);
                 prop_assert_eq!(of_round.len(), probes.len() + 1);
             }
         }
@@ -408,16 +408,16 @@ proptest! {
         let study = study(2, 2, seed, "auto");
         let whole = plan(&study, &Narrowing::default()).unwrap();
         let Ok(part) = plan(&study, &Narrowing { replicates: None, ..narrowing }) else { return Ok(()) };
-        let kept: BTreeSet<&str> = part.runs().map(|(_, run)| run.order.id.as_str()).collect();
-        let of_whole: Vec<&str> = whole.runs().map(|(_, run)| run.order.id.as_str()).filter(|id| kept.contains(id)).collect();
-        let of_part: Vec<&str> = part.runs().map(|(_, run)| run.order.id.as_str()).collect();
+        let kept: BTreeSet<&str> = part.runs().map(|(_, run)| run.spec.id.as_str()).collect();
+        let of_whole: Vec<&str> = whole.runs().map(|(_, run)| run.spec.id.as_str()).filter(|id| kept.contains(id)).collect();
+        let of_part: Vec<&str> = part.runs().map(|(_, run)| run.spec.id.as_str()).collect();
         prop_assert_eq!(of_part, of_whole);
     }
 
     #[test]
     fn seeds_change_the_order_and_nothing_else(seed in 1..1000u64) {
         let sorted = |seed| {
-            let mut ids: Vec<String> = plan(&study(1, 3, seed, "auto"), &Narrowing::default()).unwrap().runs().map(|(_, run)| run.order.id.clone()).collect();
+            let mut ids: Vec<String> = plan(&study(1, 3, seed, "auto"), &Narrowing::default()).unwrap().runs().map(|(_, run)| run.spec.id.clone()).collect();
             let original = ids.clone();
             ids.sort_unstable();
             (original, ids)

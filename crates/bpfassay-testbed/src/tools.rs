@@ -157,7 +157,7 @@ impl<'a> Needs<'a> {
                     needs.files.insert(guest::object(name), beside(&object.path, Kind::Object));
                 }
                 Source::Nix(nix) => {
-                    // Where there is none, `ToolFile::order` says so.
+                    // Where there is none, `ToolFile::for_arch` says so.
                     if nix.closures.contains(&arch) {
                         let directory = tool.place(&Nix::closure(arch))?;
                         needs.closures.push(Closure { tool: name.clone(), directory, program: nix.program.clone() });

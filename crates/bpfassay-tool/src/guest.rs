@@ -64,7 +64,7 @@ impl ToolFile {
     ///
     /// # Errors
     /// Why there is no such guest.
-    pub fn order(&self, arch: Arch) -> Result<Tool, String> {
+    pub fn for_arch(&self, arch: Arch) -> Result<Tool, String> {
         let is_object = matches!(self.source, Source::Object(_));
         let (endpoint, captured) = match self.report.as_ref().map(|report| &report.form) {
             None => (None, is_object),
@@ -162,7 +162,7 @@ mod tests {
         let text = format!(
             "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n[start]\n{start}\n{report}\n"
         );
-        Ok(ToolFile::parse("t.toml", &text).unwrap().order(arch)?.command.join(" "))
+        Ok(ToolFile::parse("t.toml", &text).unwrap().for_arch(arch)?.command.join(" "))
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
             command("object = { path = 'a.o', programs = ['p'] }", "", Arch::X86_64).unwrap(),
             "/bpfassay/tracer object /tools/mine/object.o --program p --map counts --port 9127"
         );
-        let bundled = crate::load("ceems-layout").unwrap().file.order(Arch::Riscv64).unwrap();
+        let bundled = crate::load("ceems-layout").unwrap().file.for_arch(Arch::Riscv64).unwrap();
         assert_eq!(
             bundled.command.join(" "),
             "/bpfassay/tracer object --bundled ceems-layout --map counts --port 9127"

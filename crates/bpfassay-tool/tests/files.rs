@@ -114,7 +114,7 @@ fn a_nix_package_is_there_for_the_architectures_that_it_lies_beside_the_file_for
     let path = folder.path().join("t.toml");
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nnix = { attribute = 'a.b', program = 'bin/a' }\n";
     fs::write(&path, text).unwrap();
-    let order = |arch| load(path.to_str().unwrap()).unwrap().file.order(arch).map(|tool| tool.command);
+    let order = |arch| load(path.to_str().unwrap()).unwrap().file.for_arch(arch).map(|tool| tool.command);
     assert!(
         order(Arch::Aarch64)
             .unwrap_err()

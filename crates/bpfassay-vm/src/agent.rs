@@ -87,7 +87,7 @@ impl Listener {
                 Ok(None) => return Some(()),
                 Ok(Some(payload)) => weight(payload),
                 Err(error) => {
-                    self.give(PortEvent::Wrong(garbage(&error))).await;
+                    self.give(PortEvent::Wrong(protocol_error(&error))).await;
                     return None;
                 }
             };
@@ -97,7 +97,7 @@ impl Listener {
                 Ok(None) => return Some(()),
                 Ok(Some(message)) => self.give(PortEvent::Message(Received { message, room })).await?,
                 Err(error) => {
-                    self.give(PortEvent::Wrong(garbage(&error))).await;
+                    self.give(PortEvent::Wrong(protocol_error(&error))).await;
                     return None;
                 }
             }
@@ -139,7 +139,7 @@ fn weight(payload: &[u8]) -> u32 {
 }
 
 /// What a stream that is none of frames means for the guest.
-fn garbage(error: &FrameError) -> EndReason {
+fn protocol_error(error: &FrameError) -> EndReason {
     match error {
         FrameError::Version { theirs } => {
             EndReason::ProtocolVersion { theirs: u32::from(*theirs), ours: PROTOCOL_VERSION }

@@ -96,14 +96,14 @@ impl Supervisor {
     /// Watches until QEMU is gone, then reports the end.
     pub(crate) async fn run(mut self) {
         let ((console_read, console_write), (agent_read, agent_write)) = (self.console, self.agent);
-        let (trouble_sender, mut incidents) = mpsc::unbounded_channel();
+        let (incident_sender, mut incidents) = mpsc::unbounded_channel();
         let (port_event_sender, mut port_events) = mpsc::channel(16);
         let enough = Arc::new(AtomicBool::new(false));
         let mut console = tokio::spawn(reader::watch(
             console_read,
             self.log,
             self.console_output,
-            trouble_sender,
+            incident_sender,
             Arc::clone(&enough),
         ));
         let writers = [

@@ -64,7 +64,7 @@ on_every_architecture![
     garbage_on_the_port,
     a_restart_without_a_word,
     the_host_can_talk_to_the_agent,
-    troubles_are_told_while_the_guest_goes_on,
+    incidents_are_reported_while_the_guest_goes_on,
     naps_by_the_instruction_clock_are_the_same_beside_any_load,
     a_guest_is_the_same_however_its_files_come_to_qemu,
     phases_out_of_order,
@@ -292,7 +292,7 @@ mod scenario {
         }
     }
 
-    pub(crate) async fn troubles_are_told_while_the_guest_goes_on(arch: Arch) {
+    pub(crate) async fn incidents_are_reported_while_the_guest_goes_on(arch: Arch) {
         // Priority 2 is shown at any log level.
         let text = "<2>watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [ior:77]";
         let data = frames(&up(&[GuestMessage::Done]));

@@ -98,7 +98,7 @@ impl Chosen {
     /// How each tool is started in guests of `arch`, by its name; or why it is not.
     pub(crate) fn commands(&self, arch: Arch) -> impl Iterator<Item = (&str, Result<Vec<String>, String>)> {
         self.tools.iter().map(move |tool| {
-            let order = tool.file.order(arch);
+            let order = tool.file.for_arch(arch);
             (tool.file.name.as_str(), order.map(|order| order.command))
         })
     }

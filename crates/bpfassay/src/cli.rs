@@ -216,7 +216,7 @@ pub(crate) struct Run {
 /// What `run --resume` does again of what ended badly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AgainChoice {
-    /// Runs that failed by host trouble: no QEMU, a full disk, a guest that was killed
+    /// Runs that failed because the host failed: no QEMU, a full disk, a guest that was killed
     #[default]
     Host,
     /// Blocks with runs that failed, whyever, whole and as if nothing were known of them

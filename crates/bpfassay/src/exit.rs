@@ -18,7 +18,7 @@ pub(crate) const INTERNAL: u8 = 1;
 /// The command line, a study file or another input is wrong.
 pub(crate) const USAGE: u8 = 2;
 /// The host, the network, the cache or a guest image could not be made ready; nothing is known about the tool. Also where runs
-/// failed by host trouble and nothing else went wrong: `run --resume` does them again.
+/// failed because the host failed, and nothing else went wrong: `run --resume` does them again.
 pub(crate) const INFRASTRUCTURE: u8 = 3;
 /// At least one run ended otherwise than expected; the results are complete but for these.
 pub(crate) const UNEXPECTED: u8 = 4;

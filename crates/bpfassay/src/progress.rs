@@ -208,8 +208,8 @@ impl<'a> Watcher<'a> {
     /// A boot begins that does `runs` of `block`: those that had ended are to do again.
     fn begun_again(&self, block: &Block, runs: &[String]) {
         self.change(|state| {
-            for run in block.runs.iter().filter(|run| runs.contains(&run.order.id)) {
-                if state.done.remove(&run.order.id) {
+            for run in block.runs.iter().filter(|run| runs.contains(&run.spec.id)) {
+                if state.done.remove(&run.spec.id) {
                     *state.cells.entry(run.cell.clone()).or_default() += 1;
                     state.left.again(&block.id, &run.cell);
                 }
@@ -270,7 +270,7 @@ impl Observer for Watcher<'_> {
             Progress::RunEnded(record) => Event::RunEnded(Box::new(self.run_ended(record))),
             Progress::Ended(block, ended) => Event::GuestEnded {
                 block: block.id.clone(),
-                trouble: ended.trouble.clone(),
+                failure: ended.failure.clone(),
                 verdict: Some(ended.verdict.clone()),
             },
             Progress::Paused(why) => Event::Paused { message: (*why).to_owned() },
@@ -335,7 +335,7 @@ mod tests {
         let failure = RunFailure {
             kind: FailureKind::Panic,
             phase: None,
-            telling: vec!["Kernel panic - not syncing".to_owned()],
+            excerpt: vec!["Kernel panic - not syncing".to_owned()],
             log: Some("logs/one.log".to_owned()),
             after: None,
         };
@@ -388,13 +388,13 @@ mod tests {
         let reporting = Reporting { study: None, overlays: &[], format: MessageFormat::Human, here: None };
         let watcher = Watcher::new(&plan, &blocks, NonZeroU32::MIN, Path::new("out"), reporting);
         let block = &plan.blocks[0];
-        let host = RunFailure { kind: FailureKind::Host, phase: None, telling: Vec::new(), log: None, after: None };
+        let host = RunFailure { kind: FailureKind::Host, phase: None, excerpt: Vec::new(), log: None, after: None };
         let record = |run: usize| RunRecord::new(block, &block.runs[run], 1, 0, 1500, Outcome::Failed(host.clone()));
         let counts = |ended: RunEnded| (ended.done, ended.of, ended.cells_done, ended.seconds_left);
         assert_eq!(counts(watcher.run_ended(&record(0))), (1, 4, 1, Some(4.5)));
         // Judged once more, after it had ended.
         assert_eq!(counts(watcher.run_ended(&record(0))), (1, 4, 1, Some(4.5)));
-        let ids: Vec<String> = block.runs.iter().map(|run| run.order.id.clone()).collect();
+        let ids: Vec<String> = block.runs.iter().map(|run| run.spec.id.clone()).collect();
         watcher.begun_again(block, &ids);
         assert_eq!(counts(watcher.run_ended(&record(1))), (1, 4, 1, Some(4.5)));
         assert_eq!(counts(watcher.run_ended(&record(0))), (2, 4, 2, Some(3.0)));

@@ -122,7 +122,7 @@ fn an_ior_script_does_not_lead_out_of_the_study() {
 }
 
 #[test]
-fn a_process_that_may_open_no_more_files_is_in_trouble_with_its_host() {
+fn a_process_that_may_open_no_more_files_is_failed_by_its_host() {
     let work = tempfile::tempdir().unwrap();
     let command = format!("ulimit -n 4; exec {} plan quick", env!("CARGO_BIN_EXE_bpfassay"));
     let output = Command::new("sh").args(["-c", &command]).current_dir(work.path()).output().unwrap();

@@ -66,7 +66,7 @@ fn every_target_boots_and_counts_every_byte() {
     assert_eq!(targets.len(), 8, "{targets:?}");
     assert!(targets.values().all(|&probes| probes == 3), "{targets:?}");
     for boot in results["boots"].as_array().unwrap() {
-        assert_eq!(boot["trouble"], Value::Null, "{boot:#}");
+        assert_eq!(boot["failure"], Value::Null, "{boot:#}");
         assert!(boot["facts"]["kernel_release"].is_string());
         assert!(boot["facts"]["mitigations"].is_object());
         assert!(boot["facts"]["mount"]["file_system"].as_str().is_some_and(|name| name.starts_with("nfs")));
@@ -228,7 +228,7 @@ fn a_run_that_hangs_passes_its_deadline() {
         .iter()
         .map(|run| run["record"]["outcome"]["kind"].as_str().unwrap())
         .collect();
-    assert_eq!(kinds, ["deadline", "deadline"], "{results:#}");
+    assert_eq!(kinds, ["phase_timeout", "phase_timeout"], "{results:#}");
     // However they are ordered, the baseline hangs by itself, which is tried twice.
     assert!((2..=3).contains(&results["boots"].as_array().unwrap().len()), "{:#}", results["boots"]);
 }
@@ -312,8 +312,8 @@ fn what_kernels_offer_is_as_expected() {
     if !guests_wanted() {
         return;
     }
-    let (_directory, results) = run("capabilities.toml", 0);
-    let matrix = &results["capabilities"];
+    let (_directory, results) = run("kernel-features.toml", 0);
+    let matrix = &results["kernel_features"];
     assert_eq!(matrix["targets"].as_array().unwrap().len(), 2);
     for row in matrix["configurations"].as_array().unwrap() {
         for cell in row["cells"].as_array().unwrap() {
@@ -343,8 +343,8 @@ fn a_wrong_expectation_of_a_feature_fails_the_run_in_either_direction() {
     if !guests_wanted() {
         return;
     }
-    let (_directory, results) = run("capabilities-wrong.toml", 4);
-    let features = results["capabilities"]["features"].as_array().unwrap();
+    let (_directory, results) = run("kernel-features-wrong.toml", 4);
+    let features = results["kernel_features"]["features"].as_array().unwrap();
     let surprises: Vec<(&str, &str)> = features
         .iter()
         .map(|row| (row["name"].as_str().unwrap(), row["cells"][0]["verdict"].as_str().unwrap()))

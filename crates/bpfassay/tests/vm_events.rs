@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// The events of one `run`, each of which keeps to the published schema.
 fn events(directory: &Path, arguments: &[&str], code: i32) -> Vec<Value> {
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/schema/events-v1.json");
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/schema/events-v2.json");
     let schema = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let output =

@@ -98,7 +98,7 @@ fn any_program_is_a_workload() {
     for probe in ["none", "fexit"] {
         let outcome = &runs("hangs", probe)[0]["record"]["outcome"];
         assert_eq!(outcome["type"], "failed", "{outcome:#}");
-        let telling = outcome["telling"][0].as_str().unwrap();
-        assert!(telling.contains("/bpfassay/ior passed its deadline and was killed with its cgroup"), "{telling}");
+        let excerpt = outcome["excerpt"][0].as_str().unwrap();
+        assert!(excerpt.contains("/bpfassay/ior passed its deadline and was killed with its cgroup"), "{excerpt}");
     }
 }

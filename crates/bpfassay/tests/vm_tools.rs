@@ -120,7 +120,7 @@ fn a_tool_is_measured_or_told_why_not() {
 
     let missing = outcome("_missing");
     assert_eq!(missing["type"], "failed", "{missing:#}");
-    assert!(missing["telling"][0].as_str().unwrap().contains("cannot start /bpfassay/no-such-tool"), "{missing:#}");
+    assert!(missing["excerpt"][0].as_str().unwrap().contains("cannot start /bpfassay/no-such-tool"), "{missing:#}");
 
     // It is ended with everything that it forked, of which there is a limited number; the runs after it go on.
     let stubborn = outcome("_stubborn");
@@ -128,8 +128,8 @@ fn a_tool_is_measured_or_told_why_not() {
     let tool = &stubborn["tool"];
     assert_eq!(tool["ended"], "was killed: SIGINT had not ended it after 1 s");
     assert_eq!(tool["stop_ns"], Value::Null);
-    let witnessed = outcome("_stubborn-witnessed");
-    assert_eq!(witnessed["type"], "measured", "{witnessed:#}");
+    let beside = outcome("_stubborn-reference");
+    assert_eq!(beside["type"], "measured", "{beside:#}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn a_panic_after_a_tools_run_is_that_tools_and_nobody_elses() {
             if outcome["kind"] != "not_tried" {
                 assert!(["panic", "unsound"].contains(&outcome["kind"].as_str().unwrap()), "{run}: {outcome:#}");
                 assert!(outcome["after"]["ms"].is_u64(), "{run}: {outcome:#}");
-                let first = outcome["telling"][0].as_str().unwrap();
+                let first = outcome["excerpt"][0].as_str().unwrap();
                 assert!(first.contains(" ms after this run"), "{first}");
                 after += 1;
             }
@@ -161,7 +161,7 @@ fn a_guest_that_is_killed_from_outside_is_booted_again() {
     let output = child.wait_with_output().unwrap();
     let shown = rest.join().unwrap();
     assert_eq!(output.status.code(), Some(0), "{shown}");
-    assert!(shown.contains("host trouble") && shown.contains("no run is to blame"), "{shown}");
+    assert!(shown.contains("host failure") && shown.contains("no run is to blame"), "{shown}");
     assert!(shown.contains("boot 2: all that is left of the block, again from its warm-up"), "{shown}");
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(fingerprint(&said), fingerprint(&whole), "{said}\n{shown}");
@@ -194,7 +194,7 @@ fn a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on() {
     // Whether KVM works is found out by booting, too: that is not to be asked of this QEMU.
     let mut command = begin(directory.path(), "out");
     let said = ends(command.args(["--accelerator", "tcg"]).env("PATH", path), 3);
-    assert!(said.contains("host trouble: booted again after 1 s") && said.contains("booted again after 5 s"), "{said}");
+    assert!(said.contains("host failure: booted again after 1 s") && said.contains("booted again after 5 s"), "{said}");
     assert!(said.contains("runs were not measured; go on with: bpfassay run --resume out"), "{said}");
     assert!(said.contains("no such machine today"), "{said}");
     for (run, outcome) in results(&directory.path().join("out"))["runs"].as_array().unwrap().iter().map(record) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     Operation, ProbeConfiguration,
-    job::{IorEngine, RunOrder},
+    job::{IorEngine, RunSpec},
     message::{GuestFacts, Interval, MountFacts, Reading, RunFigures, WorkloadPhase},
     operation::Totals,
     tracer::{Attached, CounterRow, Device, Ended, Losses, Program, Sample},
@@ -48,11 +48,11 @@ impl Past {
         hash
     }
 
-    /// The figures of `order` as the next run.
+    /// The figures of `spec` as the next run.
     #[must_use]
-    pub fn figures(&self, order: &RunOrder) -> RunFigures {
-        let drawn = self.after(&order.id);
-        let probe = order.probe;
+    pub fn figures(&self, spec: &RunSpec) -> RunFigures {
+        let drawn = self.after(&spec.id);
+        let probe = spec.probe;
         // Between 100 and 101 ms, and a little more with a probe: overheads that are there, and scatter.
         let cost = if probe.is_baseline() { 0 } else { 2 * MS };
         let write_ns = 100 * MS + drawn % MS + cost;

@@ -16,7 +16,7 @@ use std::{
 
 use bpfassay_protocol::{
     JOB_PATH,
-    job::{Job, RunOrder, Task},
+    job::{Job, RunSpec, Task},
     message::{GuestFacts, GuestMessage, Phase, RunOutcome},
 };
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, Signal, getpid, getppid, pidfd_getfd, pidfd_open};
@@ -110,7 +110,7 @@ fn last_file<'a>(bytes: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
 }
 
 /// The runs of `job`.
-pub(crate) fn runs(job: &Job) -> &[RunOrder] {
+pub(crate) fn runs(job: &Job) -> &[RunSpec] {
     match &job.task {
         Task::Runs { runs } => runs,
         Task::Shell => &[],
@@ -144,7 +144,7 @@ fn seed(arguments: &[OsString]) -> u64 {
 
 struct Player<'a> {
     script: &'a Script,
-    runs: &'a [RunOrder],
+    runs: &'a [RunSpec],
     ids: Vec<&'a str>,
     line: Line,
     machine: Machine,
@@ -181,11 +181,11 @@ impl Player<'_> {
             }
         }
         let mut before: Option<&str> = None;
-        for order in self.runs {
-            if !self.run(order, before)? {
+        for spec in self.runs {
+            if !self.run(spec, before)? {
                 return Ok(());
             }
-            before = Some(&order.id);
+            before = Some(&spec.id);
         }
         self.say(&GuestMessage::Done)?;
         if matches!(self.reach(&Point::Done)?, Life::Over) {
@@ -195,30 +195,30 @@ impl Player<'_> {
     }
 
     /// One run; whether the guest lives on.
-    fn run(&mut self, order: &RunOrder, before: Option<&str>) -> io::Result<bool> {
+    fn run(&mut self, spec: &RunSpec, before: Option<&str>) -> io::Result<bool> {
         let steps =
             [(Step::Attach, Phase::Attach), (Step::Workload, Phase::Workload), (Step::TearDown, Phase::TearDown)];
         for (step, phase) in steps {
-            if step == Step::Attach && order.probe.is_baseline() && order.tool.is_none() {
+            if step == Step::Attach && spec.probe.is_baseline() && spec.tool.is_none() {
                 continue;
             }
-            self.say(&GuestMessage::Phase { phase, run: Some(order.id.clone()) })?;
+            self.say(&GuestMessage::Phase { phase, run: Some(spec.id.clone()) })?;
             let next = before.filter(|_| step == Step::Workload).map(|run| Point::DuringNext(run.to_owned()));
-            for point in next.into_iter().chain([Point::Run(order.id.clone(), step)]) {
+            for point in next.into_iter().chain([Point::Run(spec.id.clone(), step)]) {
                 if matches!(self.reach(&point)?, Life::Over) {
                     return Ok(false);
                 }
             }
         }
-        let outcome = match self.reach(&Point::Run(order.id.clone(), Step::End))? {
+        let outcome = match self.reach(&Point::Run(spec.id.clone(), Step::End))? {
             Life::Over => return Ok(false),
             Life::With(outcome) => outcome,
-            Life::GoesOn | Life::As(_) => Box::new(RunOutcome::Measured(Box::new(self.past.figures(order)))),
+            Life::GoesOn | Life::As(_) => Box::new(RunOutcome::Measured(Box::new(self.past.figures(spec)))),
         };
-        self.past.ran(&order.id);
+        self.past.ran(&spec.id);
         self.at += 1;
-        self.say(&GuestMessage::RunEnded { run: order.id.clone(), outcome })?;
-        Ok(!matches!(self.reach(&Point::After(order.id.clone()))?, Life::Over))
+        self.say(&GuestMessage::RunEnded { run: spec.id.clone(), outcome })?;
+        Ok(!matches!(self.reach(&Point::After(spec.id.clone()))?, Life::Over))
     }
 
     fn say(&mut self, message: &GuestMessage) -> io::Result<()> {
@@ -252,8 +252,8 @@ impl Player<'_> {
                 for piece in pieces {
                     let piece = self.named(piece);
                     let figures = |id: &str| {
-                        let order = self.runs.iter().find(|order| order.id == id);
-                        order.map(|order| self.past.figures(order))
+                        let spec = self.runs.iter().find(|spec| spec.id == id);
+                        spec.map(|spec| self.past.figures(spec))
                     };
                     self.line.piece(&piece, &figures)?;
                 }

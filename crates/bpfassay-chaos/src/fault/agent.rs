@@ -19,48 +19,50 @@ use crate::{
 };
 
 /// No messages, or messages out of order.
-const GARBAGE: &[&str] = &["garbage"];
+const PROTOCOL_ERROR: &[&str] = &["protocol_error"];
 const VERSION: &[&str] = &["protocol_version"];
 /// One that gives up before its first word says it out of order.
-const AGENT: &[&str] = &["agent", "garbage"];
+const AGENT: &[&str] = &["agent", "protocol_error"];
 /// What cuts a message off is either.
-const CUT: &[&str] = &["garbage", "early_exit"];
+const CUT: &[&str] = &["protocol_error", "early_exit"];
 /// One that never spoke is silent, one that stopped is late.
-const LATE: &[&str] = &["deadline", "silent"];
+const LATE: &[&str] = &["phase_timeout", "boot_timeout"];
 /// A flood is ended as such, or drowned the rest.
-const FLOOD: &[&str] = &["garbage", "flood", "deadline"];
+const FLOOD: &[&str] = &["protocol_error", "flood", "phase_timeout"];
 
 /// Words that no terminal is to see as they are.
 const ESCAPES: &str = "\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m red \r\u{8}\u{7f}\u{202e}";
 
 /// One line per fault.
 pub(super) const FAULTS: &[Fault] = &[
-    Fault::new("agent/bytes", |draw| broken(draw, Piece::Bytes(b"\n[    0.0] no frame".to_vec()), GARBAGE)),
+    Fault::new("agent/bytes", |draw| broken(draw, Piece::Bytes(b"\n[    0.0] no frame".to_vec()), PROTOCOL_ERROR)),
     Fault::new("agent/other-version", |draw| broken(draw, Piece::Bytes(version(1)), VERSION)),
     Fault::new("agent/older-version", |draw| broken(draw, Piece::Bytes(version(-1)), VERSION)),
-    Fault::new("agent/frame-too-large", |draw| broken(draw, Piece::Bytes(header(MAX_PAYLOAD + 1)), GARBAGE)),
-    Fault::new("agent/no-json", |draw| broken(draw, Piece::Payload(vec![0xff; 100]), GARBAGE)),
-    Fault::new("agent/other-json", |draw| broken(draw, Piece::Payload(b"[1,{}]".to_vec()), GARBAGE)),
-    Fault::new("agent/deep-json", |draw| broken(draw, Piece::Payload(vec![b'['; 100_000]), GARBAGE)),
-    Fault::new("agent/unknown-message", |draw| broken(draw, Piece::Payload(br#"{"type":"reboot"}"#.to_vec()), GARBAGE)),
-    Fault::new("agent/empty-frame", |draw| broken(draw, Piece::Payload(Vec::new()), GARBAGE)),
-    Fault::new("agent/forged-phase", |draw| broken(draw, phase(Phase::Workload, "no_such_run"), GARBAGE)),
-    Fault::new("agent/forged-end", |draw| broken(draw, Piece::Measured("no_such_run".to_owned()), GARBAGE)),
-    Fault::new("agent/endless-name", |draw| broken(draw, phase(Phase::Workload, &"r".repeat(1 << 20)), GARBAGE)),
-    Fault::new("agent/end-out-of-turn", |draw| broken(draw, Piece::Measured(OTHER.to_owned()), GARBAGE)),
-    Fault::new("agent/phase-out-of-turn", |draw| broken(draw, phase(Phase::TearDown, OTHER), GARBAGE)),
-    Fault::new("agent/phase-without-run", |draw| broken(draw, no_run(Phase::Workload), GARBAGE)),
-    Fault::new("agent/set-up-again", |draw| in_flight(draw, no_run(Phase::SetUp), GARBAGE)),
-    Fault::new("agent/boot-phase", |draw| broken(draw, no_run(Phase::Boot), GARBAGE)),
-    Fault::new("agent/hello-again", |draw| in_flight(draw, hello(), GARBAGE)),
+    Fault::new("agent/frame-too-large", |draw| broken(draw, Piece::Bytes(header(MAX_PAYLOAD + 1)), PROTOCOL_ERROR)),
+    Fault::new("agent/no-json", |draw| broken(draw, Piece::Payload(vec![0xff; 100]), PROTOCOL_ERROR)),
+    Fault::new("agent/other-json", |draw| broken(draw, Piece::Payload(b"[1,{}]".to_vec()), PROTOCOL_ERROR)),
+    Fault::new("agent/deep-json", |draw| broken(draw, Piece::Payload(vec![b'['; 100_000]), PROTOCOL_ERROR)),
+    Fault::new("agent/unknown-message", |draw| {
+        broken(draw, Piece::Payload(br#"{"type":"reboot"}"#.to_vec()), PROTOCOL_ERROR)
+    }),
+    Fault::new("agent/empty-frame", |draw| broken(draw, Piece::Payload(Vec::new()), PROTOCOL_ERROR)),
+    Fault::new("agent/forged-phase", |draw| broken(draw, phase(Phase::Workload, "no_such_run"), PROTOCOL_ERROR)),
+    Fault::new("agent/forged-end", |draw| broken(draw, Piece::Measured("no_such_run".to_owned()), PROTOCOL_ERROR)),
+    Fault::new("agent/endless-name", |draw| broken(draw, phase(Phase::Workload, &"r".repeat(1 << 20)), PROTOCOL_ERROR)),
+    Fault::new("agent/end-out-of-turn", |draw| broken(draw, Piece::Measured(OTHER.to_owned()), PROTOCOL_ERROR)),
+    Fault::new("agent/phase-out-of-turn", |draw| broken(draw, phase(Phase::TearDown, OTHER), PROTOCOL_ERROR)),
+    Fault::new("agent/phase-without-run", |draw| broken(draw, no_run(Phase::Workload), PROTOCOL_ERROR)),
+    Fault::new("agent/set-up-again", |draw| in_flight(draw, no_run(Phase::SetUp), PROTOCOL_ERROR)),
+    Fault::new("agent/boot-phase", |draw| broken(draw, no_run(Phase::Boot), PROTOCOL_ERROR)),
+    Fault::new("agent/hello-again", |draw| in_flight(draw, hello(), PROTOCOL_ERROR)),
     Fault::new("agent/ready-again", |draw| {
-        in_flight(draw, Piece::Message(GuestMessage::Ready(Box::new(facts()))), GARBAGE)
+        in_flight(draw, Piece::Message(GuestMessage::Ready(Box::new(facts()))), PROTOCOL_ERROR)
     }),
-    Fault::new("agent/phase-again", |draw| in_flight(draw, phase(Phase::Workload, THIS), GARBAGE)),
+    Fault::new("agent/phase-again", |draw| in_flight(draw, phase(Phase::Workload, THIS), PROTOCOL_ERROR)),
     Fault::new("agent/phase-for-ever", |draw| {
-        in_flight(draw, Piece::Repeated(1000, 300, Box::new(phase(Phase::Workload, THIS))), GARBAGE)
+        in_flight(draw, Piece::Repeated(1000, 300, Box::new(phase(Phase::Workload, THIS))), PROTOCOL_ERROR)
     }),
-    Fault::new("agent/shell", |draw| broken_so(draw, no_run(Phase::Shell), Then::Hangs, GARBAGE)),
+    Fault::new("agent/shell", |draw| broken_so(draw, no_run(Phase::Shell), Then::Hangs, PROTOCOL_ERROR)),
     Fault::new("agent/done-too-early", |draw| {
         let action = Action::Send(vec![Piece::Message(GuestMessage::Done)], Then::PowersOff);
         draw.broken_run(action, CUT)
@@ -69,8 +71,8 @@ pub(super) const FAULTS: &[Fault] = &[
         let message = format!("mount: no such device {ESCAPES}");
         broken_so(draw, Piece::Message(GuestMessage::Failed { message }), Then::PowersOff, AGENT)
     }),
-    Fault::new("agent/unsound-baseline", |draw| broken_so(draw, unsound(FIRST), Then::PowersOff, GARBAGE)),
-    Fault::new("agent/unsound-forged", |draw| broken_so(draw, unsound("no_such_run"), Then::PowersOff, GARBAGE)),
+    Fault::new("agent/unsound-baseline", |draw| broken_so(draw, unsound(FIRST), Then::PowersOff, PROTOCOL_ERROR)),
+    Fault::new("agent/unsound-forged", |draw| broken_so(draw, unsound("no_such_run"), Then::PowersOff, PROTOCOL_ERROR)),
     Fault::new("agent/late-end", |draw| late(draw, |run| Piece::Measured(run.to_owned()))),
     Fault::new("agent/late-phase", |draw| late(draw, |run| phase(Phase::TearDown, run))),
     Fault::new("agent/after-done", after_done),
@@ -141,7 +143,7 @@ fn harmless(draw: &mut Draw<'_>, piece: Piece) -> Trial {
 fn late(draw: &mut Draw<'_>, piece: fn(&str) -> Piece) -> Trial {
     let mut trial = draw.trial();
     let place = draw.run(|place| place.is_tool() && place.next().is_some());
-    trial.expected.blame(place.id(), GARBAGE, true);
+    trial.expected.blame(place.id(), PROTOCOL_ERROR, true);
     trial.expected.lasts = true;
     trial.parameters = format!("always after {}", place.id());
     let points = vec![Point::After(place.id().to_owned())];
@@ -157,12 +159,12 @@ fn after_done(draw: &mut Draw<'_>) -> Trial {
     let block = draw.block();
     let last = super::Place { block, index: block.runs.len() }.tool_before();
     if let Some(last) = last {
-        trial.expected.blame(last.id(), GARBAGE, false);
+        trial.expected.blame(last.id(), PROTOCOL_ERROR, false);
     }
     trial.parameters = format!("once in {}", block.id);
     trial.rules.push(Rule {
         when: When::once(&block.id, Point::Done),
-        action: Action::Send(vec![Piece::Measured(block.runs[0].order.id.clone())], Then::GoesOn),
+        action: Action::Send(vec![Piece::Measured(block.runs[0].spec.id.clone())], Then::GoesOn),
     });
     trial
 }
@@ -211,8 +213,8 @@ fn absurd_facts(draw: &mut Draw<'_>) -> Trial {
 fn absurd_figures(draw: &mut Draw<'_>) -> Trial {
     let which = draw.random.below(ABSURD.len() as u64);
     let spoil = usize::try_from(which).ok().and_then(|which| ABSURD.get(which)).map_or(ABSURD[0], |spoil| *spoil);
-    let mut trial = lies(draw, |order| {
-        let mut figures = Past::new(1).figures(order);
+    let mut trial = lies(draw, |spec| {
+        let mut figures = Past::new(1).figures(spec);
         spoil(&mut figures);
         RunOutcome::Measured(Box::new(figures))
     });
@@ -266,13 +268,13 @@ const ABSURD: &[fn(&mut RunFigures)] = &[
 ];
 
 /// A tool run that ends with an outcome of the guest's making.
-fn lies(draw: &mut Draw<'_>, outcome: impl Fn(&bpfassay_protocol::job::RunOrder) -> RunOutcome) -> Trial {
+fn lies(draw: &mut Draw<'_>, outcome: impl Fn(&bpfassay_protocol::job::RunSpec) -> RunOutcome) -> Trial {
     let mut trial = draw.trial();
     let place = draw.tool_run();
     trial.expected.lies.insert(place.id().to_owned());
     trial.expected.lasts = true;
     trial.parameters = format!("always in {}", place.id());
-    let action = Action::Outcome(Box::new(outcome(&place.block.runs[place.index].order)));
+    let action = Action::Outcome(Box::new(outcome(&place.block.runs[place.index].spec)));
     let points = vec![Point::Run(place.id().to_owned(), Step::End)];
     trial.rules.push(Rule { when: When::always(None, points), action });
     trial

@@ -34,7 +34,7 @@ pub(super) const FAULTS: &[Fault] = &[
         // Processes without end: nothing else gets on.
         let stall = "rcu: INFO: rcu_preempt self-detected stall on CPU";
         let action = Action::Send(vec![console(&[stall])], Then::Hangs);
-        draw.broken_guest(action, &["rcu_stall", "deadline", "silent"], true)
+        draw.broken_guest(action, &["rcu_stall", "phase_timeout", "boot_timeout"], true)
     })
     .rare(),
     Fault::new("kernel/tool-panics", |draw| {

@@ -144,11 +144,11 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn id(self) -> &'a str {
-        &self.block.runs[self.index].order.id
+        &self.block.runs[self.index].spec.id
     }
 
     fn is_tool(self) -> bool {
-        is_tool_run(&self.block.runs[self.index].order)
+        is_tool_run(&self.block.runs[self.index].spec)
     }
 
     /// The last tool run before this one in an undisturbed boot.
@@ -280,7 +280,7 @@ impl<'a> Draw<'a> {
             _ => {
                 let block = self.block();
                 for run in &block.runs {
-                    expected.blame(&run.order.id, kinds, true);
+                    expected.blame(&run.spec.id, kinds, true);
                 }
                 expected.lasts = true;
                 let parameters = format!("always in {} when it is ready", block.id);
@@ -298,7 +298,7 @@ impl<'a> Draw<'a> {
         let place = self.tool_run();
         let cell = &place.block.runs[place.index].cell;
         let runs: Vec<&str> =
-            place.block.runs.iter().filter(|run| run.cell == *cell).map(|run| run.order.id.as_str()).collect();
+            place.block.runs.iter().filter(|run| run.cell == *cell).map(|run| run.spec.id.as_str()).collect();
         for (index, run) in runs.iter().enumerate() {
             trial.expected.blame(run, if index < 2 { kinds } else { &["not_tried"] }, true);
         }
@@ -328,7 +328,7 @@ const INTERRUPTED: End = End::Code(130);
 
 /// All runs of the study.
 fn all_runs(study: &DisturbedStudy) -> impl Iterator<Item = &str> {
-    study.plan.runs().map(|(_, run)| run.order.id.as_str())
+    study.plan.runs().map(|(_, run)| run.spec.id.as_str())
 }
 
 /// Nothing is known of any run but that the host may have failed it.

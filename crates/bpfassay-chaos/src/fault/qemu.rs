@@ -1,4 +1,4 @@
-//! QEMU killed, stopped, or not to be had: trouble of the host, which no tool is to blame for.
+//! QEMU killed, stopped, or not to be had: failure of the host, which no tool is to blame for.
 
 use super::{Draw, Fault, all_runs, at_moment, host_of};
 use crate::{
@@ -73,7 +73,7 @@ fn killed_once(draw: &mut Draw<'_>, signals: &[i32]) -> Trial {
 fn killed_always(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let block = draw.block();
-    host_of(&mut trial.expected, block.runs.iter().map(|run| run.order.id.clone()));
+    host_of(&mut trial.expected, block.runs.iter().map(|run| run.spec.id.clone()));
     trial.parameters = format!("always in {}", block.id);
     trial.rules.push(Rule { when: When::always(Some(&block.id), vec![Point::Ready]), action: Action::Kill(KILL) });
     trial
@@ -102,7 +102,7 @@ fn stopped(draw: &mut Draw<'_>) -> Trial {
         false => When::once(&block.id, point),
     };
     if again {
-        host_of(&mut trial.expected, block.runs.iter().map(|run| run.order.id.clone()));
+        host_of(&mut trial.expected, block.runs.iter().map(|run| run.spec.id.clone()));
     }
     trial.expected.hangs = 4;
     trial.parameters = format!("{} in {}", if again { "always" } else { "once" }, block.id);

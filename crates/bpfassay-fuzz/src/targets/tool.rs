@@ -15,7 +15,7 @@ use bpfassay_tool::{
 pub(super) fn tool_file(text: &str) {
     let Ok(file) = ToolFile::parse("t.toml", text) else { return };
     for &arch in Arch::ALL {
-        let _ = file.order(arch);
+        let _ = file.for_arch(arch);
     }
     let again = serde_json::to_vec(&file).ok().and_then(|text| serde_json::from_slice::<ToolFile>(&text).ok());
     assert_eq!(again.as_ref(), Some(&file));

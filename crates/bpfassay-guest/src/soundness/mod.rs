@@ -16,7 +16,7 @@ use self::{
     compare::{Facts, bounded, compare},
     sources::{SOURCES, Source, Stage},
 };
-use crate::{children::Children, error::Result, site::Site};
+use crate::{children::Children, environment::Environment, error::Result};
 
 /// How long what ends late may take: the kernel frees programs and removes probes after its grace periods.
 const SETTLING: Duration = Duration::from_secs(10);
@@ -33,9 +33,9 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// What it is like now, before the first run.
-    pub(crate) fn take(site: &Site) -> Self {
-        let applies = |source: &&Source| site.is_guest() || source.on_running_systems;
-        Self { before: SOURCES.iter().filter(applies).map(|source| (source, (source.read)(site))).collect() }
+    pub(crate) fn take(environment: &Environment) -> Self {
+        let applies = |source: &&Source| environment.is_guest() || source.on_running_systems;
+        Self { before: SOURCES.iter().filter(applies).map(|source| (source, (source.read)(environment))).collect() }
     }
 
     /// What differs by now, a sentence each, in the order of the sources; nothing where the next run finds everything as the first
@@ -43,11 +43,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// Where processes that ended cannot be taken.
-    pub(crate) fn differences(&self, site: &Site, children: &mut Children) -> Result<Vec<String>> {
+    pub(crate) fn differences(&self, environment: &Environment, children: &mut Children) -> Result<Vec<String>> {
         let deadline = Instant::now() + SETTLING;
         loop {
             children.reap()?;
-            let differences = self.now(site);
+            let differences = self.now(environment);
             if differences.is_empty() || Instant::now() >= deadline {
                 return Ok(bounded(differences));
             }
@@ -55,11 +55,11 @@ impl Snapshot {
         }
     }
 
-    fn now(&self, site: &Site) -> Vec<String> {
+    fn now(&self, environment: &Environment) -> Vec<String> {
         let mut differences = Vec::new();
         for stage in [Stage::Kernel, Stage::FileSystem] {
             for (source, before) in self.before.iter().filter(|(source, _)| source.stage == stage) {
-                compare(source.what, source.tolerance, before, &(source.read)(site), &mut differences);
+                compare(source.what, source.tolerance, before, &(source.read)(environment), &mut differences);
             }
             // With its server or its network gone, the file system under test would keep whoever asks it waiting for ever.
             if !differences.is_empty() {

@@ -7,7 +7,7 @@ use super::{
     compare::{Facts, Tolerance},
     objects, processes,
 };
-use crate::{error::with_causes, site::Site};
+use crate::{environment::Environment, error::with_causes};
 
 /// When a source is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) struct Source {
     /// How far it may differ.
     pub tolerance: Tolerance,
     /// What it shows now.
-    pub read: fn(&Site) -> Facts,
+    pub read: fn(&Environment) -> Facts,
 }
 
 const MIB: u64 = 1 << 20;
@@ -57,8 +57,8 @@ pub(crate) const SOURCES: &[Source] = &[
     }),
     source("free space of /run in MiB", Stage::Kernel, false, Tolerance::AtMostLower(32), |_| space(&["/run"])),
     source("memory in MiB", Stage::Kernel, false, Tolerance::AtMostLower(192), |_| memory()),
-    source("free space under test in MiB", Stage::FileSystem, false, Tolerance::AtMostLower(4), |site| {
-        space(&[&site.mount])
+    source("free space under test in MiB", Stage::FileSystem, false, Tolerance::AtMostLower(4), |environment| {
+        space(&[&environment.mount])
     }),
     source("a file under test", Stage::FileSystem, true, Tolerance::None, trial),
 ];
@@ -68,7 +68,7 @@ const fn source(
     stage: Stage,
     on_running_systems: bool,
     tolerance: Tolerance,
-    read: fn(&Site) -> Facts,
+    read: fn(&Environment) -> Facts,
 ) -> Source {
     Source { what, stage, on_running_systems, tolerance, read }
 }
@@ -78,8 +78,8 @@ fn text(path: impl AsRef<Path>) -> Result<String, String> {
 }
 
 /// The mount that programs see at its path.
-fn under_test(site: &Site) -> Facts {
-    let mount = crate::proc::mountinfo::read(&site.mount).map_err(|error| with_causes(&error))?;
+fn under_test(environment: &Environment) -> Facts {
+    let mount = crate::proc::mountinfo::read(&environment.mount).map_err(|error| with_causes(&error))?;
     Ok(BTreeMap::from([
         (
             "mount".to_owned(),
@@ -90,7 +90,7 @@ fn under_test(site: &Site) -> Facts {
 }
 
 /// All mounts, by number and place.
-fn mounts(_: &Site) -> Facts {
+fn mounts(_: &Environment) -> Facts {
     Ok(text("/proc/self/mountinfo")?.lines().filter_map(mount).collect())
 }
 
@@ -102,14 +102,14 @@ fn mount(line: &str) -> Option<(String, String)> {
 }
 
 /// The cgroups below the one in which those of workloads are made, and its controllers.
-fn cgroups(site: &Site) -> Facts {
+fn cgroups(environment: &Environment) -> Facts {
     let mut facts = BTreeMap::new();
-    let controllers = text(Path::new(&site.cgroups).join("cgroup.subtree_control"))?;
+    let controllers = text(Path::new(&environment.cgroups).join("cgroup.subtree_control"))?;
     // The agent itself has processes of tools counted.
     let controllers: Vec<&str> = controllers.split_ascii_whitespace().filter(|name| *name != "pids").collect();
     facts.insert("controllers".to_owned(), controllers.join(" "));
-    for path in crate::cgroup::below(&site.cgroups).map_err(|error| with_causes(&error))? {
-        if path != site.cgroups {
+    for path in crate::cgroup::below(&environment.cgroups).map_err(|error| with_causes(&error))? {
+        if path != environment.cgroups {
             facts.insert(path, String::new());
         }
     }
@@ -203,8 +203,8 @@ fn memory() -> Facts {
 }
 
 /// Whether a file can be written, read and removed where runs do that.
-fn trial(site: &Site) -> Facts {
-    let outcome = site.ground.try_file().map_or_else(|error| error.to_string(), |()| "works".to_owned());
+fn trial(environment: &Environment) -> Facts {
+    let outcome = environment.test_dir.try_file().map_or_else(|error| error.to_string(), |()| "works".to_owned());
     Ok(BTreeMap::from([("writing, reading and removing it".to_owned(), outcome)]))
 }
 

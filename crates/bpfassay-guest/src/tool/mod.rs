@@ -228,7 +228,7 @@ impl Running {
     fn quoted(&self) -> String {
         let last = self.words.last();
         let last = last.trim();
-        if last.is_empty() { String::new() } else { format!("; its last words: {last}") }
+        if last.is_empty() { String::new() } else { format!("; its last output: {last}") }
     }
 
     fn note_ready(&mut self) -> Result<()> {
@@ -286,13 +286,13 @@ impl Running {
         Ok(any)
     }
 
-    /// Waits until it has reported `times` times more, where it does so by itself, and keeps what `witness` gives then. A report is
-    /// at its end when it pauses: then nothing is at work that the tool has counted and the witness has not, or the other way
-    /// round, but what it takes to hear of the report and to ask the witness, and that is the same each time.
+    /// Waits until it has reported `times` times more, where it does so by itself, and keeps what `reference` gives then. A report is
+    /// at its end when it pauses: then nothing is at work that the tool has counted and the reference has not, or the other way
+    /// round, but what it takes to hear of the report and to ask the reference, and that is the same each time.
     pub(crate) fn await_report(
         &mut self,
         times: u32,
-        mut witness: impl FnMut() -> Result<Option<Sample>>,
+        mut reference: impl FnMut() -> Result<Option<Sample>>,
     ) -> Result<()> {
         let Some(longest) = self.tool.report_within_ms else { return Ok(()) };
         for time in 1..=times {
@@ -300,9 +300,9 @@ impl Running {
                 return Ok(());
             }
             if time == times
-                && let Some(sample) = witness()?
+                && let Some(sample) = reference()?
             {
-                self.words.add_witness(sample);
+                self.words.add_reference(sample);
             }
         }
         Ok(())
@@ -333,23 +333,23 @@ impl Running {
     }
 
     /// Asks its endpoint, if it has one.
-    pub(crate) fn ask(&mut self, mut witness: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
+    pub(crate) fn ask(&mut self, mut reference: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
         let Some(endpoint) = &self.tool.endpoint else { return Ok(()) };
         self.asked = Instant::now();
         let (source, text) = match endpoint::ask(endpoint) {
             Ok(body) => (Source::Endpoint, body),
             Err(reason) => (Source::NoAnswer, reason.into_bytes()),
         };
-        self.words.take(monotonic_ns()?, source, &text, witness()?);
+        self.words.take(monotonic_ns()?, source, &text, reference()?);
         Ok(())
     }
 
     /// Stops it and tells what there is to say of it, and what the kernel's statistics say of its programs, if it keeps any.
-    /// What it says meanwhile is kept, with what `witness` gives then. An error where it had ended before it was told to.
+    /// What it says meanwhile is kept, with what `reference` gives then. An error where it had ended before it was told to.
     pub(crate) fn stop(
         mut self,
         children: &mut Children,
-        mut witness: impl FnMut() -> Result<Option<Sample>>,
+        mut reference: impl FnMut() -> Result<Option<Sample>>,
     ) -> Result<(ToolFigures, Vec<ProgramStatistics>)> {
         children.reap()?;
         if let Some(status) = children.end_of(self.pid) {
@@ -381,9 +381,9 @@ impl Running {
         let ended = self.wait_for_end(deadline, children)?;
         // Of what it says when it is told to end nothing has been heard before.
         if self.words.count() > said
-            && let Some(sample) = witness()?
+            && let Some(sample) = reference()?
         {
-            self.words.add_witness(sample);
+            self.words.add_reference(sample);
         }
         if let Some(status) = ended {
             self.figures.stop_ns = Some(nanoseconds(told.elapsed()));

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How much of the end of a tool's words is kept for messages, in bytes.
-const LAST_WORDS: usize = 2048;
+const OUTPUT_TAIL: usize = 2048;
 
 /// Most bytes taken from a stream at once, so that a tool that never pauses does not hold its reader.
 const AT_ONCE: usize = 256 << 10;
@@ -93,12 +93,12 @@ impl Words {
     }
 
     /// Takes in `text`, which came from `source` at `monotonic_ns`.
-    pub(crate) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], witness: Option<Sample>) {
+    pub(crate) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], reference: Option<Sample>) {
         // What is said of its endpoint it did not say itself.
         if matches!(source, Source::Output | Source::Error) {
             self.last.extend_from_slice(text);
         }
-        let surplus = self.last.len().saturating_sub(LAST_WORDS);
+        let surplus = self.last.len().saturating_sub(OUTPUT_TAIL);
         self.last.drain(..surplus);
         if let Some(sign) = &mut self.sign {
             sign.take(source, text);
@@ -112,7 +112,7 @@ impl Words {
         }
         self.bytes += text.len();
         let text = String::from_utf8_lossy(text).into_owned();
-        self.pieces.push(Piece { monotonic_ns, source, text, witness: witness.map(Box::new) });
+        self.pieces.push(Piece { monotonic_ns, source, text, reference: reference.map(Box::new) });
     }
 
     /// Whether the line that is waited for has come.
@@ -135,10 +135,10 @@ impl Words {
         self.pieces.len()
     }
 
-    /// Puts beside the last of them what the witness had counted then.
-    pub(super) fn add_witness(&mut self, sample: Sample) {
+    /// Puts beside the last of them what the reference had counted then.
+    pub(super) fn add_reference(&mut self, sample: Sample) {
         if let Some(last) = self.pieces.last_mut() {
-            last.witness = Some(Box::new(sample));
+            last.reference = Some(Box::new(sample));
         }
     }
 
@@ -275,7 +275,7 @@ mod tests {
     fn words_that_nobody_wants_leave_their_end_only() {
         let mut words = Words::new(false, None);
         words.take(1, Source::Error, &[b'x'; 5000], None);
-        assert_eq!(words.last().len(), LAST_WORDS);
+        assert_eq!(words.last().len(), OUTPUT_TAIL);
         assert_eq!(words.into_pieces(), (Vec::new(), 0));
     }
 
@@ -325,7 +325,7 @@ mod tests {
             for chunk in &chunks {
                 words.take(0, Source::Output, chunk, None);
             }
-            prop_assert!(words.last.len() <= LAST_WORDS);
+            prop_assert!(words.last.len() <= OUTPUT_TAIL);
             prop_assert_eq!(words.into_pieces().0.len(), chunks.len());
         }
     }

@@ -13,7 +13,7 @@ use std::{
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
     frame::Decoder,
-    job::{FileSystem, Job, RunOrder, Task, Workload},
+    job::{FileSystem, Job, RunSpec, Task, Workload},
     message::{GuestMessage, RunOutcome},
 };
 
@@ -53,7 +53,7 @@ impl Stage {
         }
         let script = script.replace("{stage}", &stage.path().display().to_string());
         let command = ["/bin/sh", "-c", &script].map(str::to_owned);
-        let order = |id: &&str| RunOrder {
+        let spec = |id: &&str| RunSpec {
             id: (*id).to_owned(),
             probe: "none".parse().unwrap(),
             sampling_interval_ms: None,
@@ -67,7 +67,7 @@ impl Stage {
             modules: Vec::new(),
             file_system: FileSystem::Tmpfs { size_mib: 64 },
             settle_ms: 0,
-            task: Task::Runs { runs: runs.iter().map(order).collect() },
+            task: Task::Runs { runs: runs.iter().map(spec).collect() },
         };
         fs::write(stage.at("job"), serde_json::to_vec(&job).unwrap()).unwrap();
         stage

@@ -12,7 +12,7 @@ use bpfassay_study::Interface;
 use crate::{
     Figure,
     ior::Reported,
-    results::{Access, ByteFigure, Span, Witness},
+    results::{Access, ByteFigure, MovedSource, Span},
 };
 
 /// What the workload says of itself, besides its ledger.
@@ -42,7 +42,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
             .into_iter()
             .map(|operation| {
                 let bytes = from_summary(workload, operation, |_| true);
-                let moved = (bytes, Figure::missing("IOR's summary does not tell calls"), Witness::Summary);
+                let moved = (bytes, Figure::missing("IOR's summary does not tell calls"), MovedSource::Summary);
                 figure(figures, workload, Span::WholeRun, operation, moved, &figures.whole)
             })
             .collect();
@@ -61,11 +61,11 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
                 } else {
                     Figure::missing("IOR's summary does not tell the bytes of checks")
                 };
-                (bytes, Figure::missing("no calls move mapped pages"), Witness::Summary)
+                (bytes, Figure::missing("no calls move mapped pages"), MovedSource::Summary)
             }
             Some(Interface::Posix | Interface::Mpiio) | None => {
                 let totals = phase.ledger.get(&operation).copied().unwrap_or_default();
-                (Figure::Value(totals.bytes), Figure::Value(totals.calls), Witness::Ledger)
+                (Figure::Value(totals.bytes), Figure::Value(totals.calls), MovedSource::Ledger)
             }
         };
         figure(figures, workload, span, operation, moved, &phase.interval)
@@ -87,7 +87,7 @@ pub(super) fn told(figures: &RunFigures, moved: impl Iterator<Item = (Operation,
     moved
         .map(|(operation, bytes)| {
             let calls = Figure::missing("the workload does not tell calls");
-            figure(figures, &workload, Span::WholeRun, operation, (bytes, calls, Witness::Summary), &figures.whole)
+            figure(figures, &workload, Span::WholeRun, operation, (bytes, calls, MovedSource::Summary), &figures.whole)
         })
         .collect()
 }
@@ -119,7 +119,7 @@ fn figure(
     workload: &Workload<'_>,
     span: Span,
     operation: Operation,
-    (moved, calls, witness): (Figure<u64>, Figure<u64>, Witness),
+    (moved, calls, moved_source): (Figure<u64>, Figure<u64>, MovedSource),
     interval: &Interval,
 ) -> ByteFigure {
     let counted = counted_between(figures, operation, interval);
@@ -138,7 +138,7 @@ fn figure(
             Some(Interface::Posix | Interface::Mpiio) | None => difference(&mountstats, &moved),
         },
         workload: moved,
-        witness,
+        moved_source,
         traced,
         mountstats,
     }

@@ -127,12 +127,12 @@ fn asked_for(plan: &Plan, cell: &Cell) -> Vec<Access> {
 
     let options = match &cell.workload {
         Workload::Ior { options, .. } => options,
-        Workload::Exercise { .. } => return vec![Access::Work],
+        Workload::Microbenchmark { .. } => return vec![Access::Work],
         Workload::Command { .. } => {
             let figures = plan.study.command(&cell.case).map_or(&[][..], |command| &command.figures);
             return [Access::Work].into_iter().chain(figures.iter().map(|one| Access::Figure(one.name))).collect();
         }
-        Workload::IoPaths { .. } | Workload::Capabilities => return Vec::new(),
+        Workload::IoPaths { .. } | Workload::KernelFeatures => return Vec::new(),
     };
     let has = |flag: &str| options.iter().any(|word| word == flag);
     let asked: Vec<Access> = [(Access::Write, "-w"), (Access::Read, "-r")]

@@ -32,7 +32,7 @@ pub(super) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(super) fn new(plan: &'a Plan, provenance: &'a [Provenance], runs: &'a ByCell<'a>) -> Self {
-        let is_counted = |run: &PlannedRun| !run.control && !run.order.bpf_stats && !run.warm_up && !run.is_witnessed();
+        let is_counted = |run: &PlannedRun| !run.control && !run.spec.bpf_stats && !run.warm_up && !run.has_reference();
         let mut planned = HashMap::new();
         for (_, run) in plan.runs().filter(|(_, run)| is_counted(run)) {
             let count: &mut u32 = planned.entry(run.cell.as_str()).or_default();
@@ -50,7 +50,7 @@ impl<'a> Context<'a> {
             runs,
             baselines,
             planned,
-            order: plan.runs().zip(0..).map(|((_, run), index)| (run.order.id.as_str(), index)).collect(),
+            order: plan.runs().zip(0..).map(|((_, run), index)| (run.spec.id.as_str(), index)).collect(),
             detectable: RefCell::default(),
         }
     }

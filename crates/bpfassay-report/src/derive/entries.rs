@@ -75,7 +75,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
             }
             Entry::BlockEnded(ended) => {
                 if let Some(boot) = boots.get(&ended.block, ended.boot) {
-                    boot.trouble = ended.trouble;
+                    boot.failure = ended.failure;
                     boot.notes = ended.notes;
                     boot.verdict = Some(ended.verdict);
                 }
@@ -104,7 +104,7 @@ impl Boots {
             log: started.log,
             ready_after_ms: Figure::missing("the guest never said that it is ready"),
             facts: None,
-            trouble: None,
+            failure: None,
             notes: Vec::new(),
             confirming: started.confirming,
             verdict: None,

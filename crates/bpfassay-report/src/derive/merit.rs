@@ -1,6 +1,6 @@
 //! Figures of merit: what workloads that are not IOR tell of their work.
 
-use bpfassay_protocol::job::{Better, ExerciseSummary};
+use bpfassay_protocol::job::{Better, MicrobenchmarkSummary};
 use bpfassay_stats::Summary;
 
 use super::pairs::summary;
@@ -10,9 +10,11 @@ use crate::{
 };
 
 /// Operations per second of a workload without files, by its own clock from before the first to after the last.
-pub(super) fn of_exercise(text: &str) -> RunAccess {
-    let figure = match serde_json::from_str::<ExerciseSummary>(text) {
-        Ok(ExerciseSummary { elapsed_ns: 0, .. }) => Figure::missing("the workload took no time by its own clock"),
+pub(super) fn of_microbenchmark(text: &str) -> RunAccess {
+    let figure = match serde_json::from_str::<MicrobenchmarkSummary>(text) {
+        Ok(MicrobenchmarkSummary { elapsed_ns: 0, .. }) => {
+            Figure::missing("the workload took no time by its own clock")
+        }
         Ok(summary) => Figure::Value(summary.operations as f64 / (summary.elapsed_ns as f64 / 1e9)),
         Err(error) => Figure::missing(format!("the workload's summary cannot be read: {error}")),
     };

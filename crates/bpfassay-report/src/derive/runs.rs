@@ -1,7 +1,7 @@
 //! Figures of one run.
 
 use bpfassay_protocol::{
-    job::Workload as Order,
+    job::Workload as Kind,
     message::{Interval, RunFigures, WorkloadPhase},
     tracer,
 };
@@ -25,19 +25,19 @@ const MIB: f64 = 1_048_576.0;
 pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<RunDerived> {
     let Outcome::Measured(figures) = &record.outcome else { return None };
     // The tracer counted for another tool's sake: its figures are told with that tool's.
-    if record.witnessed {
+    if record.has_reference {
         return None;
     }
     // Only IOR tells bandwidths.
     let (options, reported) = match &cell.workload {
-        Order::Ior { options, .. } => (options.as_slice(), ior::reported(&figures.summary)),
-        Order::IoPaths { .. } | Order::Capabilities | Order::Exercise { .. } | Order::Command { .. } => {
+        Kind::Ior { options, .. } => (options.as_slice(), ior::reported(&figures.summary)),
+        Kind::IoPaths { .. } | Kind::KernelFeatures | Kind::Microbenchmark { .. } | Kind::Command { .. } => {
             (&[][..], Ok(Vec::new()))
         }
     };
     let workload = bytes::Workload {
         interface: cell.interface,
-        neighbour: matches!(cell.workload, Order::Ior { neighbour: true, .. }),
+        neighbour: matches!(cell.workload, Kind::Ior { neighbour: true, .. }),
         checks_writes: options.iter().any(|word| word == "-W"),
         reported: reported.as_deref().map_err(String::as_str),
     };
@@ -55,14 +55,16 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         losses: losses.clone(),
     };
     match &cell.workload {
-        Order::IoPaths { .. } => return Some(others(Vec::new(), coverage::derive(figures))),
-        Order::Exercise { .. } => return Some(others(vec![merit::of_exercise(&figures.summary)], Vec::new())),
-        Order::Command { .. } => {
+        Kind::IoPaths { .. } => return Some(others(Vec::new(), coverage::derive(figures))),
+        Kind::Microbenchmark { .. } => {
+            return Some(others(vec![merit::of_microbenchmark(&figures.summary)], Vec::new()));
+        }
+        Kind::Command { .. } => {
             let spec = plan.study.command(&cell.case)?;
             let (accesses, bytes) = command::derive(plan.study.clock, spec, figures);
             return Some(RunDerived { bytes, ..others(accesses, Vec::new()) });
         }
-        Order::Ior { .. } | Order::Capabilities => {}
+        Kind::Ior { .. } | Kind::KernelFeatures => {}
     }
     let mut accesses: Vec<RunAccess> = match &reported {
         Ok(reported) => Access::DATA

@@ -56,7 +56,7 @@ pub(super) fn derive(plan: &Plan, runs: &ByCell<'_>) -> Vec<Sampled> {
 }
 
 fn sampled(plan: &Plan, sampling: &Sampling, group: &Group<'_>, runs: &ByCell<'_>, done: &HashSet<&str>) -> Sampled {
-    let is_done = |block: &&&Block| block.runs.iter().all(|run| done.contains(run.order.id.as_str()));
+    let is_done = |block: &&&Block| block.runs.iter().all(|run| done.contains(run.spec.id.as_str()));
     let whole = group.blocks.iter().take_while(is_done).count();
     let most = group.blocks.len();
     let mut found = Sampled {

@@ -45,7 +45,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     let is_timed = plan.study.clock == Clock::Instructions
         || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
     let mut result = ToolResult { findings: Vec::new(), figures: Vec::new(), run: None };
-    let mut witnessed: BTreeMap<ByteMeaning, Witnessed> = BTreeMap::new();
+    let mut against: BTreeMap<ByteMeaning, AgainstReference> = BTreeMap::new();
     for run in runs {
         let findings = match &run.record.outcome {
             Outcome::Failed(failure) if failure.kind == FailureKind::Unsound => left_changed(failure),
@@ -58,18 +58,18 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
             Outcome::Measured(figures) => {
                 let (findings, beside) = of_run(tool, object.as_deref(), is_timed, figures);
                 if let Some(meaning) = figures.probe.probe.counts()
-                    && run.record.witnessed
+                    && run.record.has_reference
                     && !beside.figures.is_empty()
                 {
-                    witnessed.insert(meaning, Witnessed { run: Some(run.record.run.clone()), ..beside });
+                    against.insert(meaning, AgainstReference { run: Some(run.record.run.clone()), ..beside });
                 }
                 findings
             }
         };
         merge(&mut result.findings, findings);
     }
-    let returned = witnessed.remove(&ByteMeaning::Returned).unwrap_or_default();
-    let requested = witnessed.remove(&ByteMeaning::Requested).unwrap_or_default();
+    let returned = against.remove(&ByteMeaning::Returned).unwrap_or_default();
+    let requested = against.remove(&ByteMeaning::Requested).unwrap_or_default();
     let with_moved = |one: Compared| Compared { moved: returned.moved_of(&one), ..one };
     result.figures = requested.figures.into_iter().map(with_moved).collect();
     result.run = returned.run.or(requested.run);
@@ -81,21 +81,21 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
 fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
     let mut findings =
         finding::evaluate(&Evidence { start: Some(&Start::Ready), ..Evidence::default() }, &Limits::default());
-    let status = FindingStatus::Found { evidence: failure.telling.clone() };
+    let status = FindingStatus::Found { evidence: failure.excerpt.clone() };
     outweigh(&mut findings, FindingResult { kind: finding::Kind::LeftBehind, status });
     findings
 }
 
-/// What a run with a witness says of a tool's figures.
+/// What a run with a reference tracer says of a tool's figures.
 #[derive(Default)]
-struct Witnessed {
+struct AgainstReference {
     figures: Vec<Compared>,
     /// What calls moved of the bytes that figures of requested ones count: by figure and subject.
     moved: BTreeMap<(String, Option<String>), u64>,
     run: Option<String>,
 }
 
-impl Witnessed {
+impl AgainstReference {
     fn moved_of(&self, one: &Compared) -> Option<u64> {
         self.moved.get(&(one.figure.clone(), one.subject.clone())).copied()
     }
@@ -125,7 +125,7 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
         return;
     }
     for (known, new) in known.iter_mut().zip(new) {
-        // The last run has a witness, and knows best why something could not be looked for.
+        // The last run has a reference tracer, and knows best why something could not be looked for.
         let (before, now) = (weight(&known.status), weight(&new.status));
         if now > before || now == 0 && before == 0 {
             *known = new;
@@ -172,8 +172,8 @@ fn of_run(
     object: Option<&[u8]>,
     is_timed: bool,
     figures: &RunFigures,
-) -> (Vec<FindingResult>, Witnessed) {
-    let Some(seen) = &figures.tool else { return (Vec::new(), Witnessed::default()) };
+) -> (Vec<FindingResult>, AgainstReference) {
+    let Some(seen) = &figures.tool else { return (Vec::new(), AgainstReference::default()) };
     let report = tool.file.report.as_ref();
     let kernel = kernel_facts(seen, is_timed);
     let types = object::types(seen);
@@ -202,7 +202,7 @@ fn of_run(
         let status = FindingStatus::Found { evidence: vec![reason] };
         outweigh(&mut findings, FindingResult { kind: finding::Kind::Unreadable, status });
     }
-    let mut beside = Witnessed::default();
+    let mut beside = AgainstReference::default();
     if let (Some(report), Some(readings), Some(truth)) = (report, &readings, &truth) {
         beside.figures = finding::compared(report, readings, truth);
         let moved = finding::moved(report, truth).into_iter();
@@ -276,8 +276,8 @@ fn capture(report: &Report, seen: &ToolFigures) -> Capture {
 fn truth(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Option<Truth> {
     let (before, after) = (&figures.whole.before, &figures.whole.after);
     let reported = || {
-        let with_witness = seen.words.iter().filter(|words| is_of(report, words));
-        with_witness.filter_map(|words| Some((words.monotonic_ns, words.witness.as_deref()?)))
+        let with_reference = seen.words.iter().filter(|words| is_of(report, words));
+        with_reference.filter_map(|words| Some((words.monotonic_ns, words.reference.as_deref()?)))
     };
     let first = reported().filter(|(at_ns, _)| *at_ns <= before.monotonic_ns).last();
     let last = reported().filter(|(at_ns, _)| *at_ns >= after.monotonic_ns).last();

@@ -35,7 +35,7 @@ impl<'a> Sound<'a> {
                 return Err(format!("the plan has two blocks {}", block.id));
             }
             for run in &block.runs {
-                let id = &run.order.id;
+                let id = &run.spec.id;
                 let is_of_block = cells.get(run.cell.as_str()).is_some_and(|cell| {
                     (&cell.target, &cell.case, &cell.file_system) == (&block.target, &block.case, &block.file_system)
                 });
@@ -110,8 +110,8 @@ impl<'a> Sound<'a> {
 
     fn ended(&mut self, ended: &BlockEnded) -> Result<(), String> {
         let known = self.known(&ended.block)?;
-        // A guest that could not even be started has trouble, and was not started.
-        let never = ended.trouble.is_some() && ended.boot > known.started;
+        // A guest that could not even be started has a failure, and was not started.
+        let never = ended.failure.is_some() && ended.boot > known.started;
         if !known.is_in(ended.boot) && !never {
             return Err(not_started("an end is recorded of", ended.boot, &ended.block));
         }
@@ -144,9 +144,9 @@ fn other_than_planned(record: &RunRecord, block: &Block, planned: &PlannedRun) -
         ("replicate", record.replicate == block.replicate),
         ("round", record.round == planned.round),
         ("mark as control", record.control == planned.control),
-        ("mark as run for statistics", record.statistics == planned.order.bpf_stats),
+        ("mark as run for statistics", record.statistics == planned.spec.bpf_stats),
         ("mark as warm-up", record.warm_up == planned.warm_up),
-        ("mark as witnessed", record.witnessed == planned.is_witnessed()),
+        ("mark as run beside the reference tracer", record.has_reference == planned.has_reference()),
     ]
     .into_iter()
     .find_map(|(what, is_same)| (!is_same).then_some(what))

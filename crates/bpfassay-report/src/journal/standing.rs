@@ -12,7 +12,7 @@ use crate::{BlockEnded, BootVerdict, Entry, FailureKind, Outcome, RunFailure, Ru
 pub enum Again {
     /// Nothing.
     Nothing,
-    /// Runs that failed by host trouble.
+    /// Runs that failed because the host failed.
     Host,
     /// Blocks with runs that failed, whyever, as if nothing were known of them.
     Failed,
@@ -36,7 +36,7 @@ impl ToDo {
 
     /// The runs that have no record that counts, in order.
     pub fn open(&self) -> impl Iterator<Item = &bpfassay_study::PlannedRun> {
-        self.block.runs.iter().filter(|run| !self.past.settled.contains(&run.order.id))
+        self.block.runs.iter().filter(|run| !self.past.settled.contains(&run.spec.id))
     }
 }
 
@@ -65,7 +65,7 @@ impl Past {
     pub fn never_ready(&self) -> Option<&RunFailure> {
         let ended = self.history.last()?.ended.as_ref()?;
         let is_given_up = matches!(ended.verdict, BootVerdict::Nobody) && !ended.settled.is_empty();
-        ended.trouble.as_ref().filter(|_| is_given_up && self.history.iter().all(|boot| !boot.ready))
+        ended.failure.as_ref().filter(|_| is_given_up && self.history.iter().all(|boot| !boot.ready))
     }
 }
 
@@ -167,7 +167,7 @@ impl<'a> Standing<'a> {
         self.runs.get(run).map(|stands| stands.record)
     }
 
-    /// Whether the record of `run` counts for good, but for host trouble.
+    /// Whether the record of `run` counts for good, but for host failure.
     #[must_use]
     pub fn is_final(&self, run: &str) -> bool {
         self.runs.get(run).is_some_and(|stands| stands.settled && !is_of_host(stands.record))
@@ -195,7 +195,7 @@ impl<'a> Standing<'a> {
     #[must_use]
     pub fn past(&self, block: &Block) -> Past {
         let mut past = self.blocks.get(block.id.as_str()).cloned().unwrap_or_default();
-        let ids = block.runs.iter().map(|run| run.order.id.as_str());
+        let ids = block.runs.iter().map(|run| run.spec.id.as_str());
         past.settled = ids.filter(|run| self.runs.get(run).is_some_and(|s| s.settled)).map(str::to_owned).collect();
         past
     }
@@ -203,7 +203,7 @@ impl<'a> Standing<'a> {
     /// What is to be done of `block`, if anything.
     fn to_do(&self, block: &Block, again: Again) -> Option<ToDo> {
         let mut past = self.past(block);
-        let records = || block.runs.iter().filter_map(|run| self.record(&run.order.id));
+        let records = || block.runs.iter().filter_map(|run| self.record(&run.spec.id));
         let is_failed = |record: &RunRecord| matches!(record.outcome, Outcome::Failed(_));
         if again == Again::Failed && records().any(is_failed) {
             // As if nothing were known: but the numbers of boots go on.

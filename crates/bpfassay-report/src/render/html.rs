@@ -1,6 +1,6 @@
 //! The report: one HTML file that needs nothing else, neither network nor scripts.
 //!
-//! The tables are those of the terminal; beside them stand plots, what failed with its telling lines, and how to do it
+//! The tables are those of the terminal; beside them stand plots, what failed with excerpts of its log, and how to do it
 //! again.
 
 mod comparison;
@@ -22,9 +22,9 @@ use self::{
     matrix::{Matrix, matrix},
 };
 use super::{
-    capabilities, finished as escaped,
+    finished as escaped,
     format::Format,
-    plain,
+    kernel_features, plain,
     sections::{self, sections},
     table::Table,
 };
@@ -69,7 +69,7 @@ impl Count {
 struct Failure {
     what: String,
     why: String,
-    telling: Vec<String>,
+    excerpt: Vec<String>,
     log: Option<String>,
 }
 
@@ -89,7 +89,7 @@ pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
     let study = &results.plan.study;
     let tables = sections(results).flat_map(|section| match section {
         sections::Section::Table(table) => vec![table],
-        sections::Section::Matrix(page) => capabilities::tables(&page),
+        sections::Section::Matrix(page) => kernel_features::tables(&page),
     });
     let tables: Vec<Table> = tables.collect();
     finished(&Page {
@@ -118,7 +118,7 @@ fn counts(results: &Results) -> Vec<Count> {
     let gates = |verdict| results.gates.iter().filter(|gate| gate.verdict == verdict).count();
     let measured = |run: &&crate::results::RunResult| matches!(run.record.outcome, Outcome::Measured(_));
     let surprises = results.cells.iter().filter(|cell| cell.attach.is_surprise()).count()
-        + results.capabilities.as_ref().map_or(0, |matrix| matrix.surprises().count());
+        + results.kernel_features.as_ref().map_or(0, |matrix| matrix.surprises().count());
     let mut counts = Vec::new();
     if !results.plan.study.gates.is_empty() {
         counts.extend([
@@ -129,7 +129,7 @@ fn counts(results: &Results) -> Vec<Count> {
     }
     let failed: u32 = results.cells.iter().map(|cell| cell.runs.failed).sum();
     counts.extend([Count::new(results.plan.targets().len(), "targets", "")]);
-    if let Some(matrix) = &results.capabilities {
+    if let Some(matrix) = &results.kernel_features {
         counts.extend([
             Count::new(matrix.configurations.len(), "probe configurations", ""),
             Count::new(matrix.features.len(), "features", ""),
@@ -148,7 +148,7 @@ fn failures(results: &Results) -> Vec<Failure> {
     let failure = |what: String, failure: &RunFailure| Failure {
         what,
         why: failure.headline(),
-        telling: failure.telling.clone(),
+        excerpt: failure.excerpt.clone(),
         log: failure.log.clone(),
     };
     let runs =
@@ -157,14 +157,14 @@ fn failures(results: &Results) -> Vec<Failure> {
         Attach::Refused { refusal, expected: false, .. } => Some(Failure {
             what: cell.cell.clone(),
             why: labels::refusal(refusal),
-            telling: [Some(refusal.message.clone()), refusal.verifier.clone()].into_iter().flatten().collect(),
+            excerpt: [Some(refusal.message.clone()), refusal.verifier.clone()].into_iter().flatten().collect(),
             log: None,
         }),
         _ => None,
     });
     let boots = results.boots.iter().filter_map(|boot| {
-        let trouble = boot.trouble.as_ref()?;
-        Some(failure(format!("guest of {}, boot {}", boot.block, boot.boot), trouble))
+        let ended_by = boot.failure.as_ref()?;
+        Some(failure(format!("guest of {}, boot {}", boot.block, boot.boot), ended_by))
     });
     runs.chain(refusals).chain(boots).collect()
 }

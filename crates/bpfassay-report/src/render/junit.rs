@@ -32,7 +32,7 @@ pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
         gates.add_test_cases(results.gates.iter().map(gate));
         report.add_test_suite(gates);
     }
-    if let Some(matrix) = &results.capabilities {
+    if let Some(matrix) = &results.kernel_features {
         let mut surprises = TestSuite::new(name(&format!("{study} expectations")));
         for (what, target, verdict) in matrix.surprises() {
             let status = failed(NonSuccessKind::Failure, "surprise", format!("{verdict:?}"));

@@ -1,9 +1,9 @@
 //! The report as Markdown (GitHub's tables).
 
 use super::{
-    capabilities::Page,
     finished,
     format::Format,
+    kernel_features::Page,
     plain,
     sections::{Section, sections},
     table::Table,

@@ -11,7 +11,7 @@ mod run_times;
 mod tools;
 
 use super::{
-    capabilities::{self, Page},
+    kernel_features::{self, Page},
     study,
     table::Table,
 };
@@ -33,7 +33,7 @@ const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
     |results| of_cells(results, program_count::table),
     |results| of_cells(results, program_events::table),
     |results| of_tables(io_paths::tables(results)),
-    |results| capabilities::page(results).into_iter().map(Section::Matrix).collect(),
+    |results| kernel_features::page(results).into_iter().map(Section::Matrix).collect(),
     |results| of_tables(tools::figures(results)),
     |results| of_tables(tools::findings(results)),
     |results| of_tables(pitfalls::table(results)),

@@ -13,9 +13,9 @@ use crate::{
 /// Most lines about doubtful figures below a table.
 const MAX_DOUBTS: usize = 20;
 
-/// Whether any workload of the plan has figures of its own: `io-paths` and `capabilities` have tables of theirs.
+/// Whether any workload of the plan has figures of its own: `io-paths` and `kernel-features` have tables of theirs.
 pub(super) fn has_figures(results: &Results) -> bool {
-    let has_none = |workload: &Workload| matches!(workload, Workload::IoPaths { .. } | Workload::Capabilities);
+    let has_none = |workload: &Workload| matches!(workload, Workload::IoPaths { .. } | Workload::KernelFeatures);
     !results.plan.cells.iter().all(|cell| has_none(&cell.workload))
 }
 

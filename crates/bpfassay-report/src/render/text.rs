@@ -3,8 +3,9 @@
 use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width, presets};
 
 use super::{
-    capabilities, finished,
+    finished,
     format::{Format, Options},
+    kernel_features,
     plain::line,
     sections::{Section, sections},
     table::Table,
@@ -37,7 +38,7 @@ const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 pub fn text(results: &Results, style: Style) -> String {
     let texts = sections(results).map(|section| match section {
         Section::Table(table) => one(table, style),
-        Section::Matrix(page) => capabilities::text(&page, style.width),
+        Section::Matrix(page) => kernel_features::text(&page, style.width),
     });
     finished(texts.collect::<Vec<_>>().join("\n"))
 }

@@ -59,8 +59,8 @@ pub struct CellResult {
 pub struct ToolResult {
     /// Every kind of fault: found in a run, looked for and not found in any, or not looked for and why.
     pub findings: Vec<FindingResult>,
-    /// What it reported beside what really happened, from the last run that had the bundled tracer as its witness; bytes
-    /// requested from the last one with a witness that counts those.
+    /// What it reported beside what really happened, from the last run that had the bundled tracer as its reference tracer; bytes
+    /// requested from the last one with a reference tracer that counts those.
     pub figures: Vec<Compared>,
     /// The first of these runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

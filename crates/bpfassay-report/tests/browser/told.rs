@@ -27,7 +27,7 @@ fn table(browser: &mut Browser, first: &str) -> Vec<Vec<String>> {
 
 /// What works, breaks and differs is what results.json says, configuration by configuration.
 pub(crate) fn assert_matrix(browser: &mut Browser, results: &Results) {
-    let matrix = results.capabilities.as_ref().unwrap();
+    let matrix = results.kernel_features.as_ref().unwrap();
     let counts = counts(browser);
     assert_eq!(counts["probe configurations"], matrix.configurations.len());
     assert_eq!(counts["features"], matrix.features.len());

@@ -64,7 +64,7 @@ pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
         }
         (_, outcome) => outcome,
     });
-    add_troubles(&mut journal);
+    add_failures(&mut journal);
     let mut made_up_results = derive(&journal);
     made_up_results.notes.push("a note".to_owned());
     made_up_results.plan.left_out.push(LeftOut { what: "something".to_owned(), reason: "a reason".to_owned() });
@@ -79,10 +79,10 @@ pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
     ]
 }
 
-fn add_troubles(journal: &mut Contents) {
+fn add_failures(journal: &mut Contents) {
     for entry in &mut journal.entries {
         if let Entry::BlockEnded(ended) = entry {
-            ended.trouble = Some(panic_of_guest());
+            ended.failure = Some(panic_of_guest());
             ended.notes.push("a line of the console".to_owned());
         }
     }

@@ -33,12 +33,12 @@ pub(crate) fn series(clock: Clock) -> Results {
     study.targets = kernels.map(target).collect();
     derive(&contents(&study, |block, run| {
         let patch: u64 = block.target.kernel.trim_start_matches("6.18.").parse().unwrap();
-        let traced = run.order.probe.probe == Probe::Fexit;
+        let traced = run.spec.probe.probe == Probe::Fexit;
         if traced && patch == 4 {
             return Outcome::Refused(not_supported());
         }
         let extra = if traced { if patch >= 13 { 550 + patch % 3 } else { 500 + patch % 3 } } else { 0 };
-        let mut figures = figures(run.order.probe, 100.0 / (1.0 + extra as f64 / 1e4), 200.0);
+        let mut figures = figures(run.spec.probe, 100.0 / (1.0 + extra as f64 / 1e4), 200.0);
         for phase in &mut figures.phases {
             phase.interval.after.monotonic_ns += extra * CALLS;
         }

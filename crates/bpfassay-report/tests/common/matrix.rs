@@ -25,7 +25,7 @@ kernels = ["6.1", "6.12"]
 [[file_systems]]
 type = "tmpfs"
 [[workloads]]
-type = "capabilities"
+type = "kernel-features"
 [design]
 replicates = 1
 seed = 1
@@ -74,7 +74,7 @@ fn exact(probe: Probe) -> RunFigures {
 }
 
 pub(crate) fn outcome(block: &Block, run: &PlannedRun) -> Outcome {
-    match (run.order.probe.probe, block.target.arch, block.target.kernel.as_str()) {
+    match (run.spec.probe.probe, block.target.arch, block.target.kernel.as_str()) {
         (Probe::None, ..) => {
             Outcome::Measured(Box::new(RunFigures { features: features(block), ..exact(Probe::None) }))
         }

@@ -267,7 +267,7 @@ pub(crate) fn panic_of_guest() -> RunFailure {
     RunFailure {
         kind: FailureKind::Panic,
         phase: Some(Phase::Workload),
-        telling: vec!["Kernel panic - not syncing: Fatal exception in interrupt".to_owned()],
+        excerpt: vec!["Kernel panic - not syncing: Fatal exception in interrupt".to_owned()],
         log: Some("logs/riscv64_6.12_w_nfs4.2_1_boot1.log".to_owned()),
         after: None,
     }
@@ -275,7 +275,7 @@ pub(crate) fn panic_of_guest() -> RunFailure {
 
 /// What came of `run`: x86_64 measures everything, aarch64 refuses fexit, riscv64 panics under fexit.
 pub(crate) fn outcome(block: &Block, run: &PlannedRun) -> Outcome {
-    let probe = run.order.probe;
+    let probe = run.spec.probe;
     let round = f64::from(run.round) + 10.0 * f64::from(block.replicate);
     let cost = match probe.probe {
         Probe::None => 1.0,
@@ -321,7 +321,7 @@ pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> O
             qemu: vec![format!("qemu-system-{}", block.target.arch), "-nodefaults".to_owned()],
             attempt: 1,
             log: Some(format!("logs/{name}_boot1.log")),
-            runs: block.runs.iter().map(|run| run.order.id.clone()).collect(),
+            runs: block.runs.iter().map(|run| run.spec.id.clone()).collect(),
             confirming: None,
         }));
         entries.push(Entry::GuestReady(Box::new(GuestReady {
@@ -337,7 +337,7 @@ pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> O
             block: name,
             boot: 1,
             at_unix_ms: 1_790_000_020_000,
-            trouble: None,
+            failure: None,
             notes: Vec::new(),
             verdict: BootVerdict::Complete,
             settled: Vec::new(),

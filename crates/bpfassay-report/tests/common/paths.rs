@@ -128,9 +128,9 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
 }
 
 pub(crate) fn contents_of_paths() -> Contents {
-    contents(&study(), |block, run| match (block.target.arch, run.order.probe.probe) {
+    contents(&study(), |block, run| match (block.target.arch, run.spec.probe.probe) {
         (Arch::Aarch64, Probe::Fexit) => Outcome::Refused(not_supported()),
-        _ => Outcome::Measured(Box::new(paths(run.order.probe))),
+        _ => Outcome::Measured(Box::new(paths(run.spec.probe))),
     })
 }
 

@@ -32,8 +32,8 @@ fn plan(rounds: u32, replicates: u32) -> Plan {
 const NOW: Now = Now { unix_ms: 1000, boot_ms: 900 };
 
 fn failure(kind: FailureKind, line: &str) -> RunFailure {
-    let telling = vec![line.to_owned(), "console".to_owned()];
-    RunFailure { kind, phase: Some(Phase::Workload), telling, log: None, after: None }
+    let excerpt = vec![line.to_owned(), "console".to_owned()];
+    RunFailure { kind, phase: Some(Phase::Workload), excerpt, log: None, after: None }
 }
 
 fn panicked() -> BootEnd {
@@ -41,7 +41,7 @@ fn panicked() -> BootEnd {
 }
 
 fn host() -> BootEnd {
-    BootEnd::Host { failure: failure(FailureKind::Host, "no QEMU"), class: HostTrouble::Start }
+    BootEnd::Host { failure: failure(FailureKind::Host, "no QEMU"), class: HostFailure::Start }
 }
 
 /// `ended` runs of a boot have ended, each after 100 ms; one more is in flight if so.
@@ -66,7 +66,7 @@ fn next(attempt: &Attempt) -> BootPlan {
 }
 
 fn id(plan: &BootPlan, at: usize) -> String {
-    plan.runs[at].order.id.clone()
+    plan.runs[at].spec.id.clone()
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_whole_boot_is_all_there_is_to_do() {
     let boot = next(&attempt);
     assert_eq!((boot.boot, boot.attempt, boot.runs.len()), (1, 1, plan.blocks[0].runs.len()));
     let conclusion = attempt.ended(&boot, &seen(boot.runs.len(), false), &BootEnd::Done, NOW);
-    assert_eq!(conclusion, Conclusion { verdict: BootVerdict::Complete, trouble: None, failed: Vec::new() });
+    assert_eq!(conclusion, Conclusion { verdict: BootVerdict::Complete, failure: None, failed: Vec::new() });
     assert_eq!(attempt.next(), None);
 }
 
@@ -89,7 +89,7 @@ fn the_first_tool_run_is_to_blame_for_a_death_under_it() {
     let conclusion = attempt.ended(&boot, &seen(tools[0], true), &panicked(), NOW);
     assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: guilty.clone() });
     let [failed] = conclusion.failed.as_slice() else { panic!("{conclusion:#?}") };
-    assert_eq!((&failed.run.order.id, &failed.failure), (&guilty, &failure(FailureKind::Panic, "Kernel panic")));
+    assert_eq!((&failed.run.spec.id, &failed.failure), (&guilty, &failure(FailureKind::Panic, "Kernel panic")));
     assert_eq!((failed.boot, failed.started_unix_ms, failed.duration_ms), (1, 5000 + tools[0] as u64, 130));
     // All others again, from the warm-up.
     let again = next(&attempt);
@@ -147,7 +147,7 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
         };
         assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, guilty) });
         let failed = &conclusion.failed[0];
-        assert_eq!((failed.boot, &failed.run.order.id), (1, &id(&boot, guilty)));
+        assert_eq!((failed.boot, &failed.run.spec.id), (1, &id(&boot, guilty)));
         let words = failed.failure.to_string();
         if is_guilty {
             assert!(words.contains("boot 2 of this run alone ended badly, too: Kernel panic"), "{words}");
@@ -197,13 +197,13 @@ fn before_any_tool_nobody_is_to_blame_and_the_block_is_tried_once_more() {
     }
     // In another way: not twice the same, but not for ever either.
     let (mut attempt, _) = first(&plan);
-    for kind in [FailureKind::Panic, FailureKind::Deadline] {
+    for kind in [FailureKind::Panic, FailureKind::PhaseTimeout] {
         let boot = next(&attempt);
         let end = BootEnd::Broken { failure: failure(kind, "x"), at_ms: 1 };
         assert!(attempt.ended(&boot, &seen(0, true), &end, NOW).failed.is_empty());
     }
     let boot = next(&attempt);
-    let end = BootEnd::Broken { failure: failure(FailureKind::Garbage, "x"), at_ms: 1 };
+    let end = BootEnd::Broken { failure: failure(FailureKind::ProtocolError, "x"), at_ms: 1 };
     assert_eq!(attempt.ended(&boot, &seen(0, true), &end, NOW).failed.len(), boot.runs.len());
 }
 
@@ -264,10 +264,10 @@ fn the_host_is_tried_three_times_and_then_left_to_be_resumed() {
         assert_eq!(conclusion.failed.len(), failed);
         assert!(conclusion.failed.iter().all(|failed| failed.failure.kind == FailureKind::Host));
     }
-    assert_eq!((attempt.next(), attempt.left_by_host()), (None, Some(HostTrouble::Start)));
+    assert_eq!((attempt.next(), attempt.left_by_host()), (None, Some(HostFailure::Start)));
     // What no repetition brings is not repeated.
     let (mut attempt, _) = first(&plan);
-    let lacking = BootEnd::Host { failure: failure(FailureKind::Host, "no nfsd"), class: HostTrouble::Lacking };
+    let lacking = BootEnd::Host { failure: failure(FailureKind::Host, "no nfsd"), class: HostFailure::Lacking };
     let boot = next(&attempt);
     assert_eq!(attempt.ended(&boot, &seen(0, false), &lacking, NOW).failed.len(), boot.runs.len());
 }
@@ -294,7 +294,7 @@ fn three_blocks_that_the_host_fails_alike_are_enough() {
         attempts.iter().zip(&plan.blocks).for_each(|(attempt, block)| repeated.done(block, attempt));
         repeated.pause()
     };
-    let [start, exit, lacking] = [HostTrouble::Start, HostTrouble::Exit, HostTrouble::Lacking].map(left);
+    let [start, exit, lacking] = [HostFailure::Start, HostFailure::Exit, HostFailure::Lacking].map(left);
     assert_eq!(paused(&[start.clone(), start.clone()]), None);
     let why = paused(&[start.clone(), start.clone(), start.clone()]).unwrap();
     assert!(why.contains("3 blocks in a row (QEMU could not be started)"), "{why}");
@@ -324,8 +324,8 @@ fn a_kernel_that_does_not_come_up_is_not_booted_for_every_block() {
     let failure = not_tried([panic(), panic()]).unwrap();
     assert_eq!(failure.kind, FailureKind::NotTried);
     let blocks = format!("were never ready in {} and {}", plan.blocks[0].id, plan.blocks[1].id);
-    assert!(failure.telling[0].contains(&blocks), "{:?}", failure.telling);
-    assert_eq!(not_tried([panic(), given_up(FailureKind::Silent, Phase::Boot)]), None);
+    assert!(failure.excerpt[0].contains(&blocks), "{:?}", failure.excerpt);
+    assert_eq!(not_tried([panic(), given_up(FailureKind::BootTimeout, Phase::Boot)]), None);
     assert!(
         not_tried([given_up(FailureKind::Agent, Phase::SetUp), given_up(FailureKind::Agent, Phase::SetUp)]).is_some()
     );
@@ -362,7 +362,7 @@ fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (Observed, BootEnd) 
             }
             Harm::None | Harm::InFlight => {}
         }
-        pending = harm.get(&run.order.id).copied().unwrap_or(Harm::None);
+        pending = harm.get(&run.spec.id).copied().unwrap_or(Harm::None);
         if pending == Harm::InFlight {
             return (seen(at, true), panicked());
         }
@@ -433,7 +433,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
                 block: block.id.clone(),
                 boot: boot.boot,
                 at_unix_ms: 0,
-                trouble: conclusion.trouble.clone(),
+                failure: conclusion.failure.clone(),
                 notes: Vec::new(),
                 verdict: conclusion.verdict.clone(),
                 settled: conclusion.settled(),
@@ -519,7 +519,7 @@ fn disturbances() -> impl Strategy<Value = Disturbance> {
 /// Which tool run of the first block does what.
 fn world(plan: &Plan, harms: &[Harm]) -> BTreeMap<String, Harm> {
     let tools = plan.blocks[0].runs.iter().filter(|run| is_tool_run(run));
-    tools.map(|run| run.order.id.clone()).zip(harms.iter().copied()).collect()
+    tools.map(|run| run.spec.id.clone()).zip(harms.iter().copied()).collect()
 }
 
 proptest! {
@@ -535,23 +535,23 @@ proptest! {
         let block = &plan.blocks[0];
         let tools = block.runs.iter().filter(|run| is_tool_run(run)).count();
         prop_assert!(boots <= 2 * tools + 1, "{boots} boots");
-        prop_assert_eq!(came.keys().collect::<BTreeSet<_>>(), block.runs.iter().map(|run| &run.order.id).collect());
-        let is_guilty = |run: &PlannedRun| world.get(&run.order.id).is_some_and(|harm| *harm != Harm::None);
+        prop_assert_eq!(came.keys().collect::<BTreeSet<_>>(), block.runs.iter().map(|run| &run.spec.id).collect());
+        let is_guilty = |run: &PlannedRun| world.get(&run.spec.id).is_some_and(|harm| *harm != Harm::None);
         for run in &block.runs {
-            let (failed, measured_with) = &came[&run.order.id];
+            let (failed, measured_with) = &came[&run.spec.id];
             let like = block.runs.iter().filter(|other| other.cell == run.cell && is_guilty(other)).count();
             match failed {
                 None => {
-                    prop_assert!(!is_guilty(run), "{} got away", run.order.id);
+                    prop_assert!(!is_guilty(run), "{} got away", run.spec.id);
                     prop_assert!(measured_with.iter().all(|with| came[with].0.is_none()), "measured beside one that failed");
                 }
-                Some(FailureKind::NotTried) => prop_assert!(like >= MOST_BLAMED, "{} was to be tried", run.order.id),
-                Some(_) => prop_assert!(is_guilty(run), "{} is innocent", run.order.id),
+                Some(FailureKind::NotTried) => prop_assert!(like >= MOST_BLAMED, "{} was to be tried", run.spec.id),
+                Some(_) => prop_assert!(is_guilty(run), "{} is innocent", run.spec.id),
             }
         }
     }
 
-    /// Host trouble, Ctrl-C and SIGKILL at any entry of the journal change neither an outcome nor what a run was measured with.
+    /// Host failure, Ctrl-C and SIGKILL at any entry of the journal change neither an outcome nor what a run was measured with.
     #[test]
     fn resumed_is_uninterrupted(
         harms in prop::collection::vec(harms(), 9),

@@ -41,7 +41,7 @@ pub(super) fn job(study: &Study, block: &Block) -> Job {
         modules: Vec::new(),
         file_system: block.file_system.clone(),
         settle_ms: 0,
-        task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::order(study, block, run)).collect() },
+        task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::spec(study, block, run)).collect() },
     }
 }
 

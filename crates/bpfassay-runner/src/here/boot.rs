@@ -69,7 +69,7 @@ impl Boot<'_> {
             return Ok(false);
         }
         let end = end?;
-        let trouble = match (end, reported.failed) {
+        let failure = match (end, reported.failed) {
             (End::Cancelled, _) => None,
             (End::KernelIncident(kind, message), _) => Some((kind, message)),
             (End::Closed, Some(message)) => Some((FailureKind::Agent, message)),
@@ -84,14 +84,14 @@ impl Boot<'_> {
             }
         };
         let log = Some(self.log.clone());
-        let trouble = trouble.map(|(kind, message)| RunFailure {
+        let failure = failure.map(|(kind, message)| RunFailure {
             kind,
             phase: Some(reported.phase),
-            telling: vec![message],
+            excerpt: vec![message],
             log,
             after: None,
         });
-        self.over_here(trouble, None)?;
+        self.over_here(failure, None)?;
         Ok(true)
     }
 
@@ -99,13 +99,13 @@ impl Boot<'_> {
     /// the system was another; the run in flight failed, and so did those that the agent owes.
     fn over_here(
         &mut self,
-        trouble: Option<RunFailure>,
+        failure: Option<RunFailure>,
         spoilt: Option<(usize, RunFailure)>,
     ) -> Result<(), BlockError> {
         let now = self.now();
         let ended = self.seen.ended();
         let in_flight = self.seen.in_flight();
-        let owed = trouble.iter().flat_map(|failure| (ended..self.plan.runs.len()).map(move |at| (at, failure)));
+        let owed = failure.iter().flat_map(|failure| (ended..self.plan.runs.len()).map(move |at| (at, failure)));
         let to_record: Vec<_> = spoilt.iter().map(|(at, failure)| (*at, failure)).chain(owed).collect();
         let mut failed = Vec::new();
         for (at, failure) in to_record {
@@ -120,15 +120,15 @@ impl Boot<'_> {
             });
         }
         let guilty = spoilt.as_ref().map(|(at, _)| *at).or(in_flight);
-        let verdict = match (&trouble, guilty.and_then(|at| self.plan.runs.get(at))) {
+        let verdict = match (&failure, guilty.and_then(|at| self.plan.runs.get(at))) {
             (None, _) if self.is_done() => BootVerdict::Complete,
             (None, _) => BootVerdict::Interrupted,
             (Some(failure), _) if failure.kind == FailureKind::Host => BootVerdict::Host,
-            (Some(_), Some(run)) => BootVerdict::Blamed { run: run.order.id.clone() },
+            (Some(_), Some(run)) => BootVerdict::Blamed { run: run.spec.id.clone() },
             (Some(_), None) => BootVerdict::Nobody,
         };
         let kept = self.plan.ids().into_iter().take(ended).collect();
-        self.concluded_with(Conclusion { verdict, trouble, failed }, Vec::new(), kept)
+        self.concluded_with(Conclusion { verdict, failure, failed }, Vec::new(), kept)
     }
 
     /// After the last run that ended, which is `run`, this system is not as it was before: that run is to blame, and those that are
@@ -137,11 +137,11 @@ impl Boot<'_> {
         let kind = FailureKind::Unsound;
         let log = Some(self.log.clone());
         let first = format!("not run: after {run} this machine was not as it was before");
-        let telling = std::iter::once(first).chain(differences.iter().cloned()).collect();
-        let trouble = RunFailure { kind, phase: None, telling, log: log.clone(), after: None };
+        let excerpt = std::iter::once(first).chain(differences.iter().cloned()).collect();
+        let failure = RunFailure { kind, phase: None, excerpt, log: log.clone(), after: None };
         let last = self.seen.last_tool(&self.plan);
-        let spoilt = last.map(|at| (at, RunFailure { kind, phase: None, telling: differences, log, after: None }));
-        self.over_here(Some(trouble), spoilt)
+        let spoilt = last.map(|at| (at, RunFailure { kind, phase: None, excerpt: differences, log, after: None }));
+        self.over_here(Some(failure), spoilt)
     }
 
     /// Takes in what the agent says until it says no more, or must be stopped.
@@ -163,7 +163,7 @@ impl Boot<'_> {
             let length = match read {
                 Err(_) => {
                     return Ok(End::KernelIncident(
-                        FailureKind::Deadline,
+                        FailureKind::PhaseTimeout,
                         format!("the phase {} took too long", reported.phase),
                     ));
                 }
@@ -172,7 +172,7 @@ impl Boot<'_> {
                 }
                 Ok(Ok(0)) if decoder.is_mid_frame() => {
                     return Ok(End::KernelIncident(
-                        FailureKind::Garbage,
+                        FailureKind::ProtocolError,
                         "the agent ended within a message".to_owned(),
                     ));
                 }
@@ -187,7 +187,7 @@ impl Boot<'_> {
                     Err(error) => {
                         let kind = match error {
                             FrameError::Version { .. } => FailureKind::ProtocolVersion,
-                            _ => FailureKind::Garbage,
+                            _ => FailureKind::ProtocolError,
                         };
                         return Ok(End::KernelIncident(kind, chain(&error)));
                     }
@@ -204,7 +204,7 @@ impl Boot<'_> {
                     _ => {}
                 }
                 if let Some(violation) = self.handle_message(message)? {
-                    return Ok(End::KernelIncident(FailureKind::Garbage, violation));
+                    return Ok(End::KernelIncident(FailureKind::ProtocolError, violation));
                 }
             }
         }

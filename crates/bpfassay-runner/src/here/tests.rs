@@ -114,7 +114,7 @@ fn failures(contents: &Contents) -> Vec<RunFailure> {
 #[test]
 fn what_an_agent_says_of_its_runs_is_recorded() {
     let plan = plan();
-    let [first, second] = [&plan.blocks[0].runs[0].order.id, &plan.blocks[0].runs[1].order.id];
+    let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
     let done = frame::encode(&GuestMessage::Done).unwrap();
     let frames = [ended(first), ended(second), done].concat();
     let (summary, contents, directory) = executed(&plan, &frames, "exit 0");
@@ -135,17 +135,17 @@ fn what_an_agent_says_of_its_runs_is_recorded() {
 #[test]
 fn an_agent_that_does_not_come_to_its_end_fails_the_runs_that_it_owes() {
     let plan = plan();
-    let first = ended(&plan.blocks[0].runs[0].order.id);
+    let first = ended(&plan.blocks[0].runs[0].spec.id);
     let (summary, contents, _) = executed(&plan, &first, "exit 3");
     assert_eq!(summary, Summary { refused: 1, failed: 1, ..Summary::default() });
     let [failure] = failures(&contents).try_into().unwrap();
     assert_eq!(failure.kind, FailureKind::EarlyExit);
-    assert!(failure.telling[0].ends_with("exit status: 3"), "{failure:?}");
+    assert!(failure.excerpt[0].ends_with("exit status: 3"), "{failure:?}");
 
     let failed = GuestMessage::Failed { message: "no mount".to_owned() };
     let (_, contents, _) = executed(&plan, &frame::encode(&failed).unwrap(), "exit 1");
     let all = failures(&contents);
-    assert_eq!((all.len(), all[0].kind, all[0].telling[0].as_str()), (2, FailureKind::Agent, "no mount"));
+    assert_eq!((all.len(), all[0].kind, all[0].excerpt[0].as_str()), (2, FailureKind::Agent, "no mount"));
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_b
     let plan = plan();
     // The tool first, since no baseline run is believed to change anything.
     let mut blocks = plan.blocks.clone();
-    blocks[0].runs.sort_by_key(|run| run.order.probe.is_baseline());
+    blocks[0].runs.sort_by_key(|run| run.spec.probe.is_baseline());
     let plan = plan.with_blocks(blocks);
-    let [first, second] = [&plan.blocks[0].runs[0].order.id, &plan.blocks[0].runs[1].order.id];
+    let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
     let unsound = |run: &String| {
         let differences = vec!["/mnt/nfs is not mounted any more".to_owned()];
         frame::encode(&GuestMessage::Unsound { run: run.clone(), differences }).unwrap()
@@ -163,8 +163,8 @@ fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_b
     let (summary, contents, _) = executed(&plan, &[ended(first), unsound(first)].concat(), "exit 1");
     assert_eq!(summary, Summary { failed: 2, ..Summary::default() });
     let [blamed, left] = failures(&contents).try_into().unwrap();
-    assert_eq!((blamed.kind, blamed.telling[0].as_str()), (FailureKind::Unsound, "/mnt/nfs is not mounted any more"));
-    assert!(left.telling[0].starts_with(&format!("not run: after {first} ")), "{left:?}");
+    assert_eq!((blamed.kind, blamed.excerpt[0].as_str()), (FailureKind::Unsound, "/mnt/nfs is not mounted any more"));
+    assert!(left.excerpt[0].starts_with(&format!("not run: after {first} ")), "{left:?}");
     // The last record of a run is the one that counts.
     let last = contents.entries.iter().rev().find_map(|entry| match entry {
         Entry::Run(record) if record.run == *first => Some(record.outcome.clone()),
@@ -173,7 +173,7 @@ fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_b
     assert!(matches!(last, Some(Outcome::Failed(_))), "{last:?}");
 
     let (_, contents, _) = executed(&plan, &[ended(first), unsound(second)].concat(), "exit 1");
-    assert_eq!(failures(&contents)[0].kind, FailureKind::Garbage);
+    assert_eq!(failures(&contents)[0].kind, FailureKind::ProtocolError);
 }
 
 /// Ctrl-C: the agent is asked to end, and waited for, so that it removes what it made.
@@ -196,11 +196,11 @@ fn an_agent_that_is_to_stop_is_asked_first() {
 fn an_agent_that_says_what_it_must_not_is_killed() {
     let plan = plan();
     let since = std::time::Instant::now();
-    let [first, second] = [&plan.blocks[0].runs[0].order.id, &plan.blocks[0].runs[1].order.id];
+    let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
     let done = frame::encode(&GuestMessage::Done).unwrap();
     let phase = |run: &str| GuestMessage::Phase { phase: Phase::Workload, run: Some(run.to_owned()) };
     let phase = |run: &str| frame::encode(&phase(run)).unwrap();
-    for (frames, runs, telling) in [
+    for (frames, runs, excerpt) in [
         (ended("another"), 2, format!("the guest ends another, while {first} is due")),
         (ended(second), 2, format!("the guest ends {second}, while {first} is due")),
         // Forged, or late: the first run has ended.
@@ -220,8 +220,8 @@ fn an_agent_that_says_what_it_must_not_is_killed() {
     ] {
         let (_, contents, _) = executed(&plan, &frames, "sleep 100");
         let all = failures(&contents);
-        assert_eq!((all.len(), all[0].kind), (runs, FailureKind::Garbage), "{all:?}");
-        assert!(all[0].telling[0].contains(&telling), "{telling}: {all:?}");
+        assert_eq!((all.len(), all[0].kind), (runs, FailureKind::ProtocolError), "{all:?}");
+        assert!(all[0].excerpt[0].contains(&excerpt), "{excerpt}: {all:?}");
     }
     assert!(since.elapsed() < Duration::from_secs(50), "nothing was killed");
 }

@@ -25,7 +25,7 @@ pub(super) fn cases<'a>(
             let ior = match &spec.kind {
                 WorkloadKind::Ior(ior) => ior,
                 WorkloadKind::Command(command) => {
-                    match command.order(&spec.name, target.arch) {
+                    match command.workload(&spec.name, target.arch) {
                         Ok(workload) => possible.push(Case::other(spec, workload)),
                         Err(reason) => refuse(&mut refused, &spec.name, reason, target.arch),
                     }
@@ -35,12 +35,16 @@ pub(super) fn cases<'a>(
                     possible.push(Case::other(spec, Workload::IoPaths { size: *size }));
                     continue;
                 }
-                WorkloadKind::Capabilities => {
-                    possible.push(Case::other(spec, Workload::Capabilities));
+                WorkloadKind::KernelFeatures => {
+                    possible.push(Case::other(spec, Workload::KernelFeatures));
                     continue;
                 }
-                WorkloadKind::Exercise { exercise, operations, size } => {
-                    let workload = Workload::Exercise { exercise: *exercise, operations: *operations, size: *size };
+                WorkloadKind::Microbenchmark { microbenchmark, operations, size } => {
+                    let workload = Workload::Microbenchmark {
+                        microbenchmark: *microbenchmark,
+                        operations: *operations,
+                        size: *size,
+                    };
                     possible.push(Case::other(spec, workload));
                     continue;
                 }

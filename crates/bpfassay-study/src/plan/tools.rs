@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::{Arch, ProbeConfiguration, job::RunOrder, probe::Probe, tool::Tool};
+use bpfassay_protocol::{Arch, ProbeConfiguration, job::RunSpec, probe::Probe, tool::Tool};
 use bpfassay_tool::Unit;
 
 use super::{Case, LeftOut, PlannedRun};
@@ -10,7 +10,7 @@ use crate::{Study, Target, expectation};
 
 /// The tools under test that there are for `arch`.
 pub(super) fn tools_for(study: &Study, arch: Arch) -> Vec<Tool> {
-    let of_files = study.tool_files.iter().filter_map(|tool| tool.file.order(arch).ok());
+    let of_files = study.tool_files.iter().filter_map(|tool| tool.file.for_arch(arch).ok());
     study.tools.iter().cloned().chain(of_files).collect()
 }
 
@@ -19,7 +19,7 @@ pub(super) fn tools_left_out(study: &Study, targets: &[Target]) -> Vec<LeftOut> 
     let mut left_out = Vec::new();
     for tool in &study.tool_files {
         for &arch in &archs {
-            if let Err(reason) = tool.file.order(arch) {
+            if let Err(reason) = tool.file.for_arch(arch) {
                 left_out.push(LeftOut { what: format!("tool {} on {arch}", tool.file.name), reason });
             }
         }
@@ -27,9 +27,9 @@ pub(super) fn tools_left_out(study: &Study, targets: &[Target]) -> Vec<LeftOut> 
     left_out
 }
 
-/// The configuration of the bundled tracer that stands beside another tool on `target` as its witness: one that counts exactly,
+/// The configuration of the bundled tracer that stands beside another tool on `target` as its reference tracer: one that counts exactly,
 /// and that the kernel is not known to refuse.
-fn witness(study: &Study, target: &Target) -> ProbeConfiguration {
+fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
     let fexit = ProbeConfiguration::with_defaults(Probe::Fexit);
     match expectation::find(&study.expectations, target, fexit) {
         None => fexit,
@@ -39,19 +39,19 @@ fn witness(study: &Study, target: &Target) -> ProbeConfiguration {
 
 /// What a tool's figures have to be held against, if it reports any: where some are bytes that were asked for, the same kind of probe
 /// at the entry of calls counts those.
-fn witnesses(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
+fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
     let known = study.tool_files.iter().find(|known| known.file.name == tool.name);
     let Some(report) = known.and_then(|known| known.file.report.as_ref()) else { return Vec::new() };
     let requested = report.figures.iter().any(|figure| figure.unit == Unit::BytesRequested);
-    let returned = witness(study, target);
+    let returned = reference_probe(study, target);
     let entry = if returned.probe == Probe::Fexit { Probe::Fentry } else { Probe::Kprobe };
     let second = requested.then(|| ("-requested", ProbeConfiguration::with_defaults(entry)));
     std::iter::once(("", returned)).chain(second).collect()
 }
 
-/// One more run of each tool that reports figures, by its tool file, with its witness beside it, or two with one each. A round of their
+/// One more run of each tool that reports figures, by its tool file, with its reference tracer beside it, or two with one each. A round of their
 /// own, so that they are compared with none: two that count cost more than one.
-pub(super) fn witnessed(
+pub(super) fn reference_runs(
     case: &Case,
     study: &Study,
     target: &Target,
@@ -60,18 +60,18 @@ pub(super) fn witnessed(
     id: &str,
 ) -> Vec<PlannedRun> {
     let round = study.design.rounds.saturating_add(1);
-    let run = |tool: &Tool, (what, witness): (&str, ProbeConfiguration)| PlannedRun {
-        order: RunOrder {
-            id: format!("{id}_{}-witnessed{what}", tool.name),
+    let run = |tool: &Tool, (what, reference): (&str, ProbeConfiguration)| PlannedRun {
+        spec: RunSpec {
+            id: format!("{id}_{}-reference{what}", tool.name),
             tool: Some(tool.clone()),
             sampling_interval_ms: None,
-            ..case.order(study, witness)
+            ..case.spec(study, reference)
         },
         cell: format!("{place}_{}", tool.name),
         round,
         control: false,
         warm_up: false,
     };
-    let of_tool = |tool| witnesses(study, target, tool).into_iter().map(move |witness| (tool, witness));
-    tools.iter().flat_map(of_tool).map(|(tool, witness)| run(tool, witness)).collect()
+    let of_tool = |tool| reference_probes(study, target, tool).into_iter().map(move |reference| (tool, reference));
+    tools.iter().flat_map(of_tool).map(|(tool, reference)| run(tool, reference)).collect()
 }

@@ -1,7 +1,7 @@
 //! Workloads, and the IOR scripts that they name.
 
 use bpfassay_input::document::{Field, Reported, Section};
-use bpfassay_protocol::job::{Exercise, FileSystem, Nfs};
+use bpfassay_protocol::job::{FileSystem, Microbenchmark, Nfs};
 
 use super::{
     Scripts,
@@ -35,9 +35,9 @@ pub(super) fn workloads(
                 section.only(&["type", "name", "size"]);
                 (Some(kind.to_owned()), WorkloadKind::IoPaths { size: paths_size(&section, file_systems)? })
             }
-            "capabilities" => {
+            "kernel-features" => {
                 section.only(&["type", "name"]);
-                (Some(kind.to_owned()), WorkloadKind::Capabilities)
+                (Some(kind.to_owned()), WorkloadKind::KernelFeatures)
             }
             "command" => {
                 // Its rows go by that name.
@@ -45,7 +45,7 @@ pub(super) fn workloads(
                 (None, WorkloadKind::Command(command(&section)?))
             }
             "fio" => (Some(kind.to_owned()), WorkloadKind::Command(fio(&section, file_systems)?)),
-            "futex" | "tcp" | "shared-memory" => (Some(kind.to_owned()), exercise(&section)?),
+            "futex" | "tcp" | "shared-memory" => (Some(kind.to_owned()), microbenchmark(&section)?),
             _ => {
                 let ior = ior_spec(element, &section, scripts, file_systems)?;
                 (ior.script.as_ref().map(|name| name.trim_end_matches(".ior").to_owned()), WorkloadKind::Ior(ior))
@@ -85,19 +85,19 @@ fn ior_spec(
     Ok(IorSpec { script, tests, ranks, engine: engine?, interfaces: interfaces?, neighbour: neighbour? })
 }
 
-/// A workload whose type is the name of an exercise.
-fn exercise(section: &Section<'_, '_>) -> Result<WorkloadKind, Reported> {
-    let exercise: Exercise = section.need("type", Field::name)?;
+/// A workload whose type is the name of a microbenchmark.
+fn microbenchmark(section: &Section<'_, '_>) -> Result<WorkloadKind, Reported> {
+    let microbenchmark: Microbenchmark = section.need("type", Field::name)?;
     let operations = |section: &Section<'_, '_>| {
         section.or("operations", DEFAULT_OPERATIONS, |operations| operations.number(1..=MAX_OPERATIONS))
     };
-    let Some((least, most, default)) = exercise.sizes() else {
+    let Some((least, most, default)) = microbenchmark.sizes() else {
         section.only(&["type", "name", "operations"]);
-        return Ok(WorkloadKind::Exercise { exercise, operations: operations(section)?, size: 0 });
+        return Ok(WorkloadKind::Microbenchmark { microbenchmark, operations: operations(section)?, size: 0 });
     };
     section.only(&["type", "name", "operations", "size"]);
     let size = section.or("size", default, |size| size.number(least..=most));
-    Ok(WorkloadKind::Exercise { exercise, operations: operations(section)?, size: size? })
+    Ok(WorkloadKind::Microbenchmark { microbenchmark, operations: operations(section)?, size: size? })
 }
 
 /// Bytes per path of a workload `io-paths`.

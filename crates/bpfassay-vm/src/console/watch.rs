@@ -6,8 +6,8 @@
 
 use super::{KernelIncident, KernelIncidentKind};
 
-/// Troubles kept; a guest that reports more has long been judged.
-const MAX_TROUBLES: usize = 32;
+/// Incidents kept; a guest that reports more has long been judged.
+const MAX_INCIDENTS: usize = 32;
 /// Detail lines kept per incident.
 const MAX_DETAILS: usize = 16;
 /// Frames kept of the back trace of an incident.
@@ -130,7 +130,7 @@ impl Watch {
                 None
             }
             (Some(kind), _) => {
-                if self.incidents.len() == MAX_TROUBLES {
+                if self.incidents.len() == MAX_INCIDENTS {
                     return None;
                 }
                 let incident = KernelIncident { kind, line: shortened(message), time_us, details: Vec::new() };
@@ -294,13 +294,13 @@ mod tests {
                 let _ = watch.line(&format!("[    1.000000]  frame+0x1/0x2 {}", "x".repeat(5000)));
             }
         }
-        assert_eq!(watch.incidents().len(), MAX_TROUBLES);
+        assert_eq!(watch.incidents().len(), MAX_INCIDENTS);
         assert!(watch.incidents().iter().all(|incident| incident.details.len() == MAX_FRAMES as usize));
         assert!(watch.incidents()[0].details.iter().all(|line| line.len() <= MAX_KEPT));
     }
 
     #[test]
-    fn a_warning_long_after_an_oops_is_a_trouble_of_its_own() {
+    fn a_warning_long_after_an_oops_is_an_incident_of_its_own() {
         let mut watch = Watch::default();
         assert!(watch.line("[    1.000000] Oops [#1]").is_some());
         assert!(watch.line("[    1.000000] Oops [#1]").is_none(), "the same report");

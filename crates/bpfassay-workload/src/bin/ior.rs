@@ -1,19 +1,19 @@
 //! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first argument that IOR does not
-//! have, `io-paths`, `exercise` and `neighbour`. One program, because each adds a megabyte to every guest.
+//! have, `io-paths`, `microbenchmark` and `neighbour`. One program, because each adds a megabyte to every guest.
 
 use std::{env, fs, io::Write as _, process::ExitCode};
 
 use bpfassay_ior::Plan;
 use bpfassay_workload::{
     engine::{EngineError, MAX_RANKS, Run},
-    exercise,
     io_paths::{self, neighbour},
+    microbenchmark,
 };
 
 const HELP: &str = "\
 usage: bpfassay-ior [--ranks N] [--record DIR] [IOR OPTION]...
        bpfassay-ior io-paths DIR BYTES [SUMMARY]
-       bpfassay-ior exercise KIND OPERATIONS BYTES [SUMMARY]
+       bpfassay-ior microbenchmark KIND OPERATIONS BYTES [SUMMARY]
        bpfassay-ior neighbour FILE
 
 Does what IOR does with the same options and script files (-f), for the interfaces POSIX and MMAP.
@@ -24,7 +24,7 @@ Does what IOR does with the same options and script files (-f), for the interfac
   --version      show the version
 
 io-paths moves BYTES by each way that data can take between a program and a file, in DIR, and writes what became of each
-to SUMMARY as JSON. exercise does so many operations of one kind (futex, tcp, shared-memory), of BYTES each, and writes how long
+to SUMMARY as JSON. microbenchmark does so many operations of one kind (futex, tcp, shared-memory), of BYTES each, and writes how long
 that took. neighbour reads and writes FILE until it is killed, and says `n` once it has begun.
 
 exit status: 0 all done; 1 data other than written was read; 2 wrong options or script; 3 a test file failed;
@@ -99,11 +99,11 @@ fn other_workload(args: &[String]) -> Option<Result<(), (String, u8)>> {
             }
             Err(_) => Err((format!("expected a number of bytes, found `{size}`"), 2)),
         }),
-        ["exercise", kind, operations, size, summary @ ..] if summary.len() <= 1 => {
-            let run = || -> Result<exercise::Run, String> {
+        ["microbenchmark", kind, operations, size, summary @ ..] if summary.len() <= 1 => {
+            let run = || -> Result<microbenchmark::Run, String> {
                 let number = |text: &str| format!("expected a number, found `{text}`");
-                Ok(exercise::Run {
-                    exercise: kind.parse().map_err(|error: bpfassay_protocol::UnknownName| error.to_string())?,
+                Ok(microbenchmark::Run {
+                    microbenchmark: kind.parse().map_err(|error: bpfassay_protocol::UnknownName| error.to_string())?,
                     operations: operations.parse().map_err(|_| number(operations))?,
                     size: size.parse().map_err(|_| number(size))?,
                     summary: summary.first().map(Into::into),
@@ -115,7 +115,7 @@ fn other_workload(args: &[String]) -> Option<Result<(), (String, u8)>> {
             })
         }
         ["neighbour", file] => Some(neighbour::run(file.as_ref()).map_err(|error| (full(&error), 3))),
-        ["io-paths" | "exercise" | "neighbour", ..] => Some(Err(("wrong arguments: see --help".to_owned(), 2))),
+        ["io-paths" | "microbenchmark" | "neighbour", ..] => Some(Err(("wrong arguments: see --help".to_owned(), 2))),
         _ => None,
     }
 }

@@ -14,7 +14,7 @@ use bpfassay_protocol::Operation;
 use super::{
     buffer::Buffer,
     calls,
-    stage::{Stage, Trouble, refused},
+    stage::{PathFailure, Stage, refused},
     uring::Ring,
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn between_files(
     stage: &mut Stage<'_>,
     call: &'static str,
     transfer: impl Fn(&File, &File, usize) -> io::Result<usize>,
-) -> Result<(), Trouble> {
+) -> Result<(), PathFailure> {
     let (source, target) = (stage.source(0)?, stage.target(0)?);
     stage.phase(|stage, ledger| stage.each(call, ledger, &BOTH, |range| transfer(&source, &target, range.len())))?;
     drop((source, target));
@@ -45,7 +45,7 @@ pub(crate) fn out_of_file(
     call: &'static str,
     sink: &Sink,
     mut transfer: impl FnMut(&File, RawFd, usize, usize) -> io::Result<usize>,
-) -> Result<(), Trouble> {
+) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let (mut drain, sink): (Box<dyn io::Read>, OwnedFd) = match sink {
         Sink::Pipe => pipe().map(|(reader, writer)| (Box::new(reader) as Box<dyn io::Read>, writer.into())),
@@ -70,7 +70,7 @@ pub(crate) fn out_of_file(
 }
 
 /// Bytes from a pipe into a file.
-pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     let (reader, mut writer): (PipeReader, PipeWriter) = pipe().map_err(refused("pipe"))?;
     let data = Buffer::filled(stage.size, stage.seed());
@@ -89,7 +89,7 @@ pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), Trouble> {
 }
 
 /// Bytes from a file into a pipe by io_uring.
-pub(crate) fn by_ring(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn by_ring(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let mut ring = Ring::new().map_err(refused("io_uring_setup"))?;
     out_of_file(stage, "IORING_OP_SPLICE", &Sink::Pipe, |file, pipe, at, length| ring.splice(file, pipe, at, length))
 }

@@ -1,6 +1,6 @@
 //! The workload `io-paths`: a known number of bytes by each way that data can take between a program and a file.
 //!
-//! What the paths are and owe stands in [`bpfassay_protocol::io_path`]. Here each of them is exercised, in a directory of
+//! What the paths are and owe stands in [`bpfassay_protocol::io_path`]. Here each of them is run, in a directory of
 //! its own that is removed afterwards: files are made ready, the agent is told that the phase begins, the path's calls
 //! are made and nothing else that touches the file system, the agent is told what they returned, and the data are checked.
 //! A path whose call the kernel or the file system refuses is reported with that call and its error, and the next one
@@ -32,7 +32,7 @@ use self::{
     buffer::Buffer,
     calls::Map,
     copy::Sink,
-    stage::{Stage, Trouble, refused},
+    stage::{PathFailure, Stage, refused},
     uring::{Memory, Ring},
 };
 use crate::engine::control::{self, Control};
@@ -52,7 +52,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Exercises every path and says what became of each. The control channel is the one that the environment names.
+    /// Runs every path and returns what became of each. The control channel is the one that the environment names.
     ///
     /// # Errors
     /// [`PathsError`]: wrong data, calls that return what they must not, or files that cannot be made ready.
@@ -72,10 +72,10 @@ impl Run {
                 source,
             })?;
             let mut stage = Stage::new(path, size, &directory, control.as_mut());
-            let refused = match exercise(&mut stage) {
+            let refused = match run_path(&mut stage) {
                 Ok(()) => None,
-                Err(Trouble::Refused { call, source }) => Some(refusal(call, &source)),
-                Err(Trouble::Failed(error)) => return Err(error),
+                Err(PathFailure::Refused { call, source }) => Some(refusal(call, &source)),
+                Err(PathFailure::Failed(error)) => return Err(error),
             };
             stage.clear()?;
             paths.push(PathReport { path, refused });
@@ -95,8 +95,8 @@ fn refusal(call: &str, source: &io::Error) -> RefusedCall {
     RefusedCall { call: call.to_owned(), errno: source.raw_os_error().unwrap_or_default(), message: source.to_string() }
 }
 
-/// Exercises the stage's path.
-fn exercise(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+/// Runs the stage's path.
+fn run_path(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     use Direction::{In, Out};
     match stage.path {
         IoPath::Read => reading(stage, 0, "read", Operation::Read, |file, into, _| calls::read(file, into)),
@@ -176,7 +176,7 @@ fn reading(
     call: &'static str,
     operation: Operation,
     transfer: impl Fn(&fs::File, &mut [u8], usize) -> io::Result<usize>,
-) -> Result<(), Trouble> {
+) -> Result<(), PathFailure> {
     let source = stage.source(flags)?;
     let mut data = Buffer::zeroed(stage.size);
     stage.phase(|stage, ledger| {
@@ -192,7 +192,7 @@ fn writing(
     call: &'static str,
     operation: Operation,
     transfer: impl Fn(&fs::File, &[u8], usize) -> io::Result<usize>,
-) -> Result<(), Trouble> {
+) -> Result<(), PathFailure> {
     let target = stage.target(flags)?;
     let data = Buffer::filled(stage.size, stage.seed());
     stage.phase(|stage, ledger| {
@@ -202,15 +202,15 @@ fn writing(
     stage.check_target()
 }
 
-fn reading_with(stage: &mut Stage<'_>, flags: i32) -> Result<(), Trouble> {
+fn reading_with(stage: &mut Stage<'_>, flags: i32) -> Result<(), PathFailure> {
     reading(stage, 0, "preadv2", Operation::Readv, |file, into, at| calls::preadv2(file, into, at, flags))
 }
 
-fn writing_with(stage: &mut Stage<'_>, flags: i32) -> Result<(), Trouble> {
+fn writing_with(stage: &mut Stage<'_>, flags: i32) -> Result<(), PathFailure> {
     writing(stage, 0, "pwritev2", Operation::Writev, |file, from, at| calls::pwritev2(file, from, at, flags))
 }
 
-fn map_read(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+fn map_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = Buffer::zeroed(stage.size);
     let map = Map::new(&source, stage.size, false).map_err(refused("mmap"))?;
@@ -223,7 +223,7 @@ fn map_read(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     stage.check(&data)
 }
 
-fn map_write(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+fn map_write(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     stage.lengthen(&target)?;
     let data = Buffer::filled(stage.size, stage.seed());
@@ -239,7 +239,7 @@ fn map_write(stage: &mut Stage<'_>) -> Result<(), Trouble> {
 
 /// A file and memory for moving all of it in the given direction: reading gets a file that holds the data, writing memory
 /// that does.
-fn ends(stage: &Stage<'_>, direction: Direction, flags: i32) -> Result<(fs::File, Buffer), Trouble> {
+fn ends(stage: &Stage<'_>, direction: Direction, flags: i32) -> Result<(fs::File, Buffer), PathFailure> {
     Ok(match direction {
         Direction::In => (stage.source(flags)?, Buffer::zeroed(stage.size)),
         Direction::Out => (stage.target(flags)?, Buffer::filled(stage.size, stage.seed())),
@@ -247,7 +247,7 @@ fn ends(stage: &Stage<'_>, direction: Direction, flags: i32) -> Result<(fs::File
 }
 
 /// Checks what [`ends`] gave after the data have moved.
-fn check(stage: &Stage<'_>, direction: Direction, file: fs::File, data: &[u8]) -> Result<(), Trouble> {
+fn check(stage: &Stage<'_>, direction: Direction, file: fs::File, data: &[u8]) -> Result<(), PathFailure> {
     drop(file);
     match direction {
         Direction::In => stage.check(data),
@@ -262,7 +262,7 @@ const fn operation(direction: Direction) -> Operation {
     }
 }
 
-fn posix_aio(stage: &mut Stage<'_>, direction: Direction) -> Result<(), Trouble> {
+fn posix_aio(stage: &mut Stage<'_>, direction: Direction) -> Result<(), PathFailure> {
     let (file, mut data) = ends(stage, direction, 0)?;
     let (memory, call) = (data.as_mut_ptr(), if direction == Direction::In { "aio_read" } else { "aio_write" });
     stage.phase(|stage, ledger| {
@@ -271,7 +271,7 @@ fn posix_aio(stage: &mut Stage<'_>, direction: Direction) -> Result<(), Trouble>
     check(stage, direction, file, &data)
 }
 
-fn libaio(stage: &mut Stage<'_>, direction: Direction, vectored: bool, flags: i32) -> Result<(), Trouble> {
+fn libaio(stage: &mut Stage<'_>, direction: Direction, vectored: bool, flags: i32) -> Result<(), PathFailure> {
     let (file, mut data) = ends(stage, direction, flags)?;
     let context = Context::new().map_err(refused("io_setup"))?;
     let memory = data.as_mut_ptr();
@@ -283,7 +283,7 @@ fn libaio(stage: &mut Stage<'_>, direction: Direction, vectored: bool, flags: i3
     check(stage, direction, file, &data)
 }
 
-fn io_uring(stage: &mut Stage<'_>, direction: Direction, kind: Memory, flags: i32) -> Result<(), Trouble> {
+fn io_uring(stage: &mut Stage<'_>, direction: Direction, kind: Memory, flags: i32) -> Result<(), PathFailure> {
     let (file, mut data) = ends(stage, direction, flags)?;
     let mut ring = Ring::new().map_err(refused("io_uring_setup"))?;
     let memory = data.as_mut_ptr();
@@ -300,11 +300,11 @@ fn io_uring(stage: &mut Stage<'_>, direction: Direction, kind: Memory, flags: i3
     check(stage, direction, file, &data)
 }
 
-fn sendfile(stage: &mut Stage<'_>, sink: &Sink) -> Result<(), Trouble> {
+fn sendfile(stage: &mut Stage<'_>, sink: &Sink) -> Result<(), PathFailure> {
     copy::out_of_file(stage, "sendfile", sink, |file, sink, _, length| calls::sendfile(sink, file, length))
 }
 
-fn fallocate(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+fn fallocate(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     stage.phase(|stage, ledger| {
         calls::fallocate(&target, stage.size).map_err(refused("fallocate"))?;
@@ -314,7 +314,7 @@ fn fallocate(stage: &mut Stage<'_>) -> Result<(), Trouble> {
 }
 
 /// Reads at the end of the file that ask for twice of what is there.
-fn short_read(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+fn short_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = Buffer::zeroed(2 * stage.size);
     stage.phase(|stage, ledger| {
@@ -330,7 +330,7 @@ fn short_read(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     }
 }
 
-fn end_of_file(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+fn end_of_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = [0; 4096];
     stage.phase(|stage, ledger| {
@@ -340,21 +340,21 @@ fn end_of_file(stage: &mut Stage<'_>) -> Result<(), Trouble> {
             match result {
                 Ok(0) => {}
                 Ok(bytes) => return Err(stage.wrong("pread64", format!("read {bytes} bytes at the end of the file"))),
-                Err(source) => return Err(Trouble::Refused { call: "pread64", source }),
+                Err(source) => return Err(PathFailure::Refused { call: "pread64", source }),
             }
         }
         Ok(())
     })
 }
 
-fn failed_read(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+fn failed_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let name = stage.file(".");
     let directory = fs::File::open(&name).map_err(stage.failed("open", &name))?;
     let mut data = [0; 512];
     names::failing(stage, "read", Operation::Read, libc::EISDIR, || calls::read(&directory, &mut data))
 }
 
-fn failed_write(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+fn failed_write(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     let data = [0; 512];
     // The sum of offset and length does not fit into `loff_t` (rw_verify_area, fs/read_write.c).

@@ -11,7 +11,7 @@ use bpfassay_protocol::Operation;
 
 use super::{
     calls,
-    stage::{Ledger, Stage, Trouble, refused},
+    stage::{Ledger, PathFailure, Stage, refused},
 };
 
 /// Calls of each path.
@@ -22,7 +22,7 @@ impl Stage<'_> {
         (0..COUNT).map(|number| self.file(&format!("{prefix}{number}"))).collect()
     }
 
-    fn made(&self, prefix: &str, make: fn(&PathBuf) -> io::Result<()>) -> Result<Vec<PathBuf>, Trouble> {
+    fn made(&self, prefix: &str, make: fn(&PathBuf) -> io::Result<()>) -> Result<Vec<PathBuf>, PathFailure> {
         let names = self.numbered(prefix);
         for name in &names {
             make(name).map_err(self.failed("make", name))?;
@@ -37,7 +37,7 @@ impl Stage<'_> {
         operations: &[Operation],
         names: &[PathBuf],
         work: impl Fn(&PathBuf) -> io::Result<()>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PathFailure> {
         self.phase(|_, ledger| {
             for name in names {
                 let result = work(name).map(|()| 0);
@@ -59,12 +59,12 @@ fn make_directory(name: &PathBuf) -> io::Result<()> {
     fs::create_dir(name)
 }
 
-pub(crate) fn open(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn open(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let names = stage.made("file", make_file)?;
     stage.on_each("openat", &[Operation::Open], &names, |name| File::open(name).map(drop))
 }
 
-pub(crate) fn create(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn create(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let names = stage.numbered("new");
     stage.on_each("openat", &[Operation::Open, Operation::Create], &names, create_new)
 }
@@ -73,32 +73,32 @@ fn create_new(name: &PathBuf) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(name).map(drop)
 }
 
-pub(crate) fn mknod(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn mknod(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let names = stage.numbered("new");
     stage.on_each("mknodat", &[Operation::Create], &names, |name| calls::make_file(name))
 }
 
-pub(crate) fn mkdir(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn mkdir(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let names = stage.numbered("directory");
     stage.on_each("mkdirat", &[Operation::Mkdir], &names, make_directory)
 }
 
-pub(crate) fn rename(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn rename(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let names = stage.made("old", make_file)?;
     stage.on_each("renameat", &[Operation::Rename], &names, |name| fs::rename(name, name.with_extension("new")))
 }
 
-pub(crate) fn unlink(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn unlink(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let names = stage.made("file", make_file)?;
     stage.on_each("unlinkat", &[Operation::Unlink], &names, |name| fs::remove_file(name))
 }
 
-pub(crate) fn rmdir(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn rmdir(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let names = stage.made("directory", make_directory)?;
     stage.on_each("unlinkat", &[Operation::Rmdir], &names, |name| fs::remove_dir(name))
 }
 
-pub(crate) fn fsync(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn fsync(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let file = stage.target(0)?;
     stage.put(&file, &stage.file("target"))?;
     stage.phase(|_, ledger| {
@@ -121,7 +121,7 @@ fn on_missing(
     call: &'static str,
     operation: Operation,
     work: fn(&PathBuf) -> io::Result<()>,
-) -> Result<(), Trouble> {
+) -> Result<(), PathFailure> {
     let name = stage.file("missing");
     failing(stage, call, operation, libc::ENOENT, || work(&name).map(|()| 0))
 }
@@ -132,39 +132,39 @@ fn on_existing(
     call: &'static str,
     operation: Operation,
     work: fn(&PathBuf) -> io::Result<()>,
-) -> Result<(), Trouble> {
+) -> Result<(), PathFailure> {
     let name = stage.file("there");
     make_file(&name).map_err(stage.failed("make", &name))?;
     failing(stage, call, operation, libc::EEXIST, || work(&name).map(|()| 0))
 }
 
-pub(crate) fn failed_open(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn failed_open(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     on_missing(stage, "openat", Operation::Open, |name| File::open(name).map(drop))
 }
 
-pub(crate) fn failed_create(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn failed_create(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     on_existing(stage, "openat", Operation::Open, create_new)
 }
 
-pub(crate) fn failed_mkdir(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn failed_mkdir(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     on_existing(stage, "mkdirat", Operation::Mkdir, make_directory)
 }
 
-pub(crate) fn failed_rename(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn failed_rename(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     on_missing(stage, "renameat", Operation::Rename, |name| fs::rename(name, name.with_extension("new")))
 }
 
-pub(crate) fn failed_unlink(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn failed_unlink(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     on_missing(stage, "unlinkat", Operation::Unlink, |name| fs::remove_file(name))
 }
 
-pub(crate) fn failed_rmdir(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn failed_rmdir(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let full = stage.file("full");
     fs::create_dir_all(full.join("inside")).map_err(stage.failed("make", &full))?;
     failing(stage, "unlinkat", Operation::Rmdir, libc::ENOTEMPTY, || fs::remove_dir(&full).map(|()| 0))
 }
 
-pub(crate) fn failed_fsync(stage: &mut Stage<'_>) -> Result<(), Trouble> {
+pub(crate) fn failed_fsync(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let name = stage.file("place");
     make_file(&name).map_err(stage.failed("make", &name))?;
     let place =
@@ -183,7 +183,7 @@ pub(crate) fn failing(
     operation: Operation,
     errno: i32,
     mut work: impl FnMut() -> io::Result<usize>,
-) -> Result<(), Trouble> {
+) -> Result<(), PathFailure> {
     stage.phase(|stage, ledger: &mut Ledger| {
         for _ in 0..COUNT {
             let result = work();

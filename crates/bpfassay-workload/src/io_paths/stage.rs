@@ -26,22 +26,22 @@ pub(crate) const CHUNK: usize = 16 << 10;
 
 /// Why a path came to no end.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum PathFailure {
     /// The kernel or the file system does not have it.
     Refused { call: &'static str, source: io::Error },
     /// Anything else.
     Failed(PathsError),
 }
 
-impl From<PathsError> for Trouble {
+impl From<PathsError> for PathFailure {
     fn from(error: PathsError) -> Self {
         Self::Failed(error)
     }
 }
 
 /// Makes the error of `call` a refusal.
-pub(crate) fn refused(call: &'static str) -> impl FnOnce(io::Error) -> Trouble {
-    move |source| Trouble::Refused { call, source }
+pub(crate) fn refused(call: &'static str) -> impl FnOnce(io::Error) -> PathFailure {
+    move |source| PathFailure::Refused { call, source }
 }
 
 /// What the calls of a phase returned.
@@ -63,7 +63,7 @@ impl Ledger {
     }
 }
 
-/// Where one path is exercised.
+/// Where one path is run.
 pub(crate) struct Stage<'a> {
     pub(crate) path: IoPath,
     pub(crate) size: usize,
@@ -100,12 +100,12 @@ impl<'a> Stage<'a> {
     }
 
     /// A call that returned what it must not.
-    pub(crate) fn wrong(&self, call: &'static str, problem: impl Into<String>) -> Trouble {
+    pub(crate) fn wrong(&self, call: &'static str, problem: impl Into<String>) -> PathFailure {
         PathsError::Call { path: self.path, call, problem: problem.into() }.into()
     }
 
     /// A file holding this path's data, opened for reading with `flags`.
-    pub(crate) fn source(&self, flags: i32) -> Result<File, Trouble> {
+    pub(crate) fn source(&self, flags: i32) -> Result<File, PathFailure> {
         let name = self.file("source");
         let mut data = Buffer::zeroed(self.size);
         fill(&mut data, self.seed(), 0);
@@ -116,13 +116,19 @@ impl<'a> Stage<'a> {
     }
 
     /// A new, empty file, opened for reading and writing with `flags`.
-    pub(crate) fn target(&self, flags: i32) -> Result<File, Trouble> {
+    pub(crate) fn target(&self, flags: i32) -> Result<File, PathFailure> {
         let name = self.file("target");
         File::create(&name).map_err(self.failed("create", &name))?;
         self.open("open", &name, OpenOptions::new().read(true).write(true), flags)
     }
 
-    fn open(&self, call: &'static str, name: &Path, options: &mut OpenOptions, flags: i32) -> Result<File, Trouble> {
+    fn open(
+        &self,
+        call: &'static str,
+        name: &Path,
+        options: &mut OpenOptions,
+        flags: i32,
+    ) -> Result<File, PathFailure> {
         let opened = options.custom_flags(flags).open(name);
         if flags == 0 {
             opened.map_err(|error| self.failed("open", name)(error).into())
@@ -134,13 +140,13 @@ impl<'a> Stage<'a> {
     /// Begins the phase, carries out `work`, and ends it.
     pub(crate) fn phase<T>(
         &mut self,
-        work: impl FnOnce(&Self, &mut Ledger) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
+        work: impl FnOnce(&Self, &mut Ledger) -> Result<T, PathFailure>,
+    ) -> Result<T, PathFailure> {
         let phase = PhaseName { phase: self.path.name().to_owned(), test: 0, repetition: 0 };
         let mut ledger = Ledger::default();
         self.announce(&PhaseEvent::Begin(phase.clone()))?;
         let result = work(self, &mut ledger);
-        if !matches!(result, Err(Trouble::Failed(_))) {
+        if !matches!(result, Err(PathFailure::Failed(_))) {
             #[cfg(test)]
             self.ledgers.push(ledger.0.clone());
             self.announce(&PhaseEvent::End { phase, ledger: ledger.0, events: BTreeMap::new() })?;
@@ -162,7 +168,7 @@ impl<'a> Stage<'a> {
         ledger: &mut Ledger,
         operations: &[Operation],
         mut transfer: impl FnMut(Range<usize>) -> io::Result<usize>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PathFailure> {
         let mut at = 0;
         while at < self.size {
             let end = self.size.min(at + CHUNK);
@@ -183,7 +189,7 @@ impl<'a> Stage<'a> {
         operation: Operation,
         depth: usize,
         mut run: impl FnMut(&[Range<usize>]) -> io::Result<Vec<io::Result<usize>>>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PathFailure> {
         let mut pending: Vec<Range<usize>> =
             (0..self.size).step_by(CHUNK).map(|at| at..self.size.min(at + CHUNK)).rev().collect();
         while !pending.is_empty() {
@@ -203,9 +209,9 @@ impl<'a> Stage<'a> {
     }
 
     /// What one call moved of `asked` bytes.
-    fn step(&self, call: &'static str, result: io::Result<usize>, asked: usize) -> Result<usize, Trouble> {
+    fn step(&self, call: &'static str, result: io::Result<usize>, asked: usize) -> Result<usize, PathFailure> {
         match result {
-            Err(source) => Err(Trouble::Refused { call, source }),
+            Err(source) => Err(PathFailure::Refused { call, source }),
             Ok(0) => Err(self.wrong(call, format!("moved none of {asked} bytes"))),
             Ok(moved) if moved > asked => Err(self.wrong(call, format!("moved {moved} of {asked} bytes"))),
             Ok(moved) => Ok(moved),
@@ -213,27 +219,27 @@ impl<'a> Stage<'a> {
     }
 
     /// That `data` are what this path's source holds.
-    pub(crate) fn check(&self, data: &[u8]) -> Result<(), Trouble> {
+    pub(crate) fn check(&self, data: &[u8]) -> Result<(), PathFailure> {
         let size = self.size as u64;
         let at = if data.len() == self.size { first_difference(data, self.seed(), 0) } else { Some(data.len() as u64) };
         at.map_or(Ok(()), |at| Err(PathsError::Data { path: self.path, at, size }.into()))
     }
 
     /// That the file from [`Self::target`] holds this path's data, and nothing else.
-    pub(crate) fn check_target(&self) -> Result<(), Trouble> {
+    pub(crate) fn check_target(&self) -> Result<(), PathFailure> {
         let name = self.file("target");
         let data = fs::read(&name).map_err(self.failed("read", &name))?;
         self.check(&data)
     }
 
     /// Makes the file from [`Self::target`] as long as it will be.
-    pub(crate) fn lengthen(&self, file: &File) -> Result<(), Trouble> {
+    pub(crate) fn lengthen(&self, file: &File) -> Result<(), PathFailure> {
         let name = self.file("target");
         Ok(file.set_len(self.size as u64).map_err(self.failed("lengthen", &name))?)
     }
 
     /// Puts this path's data into `file`.
-    pub(crate) fn put(&self, file: &File, name: &Path) -> Result<(), Trouble> {
+    pub(crate) fn put(&self, file: &File, name: &Path) -> Result<(), PathFailure> {
         Ok(file.write_all_at(&Buffer::filled(self.size, self.seed()), 0).map_err(self.failed("write", name))?)
     }
 

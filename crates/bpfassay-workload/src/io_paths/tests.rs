@@ -2,20 +2,20 @@ use bpfassay_protocol::io_path::{Amount, Owed};
 
 use super::*;
 
-/// Exercises `path` in `directory` and gives the ledger of its phase, or the refusal.
+/// Runs `path` in `directory` and gives the ledger of its phase, or the refusal.
 fn one(
     path: IoPath,
     size: usize,
     directory: &std::path::Path,
 ) -> Result<std::collections::BTreeMap<Operation, bpfassay_protocol::operation::Totals>, RefusedCall> {
     let mut stage = Stage::new(path, size, directory, None);
-    match exercise(&mut stage) {
+    match run_path(&mut stage) {
         Ok(()) => {
             assert_eq!(stage.ledgers.len(), 1, "{path}");
             Ok(stage.ledgers.remove(0))
         }
-        Err(Trouble::Refused { call, source }) => Err(refusal(call, &source)),
-        Err(Trouble::Failed(error)) => panic!("{error}"),
+        Err(PathFailure::Refused { call, source }) => Err(refusal(call, &source)),
+        Err(PathFailure::Failed(error)) => panic!("{error}"),
     }
 }
 
@@ -95,7 +95,7 @@ fn a_call_that_is_refused_is_told_with_its_error() {
     let mut stage = Stage::new(IoPath::Pread, 4096, directory.path(), None);
     let refused =
         reading(&mut stage, 0, "pread64", Operation::Read, |_, _, _| Err(io::Error::from_raw_os_error(libc::ENOSYS)));
-    let Err(Trouble::Refused { call, source }) = refused else { panic!("{refused:?}") };
+    let Err(PathFailure::Refused { call, source }) = refused else { panic!("{refused:?}") };
     assert_eq!(refusal(call, &source).errno, libc::ENOSYS);
     // The phase ended all the same, with the call in its ledger.
     assert_eq!(stage.ledgers[0][&Operation::Read].errors, 1);
@@ -106,8 +106,8 @@ fn data_that_did_not_arrive_end_the_workload() {
     let directory = tempfile::tempdir().unwrap();
     let mut stage = Stage::new(IoPath::Pread, 8192, directory.path(), None);
     let lost = reading(&mut stage, 0, "pread64", Operation::Read, |_, into, _| Ok(into.len()));
-    let Err(Trouble::Failed(error)) = lost else { panic!("{lost:?}") };
+    let Err(PathFailure::Failed(error)) = lost else { panic!("{lost:?}") };
     assert_eq!(error.to_string(), "pread: wrong data at offset 0 of 8192 bytes");
     let none = reading(&mut stage, 0, "pread64", Operation::Read, |_, _, _| Ok(0));
-    assert!(matches!(none, Err(Trouble::Failed(PathsError::Call { .. }))));
+    assert!(matches!(none, Err(PathFailure::Failed(PathsError::Call { .. }))));
 }

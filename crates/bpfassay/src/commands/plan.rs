@@ -80,7 +80,7 @@ fn as_text(plan: &Plan) -> String {
                     (_, true) => " (warm-up)",
                     _ => "",
                 };
-                format!("{}{what}", run.order.probe)
+                format!("{}{what}", run.spec.probe)
             })
             .collect();
         let _ = writeln!(text, "  {}: {}", plain::line(&block.id), order.join(", "));

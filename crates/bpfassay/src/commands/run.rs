@@ -178,7 +178,7 @@ pub(super) fn report(directory: &Path, end: &End, format: MessageFormat) -> Outc
             } else if let Some(why) = paused {
                 text.push_str(&format!("{why}{how_to_go_on}\n"));
             } else if failed_by_host > 0 {
-                text.push_str(&format!("host trouble: {failed_by_host} runs were not measured{how_to_go_on}\n"));
+                text.push_str(&format!("host failure: {failed_by_host} runs were not measured{how_to_go_on}\n"));
             }
             super::print(&text)?;
         }
@@ -255,7 +255,7 @@ fn as_expected(results: &Results) -> bool {
     let failed = |outcome: &RunOutcome| matches!(outcome, RunOutcome::Failed(_)) && !is_of_host(outcome);
     results.runs.iter().all(|run| !failed(&run.record.outcome))
         && results.cells.iter().all(|cell| !cell.attach.is_surprise())
-        && results.capabilities.iter().all(|matrix| matrix.surprises().next().is_none())
+        && results.kernel_features.iter().all(|matrix| matrix.surprises().next().is_none())
 }
 
 fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
@@ -278,7 +278,7 @@ mod tests {
         study.design.replicates = u32::try_from(kinds.len().max(1)).unwrap();
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let record = |(block, &kind): (&Block, &FailureKind)| {
-            let failure = RunFailure { kind, phase: None, telling: Vec::new(), log: None, after: None };
+            let failure = RunFailure { kind, phase: None, excerpt: Vec::new(), log: None, after: None };
             let outcome = RunOutcome::Failed(failure);
             Entry::Run(Box::new(RunRecord::new(block, &block.runs[0], 1, 0, 0, outcome)))
         };

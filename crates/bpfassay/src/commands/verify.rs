@@ -53,7 +53,7 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
 
     let repeated = Contents::read(&directory)?;
     if let Some(block) = repeated.to_do(Again::Host).first() {
-        let message = format!("host trouble in block {}: nothing is said of the figures", block.block.id);
+        let message = format!("host failure in block {}: nothing is said of the figures", block.block.id);
         return Err(failure(INFRASTRUCTURE, "see the messages above; then verify again", &message));
     }
     let (first, second) = (contents.records(), repeated.records());
@@ -62,7 +62,7 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
         .iter()
         .flat_map(|block| &block.runs)
         .filter_map(|run| {
-            let run = run.order.id.as_str();
+            let run = run.spec.id.as_str();
             match (first.get(run), second.get(run)) {
                 (Some(first), Some(second)) => difference(first, second),
                 (first, second) => Some(Difference {
@@ -121,7 +121,7 @@ fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Failur
         ));
     }
     let standing = contents.standing();
-    let is_whole = |block: &&Block| block.runs.iter().all(|run| standing.is_final(&run.order.id));
+    let is_whole = |block: &&Block| block.runs.iter().all(|run| standing.is_final(&run.spec.id));
     let whole: Vec<&Block> = plan.blocks.iter().filter(is_whole).collect();
     if whole.is_empty() {
         return Err(failure(

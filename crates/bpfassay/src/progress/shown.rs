@@ -138,14 +138,14 @@ impl Sink for Shown {
                 self.doing(block, format!("{what}, {phase}"));
             }
             Event::RunEnded(ended) => self.run_ended(ended),
-            Event::GuestEnded { block, trouble, verdict } => {
+            Event::GuestEnded { block, failure, verdict } => {
                 self.guest_ended(block);
-                if let Some(line) = ended_badly(block, trouble.as_ref(), verdict.as_ref()) {
+                if let Some(line) = ended_badly(block, failure.as_ref(), verdict.as_ref()) {
                     self.line(&line);
                 }
             }
             Event::Waiting { block, seconds } => {
-                self.line(&format!("{block}: host trouble: booted again after {seconds} s"));
+                self.line(&format!("{block}: host failure: booted again after {seconds} s"));
             }
             Event::Paused { message } => self.line(message),
             Event::Log { block, text } => self.logged(block, text),
@@ -166,10 +166,10 @@ fn booted_again(block: &str, boot: u32, confirming: Option<&str>) -> String {
 }
 
 /// What went wrong with a guest, and whose fault it was.
-fn ended_badly(block: &str, trouble: Option<&RunFailure>, verdict: Option<&BootVerdict>) -> Option<String> {
+fn ended_badly(block: &str, failure: Option<&RunFailure>, verdict: Option<&BootVerdict>) -> Option<String> {
     let verdict = verdict.filter(|verdict| !matches!(verdict, BootVerdict::Complete | BootVerdict::Interrupted))?;
-    let trouble = trouble.map(|trouble| RunFailure { log: None, ..trouble.clone() }.to_string()).unwrap_or_default();
-    Some(format!("{block}: {trouble}: {verdict}"))
+    let failure = failure.map(|failure| RunFailure { log: None, ..failure.clone() }.to_string()).unwrap_or_default();
+    Some(format!("{block}: {failure}: {verdict}"))
 }
 
 /// The lines that report a run.
@@ -357,7 +357,7 @@ mod tests {
                 shown.take(&Event::Log { block: block.clone(), text: theirs.clone() });
             }
             shown.take(&Event::RunEnded(Box::new(hostile())));
-            shown.take(&Event::GuestEnded { block: block.clone(), trouble: None, verdict: None });
+            shown.take(&Event::GuestEnded { block: block.clone(), failure: None, verdict: None });
         });
         assert!(!written.contains(|c| plain::is_hazard(c) && c != '\n'), "{written:?}");
         assert!(written.contains(r"\x1b]52;c;ZXZpbA==\x07\u{9b}2J forged"), "{written}");
@@ -370,15 +370,15 @@ mod tests {
         let failure = RunFailure {
             kind: bpfassay_report::FailureKind::Host,
             phase: None,
-            telling: vec!["no QEMU".to_owned()],
+            excerpt: vec!["no QEMU".to_owned()],
             log: Some("l".to_owned()),
             after: None,
         };
         let ended = |verdict: &BootVerdict| ended_badly("b", Some(&failure), Some(verdict));
-        let expected = "b: host trouble: no QEMU: no run is to blame";
+        let expected = "b: host failure: no QEMU: no run is to blame";
         assert_eq!(ended(&BootVerdict::Host).as_deref(), Some(expected));
         let blamed = BootVerdict::Blamed { run: "r".to_owned() };
-        assert_eq!(ended(&blamed).as_deref(), Some("b: host trouble: no QEMU: r is to blame"));
+        assert_eq!(ended(&blamed).as_deref(), Some("b: host failure: no QEMU: r is to blame"));
         assert_eq!(ended(&BootVerdict::Complete), None);
         let confirming = "b: boot 2: the warm-up and r alone, to find out whether it is to blame";
         assert_eq!(booted_again("b", 2, Some("r")), confirming);

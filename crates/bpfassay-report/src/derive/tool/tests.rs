@@ -1,4 +1,4 @@
-//! A tool's reports joined with what its witness counted.
+//! A tool's reports joined with what its reference tracer counted.
 
 use bpfassay_protocol::{
     ProbeConfiguration,
@@ -39,8 +39,8 @@ fn reading(at_ns: u64, calls: u64) -> Reading {
 }
 
 fn words(at_ns: u64, text: &str, calls: Option<u64>) -> Words {
-    let witness = calls.map(|calls| Box::new(sample(at_ns, calls)));
-    Words { monotonic_ns: at_ns, source: Source::Output, text: text.to_owned(), witness }
+    let reference = calls.map(|calls| Box::new(sample(at_ns, calls)));
+    Words { monotonic_ns: at_ns, source: Source::Output, text: text.to_owned(), reference }
 }
 
 /// The workload runs from 1000 to 2000, and makes 50 calls.
@@ -145,7 +145,7 @@ fn what_a_tool_does_itself_is_left_out_where_it_says_so() {
 }
 
 #[test]
-fn requested_bytes_are_held_against_a_witness_of_calls_entries() {
+fn requested_bytes_are_held_against_a_reference_of_calls_entries() {
     let tool = tool(
         "{ value = 'asked', operations = 'read', unit = 'bytes-requested', whose = 'process' },
          { value = 'calls', operations = 'read', unit = 'calls', whose = 'process' }",
@@ -155,8 +155,8 @@ fn requested_bytes_are_held_against_a_witness_of_calls_entries() {
         probe: ProbeConfiguration::with_defaults(probe),
         ..figures(vec![words(900, &line(0, 0), Some(10)), words(2100, &line(asked, 50), Some(60))])
     };
-    let names = |beside: &Witnessed| beside.figures.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
-    // Each witness speaks of what it sees: one of what calls moved, the other of what they asked for.
+    let names = |beside: &AgainstReference| beside.figures.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
+    // Each reference speaks of what it sees: one of what calls moved, the other of what they asked for.
     let (judged, returned) = of_run(&tool, None, true, &run(Probe::Fexit, 9000));
     assert_eq!((found(&judged), names(&returned)), (Vec::new(), vec!["calls".to_owned()]));
     let (judged, requested) = of_run(&tool, None, true, &run(Probe::Kprobe, 5000));
@@ -212,11 +212,11 @@ fn a_tool_without_reports_is_judged_by_what_the_kernel_saw() {
 
 #[test]
 fn a_tool_that_leaves_its_guest_changed_has_left_something_behind() {
-    let telling = vec!["the guest was not as before after r7: /mnt/nfs is not mounted any more".to_owned()];
+    let excerpt = vec!["the guest was not as before after r7: /mnt/nfs is not mounted any more".to_owned()];
     let failure =
-        RunFailure { kind: FailureKind::Unsound, phase: None, telling: telling.clone(), log: None, after: None };
+        RunFailure { kind: FailureKind::Unsound, phase: None, excerpt: excerpt.clone(), log: None, after: None };
     let findings = left_changed(&failure);
     assert_eq!(found(&findings), [Kind::LeftBehind]);
     let status = findings.into_iter().find(|finding| finding.kind == Kind::LeftBehind).unwrap().status;
-    assert_eq!(status, FindingStatus::Found { evidence: telling });
+    assert_eq!(status, FindingStatus::Found { evidence: excerpt });
 }

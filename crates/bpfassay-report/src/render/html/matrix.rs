@@ -29,7 +29,7 @@ pub(super) struct MatrixCell {
 
 /// Where cells of one configuration and target are several (workloads, file systems), the worst of them is shown.
 pub(super) fn matrix(results: &Results) -> Option<Matrix> {
-    if results.capabilities.is_some() {
+    if results.kernel_features.is_some() {
         return None;
     }
     let mut known = HashSet::new();

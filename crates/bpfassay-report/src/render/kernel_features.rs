@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Figure, Results,
-    results::{Capabilities, ConfigurationCell, FeatureCell, FeatureRow, ProgramFacts, Verdict},
+    results::{ConfigurationCell, FeatureCell, FeatureRow, KernelFeatures, ProgramFacts, Verdict},
 };
 
 /// Longest value of a feature that is shown in the matrix.
@@ -67,7 +67,7 @@ pub(super) struct Row {
 
 /// The page, where the results have a matrix.
 pub(super) fn page(results: &Results) -> Option<Page> {
-    let matrix = results.capabilities.as_ref()?;
+    let matrix = results.kernel_features.as_ref()?;
     let surprises = surprises(matrix);
     let tried = matrix.features.len();
     let mut page = Page {
@@ -122,7 +122,7 @@ const fn symbol(verdict: Verdict) -> &'static str {
 }
 
 /// Each outcome against expectation on a line of its own.
-fn surprises(matrix: &Capabilities) -> Vec<String> {
+fn surprises(matrix: &KernelFeatures) -> Vec<String> {
     let mut lines = Vec::new();
     for row in &matrix.configurations {
         for (cell, target) in row.cells.iter().zip(&matrix.targets).filter(|(cell, _)| cell.verdict.is_surprise()) {
@@ -197,7 +197,7 @@ fn shorten(text: &str) -> String {
     }
 }
 
-fn configurations(matrix: &Capabilities) -> Block {
+fn configurations(matrix: &KernelFeatures) -> Block {
     let rows = matrix.configurations.iter().map(|row| Row {
         label: row.probe.to_string(),
         cells: row.cells.iter().map(|cell| symbol(cell.verdict).to_owned()).collect(),
@@ -210,7 +210,7 @@ fn configurations(matrix: &Capabilities) -> Block {
 }
 
 /// Remarks on cells, each once, with the targets that they are of.
-fn remarks<C>(matrix: &Capabilities, cells: &[C], of: impl Fn(&C) -> Option<String>) -> Vec<String> {
+fn remarks<C>(matrix: &KernelFeatures, cells: &[C], of: impl Fn(&C) -> Option<String>) -> Vec<String> {
     let mut remarks: Vec<(String, Vec<&Target>)> = Vec::new();
     for (cell, target) in cells.iter().zip(&matrix.targets) {
         let Some(remark) = of(cell) else { continue };
@@ -249,7 +249,7 @@ fn shown(cell: &FeatureCell) -> String {
 }
 
 /// Rows of the features that differ, those alike in one row; and those that are the same on all targets.
-fn features(matrix: &Capabilities) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
+fn features(matrix: &KernelFeatures) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
     let mut groups: Vec<(Vec<String>, Vec<&FeatureRow>)> = Vec::new();
     let (mut works, mut refused) = (Vec::new(), Vec::new());
     for row in &matrix.features {
@@ -277,7 +277,7 @@ fn features(matrix: &Capabilities) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
 }
 
 /// One row for features that came out alike.
-fn group(matrix: &Capabilities, cells: Vec<String>, rows: &[&FeatureRow]) -> Row {
+fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> Row {
     let first = rows[0];
     let (label, members) = match rows {
         [one] => (format!("{} {}", one.kind, one.name), None),
@@ -298,7 +298,7 @@ fn group(matrix: &Capabilities, cells: Vec<String>, rows: &[&FeatureRow]) -> Row
 }
 
 /// The programs as the kernels hold them.
-fn facts(matrix: &Capabilities) -> Vec<Block> {
+fn facts(matrix: &KernelFeatures) -> Vec<Block> {
     type Of = fn(&ProgramFacts) -> Option<String>;
     let milliseconds = |ns: u64| format!("{:.0}", ns as f64 / 1e6);
     let kinds: [(&str, Of); 4] = [

@@ -4,9 +4,9 @@ use std::{io, ptr::NonNull};
 
 use bpfassay_protocol::{operation::Totals, program_set::ProgramEvent};
 
-use super::{Events, ExerciseError, Phase, call};
+use super::{Events, MicrobenchmarkError, Phase, call};
 
-pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(), ExerciseError> {
+pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(), MicrobenchmarkError> {
     phase.of(|| {
         let mut events = Events::new();
         let mut done = |event, bytes: usize| {

@@ -1,4 +1,4 @@
-//! The study `capabilities` tries everything that the tracer has.
+//! The study `kernel-features` tries everything that the tracer has.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -11,7 +11,7 @@ use bpfassay_protocol::{
 use bpfassay_study::{Study, Target, load};
 
 fn study() -> Study {
-    load("capabilities").unwrap()
+    load("kernel-features").unwrap()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Workloads without files ([`bpfassay_protocol::job::Exercise`]): a fixed number of operations on futexes, on a TCP connection or
+//! Workloads without files ([`bpfassay_protocol::job::Microbenchmark`]): a fixed number of operations on futexes, on a TCP connection or
 //! on shared memory, timed, with an exact count of the calls that they are made of.
 //!
 //! Threads are there and stand still before the phase begins, and stay until it has ended: starting and joining them uses
@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fs, io, path::PathBuf, time::Instant};
 
 use bpfassay_protocol::{
     control::{PhaseEvent, PhaseName},
-    job::{Exercise, ExerciseSummary, WORK},
+    job::{Microbenchmark, MicrobenchmarkSummary, WORK},
     operation::Totals,
     program_set::ProgramEvent,
 };
@@ -30,10 +30,10 @@ pub const MAX_OPERATIONS: u64 = 1_000_000_000_000;
 #[derive(Debug, Clone)]
 pub struct Run {
     /// What to do.
-    pub exercise: Exercise,
+    pub microbenchmark: Microbenchmark,
     /// How often: from 1 to [`MAX_OPERATIONS`].
     pub operations: u64,
-    /// Bytes of each operation, within [`Exercise::sizes`]; without meaning where it has none.
+    /// Bytes of each operation, within [`Microbenchmark::sizes`]; without meaning where it has none.
     pub size: u32,
     /// Where the summary goes, as JSON.
     pub summary: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub struct Run {
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
-pub enum ExerciseError {
+pub enum MicrobenchmarkError {
     /// A number that cannot be done.
     #[error("{what} must be from {least} to {most}, found {found}")]
     Number {
@@ -76,8 +76,8 @@ pub enum ExerciseError {
 }
 
 /// What [`io::Error`] becomes where `what` was to be done.
-fn call<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> ExerciseError {
-    move |error| ExerciseError::Call { what, source: error.into() }
+fn call<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> MicrobenchmarkError {
+    move |error| MicrobenchmarkError::Call { what, source: error.into() }
 }
 
 /// Calls made, by event.
@@ -96,28 +96,28 @@ impl Run {
     /// Does the operations. The control channel is the one that the environment names.
     ///
     /// # Errors
-    /// [`ExerciseError`].
-    pub fn start(&self) -> Result<ExerciseSummary, ExerciseError> {
+    /// [`MicrobenchmarkError`].
+    pub fn start(&self) -> Result<MicrobenchmarkSummary, MicrobenchmarkError> {
         let within = |what, least: u64, most: u64, found: u64| match (least..=most).contains(&found) {
             true => Ok(()),
-            false => Err(ExerciseError::Number { what, least, most, found }),
+            false => Err(MicrobenchmarkError::Number { what, least, most, found }),
         };
         within("the number of operations", 1, MAX_OPERATIONS, self.operations)?;
-        if let Some((least, most, _)) = self.exercise.sizes() {
+        if let Some((least, most, _)) = self.microbenchmark.sizes() {
             within("the size", least.into(), most.into(), self.size.into())?;
         }
         let mut phase = Phase { control: control::descriptor()?.map(Control::take), elapsed_ns: 0 };
-        match self.exercise {
-            Exercise::Futex => futex::run(self.operations, &mut phase),
-            Exercise::Tcp => tcp::run(self.operations, self.size as usize, &mut phase),
-            Exercise::SharedMemory => memory::run(self.operations, self.size as usize, &mut phase),
+        match self.microbenchmark {
+            Microbenchmark::Futex => futex::run(self.operations, &mut phase),
+            Microbenchmark::Tcp => tcp::run(self.operations, self.size as usize, &mut phase),
+            Microbenchmark::SharedMemory => memory::run(self.operations, self.size as usize, &mut phase),
         }?;
-        let summary = ExerciseSummary { operations: self.operations, elapsed_ns: phase.elapsed_ns };
+        let summary = MicrobenchmarkSummary { operations: self.operations, elapsed_ns: phase.elapsed_ns };
         if let Some(file) = &self.summary {
             serde_json::to_vec(&summary)
                 .map_err(io::Error::from)
                 .and_then(|text| fs::write(file, text))
-                .map_err(|source| ExerciseError::Summary { file: file.clone(), source })?;
+                .map_err(|source| MicrobenchmarkError::Summary { file: file.clone(), source })?;
         }
         Ok(summary)
     }
@@ -131,7 +131,7 @@ struct Phase {
 
 impl Phase {
     /// Does `work` between the two barriers; it gives the calls that it made, all of which have returned.
-    fn of(&mut self, work: impl FnOnce() -> Result<Events, ExerciseError>) -> Result<(), ExerciseError> {
+    fn of(&mut self, work: impl FnOnce() -> Result<Events, MicrobenchmarkError>) -> Result<(), MicrobenchmarkError> {
         let phase = PhaseName { phase: WORK.to_owned(), test: 0, repetition: 0 };
         self.announce(&PhaseEvent::Begin(phase.clone()))?;
         let start = Instant::now();
@@ -140,7 +140,7 @@ impl Phase {
         self.announce(&PhaseEvent::End { phase, ledger: BTreeMap::new(), events })
     }
 
-    fn announce(&mut self, event: &PhaseEvent) -> Result<(), ExerciseError> {
+    fn announce(&mut self, event: &PhaseEvent) -> Result<(), MicrobenchmarkError> {
         self.control.as_mut().map_or(Ok(()), |control| control.announce(event)).map_err(Into::into)
     }
 }
@@ -149,17 +149,17 @@ impl Phase {
 struct Line(std::os::fd::OwnedFd);
 
 impl Line {
-    fn pair() -> Result<(Self, Self), ExerciseError> {
+    fn pair() -> Result<(Self, Self), MicrobenchmarkError> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let (one, other) = pair.map_err(call("make a pair of sockets"))?;
         Ok((Self(one), Self(other)))
     }
 
-    fn say(&self) -> Result<(), ExerciseError> {
+    fn say(&self) -> Result<(), MicrobenchmarkError> {
         send(&self.0, b".", SendFlags::NOSIGNAL).map(drop).map_err(call("tell the other thread"))
     }
 
-    fn wait(&self) -> Result<(), ExerciseError> {
+    fn wait(&self) -> Result<(), MicrobenchmarkError> {
         match recv(&self.0, &mut [0], RecvFlags::empty()) {
             Ok((1.., _)) => Ok(()),
             Ok(_) => Err(call("hear the other thread, which is gone")(io::Error::from(io::ErrorKind::UnexpectedEof))),
@@ -171,9 +171,9 @@ impl Line {
 /// Does `ours` in this thread and `theirs` in another one, both within the phase and neither of them longer.
 fn side_by_side(
     phase: &mut Phase,
-    ours: impl FnOnce() -> Result<Events, ExerciseError>,
-    theirs: impl FnOnce() -> Result<Events, ExerciseError> + Send,
-) -> Result<(), ExerciseError> {
+    ours: impl FnOnce() -> Result<Events, MicrobenchmarkError>,
+    theirs: impl FnOnce() -> Result<Events, MicrobenchmarkError> + Send,
+) -> Result<(), MicrobenchmarkError> {
     let (here, there) = Line::pair()?;
     std::thread::scope(|scope| {
         // Gone where this ends early, so that the other thread does not wait for it.
@@ -213,13 +213,13 @@ fn side_by_side(
 mod tests {
     use super::*;
 
-    fn done(exercise: Exercise, operations: u64, size: u32) -> Events {
+    fn done(microbenchmark: Microbenchmark, operations: u64, size: u32) -> Events {
         let mut phase = Phase { control: None, elapsed_ns: 0 };
         let mut seen = Events::new();
-        let counted = |phase: &mut Phase| match exercise {
-            Exercise::Futex => futex::run(operations, phase),
-            Exercise::Tcp => tcp::run(operations, size as usize, phase),
-            Exercise::SharedMemory => memory::run(operations, size as usize, phase),
+        let counted = |phase: &mut Phase| match microbenchmark {
+            Microbenchmark::Futex => futex::run(operations, phase),
+            Microbenchmark::Tcp => tcp::run(operations, size as usize, phase),
+            Microbenchmark::SharedMemory => memory::run(operations, size as usize, phase),
         };
         // What a phase is told to the agent is what is looked at: by an agent.
         let (mut agent, ours) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_futex_goes_there_and_back() {
-        let events = done(Exercise::Futex, 50, 0);
+        let events = done(Microbenchmark::Futex, 50, 0);
         let wakes = events[&ProgramEvent::FutexWake];
         assert_eq!((wakes.calls, wakes.errors), (100, 0));
         // Fewer where the other thread was quicker than the wait.
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn every_byte_of_a_message_comes_back() {
-        let events = done(Exercise::Tcp, 20, 100_000);
+        let events = done(Microbenchmark::Tcp, 20, 100_000);
         let (sent, received) = (events[&ProgramEvent::TcpSend], events[&ProgramEvent::TcpReceive]);
         assert_eq!((sent.bytes, received.bytes), (4_000_000, 4_000_000));
         assert!(sent.calls >= 40 && received.calls >= 40);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn memory_is_made_and_removed() {
-        let events = done(Exercise::SharedMemory, 3, 10_000);
+        let events = done(Microbenchmark::SharedMemory, 3, 10_000);
         for event in [ProgramEvent::ShmGet, ProgramEvent::ShmAttach, ProgramEvent::ShmDetach] {
             assert_eq!(events[&event], Totals { calls: 3, bytes: 0, errors: 0 });
         }
@@ -271,7 +271,10 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_told() {
         let run = |operations, size| {
-            Run { exercise: Exercise::Tcp, operations, size, summary: None }.start().unwrap_err().to_string()
+            Run { microbenchmark: Microbenchmark::Tcp, operations, size, summary: None }
+                .start()
+                .unwrap_err()
+                .to_string()
         };
         assert_eq!(run(0, 1), "the number of operations must be from 1 to 1000000000000, found 0");
         assert_eq!(run(1, 0), "the size must be from 1 to 1048576, found 0");

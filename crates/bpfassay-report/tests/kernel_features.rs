@@ -20,7 +20,7 @@ use common::{
 };
 
 fn surprises(results: &Results) -> Vec<(String, String, Verdict)> {
-    let matrix = results.capabilities.as_ref().unwrap();
+    let matrix = results.kernel_features.as_ref().unwrap();
     matrix.surprises().map(|(what, target, verdict)| (what, target.to_string(), verdict)).collect()
 }
 
@@ -28,7 +28,7 @@ fn surprises(results: &Results) -> Vec<(String, String, Verdict)> {
 fn what_is_known_beforehand_is_no_surprise() {
     let results = derive(&contents(&study(""), outcome));
     assert_eq!(surprises(&results), []);
-    let matrix = results.capabilities.as_ref().unwrap();
+    let matrix = results.kernel_features.as_ref().unwrap();
     let verdicts = |row: usize| matrix.features[row].cells.iter().map(|cell| cell.verdict).collect::<Vec<_>>();
     assert_eq!(verdicts(0), [Verdict::Works; 4]);
     assert_eq!(verdicts(1), [Verdict::Refused; 4]);
@@ -73,7 +73,7 @@ since = [
 #[test]
 fn one_call_too_few_is_not_exact() {
     let results = derive(&contents(&study(""), |block, run| match outcome(block, run) {
-        Outcome::Measured(mut figures) if run.order.probe.probe == Probe::Kprobe => {
+        Outcome::Measured(mut figures) if run.spec.probe.probe == Probe::Kprobe => {
             let totals = figures.phases[0].ledger.entry(Operation::Write).or_default();
             *totals += Totals { calls: 1, bytes: 0, errors: 0 };
             Outcome::Measured(figures)
@@ -89,7 +89,7 @@ fn one_call_too_few_is_not_exact() {
 #[test]
 fn a_feature_of_which_nothing_is_known_is_shown_and_not_judged() {
     let results = derive(&contents(&study(""), |block, run| match outcome(block, run) {
-        Outcome::Measured(mut figures) if run.order.probe.is_baseline() => {
+        Outcome::Measured(mut figures) if run.spec.probe.is_baseline() => {
             figures.features.push(feature(FeatureKind::System, "new-thing", false));
             Outcome::Measured(figures)
         }

@@ -7,9 +7,9 @@ use std::{
 
 use bpfassay_protocol::{operation::Totals, program_set::ProgramEvent};
 
-use super::{Events, ExerciseError, Phase, call, count, side_by_side};
+use super::{Events, MicrobenchmarkError, Phase, call, count, side_by_side};
 
-pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(), ExerciseError> {
+pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(), MicrobenchmarkError> {
     let connect = || -> io::Result<(TcpStream, TcpStream)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let ours = TcpStream::connect(listener.local_addr()?)?;
@@ -57,7 +57,7 @@ impl End {
     }
 
     /// Sends the message; `write` of a stream is the system call `sendto`.
-    fn send(&mut self) -> Result<(), ExerciseError> {
+    fn send(&mut self) -> Result<(), MicrobenchmarkError> {
         let mut sent = 0;
         while sent < self.message.len() {
             sent += again(|| count(&mut self.sent, self.stream.write(&self.message[sent..])))
@@ -67,7 +67,7 @@ impl End {
     }
 
     /// Receives one; `read` of a stream is `recvfrom`.
-    fn receive(&mut self) -> Result<(), ExerciseError> {
+    fn receive(&mut self) -> Result<(), MicrobenchmarkError> {
         let mut received = 0;
         while received < self.message.len() {
             let more = again(|| count(&mut self.received, self.stream.read(&mut self.message[received..])));

@@ -1,4 +1,4 @@
-//! The matrix of capabilities: outcomes beside expectations.
+//! The matrix of kernel features: outcomes beside expectations.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,8 +15,8 @@ use super::{bytes, context::Context};
 use crate::{
     Figure, Outcome,
     results::{
-        Attach, Boot, Capabilities, CellResult, ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow,
-        ProgramFacts, RunResult, Verdict,
+        Attach, Boot, CellResult, ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow,
+        KernelFeatures, ProgramFacts, RunResult, Verdict,
     },
 };
 
@@ -24,14 +24,14 @@ use crate::{
 const DATA: [Operation; 2] = [Operation::Read, Operation::Write];
 
 /// The matrix, where the study asks for one.
-pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]) -> Option<Capabilities> {
+pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]) -> Option<KernelFeatures> {
     let plan = context.plan;
     let mut targets: Vec<Target> = Vec::new();
     let mut probes: Vec<ProbeConfiguration> = Vec::new();
     let (mut known_targets, mut known_probes) = (HashSet::new(), HashSet::new());
     // The first cell of each kind; further file systems and workloads are told in `cells` as always.
     let mut first: HashMap<(&Target, ProbeConfiguration), &CellResult> = HashMap::new();
-    for (cell, result) in plan.cells.iter().zip(cells).filter(|(cell, _)| cell.workload == Workload::Capabilities) {
+    for (cell, result) in plan.cells.iter().zip(cells).filter(|(cell, _)| cell.workload == Workload::KernelFeatures) {
         if known_targets.insert(&cell.target) {
             targets.push(cell.target.clone());
         }
@@ -80,7 +80,7 @@ pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]
             rows.push(FeatureRow { kind: feature.kind, name: feature.name.clone(), cells });
         }
     }
-    Some(Capabilities { targets: targets.clone(), configurations, features: rows })
+    Some(KernelFeatures { targets: targets.clone(), configurations, features: rows })
 }
 
 /// One target with what its kernel was found to offer.

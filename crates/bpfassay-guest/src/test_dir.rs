@@ -29,7 +29,7 @@ const RUN_MODE: u32 = 0o755;
 
 /// The directory of runs.
 #[derive(Debug)]
-pub(crate) enum Ground {
+pub(crate) enum TestDir {
     /// The root of a guest's file system under test.
     Guest {
         /// Where it is mounted.
@@ -57,7 +57,7 @@ pub(crate) struct RunDirectory {
     _held: Option<File>,
 }
 
-impl Ground {
+impl TestDir {
     /// Draws the name of one on a running system.
     pub(crate) fn draw_name() -> Result<CString> {
         tree::random_name(PREFIX).map_err(Error::system("draw a random name"))
@@ -120,13 +120,13 @@ impl Ground {
     pub(crate) fn make_run(&self, name: &str) -> Result<RunDirectory> {
         let path = format!("{}/{name}", self.place());
         let make = || -> io::Result<RunDirectory> {
-            let ground = self.open()?;
+            let test_dir = self.open()?;
             let name = CString::new(name)?;
-            tree::make_at(&ground, &name, RUN_MODE)?;
+            tree::make_at(&test_dir, &name, RUN_MODE)?;
             match self {
                 Self::Guest { .. } => Ok(RunDirectory { path: path.clone(), _held: None }),
                 Self::Here(_) => {
-                    let held = tree::open_at(&ground, &name)?;
+                    let held = tree::open_at(&test_dir, &name)?;
                     let path = format!("/proc/{}/fd/{}", std::process::id(), held.as_raw_fd());
                     Ok(RunDirectory { path, _held: Some(held) })
                 }
@@ -138,14 +138,14 @@ impl Ground {
     /// Removes the directory `name` of a run, where there is one.
     pub(crate) fn remove_run(&self, name: &str) -> Result<()> {
         let remove = || -> io::Result<()> {
-            let ground = self.open()?;
+            let test_dir = self.open()?;
             let name = CString::new(name)?;
-            let run = match tree::open_at(&ground, &name) {
+            let run = match tree::open_at(&test_dir, &name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 run => run?,
             };
             tree::empty(&run)?;
-            tree::remove_at(&ground, &name)
+            tree::remove_at(&test_dir, &name)
         };
         remove().map_err(Error::file("remove", format!("{}/{name}", self.place())))
     }
@@ -156,13 +156,13 @@ impl Ground {
     /// What does not work.
     pub(crate) fn try_file(&self) -> io::Result<()> {
         const TEXT: &[u8] = b"bpfassay";
-        let ground = self.open()?;
+        let test_dir = self.open()?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&ground, TRIAL, flags, Mode::from_raw_mode(0o600))?);
+        let mut file = File::from(openat(&test_dir, TRIAL, flags, Mode::from_raw_mode(0o600))?);
         let mut found = Vec::new();
         let outcome = file.write_all(TEXT).and_then(|()| file.rewind()).and_then(|()| file.read_to_end(&mut found));
         drop(file);
-        unlinkat(&ground, TRIAL, AtFlags::empty())?;
+        unlinkat(&test_dir, TRIAL, AtFlags::empty())?;
         outcome?;
         if found == TEXT { Ok(()) } else { Err(io::Error::other("other data was read than was written")) }
     }
@@ -184,7 +184,7 @@ impl Ground {
         }
     }
 
-    /// Removes what [`Ground::here`] made; a guest's goes with the guest.
+    /// Removes what [`TestDir::here`] made; a guest's goes with the guest.
     ///
     /// # Errors
     /// Where it cannot be emptied or removed, or where another entry has its name by now, which is left alone.
@@ -275,16 +275,16 @@ mod tests {
     #[test]
     fn it_is_made_anew_used_through_its_descriptor_and_removed() {
         let mount = tempfile::tempdir().unwrap();
-        let ground = Ground::here(&mounted(mount.path()), Ground::draw_name().unwrap()).unwrap();
+        let test_dir = TestDir::here(&mounted(mount.path()), TestDir::draw_name().unwrap()).unwrap();
         assert!(only_entry(mount.path()).display().to_string().contains("/.bpfassay-here-"));
-        let run = ground.make_run("run-1").unwrap();
+        let run = test_dir.make_run("run-1").unwrap();
         fs::write(format!("{}/data", run.path), "x").unwrap();
         assert!(only_entry(mount.path()).join("run-1/data").exists());
         // The same run twice has no files of the first.
-        assert!(ground.make_run("run-1").is_err());
-        ground.empty().unwrap();
-        ground.make_run("run-1").unwrap();
-        ground.leave().unwrap();
+        assert!(test_dir.make_run("run-1").is_err());
+        test_dir.empty().unwrap();
+        test_dir.make_run("run-1").unwrap();
+        test_dir.leave().unwrap();
         assert!(fs::read_dir(mount.path()).unwrap().next().is_none());
     }
 
@@ -295,16 +295,16 @@ mod tests {
         fs::create_dir_all(victim.join("run-1")).unwrap();
         fs::create_dir(&mount).unwrap();
         fs::write(victim.join("run-1/precious"), "x").unwrap();
-        let ground = Ground::here(&mounted(&mount), Ground::draw_name().unwrap()).unwrap();
-        ground.check().unwrap();
+        let test_dir = TestDir::here(&mounted(&mount), TestDir::draw_name().unwrap()).unwrap();
+        test_dir.check().unwrap();
         let made = only_entry(&mount);
         fs::rename(&made, mount.join("aside")).unwrap();
         symlink(&victim, &made).unwrap();
-        let run = ground.make_run("run-1").unwrap();
+        let run = test_dir.make_run("run-1").unwrap();
         fs::write(format!("{}/precious", run.path), "other").unwrap();
-        let error = ground.check().unwrap_err().to_string();
+        let error = test_dir.check().unwrap_err().to_string();
         assert!(error.contains("moved the directory of runs away from"), "{error}");
-        assert!(ground.leave().is_err());
+        assert!(test_dir.leave().is_err());
         assert_eq!(fs::read_to_string(victim.join("run-1/precious")).unwrap(), "x");
         // What was written lay where the directory is now, and went.
         assert!(fs::read_dir(mount.join("aside")).unwrap().next().is_none());
@@ -316,7 +316,7 @@ mod tests {
         let mut facts = mounted(mount.path());
         facts.device.minor += 1;
         assert!(
-            Ground::here(&facts, Ground::draw_name().unwrap())
+            TestDir::here(&facts, TestDir::draw_name().unwrap())
                 .unwrap_err()
                 .to_string()
                 .contains("not the root of the file system")

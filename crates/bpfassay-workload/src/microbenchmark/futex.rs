@@ -7,7 +7,7 @@ use std::{
 
 use bpfassay_protocol::{operation::Totals, program_set::ProgramEvent};
 
-use super::{Events, ExerciseError, Phase, call, count, side_by_side};
+use super::{Events, MicrobenchmarkError, Phase, call, count, side_by_side};
 
 /// Whose turn it is.
 const OURS: u32 = 0;
@@ -15,14 +15,14 @@ const THEIRS: u32 = 1;
 /// One of the two has failed.
 const BROKEN: u32 = 2;
 
-pub(super) fn run(operations: u64, phase: &mut Phase) -> Result<(), ExerciseError> {
+pub(super) fn run(operations: u64, phase: &mut Phase) -> Result<(), MicrobenchmarkError> {
     let word = AtomicU32::new(OURS);
     side_by_side(phase, || take_turns(&word, operations, OURS, THEIRS), || take_turns(&word, operations, THEIRS, OURS))
 }
 
 /// Waits for `own` turn and hands it over to the `other`, so often; the calls that it took. The thread that begins waits for
 /// its last turn as well.
-fn take_turns(word: &AtomicU32, times: u64, own: u32, other: u32) -> Result<Events, ExerciseError> {
+fn take_turns(word: &AtomicU32, times: u64, own: u32, other: u32) -> Result<Events, MicrobenchmarkError> {
     let (mut waits, mut wakes) = (Totals::default(), Totals::default());
     for _ in 0..times {
         wait(word, other, &mut waits)?;
@@ -36,7 +36,7 @@ fn take_turns(word: &AtomicU32, times: u64, own: u32, other: u32) -> Result<Even
 }
 
 /// Waits as long as it is the `other`'s turn.
-fn wait(word: &AtomicU32, other: u32, waits: &mut Totals) -> Result<(), ExerciseError> {
+fn wait(word: &AtomicU32, other: u32, waits: &mut Totals) -> Result<(), MicrobenchmarkError> {
     loop {
         match word.load(Ordering::Acquire) {
             BROKEN => return Err(call("go on without the other thread")(io::Error::from(io::ErrorKind::BrokenPipe))),
@@ -52,7 +52,7 @@ fn wait(word: &AtomicU32, other: u32, waits: &mut Totals) -> Result<(), Exercise
     }
 }
 
-fn hand(word: &AtomicU32, own: u32, other: u32, wakes: &mut Totals) -> Result<(), ExerciseError> {
+fn hand(word: &AtomicU32, own: u32, other: u32, wakes: &mut Totals) -> Result<(), MicrobenchmarkError> {
     // Not over the other thread's news that it is broken.
     if word.compare_exchange(own, other, Ordering::Release, Ordering::Relaxed).is_ok() {
         count(wakes, futex(word, libc::FUTEX_WAKE, 1)).map_err(|error| broken(word, call("wake a thread")(error)))?;
@@ -61,7 +61,7 @@ fn hand(word: &AtomicU32, own: u32, other: u32, wakes: &mut Totals) -> Result<()
 }
 
 /// Tells the other thread not to wait any more.
-fn broken(word: &AtomicU32, error: ExerciseError) -> ExerciseError {
+fn broken(word: &AtomicU32, error: MicrobenchmarkError) -> MicrobenchmarkError {
     word.store(BROKEN, Ordering::Release);
     // It fails as well then, and that is what is told.
     let _ = futex(word, libc::FUTEX_WAKE, 1);

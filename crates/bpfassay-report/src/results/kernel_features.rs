@@ -13,7 +13,7 @@ use crate::Figure;
 /// What works, breaks and differs: one column per target, one row per probe configuration and per feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Capabilities {
+pub struct KernelFeatures {
     /// The targets, in the order of the study.
     pub targets: Vec<Target>,
     /// The probe configurations, the baseline not among them, in the order of the study.
@@ -28,7 +28,7 @@ pub struct Capabilities {
 pub struct ConfigurationRow {
     /// The configuration.
     pub probe: ProbeConfiguration,
-    /// One for each of [`Capabilities::targets`], in their order.
+    /// One for each of [`KernelFeatures::targets`], in their order.
     pub cells: Vec<ConfigurationCell>,
 }
 
@@ -95,7 +95,7 @@ pub struct FeatureRow {
     pub kind: FeatureKind,
     /// Its name.
     pub name: String,
-    /// One for each of [`Capabilities::targets`], in their order.
+    /// One for each of [`KernelFeatures::targets`], in their order.
     pub cells: Vec<FeatureCell>,
 }
 
@@ -141,7 +141,7 @@ impl Verdict {
     }
 }
 
-impl Capabilities {
+impl KernelFeatures {
     /// Everything that is against expectation: what, and where.
     pub fn surprises(&self) -> impl Iterator<Item = (String, &Target, Verdict)> {
         let configurations = self.configurations.iter().flat_map(|row| {

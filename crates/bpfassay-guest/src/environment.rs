@@ -18,26 +18,26 @@ use rustix::{
 use crate::{
     cgroup,
     error::{Error, Result},
-    ground::{self, Ground},
     made::{Made, Record},
     nfs::remove_tree,
     stop, system,
+    test_dir::{self, TestDir},
 };
 
 /// Where cgroup2 is mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Everything of runs on a running system that is not on the file system under test; locked while one measures. Only this user
-/// can write there ([`ground::private`]), so names in it can be trusted.
+/// can write there ([`test_dir::private`]), so names in it can be trusted.
 const WORK_HERE: &str = "/run/bpfassay-here";
 
 /// Paths of programs and places.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Environment {
     /// Mount point of the file system under test.
     pub mount: String,
     /// Directory in it that belongs to runs alone: whatever is in it goes before each run.
-    pub ground: Ground,
+    pub test_dir: TestDir,
     /// Directory for everything else of runs.
     pub work: String,
     /// Where tracers of this boot keep what the symbol table told them.
@@ -56,12 +56,12 @@ pub(crate) struct Site {
     _lock: Option<File>,
 }
 
-impl Site {
+impl Environment {
     /// A guest that is there for measuring alone, with the file system under test at `mount`.
     pub(crate) fn guest(mount: &str) -> Self {
         Self {
             mount: mount.to_owned(),
-            ground: Ground::Guest { path: mount.to_owned() },
+            test_dir: TestDir::Guest { path: mount.to_owned() },
             work: "/run/bpfassay".to_owned(),
             symbols: "/run/bpfassay-symbols".to_owned(),
             cgroups: CGROUPS.to_owned(),
@@ -74,13 +74,13 @@ impl Site {
     }
 
     /// A running system: programs as `PATH` finds them, a cgroup below this process's own, and a directory in the file
-    /// system `mount`. [`Site::leave`] removes what was made; what an agent left that was killed is removed first, and what
+    /// system `mount`. [`Environment::leave`] removes what was made; what an agent left that was killed is removed first, and what
     /// could not be removed of that is told in words.
     ///
     /// # Errors
     /// Where another agent measures on this system, a program is missing, or a directory cannot be made.
     pub(crate) fn here(mount: &MountFacts, external_ior: Option<&str>) -> Result<(Self, Vec<String>)> {
-        let lock = ground::private(WORK_HERE)?;
+        let lock = test_dir::private(WORK_HERE)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -106,26 +106,26 @@ impl Site {
             Error::unexpected("/proc/self/cgroup", "a line `0::/…`, as where cgroup v2 is mounted", &own)
         })?;
         let (tracer, ior) = (find("bpfassay-tracer")?, find("bpfassay-ior")?);
-        let name = Ground::draw_name()?;
+        let name = TestDir::draw_name()?;
         let cgroups = format!("{CGROUPS}{}/bpfassay-here-{}", own.trim_end_matches('/'), std::process::id());
         let made = Made {
             mount: mount.path.clone(),
-            ground: name.to_string_lossy().into_owned(),
-            ground_inode: None,
+            test_dir: name.to_string_lossy().into_owned(),
+            test_dir_inode: None,
             cgroup: cgroups.clone(),
             cgroup_inode: None,
         };
         // What follows must be left by `leave`, or here.
-        let ground = match make(made, mount, name, &record) {
-            Ok(ground) => ground,
+        let test_dir = match make(made, mount, name, &record) {
+            Ok(test_dir) => test_dir,
             Err(error) => {
                 record.clear();
                 return Err(error);
             }
         };
-        let site = Self {
+        let environment = Self {
             mount: mount.path.clone(),
-            ground,
+            test_dir,
             work: format!("{WORK_HERE}/runs"),
             symbols: format!("{WORK_HERE}/symbols"),
             cgroups,
@@ -135,12 +135,12 @@ impl Site {
             record: Some(record),
             _lock: Some(lock),
         };
-        Ok((site, problems))
+        Ok((environment, problems))
     }
 
     /// Whether everything here is there for measuring alone.
     pub(crate) const fn is_guest(&self) -> bool {
-        matches!(self.ground, Ground::Guest { .. })
+        matches!(self.test_dir, TestDir::Guest { .. })
     }
 
     /// Watches for reasons to stop early ([`crate::stop`]).
@@ -148,12 +148,12 @@ impl Site {
         self.record.clone().map_or(Ok(()), |record| stop::watch(self.cgroups.clone(), record))
     }
 
-    /// Removes what [`Site::here`] made.
+    /// Removes what [`Environment::here`] made.
     pub(crate) fn leave(self) -> Result<()> {
         // As much as can be, whatever fails.
         let left = [
             cgroup::clear(&self.cgroups),
-            self.ground.leave(),
+            self.test_dir.leave(),
             remove_tree(&self.work),
             remove_tree(&self.symbols),
             self.record
@@ -165,14 +165,14 @@ impl Site {
 }
 
 /// Makes the directory of runs and the cgroup as `made` names them, and writes them down before and after.
-fn make(mut made: Made, mount: &MountFacts, name: CString, record: &Record) -> Result<Ground> {
+fn make(mut made: Made, mount: &MountFacts, name: CString, record: &Record) -> Result<TestDir> {
     let write = |made: &Made| record.write(made).map_err(Error::file("write down what is made in", WORK_HERE));
     write(&made)?;
-    let ground = Ground::here(mount, name)?;
-    made.ground_inode = ground.inode();
+    let test_dir = TestDir::here(mount, name)?;
+    made.test_dir_inode = test_dir.inode();
     made.cgroup_inode = Some(cgroup::make(&made.cgroup)?);
     write(&made)?;
-    Ok(ground)
+    Ok(test_dir)
 }
 
 /// The first executable file `name` in the directories of `search`, which are separated by colons.
@@ -180,8 +180,8 @@ fn on_path(search: &str, name: &str) -> Option<String> {
     let is_program = |path: &PathBuf| {
         fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
     };
-    let places = search.split(':').filter(|directory| directory.starts_with('/'));
-    places.map(|directory| Path::new(directory).join(name)).find(is_program).map(|path| path.display().to_string())
+    let directories = search.split(':').filter(|directory| directory.starts_with('/'));
+    directories.map(|directory| Path::new(directory).join(name)).find(is_program).map(|path| path.display().to_string())
 }
 
 /// The cgroup (v2) in `/proc/self/cgroup`.
