@@ -33,7 +33,7 @@ pub(crate) struct HereConfig<'a> {
     pub(crate) directory: &'a Path,
 }
 
-/// Executes `config` and writes everything that comes of it to `journal`, as [`crate::execute`] does with guests. An agent
+/// Executes `config` and writes all that happens to `journal`, as [`crate::pool::execute`] does with guests. An agent
 /// that does not come to its end fails the run in flight and the rest of its block; the next block gets another one.
 ///
 /// # Errors

@@ -10,11 +10,11 @@
 #![doc = include_str!("../examples/study.rs")]
 //! ```
 //!
-//! Below the session: the pool of guests side by side ([`pool`]), one block from its first boot to its last (`block`), a boot while it
-//! lasts (`boot`), the machine and job made for a boot ([`host_setup`]), how many guests fit on the host ([`slots`]), and which named
-//! failure an ending is ([`failure`]). What is decided is apart from what is done, and pure: what was observed of a boot ([`observed`]), who
-//! is to blame for its end ([`blame`]), which boot comes next and what is recorded ([`attempt`]), whether whole classes of blocks fail in the
-//! same way ([`repeated`]).
+//! Below the session: the pool of guests side by side (`pool`), one block from its first boot to its last (`block`), a boot while it
+//! lasts (`boot`), the machine and job made for a boot (`host_setup`), how many guests fit on the host (`slots`), and which named
+//! failure an ending is (`failure`). What is decided is apart from what is done, and pure: what was observed of a boot (`observed`), who
+//! is to blame for its end (`blame`), which boot comes next and what is recorded (`attempt`), whether whole classes of blocks fail in the
+//! same way (`repeated`).
 //!
 //! Not here: how QEMU is driven (bpfassay-vm), what is in a guest (bpfassay-testbed), what figures mean (bpfassay-report), and questions,
 //! printing and exit codes (the command).
@@ -22,24 +22,24 @@
 #![forbid(unsafe_code)]
 
 mod accelerator;
-pub mod attempt;
-pub mod blame;
+mod attempt;
+mod blame;
 mod block;
 mod boot;
 mod context;
 mod error;
 mod events;
-pub mod failure;
+mod failure;
 mod here;
-pub mod host_setup;
-pub mod observed;
+mod host_setup;
+mod observed;
 mod observer;
-pub mod pool;
+mod pool;
 pub mod provenance;
-pub mod repeated;
+mod repeated;
 mod selection;
 mod session;
-pub mod slots;
+mod slots;
 mod store;
 mod testbed;
 mod verify;
@@ -52,9 +52,10 @@ pub use events::{EventObserver, EventSink};
 pub use here::{HereSelection, ThisMachine};
 pub use host_setup::{HostSetup, HostSetupError};
 pub use observer::{Observer, Progress};
-pub use pool::{RunnerConfig, RunnerError, Summary, execute};
+pub use pool::{RunnerError, Summary};
 pub use selection::{Selection, missing_packages};
 pub use session::Session;
+pub use slots::Host as Room;
 pub use store::{Store, StoreOptions};
 pub use testbed::{Shell, Testbed};
 pub use verify::{Verification, Verified};

@@ -8,7 +8,8 @@ use bpfassay_vm::AcceleratorWish;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Error, HostSetup, Observer, Progress, RunnerConfig, Selection, Store, StoreOptions, Summary, Testbed, Trial, Work,
+    Error, HostSetup, Observer, Progress, Selection, Store, StoreOptions, Summary, Testbed, Trial, Work,
+    pool::{self, RunnerConfig},
     provenance, slots,
 };
 
@@ -115,6 +116,6 @@ impl Session {
             slots: self.slots,
             directory,
         };
-        Ok(crate::execute(config, journal, observer, cancel).await?)
+        Ok(pool::execute(config, journal, observer, cancel).await?)
     }
 }

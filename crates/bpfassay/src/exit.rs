@@ -24,7 +24,7 @@ pub(crate) const INFRASTRUCTURE: u8 = 3;
 pub(crate) const UNEXPECTED: u8 = 4;
 /// A limit that the study's gates set is broken.
 pub(crate) const REGRESSION: u8 = 5;
-/// A gate could be judged neither way: too few or too scattered figures, or none.
+/// A gate could not be decided: too few or too scattered figures, or none.
 pub(crate) const INCONCLUSIVE: u8 = 6;
 /// `verify` found other raw figures than those recorded.
 pub(crate) const NOT_REPRODUCED: u8 = 7;

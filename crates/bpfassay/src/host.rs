@@ -33,7 +33,7 @@ pub(crate) fn install_command(packages: &[String]) -> String {
     format!("apt-get install --no-install-recommends {}", packages.join(" "))
 }
 
-/// Installs `packages`, after asking where nobody has agreed yet.
+/// Installs `packages`, after a question, unless the user has agreed already.
 ///
 /// # Errors
 /// An infrastructure failure with the command to run: not root, the user says no, or apt-get fails.
@@ -72,8 +72,8 @@ pub(crate) fn install(packages: &[String], yes: bool) -> Result<(), Failure> {
         let output = apt.output().map_err(|error| by_hand(&format!("apt-get cannot be run: {error}")))?;
         // A mirror of one suite may fail to answer while the packages are in another: only the installation decides.
         if !output.status.success() && arguments[0] == "install" {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+            let text = String::from_utf8_lossy(&output.stderr);
+            let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");
             return Err(by_hand(&format!("apt-get failed: {last}")));
         }
     }

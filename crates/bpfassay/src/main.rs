@@ -28,9 +28,9 @@ fn main() -> ExitCode {
     }));
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(said) => {
-            output::answer(&said);
-            return ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(exit::USAGE));
+        Err(answer) => {
+            output::print_clap(&answer);
+            return ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(exit::USAGE));
         }
     };
     output::log_to_stderr(cli.global.verbose);

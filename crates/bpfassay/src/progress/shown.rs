@@ -203,7 +203,7 @@ fn lines_of(ended: &RunEnded) -> Vec<String> {
     lines
 }
 
-/// What a tracer counted of the workload; nothing where nobody counted.
+/// What a tracer counted of the workload; empty where none counted.
 fn counted(figures: &[ByteFigure]) -> String {
     let errors: Vec<_> = figures
         .iter()
