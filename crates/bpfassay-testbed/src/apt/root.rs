@@ -263,4 +263,4 @@ impl IndexState {
 }
 
 #[cfg(test)]
-mod served;
+mod tests;
