@@ -100,7 +100,8 @@ impl Cache {
     /// a cache; any other that is none is refused. One that this user may only read is used as it is.
     ///
     /// # Errors
-    /// [`Error::NotACache`], [`Error::Io`], [`Error::DiskFull`].
+    /// [`Error::NotACache`] for a directory that is neither a cache nor empty, or that others may change; [`Error::Io`] and [`Error::DiskFull`]
+    /// where it cannot be read or made.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
         let root = root.into();
         let (directory, access) = place::open(&root)?;
@@ -146,7 +147,7 @@ impl Cache {
     /// every 30 s. In a cache that cannot be written to, this waits until the lock is free.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where the lock's file cannot be made or locked.
     pub fn lock(&self, name: &str) -> Result<Lock> {
         let path = self.root.join("locks").join(name);
         match self.access {
@@ -164,7 +165,7 @@ impl Cache {
     /// Refuses to make `what` in a cache that cannot be written to.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`].
+    /// [`Error::ReadOnly`] where the cache may only be read.
     pub fn require_access(&self, what: &str) -> Result<()> {
         match self.access {
             Access::Whole => Ok(()),
@@ -176,7 +177,7 @@ impl Cache {
     /// the cache cannot be written to.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where it cannot be made.
     pub fn scratch(&self) -> Result<Scratch> {
         match self.access {
             Access::Whole => Scratch::in_session(self.session()?),
@@ -187,7 +188,7 @@ impl Cache {
     /// Bytes free for this user in the cache's file system.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where the system does not report it.
     pub fn free_space(&self) -> Result<u64> {
         free_space(&self.root)
     }
@@ -195,7 +196,7 @@ impl Cache {
     /// Makes sure that `needed` bytes are free for `what`, before work begins that would fail without them.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`].
+    /// [`Error::DiskFull`] where fewer are free; [`Error::Io`] where the system does not report it.
     pub fn require_space(&self, what: &str, needed: u64) -> Result<()> {
         let free = self.free_space()?;
         if free < needed {
@@ -217,7 +218,7 @@ impl Cache {
     /// Hashes every file in the cache, regardless of its stamp, and removes what is damaged.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Damaged`] for something damaged that cannot be removed.
+    /// [`Error::Io`] where the cache cannot be read; [`Error::Damaged`] for something damaged that cannot be removed.
     pub fn check(&self) -> Result<Checked> {
         let mut checked = Checked::default();
         self.check_objects(&mut checked)?;

@@ -144,7 +144,7 @@ impl Catalogue {
     /// From TOML text; `origin` names it in messages.
     ///
     /// # Errors
-    /// [`CatalogueError::Form`].
+    /// [`CatalogueError::Form`] for a text that is no catalogue of this format.
     pub fn parse(origin: &str, text: &str) -> Result<Self, CatalogueError> {
         let refuse = |problem: String| CatalogueError::Form { origin: origin.to_owned(), problem };
         let text: Text = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
@@ -193,7 +193,7 @@ impl Catalogue {
     /// The kernel called `name`: a series, or one build of it. Whether the build exists is in the package index.
     ///
     /// # Errors
-    /// [`CatalogueError::UnknownKernel`].
+    /// [`CatalogueError::UnknownKernel`] for a name that is not in it for this architecture.
     pub fn find(&self, arch: Arch, name: &str) -> Result<Selection<'_>, CatalogueError> {
         let entries_of = |series: &str| -> Vec<&Entry> {
             self.entries.iter().filter(|entry| entry.name == series && entry.architectures.contains(&arch)).collect()

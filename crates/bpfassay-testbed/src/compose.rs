@@ -130,7 +130,7 @@ impl TestbedSpec {
     /// Reads the text of a spec; `path` names it in messages. Whether what it names exists is found out by [`compose`].
     ///
     /// # Errors
-    /// [`SpecError`].
+    /// [`SpecError`] for what is no spec, has another format, or contradicts itself.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, SpecError> {
         let form = |source| SpecError::Form { path: path.to_owned(), source };
         let refuse = |problem| SpecError::Content { path: path.to_owned(), problem };
@@ -204,7 +204,8 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
 /// them, with relative paths: the result can be moved, copied to another machine, or added to a Nix store.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Mismatch`] for a file with another content than the manifest promises.
+/// [`Error::Io`] where the directory has files already or a file cannot be copied; [`Error::Mismatch`] for a file with another content than
+/// the manifest promises.
 pub fn pack(manifest: &Manifest, directory: &Path) -> Result<()> {
     let files = directory.join(FILES);
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;

@@ -61,7 +61,7 @@ const KEY_VERSION: &str = "2";
 /// The `base` segment with the programs of `payload`.
 ///
 /// # Errors
-/// [`Error`] of the cache, [`Error::Archive`].
+/// [`Error::Archive`] for a program that cannot be read, and [`Error`] of the cache.
 pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
     let programs = [(layout::AGENT, &payload.agent), (layout::TRACER, &payload.tracer), (layout::IOR, &payload.ior)];
     let key = Digest::of_parts(
@@ -131,7 +131,7 @@ fn signatures(kernel: &Kernel) -> Result<Signatures> {
 /// The archive of the `modules` segment for the module tree at `tree` (`lib/modules/RELEASE`).
 ///
 /// # Errors
-/// [`Error::Modules`].
+/// [`Error::Modules`] for a tree that cannot be read or is incomplete.
 pub fn modules_archive(tree: &Path, signatures: Signatures) -> Result<Archive> {
     let (set, mut archive) = ModuleSet::read(tree, signatures)?;
     let text = serde_json::to_vec(&set).map_err(|error| Error::io("write", MODULE_SET)(error.into()))?;
@@ -143,7 +143,7 @@ pub fn modules_archive(tree: &Path, signatures: Signatures) -> Result<Archive> {
 /// anew each time, because there is no cheap way to detect a change in a tree; the result has the same digest if not.
 ///
 /// # Errors
-/// [`Error::Overlay`], [`Error`] of the cache.
+/// [`Error::Overlay`] for a tree that the guest could not use or that has no IOR, and [`Error`] of the cache.
 pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Segment> {
     let overlay = Overlay::read(arch, directory)?;
     let object = store(cache, &format!("the overlay {}", directory.display()), &overlay.archive)?;

@@ -181,7 +181,7 @@ impl Manifest {
     /// Reads the manifest at `path`, makes its paths absolute, and checks it and its files.
     ///
     /// # Errors
-    /// [`ManifestError`], [`Error::Io`].
+    /// [`ManifestError`] for what cannot be read, is no manifest, or names files that are missing or changed.
     pub fn load(path: &Path, check: Check) -> Result<Self> {
         let text = bpfassay_input::read(path, MAX_MANIFEST)
             .map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
@@ -200,7 +200,7 @@ impl Manifest {
     /// Reads the text of a manifest; `path` names it in messages.
     ///
     /// # Errors
-    /// [`ManifestError`].
+    /// [`ManifestError`] for what is no manifest, has another format, or contradicts itself.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, ManifestError> {
         let form = |source| ManifestError::Form { path: path.to_owned(), source };
         let value: serde_json::Value = serde_json::from_slice(text).map_err(form)?;
@@ -257,7 +257,7 @@ impl Manifest {
     /// Checks the files that it names; `path` names the manifest in messages.
     ///
     /// # Errors
-    /// [`ManifestError::File`], [`Error::Io`].
+    /// [`ManifestError::File`] for a file that is missing or changed, [`Error::Io`] for one that cannot be read to its end.
     pub fn check_files(&self, path: &Path, check: Check) -> Result<()> {
         for file in self.targets.iter().flat_map(Target::files) {
             if let Some(problem) = file.problem(check)? {

@@ -197,7 +197,7 @@ pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<B
 /// Whether the cache holds the programs for `archs` of the source in `workspace`: then nothing is built.
 ///
 /// # Errors
-/// [`Error::Stage`] for a workspace that cannot be read; [`Error::Io`], [`Error::Damaged`].
+/// [`Error::Stage`] for a workspace that cannot be read; [`Error::Io`], [`Error::Damaged`] where the cache cannot be read or repaired.
 pub fn is_cached(cache: &Cache, workspace: &Path, archs: &[Arch]) -> Result<bool> {
     let stage = Stage::read(workspace, &STAGED)?;
     Ok(all_recorded(cache, stage.digest(), archs, None)?.is_some())

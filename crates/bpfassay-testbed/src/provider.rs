@@ -1,7 +1,7 @@
-//! Where guests come from. A provider is one file here and one line in [`PROVIDERS`].
+//! Where guests come from. A provider is one file here and one line in `PROVIDERS`.
 //!
 //! A provider makes or finds the guests of a [`Request`] and describes them in a [`Manifest`]. What all of them share is
-//! [`assemble`]: from a kernel and the guest's programs to a bootable target.
+//! `assemble`: from a kernel and the guest's programs to a bootable target.
 
 pub mod debian;
 pub mod local;

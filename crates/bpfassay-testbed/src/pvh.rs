@@ -37,7 +37,7 @@ const RECORD: &str = "pvh";
 /// The image to boot `kernel` with: the `vmlinux` inside where there is one with a PVH entry, else the image as it is.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::DiskFull`], and others of the cache. An image that is not understood is no error: QEMU may
+/// [`Error::Io`] where the image cannot be read, [`Error::DiskFull`], and others of the cache. An image that is not understood is no error: QEMU may
 /// boot it all the same.
 pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
     if kernel.arch != Arch::X86_64 {

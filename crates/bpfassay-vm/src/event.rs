@@ -14,7 +14,7 @@ pub enum Event {
     Message(GuestMessage),
     /// The kernel reported an incident. The guest goes on unless an end follows.
     KernelIncident(KernelIncident),
-    /// The guest has ended. Always the last event; asked again, [`Guest::next_event`] gives it again.
+    /// The guest has ended. Always the last event; asked again, [`crate::Guest::next_event`] gives it again.
     Ended(Box<Ending>),
 }
 

@@ -86,9 +86,10 @@ impl Guest {
     /// Starts QEMU and waits until its monitor answers. The guest runs from then on.
     ///
     /// # Errors
-    /// [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::OneWay`], [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`]:
-    /// nothing was started.
-    /// [`VmError::Refused`], [`VmError::MonitorSilent`], [`VmError::Monitor`]: QEMU was started and is gone again.
+    /// Nothing was started: [`VmError::Input`], [`VmError::NoInitramfs`] for kernel or initramfs missing or unreadable, [`VmError::OneWay`] for
+    /// an interactive guest under the instruction clock, [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`] where the host refuses a
+    /// file, a process or a socket. QEMU was started and is gone again: [`VmError::Refused`] where it refused its arguments,
+    /// [`VmError::MonitorSilent`], [`VmError::Monitor`] where its monitor failed.
     pub async fn boot(qemu: &Qemu, machine: &Machine, options: BootOptions) -> Result<Self, VmError> {
         let (limits, mut unconfined) = qemu.confinement.limits(machine.accelerator, machine.cpus);
         let kernel = load::open("kernel", &machine.kernel, &limits)?;
@@ -217,7 +218,8 @@ impl Guest {
     /// Sends a message to the agent. It is written when the agent reads.
     ///
     /// # Errors
-    /// [`VmError::Ended`], [`VmError::AgentBusy`], [`VmError::OneWay`] or [`VmError::Frame`].
+    /// [`VmError::Ended`] where the guest has ended, [`VmError::AgentBusy`] where the agent has left too many messages unread,
+    /// [`VmError::OneWay`] under the instruction clock, [`VmError::Frame`] for a message that is too large.
     pub fn send(&self, message: &HostMessage) -> Result<(), VmError> {
         if self.one_way {
             return Err(VmError::OneWay);

@@ -82,7 +82,7 @@ impl MessageOrder {
     /// Takes account of the next message.
     ///
     /// # Errors
-    /// [`OutOfOrder`]; nothing that comes from this agent afterwards means anything.
+    /// [`OutOfOrder`] for a message that may not come here; no later message of this agent counts.
     pub fn take(&mut self, message: &GuestMessage) -> Result<(), OutOfOrder> {
         if self.follow(message) {
             return Ok(());

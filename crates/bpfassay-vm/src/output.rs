@@ -150,7 +150,7 @@ impl Backlog {
 /// any disk, and is gone with the last process that has it open, however that ends.
 ///
 /// # Errors
-/// That of the operating system.
+/// The operating system's, where it gives no file in memory.
 pub fn file_for_initramfs() -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC)?))
 }

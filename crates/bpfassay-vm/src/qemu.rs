@@ -98,7 +98,8 @@ impl Qemu {
     /// The QEMU for guests of `arch`: `program` if given, else the one on `PATH`.
     ///
     /// # Errors
-    /// [`VmError::NoQemu`], [`VmError::NotQemu`], [`VmError::OldQemu`], [`VmError::VersionSilent`] or [`VmError::Spawn`].
+    /// [`VmError::NoQemu`] where there is none, [`VmError::Spawn`] where it cannot be started, [`VmError::NotQemu`] and [`VmError::VersionSilent`]
+    /// for another program, [`VmError::OldQemu`] for one before [`MINIMUM`].
     pub async fn find(arch: Arch, program: Option<&Path>) -> Result<Self, VmError> {
         let program = match program {
             Some(program) => program.to_owned(),

@@ -15,7 +15,8 @@ pub const GROWTH: u64 = 6;
 /// begin with `./`). Nothing in the package is run.
 ///
 /// # Errors
-/// [`Error::Command`] for what is no package, [`Error::DiskFull`], [`Error::Program`], [`Error::Io`].
+/// [`Error::Command`] for what is no package, [`Error::DiskFull`] where the disk fills up, [`Error::Program`] where there is no `dpkg-deb` or
+/// `tar`, [`Error::Io`] where their output cannot be read.
 pub fn unpack(package: &Path, directory: &Path, left_out: &[&str], what: &str) -> Result<()> {
     let mut reader = Command::new("dpkg-deb")
         .arg("--fsys-tarfile")

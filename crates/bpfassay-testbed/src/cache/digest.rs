@@ -53,7 +53,7 @@ impl Digest {
     /// Of a regular file's content.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where it cannot be read.
     pub fn of_file(path: &Path) -> Result<Self> {
         bpfassay_input::open(path).and_then(Self::of_reader).map_err(Error::io("read", path))
     }

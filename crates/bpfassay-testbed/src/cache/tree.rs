@@ -55,7 +55,7 @@ impl Cache {
     /// file that differs is hashed. A damaged tree is reported, removed, and counts as absent.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`].
+    /// [`Error::Io`] where it cannot be read, [`Error::Damaged`] where it is damaged and cannot be removed.
     pub fn tree(&self, kind: &str, key: &Digest) -> Result<Option<Tree>> {
         let home = self.tree_path(kind, key);
         self.open_tree(&home, false)
@@ -65,7 +65,8 @@ impl Cache {
     /// how many bytes it takes, about. Of several processes that want it, one makes it and the others wait.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`], [`Error::Damaged`], and what `fill` returns.
+    /// [`Error::DiskFull`] where less than `needed` bytes are free, [`Error::Io`] and [`Error::Damaged`] where the cache cannot be read or
+    /// written, and what `fill` returns.
     pub fn make_tree<E: From<Error>>(
         &self,
         kind: &str,

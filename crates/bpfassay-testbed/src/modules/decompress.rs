@@ -34,7 +34,7 @@ pub enum DecompressError {
 /// follows it is ignored, because kernels have four bytes behind theirs. The output is at most `limit` bytes.
 ///
 /// # Errors
-/// [`DecompressError`].
+/// [`DecompressError`] for a damaged stream, or one with more than `limit` bytes in it.
 pub fn decompress(bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, DecompressError> {
     let input = bytes.as_slice();
     let (format, result) = if input.starts_with(b"\xfd7zXZ\0") {

@@ -36,7 +36,7 @@ impl ModInfo {
     /// Reads a module (ELF, decompressed).
     ///
     /// # Errors
-    /// [`ModInfoError`].
+    /// [`ModInfoError`] for what is no ELF object, has no section `.modinfo`, or names a module that cannot be one.
     pub fn parse(module: &[u8]) -> Result<Self, ModInfoError> {
         let file = object::File::parse(module).map_err(ModInfoError::NotElf)?;
         let section = file.section_by_name(".modinfo").ok_or(ModInfoError::NoSection(None))?;
@@ -46,7 +46,7 @@ impl ModInfo {
     /// Reads the content of a `.modinfo` section: `key=value`, each ended by a zero byte.
     ///
     /// # Errors
-    /// [`ModInfoError::Name`].
+    /// [`ModInfoError::Name`] for a name that cannot be a module's.
     pub fn parse_section(section: &[u8]) -> Result<Self, ModInfoError> {
         let mut info = Self::default();
         for line in section.split(|&byte| byte == 0) {

@@ -69,7 +69,7 @@ impl Stage {
     /// Reads what `packages` of the workspace in `workspace` need.
     ///
     /// # Errors
-    /// [`StageError`], [`Error::Io`].
+    /// [`StageError`] for manifests that cannot be understood, [`Error::Io`] where a file cannot be read.
     pub fn read(workspace: &Path, packages: &[&str]) -> Result<Self> {
         let root = read_toml(&workspace.join("Cargo.toml"))?;
         let lock_path = workspace.join("Cargo.lock");
@@ -81,7 +81,7 @@ impl Stage {
     /// became of the workspace since.
     ///
     /// # Errors
-    /// [`StageError`].
+    /// [`StageError`] for manifests that cannot be understood.
     pub fn part(&self, packages: &[&str]) -> Result<Self> {
         let root = self.staged_toml("Cargo.toml")?;
         Self::collect(root, self.lock.clone(), "Cargo.lock".into(), packages, |package, files| {
@@ -145,7 +145,7 @@ impl Stage {
     /// Writes the stage to `directory`, with the whole lock file, which cargo reduces to what is needed.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let lock = ("Cargo.lock", self.lock.as_bytes());
         let files = self.files.iter().map(|(path, content)| (path.as_str(), content.as_slice()));

@@ -67,7 +67,8 @@ const MAX_IMAGE: u64 = 1 << 30;
 /// The content of the kernel image at `path`.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, or a file of an unlikely size; [`Error::Io`].
+/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, or a file of more than 1 GiB; [`Error::Io`] where it cannot be
+/// read.
 pub fn read_image(path: &Path) -> Result<Vec<u8>> {
     let refuse = |problem: &str| Error::LocalKernel { path: path.to_owned(), problem: problem.to_owned() };
     let metadata = match fs::metadata(path) {

@@ -62,7 +62,8 @@ impl Kernels<'_> {
     /// whose mirror does not have it is reported in [`Listing::problem`].
     ///
     /// # Errors
-    /// [`Error::Command`] for an index that cannot be read, [`Error::DiskFull`], [`Error::Io`].
+    /// [`Error::Command`] for an index that cannot be read, [`Error::DiskFull`] where there is no space for one, [`Error::Io`] where the cache
+    /// cannot be read.
     pub fn list(&self, arch: Arch) -> Result<Vec<Listing>> {
         let mut suites = BTreeMap::new();
         let mut listings = Vec::new();
