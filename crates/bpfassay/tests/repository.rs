@@ -273,7 +273,8 @@ fn a_walk_lists_every_file() {
         path.starts_with("crates/")
             && path.contains("/src/")
             && !path.contains("/tests/")
-            && !path.ends_with("tests.rs") && !path.contains("/documented")
+            && !path.ends_with("tests.rs")
+            && !path.contains("/documented")
     };
     let sources: Vec<(&String, String)> = files
         .iter()
@@ -287,7 +288,9 @@ fn a_walk_lists_every_file() {
     for walk in &walks {
         let found: BTreeSet<String> = sources
             .iter()
-            .filter(|(path, text)| walk.names.iter().any(|name| path.ends_with(&format!("/{name}")) || has_word(text, name)))
+            .filter(|(path, text)| {
+                walk.names.iter().any(|name| path.ends_with(&format!("/{name}")) || has_word(text, name))
+            })
             .map(|(path, _)| (*path).clone())
             .collect();
         assert_eq!(

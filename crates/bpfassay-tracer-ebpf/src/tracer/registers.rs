@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! What aya-ebpf does not tell of the registers.
 
 use aya_ebpf::programs::ProbeContext;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line: what it says, and what that means on this machine.
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};

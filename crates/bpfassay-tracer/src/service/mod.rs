@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What goes on while programs count: commands on standard input, samples on standard output, pages over HTTP.
 
 pub(crate) mod command;

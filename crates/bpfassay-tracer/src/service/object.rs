@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay-tracer object`: somebody's own eBPF object, loaded and attached as its sections say, with a map of it given over HTTP.
 //!
 //! Here: the life of this mode and its page. What it says: [`bpfassay_protocol::object`].

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The eBPF objects in Rust, embedded by the build script where the build was given some.
 
 use bpfassay_protocol::probe::MapLayout;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Somebody's own object: loaded as it is, each program attached where its section says, nothing put right.
 
 use std::{

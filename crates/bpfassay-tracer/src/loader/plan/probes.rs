@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How programs are attached, as their sections say.
 //!
 //! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names say what to hook. A way of attaching that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! kretprobes that watch as many calls at once as is asked for.
 //!
 //! The kernel sets apart room for the calls that a kretprobe watches when it is made, and misses those beyond. Through the

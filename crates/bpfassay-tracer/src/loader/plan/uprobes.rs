@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the functions lie that the probe `uprobe` hooks: in which files, and where in them.
 
 use std::{
