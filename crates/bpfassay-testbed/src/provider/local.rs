@@ -14,7 +14,7 @@ use bpfassay_protocol::Arch;
 #[cfg(test)]
 pub(crate) use self::header::tests::arm64_image;
 pub use self::header::{ImageKind, identify};
-use super::{Provider, Request, with_checkout};
+use super::{Provider, Request, Sources, with_checkout};
 use crate::{
     Error, Result,
     cache::{Cache, Digest, Hasher},
@@ -42,8 +42,8 @@ impl Provider for Local {
         "local"
     }
 
-    fn takes(&self, request: &Request<'_>) -> bool {
-        request.local.is_some()
+    fn takes(&self, sources: &Sources) -> bool {
+        sources.local.is_some()
     }
 
     fn kernels(&self, _: &Request<'_>, _: Arch) -> Result<Vec<String>> {
@@ -52,7 +52,7 @@ impl Provider for Local {
 
     fn provide(&self, request: &Request<'_>) -> Result<Manifest> {
         let mut kernels = Vec::new();
-        if let Some(local) = &request.local {
+        if let Some(local) = &request.sources.local {
             for (arch, _) in &request.targets {
                 kernels.push(prepare(request.apt.cache(), &local.image, local.modules.as_deref(), Some(*arch))?);
             }

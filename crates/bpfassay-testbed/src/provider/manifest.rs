@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bpfassay_protocol::Arch;
 
-use super::{Provider, Request};
+use super::{Provider, Request, Sources};
 use crate::{
     Result,
     image::role,
@@ -19,8 +19,8 @@ impl Provider for ManifestFile {
         "manifest"
     }
 
-    fn takes(&self, request: &Request<'_>) -> bool {
-        request.manifest.is_some()
+    fn takes(&self, sources: &Sources) -> bool {
+        sources.manifest.is_some()
     }
 
     fn host_packages(&self) -> &'static [&'static str] {
@@ -47,6 +47,6 @@ impl Provider for ManifestFile {
 }
 
 fn load(request: &Request<'_>, check: Check) -> Result<Manifest> {
-    let path = request.manifest.as_deref().unwrap_or(Path::new(""));
+    let path = request.sources.manifest.as_deref().unwrap_or(Path::new(""));
     Manifest::load(path, check)
 }

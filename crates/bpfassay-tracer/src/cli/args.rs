@@ -1,4 +1,4 @@
-//! The command line: what it says, and what that means on this machine.
+//! The options of the command line, and what they mean on this machine.
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
 
@@ -28,16 +28,16 @@ pub(crate) enum Request {
     Help,
     /// Print the version.
     Version,
-    /// Tell what the kernel offers.
+    /// Report what the kernel offers.
     Features,
     /// Attach and count.
     Trace(Box<Args>),
 }
 
 /// The options, as given.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Args {
-    probe: ProbeConfiguration,
+    probe: Option<ProbeConfiguration>,
     map: Option<MapLayout>,
     loader: Option<Loader>,
     interval: Option<Duration>,
@@ -64,15 +64,15 @@ pub(crate) struct TracerConfig {
     /// Whether the kernel is to keep statistics of programs.
     pub(crate) bpf_stats: bool,
     pub(crate) options: Options,
-    /// Where to give the counters to Prometheus.
+    /// Where to serve the counters to Prometheus.
     pub(crate) listen: Option<Address>,
     /// Whether `readv` counts as `read` and `writev` as `write`.
     pub(crate) merge: bool,
-    /// Whether to go on after the end of standard input.
+    /// Whether to continue after the end of standard input.
     pub(crate) stay: bool,
 }
 
-/// Arguments that cannot be followed on this machine.
+/// Arguments that are not valid on this machine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentError {
     #[error("{0} (--help lists the options)")]
@@ -83,7 +83,7 @@ pub(crate) enum ArgumentError {
     NoProbe,
     #[error("the baseline `none` attaches nothing: run the workload without the tracer")]
     Baseline,
-    #[error("program sets are not given to Prometheus: leave out --listen")]
+    #[error("program sets are not served to Prometheus: leave out --listen")]
     NoMetrics,
     #[error(transparent)]
     Cgroup(#[from] CgroupIdError),
@@ -102,81 +102,65 @@ impl Request {
     ///
     /// # Errors
     /// [`ArgumentError::Syntax`], [`ArgumentError::Twice`], [`ArgumentError::NoProbe`].
-    pub(crate) fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Self, ArgumentError> {
+    pub(crate) fn parse<W: Into<OsString>>(arguments: impl IntoIterator<Item = W>) -> Result<Self, ArgumentError> {
         use lexopt::{
             Arg::{Long, Short},
             ValueExt as _,
         };
 
-        let (mut probe, mut map, mut loader, mut interval) = (None, None, None, None);
-        let (mut cgroup, mut mount, mut listen) = (None, None, None);
-        let (mut merge, mut stay, mut latency, mut bpf_stats) = (None, None, None, None);
-        let (mut map_entries, mut maxactive, mut symbol_cache, mut attach_order) = (None, None, None, None);
-        let (mut functions, mut uprobe) = (BTreeMap::new(), Vec::new());
-        let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
+        let mut args = Args::default();
+        let mut parser = lexopt::Parser::from_args(arguments.into_iter().map(Into::into));
         while let Some(option) = parser.next()? {
             match option {
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("features") => return Ok(Self::Features),
                 Long("version") | Short('V') => return Ok(Self::Version),
-                Long("probe") => set(&mut probe, "probe", parser.value()?.parse()?)?,
-                Long("map") => set(&mut map, "map", parser.value()?.parse()?)?,
-                Long("loader") => set(&mut loader, "loader", parser.value()?.parse()?)?,
-                Long("interval") => set(&mut interval, "interval", parser.value()?.parse_with(parse_interval)?)?,
-                Long("cgroup") => set(&mut cgroup, "cgroup", parser.value()?.into())?,
-                Long("mount") => set(&mut mount, "mount", parser.value()?.into())?,
-                Long("listen") => set(&mut listen, "listen", parser.value()?.parse()?)?,
-                Long("bpf-stats") => set(&mut bpf_stats, "bpf-stats", ())?,
-                Long("merge") => set(&mut merge, "merge", ())?,
-                Long("stay") => set(&mut stay, "stay", ())?,
-                Long("latency") => set(&mut latency, "latency", ())?,
+                Long("probe") => set(&mut args.probe, "probe", parser.value()?.parse()?)?,
+                Long("map") => set(&mut args.map, "map", parser.value()?.parse()?)?,
+                Long("loader") => set(&mut args.loader, "loader", parser.value()?.parse()?)?,
+                Long("interval") => set(&mut args.interval, "interval", parser.value()?.parse_with(parse_interval)?)?,
+                Long("cgroup") => set(&mut args.cgroup, "cgroup", parser.value()?.into())?,
+                Long("mount") => set(&mut args.mount, "mount", parser.value()?.into())?,
+                Long("listen") => set(&mut args.listen, "listen", parser.value()?.parse()?)?,
+                Long("bpf-stats") => flag(&mut args.bpf_stats, "bpf-stats")?,
+                Long("merge") => flag(&mut args.merge, "merge")?,
+                Long("stay") => flag(&mut args.stay, "stay")?,
+                Long("latency") => flag(&mut args.latency, "latency")?,
                 Long("map-entries") => {
                     set(
-                        &mut map_entries,
+                        &mut args.map_entries,
                         "map-entries",
                         parser.value()?.parse_with(|text| parse_count(text, MAX_ENTRIES))?,
                     )?;
                 }
                 Long("maxactive") => {
                     set(
-                        &mut maxactive,
+                        &mut args.maxactive,
                         "maxactive",
                         parser.value()?.parse_with(|text| parse_count(text, MAX_MAXACTIVE))?,
                     )?;
                 }
-                Long("attach-order") => set(&mut attach_order, "attach-order", parser.value()?.parse()?)?,
-                Long("uprobe") => uprobe.push(parser.value()?.into()),
-                Long("symbol-cache") => set(&mut symbol_cache, "symbol-cache", parser.value()?.into())?,
+                Long("attach-order") => set(&mut args.attach_order, "attach-order", parser.value()?.parse()?)?,
+                Long("uprobe") => args.uprobe.push(parser.value()?.into()),
+                Long("symbol-cache") => set(&mut args.symbol_cache, "symbol-cache", parser.value()?.into())?,
                 Long("function") => {
                     let (name, other) = parser.value()?.parse_with(parse_function)?;
-                    if functions.insert(name, other).is_some() {
+                    if args.functions.insert(name, other).is_some() {
                         return Err(ArgumentError::Twice("function"));
                     }
                 }
                 other => return Err(other.unexpected().into()),
             }
         }
-        let probe = probe.ok_or(ArgumentError::NoProbe)?;
-        Ok(Self::Trace(Box::new(Args {
-            probe,
-            map,
-            loader,
-            interval,
-            bpf_stats: bpf_stats.is_some(),
-            cgroup,
-            mount,
-            listen,
-            merge: merge.is_some(),
-            stay: stay.is_some(),
-            latency: latency.is_some(),
-            map_entries,
-            maxactive,
-            uprobe,
-            functions,
-            symbol_cache,
-            attach_order,
-        })))
+        if args.probe.is_none() {
+            return Err(ArgumentError::NoProbe);
+        }
+        Ok(Self::Trace(Box::new(args)))
     }
+}
+
+fn flag(slot: &mut bool, name: &'static str) -> Result<(), ArgumentError> {
+    if std::mem::replace(slot, true) { Err(ArgumentError::Twice(name)) } else { Ok(()) }
 }
 
 fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), ArgumentError> {
@@ -192,13 +176,14 @@ impl Args {
     /// # Errors
     /// [`ArgumentError`].
     pub(crate) fn resolve(self) -> Result<TracerConfig, ArgumentError> {
-        if self.probe.is_baseline() {
+        let probe = self.probe.ok_or(ArgumentError::NoProbe)?;
+        if probe.is_baseline() {
             return Err(ArgumentError::Baseline);
         }
         let configuration = ProbeConfiguration {
-            map: self.map.unwrap_or(self.probe.map),
-            loader: self.loader.unwrap_or(self.probe.loader),
-            ..self.probe
+            map: self.map.unwrap_or(probe.map),
+            loader: self.loader.unwrap_or(probe.loader),
+            ..probe
         };
         if configuration.probe == Probe::Programs && self.listen.is_some() {
             return Err(ArgumentError::NoMetrics);
@@ -219,7 +204,7 @@ impl Args {
             interval: self.interval,
             bpf_stats: self.bpf_stats,
             options,
-            // A service is started without anybody at its standard input.
+            // A service is started without anything at its standard input.
             stay: self.stay || self.listen.is_some(),
             listen: self.listen,
             merge: self.merge,
@@ -330,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_words_are_refused_with_the_known_ones() {
+    fn unknown_names_are_refused_with_the_known_ones() {
         let error = parse(&["--probe", "fexti"]).unwrap_err().to_string();
         assert!(error.contains("known are none, kprobe, kretprobe,"), "{error}");
         assert!(parse(&["--probe", "fexit", "--map", "tree"]).is_err());
@@ -343,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_goes_on_without_standard_input() {
+    fn a_service_continues_without_standard_input() {
         let config = |words: &[&str]| parse(words).unwrap().resolve().unwrap();
         let plain = config(&["--probe", "fexit"]);
         assert_eq!((plain.stay, plain.merge, plain.listen), (false, false, None));
@@ -411,12 +396,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_words_make_it_fall_over(words: Vec<String>) {
+        fn no_arguments_make_it_panic(words: Vec<String>) {
             let _ = Request::parse(words);
         }
 
         #[test]
-        fn no_interval_makes_it_fall_over(text: String) {
+        fn no_interval_makes_it_panic(text: String) {
             let _ = parse_interval(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! What the feature trials do, with the kernel's error in their words.
+//! What the feature trials do, with the kernel's error in the messages.
 
 use std::{
     ffi::{CStr, CString},
@@ -12,14 +12,15 @@ use bpfassay_protocol::feature::Support;
 use libbpf_sys::{bpf_attach_type, bpf_map_type, bpf_prog_type};
 
 use super::insn::Code;
+use crate::kernel::verifier::{reason, shorten};
 
-/// A number that user space was never meant to see (include/linux/errno.h), so libc has no words for it.
+/// A number that is not part of the interface (include/linux/errno.h), so libc has no text for it.
 const ENOTSUPP: i32 = 524;
 
-/// Why a trial came to nothing.
+/// Why a trial failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The kernel said no.
+    /// The kernel refused.
     Refused { errno: Option<i32>, message: String },
     /// It could not be tried.
     NotTried(String),
@@ -46,7 +47,7 @@ impl Failure {
     }
 }
 
-/// What a trial says of its feature.
+/// The support of a feature by the outcome of its trial.
 pub(super) fn support<T>(tried: Result<T>) -> Support {
     match tried {
         Ok(_) => Support::Works { value: None },
@@ -63,7 +64,7 @@ impl From<Failure> for Support {
     }
 }
 
-/// Loads `code`; on refusal the failure carries the telling line of the verifier's log.
+/// Loads `code`; on refusal the failure has the reason in the verifier's log.
 ///
 /// # Errors
 /// The kernel's.
@@ -71,24 +72,12 @@ pub(super) fn load(program: ProgramSpec<'_>, code: &Code) -> Result<OwnedFd> {
     bpfassay_bpf::load(program, &code.0).map_err(|error| refusal(&error.source, &error.log))
 }
 
-/// The kernel's error in the words of the verifier, where it had any.
+/// The verifier's reason, or the kernel's error where it gave none.
 pub(super) fn refusal(error: &io::Error, log: &str) -> Failure {
-    match telling_line(log) {
-        Some(line) => Failure::Refused { errno: error.raw_os_error(), message: line.to_owned() },
+    match reason(&log.lines().collect::<Vec<_>>()) {
+        Some(line) => Failure::Refused { errno: error.raw_os_error(), message: shorten(line) },
         None => Failure::kernel("load", error),
     }
-}
-
-/// The last line of a verifier's log that says something of the program and not of the verifier's work. Linux 7.3 explains
-/// it at length below (`Verification failed: …`).
-pub(crate) fn telling_line(log: &str) -> Option<&str> {
-    const STATISTICS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
-    let log = log.split("\nVerification failed:").next().unwrap_or(log);
-    log.lines()
-        .rev()
-        .map(str::trim)
-        .find(|line| !line.is_empty() && !STATISTICS.iter().any(|word| line.starts_with(word)))
-        .map(|line| &line[..line.floor_char_boundary(300)])
 }
 
 /// Creates a map.
@@ -150,7 +139,7 @@ pub(super) fn map_type(kind: bpf_map_type) -> Result<()> {
 }
 
 /// Whether maps of operations can be created. libbpf 1.7 tries that with a field that kernels before 6.9 refuse whatever
-/// the type of the map, so it is tried here: for a type that is no structure of operations, a kernel that has such maps says
+/// the type of the map, so it is tried here: for a type that is no structure of operations, a kernel that has such maps answers
 /// ENOTSUPP and not EINVAL (kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_map_alloc`).
 pub(super) fn struct_ops_map() -> Result<()> {
     let map = MapSpec { kind: libbpf_sys::BPF_MAP_TYPE_STRUCT_OPS, kernel_type: 1, ..MapSpec::array(4) };
@@ -250,16 +239,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_telling_line_is_the_last_about_the_program() {
+    fn the_message_is_the_reason_or_the_kernels_error() {
+        let error = io::Error::from_raw_os_error(22);
+        let refused = |message: &str| Failure::Refused { errno: Some(22), message: message.to_owned() };
         let log = "0: (85) call bpf_loop#181\nunknown func bpf_loop#181\nprocessed 1 insns (limit 1000000) max_states_per_insn 0\n";
-        assert_eq!(telling_line(log), Some("unknown func bpf_loop#181"));
-        assert_eq!(telling_line("processed 0 insns\n\n"), None);
+        assert_eq!(refusal(&error, log), refused("unknown func bpf_loop#181"));
         let log = "calling kernel function f is not allowed\n\nVerification failed: Policy: …\n\nSuggestion:\n  Use a kfunc\n";
-        assert_eq!(telling_line(log), Some("calling kernel function f is not allowed"));
-        assert_eq!(
-            refusal(&io::Error::from_raw_os_error(22), ""),
-            Failure::Refused { errno: Some(22), message: "load: Invalid argument".to_owned() }
-        );
+        assert_eq!(refusal(&error, log), refused("calling kernel function f is not allowed"));
+        assert_eq!(refusal(&error, "processed 0 insns\n\n"), refused("load: Invalid argument"));
+        assert_eq!(refusal(&error, ""), refused("load: Invalid argument"));
     }
 
     #[test]

@@ -15,8 +15,13 @@ use super::tracefs;
 /// # Errors
 /// The kernel has no such source, or its number cannot be read.
 pub(crate) fn source(name: &str) -> io::Result<u32> {
-    let number = tracefs::number(&Path::new("/sys/bus/event_source/devices").join(name).join("type"))?;
+    let number = tracefs::number(Path::new(&source_path(name)))?;
     u32::try_from(number).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// The file that has the number.
+pub(crate) fn source_path(name: &str) -> String {
+    format!("/sys/bus/event_source/devices/{name}/type")
 }
 
 /// What a perf event is of.
@@ -78,7 +83,7 @@ pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
         }
         Event::CpuClock => (attr.kind, attr.sample_period) = (SOFTWARE, 1_000_000_000),
     }
-    // SAFETY: the attributes and the strings in them outlive the call; `size` tells the kernel how many bytes there are.
+    // SAFETY: the attributes and the strings in them outlive the call; `size` is how many bytes there are.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, 0, -1, CLOEXEC) };
     let Ok(fd) = i32::try_from(fd) else { return Err(io::Error::other("the kernel gave no descriptor")) };
     if fd < 0 {
