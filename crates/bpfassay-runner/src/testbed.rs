@@ -98,7 +98,7 @@ fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut M
     let mut supplies: Vec<Supply<'_>> = selection.tools.iter().map(Loaded::supply).collect();
     let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
     for case in cases {
-        supplies.extend(plan.study.command(case).map(|command| command.supply(case, folder.as_deref())));
+        supplies.extend(plan.study.workload(case).and_then(|workload| workload.supply(folder.as_deref())));
     }
     if supplies.is_empty() {
         return Ok(());
