@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 struct Print;
 
 impl EventSink for Print {
-    fn event(&self, event: &bpfassay_report::Event) {
+    fn event(&self, event: &bpfassay_results::Event) {
         println!("{event:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Which run is to blame for a boot that failed. Pure.
 
-use bpfassay_report::{BootVerdict, Involved, RunFailure};
+use bpfassay_results::{BootVerdict, Involved, RunFailure};
 
 use crate::observed::{BootPlan, Observed, is_tool_run};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bpfassay_report::{JournalError, ResultsError};
+use bpfassay_results::{JournalError, ResultsError};
 use bpfassay_study::{ExpandError, Interface, StudyError, Target};
 use bpfassay_testbed::catalogue::CatalogueError;
 use bpfassay_tool::ToolError;

@@ -9,9 +9,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use bpfassay_report::{
+use bpfassay_report::derive::of_run;
+use bpfassay_results::{
     Event, Outcome, RunRecord, ToDo,
-    derive::of_run,
     event::{EVENTS_VERSION, Ending, RunEnded, Started},
 };
 use bpfassay_study::{Block, Cell, Plan};
@@ -108,7 +108,7 @@ impl<'a> EventObserver<'a> {
             Outcome::Refused(refusal) => (Ending::Refused, is_refusal_expected, Some(refusal.message.clone())),
             // The log is reported by itself.
             Outcome::Failed(failure) => {
-                let failure = bpfassay_report::RunFailure { log: None, ..failure.clone() };
+                let failure = bpfassay_results::RunFailure { log: None, ..failure.clone() };
                 (Ending::Failed, false, Some(failure.to_string()))
             }
         };

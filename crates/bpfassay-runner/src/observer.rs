@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use bpfassay_protocol::message::Phase;
-use bpfassay_report::{BlockEnded, BlockStarted, GuestReady, RunRecord, ToDo};
+use bpfassay_results::{BlockEnded, BlockStarted, GuestReady, RunRecord, ToDo};
 use bpfassay_study::Block;
 
 /// Something that happened.

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, path::Path};
 
-use bpfassay_report::{Journal, Provenance, RunFailure, ToDo};
+use bpfassay_results::{Journal, Provenance, RunFailure, ToDo};
 use bpfassay_study::{Block, Clock, Plan};
 use bpfassay_vm::AcceleratorWish;
 use tokio_util::sync::CancellationToken;

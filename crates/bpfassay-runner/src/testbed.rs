@@ -6,7 +6,7 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_report::Provenance;
+use bpfassay_results::Provenance;
 use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
     image::GuestImage,

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use bpfassay_report::{
+use bpfassay_results::{
     Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, ToDo,
-    fingerprint::{Difference, difference},
+    fingerprint::{RecordDifference, difference},
 };
 use bpfassay_study::{Block, Clock, Plan, Target};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,7 @@ pub enum Verified {
     /// Some are not.
     Different {
         /// One for each run with other figures.
-        differences: Vec<Difference>,
+        differences: Vec<RecordDifference>,
         /// The results directory with what was measured now.
         kept: PathBuf,
     },
@@ -118,12 +118,12 @@ impl Verification {
 }
 
 /// The runs of `plan` with other raw figures in `second` than in `first`.
-fn differences(plan: &Plan, first: &Contents, second: &Contents) -> Vec<Difference> {
+fn differences(plan: &Plan, first: &Contents, second: &Contents) -> Vec<RecordDifference> {
     let (first, second) = (first.records(), second.records());
     let runs = plan.blocks.iter().flat_map(|block| &block.runs).map(|run| run.spec.id.as_str());
     runs.filter_map(|run| match (first.get(run), second.get(run)) {
         (Some(first), Some(second)) => difference(first, second),
-        (first, second) => Some(Difference {
+        (first, second) => Some(RecordDifference {
             run: run.to_owned(),
             place: String::new(),
             first: first.map(|_| "a record".to_owned()),

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use bpfassay_report::{
-    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, Provenance, Results, RunFailure, ToDo, plain, results,
-    to_do,
+use bpfassay_report::to_do;
+use bpfassay_results::{
+    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, Provenance, Results, RunFailure, ToDo, file, plain,
 };
 use bpfassay_study::{Block, Clock, Plan};
 
@@ -128,9 +128,9 @@ impl Interrupted {
 /// [`Error::Journal`], [`Error::Results`]
 pub fn conclude(directory: &Path) -> Result<(Results, Option<String>), Error> {
     let results = bpfassay_report::derive_all(Contents::read(directory)?);
-    results::write(directory, &results).map_err(Error::Results)?;
+    file::write(directory, &results).map_err(Error::Results)?;
     let is_counted = results.plan.study.clock == Clock::Instructions;
-    let fingerprint = is_counted.then(|| bpfassay_report::fingerprint(results.runs.iter().map(|run| &run.record)));
+    let fingerprint = is_counted.then(|| bpfassay_results::fingerprint(results.runs.iter().map(|run| &run.record)));
     Ok((results, fingerprint))
 }
 

@@ -4,7 +4,7 @@ mod shown;
 
 use std::{io::Write, path::Path};
 
-use bpfassay_report::{Event, plain};
+use bpfassay_results::{Event, plain};
 use bpfassay_runner::EventSink;
 use bpfassay_study::{Clock, Plan};
 

@@ -1,5 +1,5 @@
 use bpfassay_protocol::{Arch, ProbeConfiguration, probe::Probe};
-use bpfassay_report::{FailureKind, RunFailure};
+use bpfassay_results::{FailureKind, RunFailure};
 use bpfassay_study::{Available, Clock, Narrowing};
 
 use super::*;

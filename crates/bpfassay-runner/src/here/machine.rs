@@ -7,7 +7,7 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_report::Provenance;
+use bpfassay_results::Provenance;
 use bpfassay_study::{Available, Clock, LeftOut, Narrowing, Plan, Study, Target};
 use tokio_util::sync::CancellationToken;
 

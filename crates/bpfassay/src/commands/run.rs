@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use bpfassay_protocol::Arch;
-use bpfassay_report::{
-    Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, render, results,
-};
+use bpfassay_report::render;
+use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, file};
 use bpfassay_runner::{EventObserver, Interrupted, Session, Shell, Store, Summary, Testbed};
 use bpfassay_stats::Verdict;
 use bpfassay_vm::shell_words;
@@ -95,7 +94,7 @@ pub(super) fn report(directory: &Path, end: &End, format: MessageFormat) -> Outc
     let End { summary: Summary { cancelled, paused, .. }, how_to_go_on } = end;
     let (results, fingerprint) = bpfassay_runner::conclude(directory)?;
     let code = if *cancelled { INTERRUPTED } else { verdict(&results, paused.is_some()) };
-    let path = directory.join(results::FILE_NAME);
+    let path = directory.join(file::FILE_NAME);
     match format {
         MessageFormat::Human => {
             let width = super::terminal_width();
@@ -181,7 +180,7 @@ fn as_expected(results: &Results) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_report::{
+    use bpfassay_results::{
         Contents, Entry, Header, JOURNAL_VERSION, Provenance, RunFailure, RunRecord,
         provenance::{Artefact, HostFacts},
     };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bpfassay_report::{fingerprint::Difference, plain};
+use bpfassay_results::{fingerprint::RecordDifference, plain};
 use bpfassay_runner::{EventObserver, Session, Store, Verification, Verified};
 use bpfassay_vm::AcceleratorWish;
 
@@ -45,9 +45,9 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     Ok(code)
 }
 
-fn differences_text(differences: &[Difference], of: &str, kept: &Path) -> String {
+fn differences_text(differences: &[RecordDifference], of: &str, kept: &Path) -> String {
     let mut text = format!("not reproduced: {of}: {} runs have other raw figures\n", differences.len());
-    for Difference { run, place, first, second } in differences.iter().take(SHOWN) {
+    for RecordDifference { run, place, first, second } in differences.iter().take(SHOWN) {
         let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
         let line = format!("{run}: at {place}: {} before, {} now", show(first), show(second));
         text.push_str(&format!("  {}\n", plain::line(&line)));
