@@ -1,7 +1,7 @@
-//! Where guests come from. A provider is one file here and one line in [`PROVIDERS`].
+//! Where guests come from. A provider is one file here and one line in `PROVIDERS`.
 //!
 //! A provider makes or finds the guests of a [`Request`] and describes them in a [`Manifest`]. What all of them share is
-//! [`assemble`]: from a kernel and the guest's programs to a bootable target.
+//! `assemble`: from a kernel and the guest's programs to a bootable target.
 
 pub mod debian;
 pub mod local;
@@ -116,7 +116,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) programs: BTreeMap<Arch, Payload>,
     /// Directory trees with a real IOR, per architecture.
     pub(crate) ior: &'a [(Arch, PathBuf)],
-    /// Where the programs of a shell come from, if guests shall have one.
+    /// Where the programs of a shell come from, if guests are to have one.
     pub(crate) shell: Option<&'a Apt<'a>>,
 }
 

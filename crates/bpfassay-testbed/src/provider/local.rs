@@ -67,7 +67,8 @@ const MAX_IMAGE: u64 = 1 << 30;
 /// The content of the kernel image at `path`.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, or a file of an unlikely size; [`Error::Io`].
+/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, or a file of more than 1 GiB; [`Error::Io`] where it cannot be
+/// read.
 pub fn read_image(path: &Path) -> Result<Vec<u8>> {
     let refuse = |problem: &str| Error::LocalKernel { path: path.to_owned(), problem: problem.to_owned() };
     let metadata = match fs::metadata(path) {
@@ -123,7 +124,7 @@ pub fn prepare(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option
         }
         (Some(release), _) | (None, Some(release)) => release,
         (None, None) => {
-            let problem = "does not say its release (compressed?): give its modules too, or an uncompressed Image";
+            let problem = "has no readable release (compressed?): give its modules too, or an uncompressed Image";
             return Err(refuse(image, problem.to_owned()));
         }
     };

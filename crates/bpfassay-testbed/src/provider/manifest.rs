@@ -11,7 +11,7 @@ use crate::{
     manifest::{Check, Manifest},
 };
 
-/// Testbeds that are described by a manifest, which names whoever made them.
+/// Testbeds that are described by a manifest, which names their maker.
 pub(super) struct ManifestFile;
 
 impl Provider for ManifestFile {
@@ -36,8 +36,8 @@ impl Provider for ManifestFile {
     fn provide(&self, request: &Request<'_>) -> Result<Manifest> {
         let mut manifest = load(request, Check::Content)?;
         if !request.shell {
-            // `fetch` prepares for `shell`, too. With what nobody uses in them guests would be others, and take another number of
-            // instructions to boot, than those that `run` makes by itself.
+            // `fetch` prepares for `shell`, too. With the segment of the shell, guests would take another number of instructions
+            // to boot than those that `run` makes by itself.
             for target in &mut manifest.targets {
                 target.initramfs.retain(|segment| segment.role != role::SHELL);
             }
