@@ -1,4 +1,4 @@
-//! What a report says about the machine and the time.
+//! What a report contains about the machine and the time.
 
 use std::ffi::CStr;
 
