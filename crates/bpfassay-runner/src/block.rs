@@ -6,7 +6,7 @@ use std::{
 };
 
 use bpfassay_protocol::message::{GuestMessage, HostMessage};
-use bpfassay_report::ToDo;
+use bpfassay_results::ToDo;
 use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Severity, VmError};
 
 use crate::{

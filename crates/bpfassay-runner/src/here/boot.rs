@@ -6,7 +6,7 @@ use bpfassay_protocol::{
     frame::{Decoder, FrameError},
     message::{GuestMessage, Phase},
 };
-use bpfassay_report::{BootVerdict, FailureKind, RunFailure};
+use bpfassay_results::{BootVerdict, FailureKind, RunFailure};
 use rustix::process::Pid;
 use tokio::{
     io::AsyncReadExt,
