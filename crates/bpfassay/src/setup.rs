@@ -27,7 +27,7 @@ use bpfassay_testbed::{
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
     accelerator::{self, AcceleratorKey},
-    qemu::{debian_packages, is_on_path},
+    qemu::is_on_path,
 };
 
 use crate::{
@@ -204,7 +204,7 @@ pub(crate) fn host_packages(plan: &Plan, needed: &[&str], global: &cli::Global) 
     let mut archs: BTreeSet<Arch> = plan.cells.iter().map(|cell| cell.target.arch).collect();
     let missing = if needed.is_empty() {
         archs.retain(|&arch| !is_on_path(arch));
-        let wanted: Vec<&str> = archs.iter().flat_map(|&arch| debian_packages(arch).split_whitespace()).collect();
+        let wanted: Vec<&str> = archs.iter().flat_map(|&arch| arch.facts().qemu_packages.split_whitespace()).collect();
         match apt::missing_host_packages(&wanted) {
             Ok(missing) => missing,
             // No Debian: whoever looks for QEMU later reports what is missing.
@@ -221,7 +221,7 @@ pub(crate) fn host_packages(plan: &Plan, needed: &[&str], global: &cli::Global) 
 pub(crate) fn missing_packages(needed: &[&str], archs: &BTreeSet<Arch>) -> Result<Vec<String>, Failure> {
     let mut wanted = needed.to_vec();
     for &arch in archs {
-        wanted.extend(debian_packages(arch).split_whitespace());
+        wanted.extend(arch.facts().qemu_packages.split_whitespace());
     }
     Ok(apt::missing_host_packages(&wanted)?)
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write};
 use bpfassay_protocol::Arch;
 use bpfassay_report::plain;
 use bpfassay_testbed::{payload, provider::debian::Kernels, toolchain::HOST_PACKAGES};
-use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator, qemu::debian_packages};
+use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator};
 
 use crate::{
     cli,
@@ -190,7 +190,9 @@ fn mirrors(store: &Store) -> Vec<Finding> {
 async fn qemu(arch: Arch) -> Finding {
     match Qemu::find(arch, None).await {
         Ok(qemu) => good(format!("QEMU for {arch}: {} ({})", qemu.version_text, qemu.program.display())),
-        Err(error) => bad(format!("QEMU for {arch}: {error}"), format!("apt-get install {}", debian_packages(arch))),
+        Err(error) => {
+            bad(format!("QEMU for {arch}: {error}"), format!("apt-get install {}", arch.facts().qemu_packages))
+        }
     }
 }
 
