@@ -1,7 +1,10 @@
 //! What differs between architectures: the stack pointer's name, numbers of system calls, tasks of 32 bits. Nothing here has a default.
 
-use aya_ebpf::{helpers::generated::bpf_get_current_task, programs::ProbeContext};
+#[cfg(any(bpf_target_arch = "x86_64", bpf_target_arch = "aarch64"))]
+use aya_ebpf::helpers::generated::bpf_get_current_task;
+use aya_ebpf::programs::ProbeContext;
 
+#[cfg(any(bpf_target_arch = "x86_64", bpf_target_arch = "aarch64"))]
 use super::kernel::{Address, offset, read};
 
 /// The stack pointer. (aya-ebpf declares the context as the registers that the architecture gives to user space.)
@@ -55,20 +58,31 @@ pub(super) mod number {
 }
 
 /// Whether the calling task is in a call for 32 bits, which has other numbers.
+#[cfg(bpf_target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn is_compat() -> bool {
-    // SAFETY: takes no arguments.
-    let task: Address = unsafe { bpf_get_current_task() };
     // `TS_COMPAT` (arch/x86/include/asm/thread_info.h).
-    #[cfg(bpf_target_arch = "x86_64")]
-    return read::<u32>(task, offset!(thread_status)) & 0x2 != 0;
+    read::<u32>(current_task(), offset!(thread_status)) & 0x2 != 0
+}
+
+/// Whether the calling task is in a call for 32 bits, which has other numbers.
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+pub(super) fn is_compat() -> bool {
     // `TIF_32BIT` (arch/arm64/include/asm/thread_info.h).
-    #[cfg(bpf_target_arch = "aarch64")]
-    return read::<u64>(task, offset!(thread_status)) >> 22 & 1 != 0;
-    // Debian's riscv64 has no programs for 32 bits.
-    #[cfg(bpf_target_arch = "riscv64")]
-    {
-        let _ = task;
-        false
-    }
+    read::<u64>(current_task(), offset!(thread_status)) >> 22 & 1 != 0
+}
+
+/// Debian's riscv64 has no programs for 32 bits.
+#[cfg(bpf_target_arch = "riscv64")]
+#[inline(always)]
+pub(super) fn is_compat() -> bool {
+    false
+}
+
+#[cfg(any(bpf_target_arch = "x86_64", bpf_target_arch = "aarch64"))]
+#[inline(always)]
+fn current_task() -> Address {
+    // SAFETY: takes no arguments.
+    unsafe { bpf_get_current_task() }
 }
