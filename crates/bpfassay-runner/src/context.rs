@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use bpfassay_report::{Entry, Journal, JournalError};
+use bpfassay_results::{Entry, Journal, JournalError};
 use bpfassay_study::Study;
 use tokio_util::sync::CancellationToken;
 
@@ -43,18 +43,6 @@ impl Context<'_> {
     pub(crate) fn report(&self, progress: &Progress<'_>) {
         self.observer.progress(progress);
     }
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// Milliseconds since 1970-01-01 UTC; 0 on a host whose clock stands before that.

@@ -6,7 +6,7 @@ use bpfassay_protocol::{
     frame::{Decoder, FrameError},
     message::{GuestMessage, Phase},
 };
-use bpfassay_report::{BootVerdict, FailureKind, RunFailure};
+use bpfassay_results::{BootVerdict, FailureKind, RunFailure};
 use rustix::process::Pid;
 use tokio::{
     io::AsyncReadExt,
@@ -18,7 +18,8 @@ use super::agent::{Agent, arguments, ask_to_stop, job, kill, start, unnamed};
 use crate::{
     attempt::{Conclusion, FailedRun},
     boot::Boot,
-    context::{BlockError, chain},
+    chain,
+    context::BlockError,
     failure,
     host_setup::deadlines,
 };
@@ -31,7 +32,7 @@ const ENDING: Duration = Duration::from_secs(30);
 enum End {
     /// It closed its output.
     Closed,
-    /// It was told to stop.
+    /// It was asked to stop.
     Cancelled,
     /// It did something that it must not, or too slowly.
     KernelIncident(FailureKind, String),
@@ -211,7 +212,7 @@ impl Boot<'_> {
     }
 }
 
-/// What an agent has said of itself.
+/// What an agent has reported of itself.
 struct AgentReport {
     /// The phase announced last.
     phase: Phase,

@@ -1,8 +1,11 @@
-use bpfassay_protocol::{Operation, tracer::Step};
+use bpfassay_protocol::{
+    Operation,
+    tracer::{Refusal, Step},
+};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Counting, Form, ReportedFigure, Sample, Stream, Unit, Whose};
+use crate::{Counting, Form, Readings, Report, ReportedFigure, Sample, Stream, Unit, Whose};
 
 fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> Share {
     Share {
@@ -267,7 +270,7 @@ fn events_dropped_and_counts_too_high() {
     let mut told = readings(&[(100, 0, None, 4)]);
     told.lost = Some(3);
     let results = counts(&tool, &told, &truth);
-    assert_eq!(evidence_of(&results, Kind::EventsDropped), "it says itself that it lost 3 events");
+    assert_eq!(evidence_of(&results, Kind::EventsDropped), "it reports that it lost 3 events");
     let high = readings(&[(100, 0, None, 5)]);
     assert_eq!(found(&counts(&tool, &high, &truth)), [Kind::CountsTooHigh]);
     assert!(is_clear(&counts(&tool, &readings(&[(100, 0, None, 4)]), &truth), Kind::CountsTooHigh));

@@ -6,7 +6,7 @@ use std::{
     io::{IsTerminal as _, Write as _},
 };
 
-use bpfassay_report::plain;
+use bpfassay_results::plain;
 use miette::{Diagnostic, MietteHandler, MietteHandlerOpts, ReportHandler as _};
 
 use super::{InvalidFile, coloured_stderr, colours, stderr};
@@ -18,7 +18,7 @@ const MOST: usize = 16_000;
 pub(crate) fn print_report(report: &miette::Report) {
     let stream = stderr().stream;
     let text = shown(report, colours(&stream), stream.is_terminal());
-    // Nobody can be told that standard error is gone; the exit code remains.
+    // There is no way to report that standard error is gone; the exit code remains.
     let _ = coloured_stderr().write_all(text.as_bytes());
 }
 

@@ -7,16 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_report::{
-    BootVerdict, Event, RunFailure,
+use bpfassay_results::{
+    BootVerdict, ByteFigure, Event, RunFailure,
     event::{Ending, RunEnded},
     plain::{excerpt, line},
-    results::ByteFigure,
 };
 use bpfassay_vm::shell_words;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Sink;
 use crate::output::{self, Bar};
 
 /// Most lines of one boot that its guest asks to be shown.
@@ -46,9 +44,8 @@ struct Guest {
 const TEMPLATE: &str = "{bar:24} {pos}/{len} runs{prefix}  {elapsed}  {wide_msg}";
 
 impl Shown {
-    /// For `runs` runs.
-    pub(super) fn new(runs: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(runs), Bar::target());
+    pub(super) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), Bar::target());
         // A template of ours that does not parse is shown plainly; a test parses it.
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style);
@@ -115,12 +112,15 @@ impl Shown {
             self.line(&line);
         }
     }
-}
 
-impl Sink for Shown {
-    fn take(&self, event: &Event) {
+    /// Shows `event`.
+    pub(super) fn take(&self, event: &Event) {
         match event {
-            Event::Started(_) | Event::Concluded(_) => {}
+            Event::Started(started) => {
+                self.bar.set_position(0);
+                self.bar.set_length(started.runs);
+            }
+            Event::Concluded(_) => {}
             Event::Booting { block, target, boot, confirming } => {
                 let guest = Guest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };
                 self.guests(|guests| drop(guests.insert(block.clone(), guest)));
@@ -152,7 +152,8 @@ impl Sink for Shown {
         }
     }
 
-    fn finish(&self) {
+    /// Takes away the bar.
+    pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
@@ -201,7 +202,7 @@ fn lines_of(ended: &RunEnded) -> Vec<String> {
     lines
 }
 
-/// What a tracer counted of the workload; nothing where nobody counted.
+/// What a tracer counted of the workload; empty where none counted.
 fn counted(figures: &[ByteFigure]) -> String {
     let errors: Vec<_> = figures
         .iter()
@@ -243,7 +244,7 @@ mod tests {
     use std::{io, sync::Arc};
 
     use bpfassay_protocol::Arch;
-    use bpfassay_report::plain;
+    use bpfassay_results::plain;
     use bpfassay_study::Target;
     use indicatif::{ProgressDrawTarget, TermLike};
 
@@ -368,7 +369,7 @@ mod tests {
     #[test]
     fn what_is_repeated_is_shown_with_the_reason() {
         let failure = RunFailure {
-            kind: bpfassay_report::FailureKind::Host,
+            kind: bpfassay_results::FailureKind::Host,
             phase: None,
             excerpt: vec!["no QEMU".to_owned()],
             log: Some("l".to_owned()),

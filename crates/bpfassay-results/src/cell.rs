@@ -1,0 +1,334 @@
+//! What came of each cell, over its runs.
+
+use std::fmt;
+
+use bpfassay_protocol::{ProbeConfiguration, finding::Finding, probe::ByteMeaning, tracer::Refusal};
+use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
+use bpfassay_study::{Expectation, Target};
+use bpfassay_tool::finding::{Compared, FindingResult};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Access, Merit};
+use crate::{Figure, RunFailure};
+
+/// One cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellResult {
+    /// [`bpfassay_study::Cell::id`].
+    pub cell: String,
+    /// The target.
+    pub target: Target,
+    /// The workload case.
+    pub case: String,
+    /// Identifier of the file system.
+    pub file_system: String,
+    /// The probe configuration.
+    pub probe: ProbeConfiguration,
+    /// Name of the other tool under test; the probe configuration is the baseline then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// What the tracer's bytes mean; `None` for the baseline.
+    pub counts: Option<ByteMeaning>,
+    /// Whether the tracer attached.
+    pub attach: Attach,
+    /// Runs of the cell, controls not included.
+    pub runs: RunCounts,
+    /// Runs that failed, controls included.
+    pub failures: Vec<CellFailure>,
+    /// What the kernel's statistics say of each program, from runs of their own (`design.bpf_stats`).
+    #[serde(default)]
+    pub run_times: Vec<RunTime>,
+    /// The same for all programs together, per call that the tracer counted; `None` without such runs, and for tools.
+    #[serde(default)]
+    pub event_time: Option<EventTime>,
+    /// The figures, per access.
+    pub accesses: Vec<CellAccess>,
+    /// Pitfalls that the tracer found, each once, over the runs that were measured or refused.
+    #[serde(default)]
+    pub findings: Vec<CellFinding>,
+    /// What is found of the other tool under test, where a tool file describes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_result: Option<ToolResult>,
+}
+
+/// What is found of a tool that a tool file describes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolResult {
+    /// Every kind of fault: found in a run, looked for and not found in any, or not looked for and why.
+    pub findings: Vec<FindingResult>,
+    /// What it reported beside what really happened, from the last run that had the bundled tracer as its reference tracer; bytes
+    /// requested from the last one with a reference tracer that counts those.
+    pub figures: Vec<Compared>,
+    /// The first of these runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+}
+
+/// A pitfall that the tracer found in runs of a cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellFinding {
+    /// The finding, as the first of these runs has it: the numbers in its detail are of that run.
+    pub finding: Finding,
+    /// The runs that have a finding of this kind on this subject.
+    pub runs: Vec<String>,
+}
+
+/// Runs and run time of one program, in the whole guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunTime {
+    /// The program.
+    pub program: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// How long, in nanoseconds of the guest's clock; the readings of the clock partly included.
+    pub run_time_ns: u64,
+    /// The second / the first.
+    pub per_run_ns: Figure<f64>,
+}
+
+/// What the programs of a probe configuration take together for each call that it counts, in the whole guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EventTime {
+    /// Calls counted.
+    pub events: u64,
+    /// How long all programs ran, in nanoseconds of the guest's clock.
+    pub run_time_ns: u64,
+    /// The second / the first.
+    pub per_event_ns: Figure<f64>,
+}
+
+impl CellResult {
+    /// Whether nothing was under test.
+    #[must_use]
+    pub fn is_baseline(&self) -> bool {
+        self.probe.is_baseline() && self.tool.is_none()
+    }
+
+    /// The name of what was under test.
+    #[must_use]
+    pub fn under_test(&self) -> String {
+        self.tool.clone().unwrap_or_else(|| self.probe.to_string())
+    }
+}
+
+/// How many runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunCounts {
+    /// In the plan.
+    pub planned: u32,
+    /// Measured.
+    pub measured: u32,
+    /// Refused by the kernel.
+    pub refused: u32,
+    /// Failed.
+    pub failed: u32,
+}
+
+/// A run that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellFailure {
+    /// The run.
+    pub run: String,
+    /// Why.
+    pub failure: RunFailure,
+}
+
+/// Whether the tracer attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Attach {
+    /// Nothing to attach.
+    Baseline,
+    /// It attached in every run that came so far.
+    Attached {
+        /// The kernel functions, with offset where it is not the entry.
+        functions: Vec<String>,
+        /// The refusal that was expected in vain.
+        in_spite_of: Option<Expectation>,
+    },
+    /// The kernel refused it in every run that came so far.
+    Refused {
+        /// The refusal of the first such run.
+        refusal: Refusal,
+        /// What was expected, if anything.
+        expectation: Option<Expectation>,
+        /// Whether the refusal is the expected one: same step, same error number.
+        expected: bool,
+    },
+    /// Both happened.
+    Unsteady {
+        /// Runs in which it attached.
+        attached: u32,
+        /// Runs in which it was refused.
+        refused: u32,
+        /// The refusal of the first such run.
+        refusal: Refusal,
+    },
+    /// No run came so far as to say.
+    Unknown {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Attach {
+    /// Whether it is not what was expected: a refusal that was not expected, an attachment that should have been refused, or
+    /// now one and now the other. That nothing is known is no surprise; the runs that failed say why.
+    #[must_use]
+    pub const fn is_surprise(&self) -> bool {
+        match self {
+            Self::Baseline | Self::Unknown { .. } => false,
+            Self::Attached { in_spite_of, .. } => in_spite_of.is_some(),
+            Self::Refused { expected, .. } => !*expected,
+            Self::Unsteady { .. } => true,
+        }
+    }
+}
+
+/// One access of one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellAccess {
+    /// Direction.
+    pub access: Access,
+    /// Bandwidths of the runs, in MiB/s, controls not included.
+    pub bandwidth_mib_s: Figure<Summary>,
+    /// Figures of merit of the runs of a workload that is not IOR, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merit: Option<Merit<Summary>>,
+    /// Relative overhead: bandwidth of the baseline / bandwidth of this cell.
+    pub overhead: Figure<Overhead>,
+    /// What the probe configuration costs in instructions, under the instruction clock.
+    pub cost: Figure<Cost>,
+    /// The second baseline run taken for a probe configuration: it costs nothing, so this is the noise floor.
+    pub control_cost: Figure<Cost>,
+    /// A/A control of the group: bandwidth of the baseline / bandwidth of the second baseline run. Its distance from 1 is
+    /// the noise floor.
+    pub control: Figure<Overhead>,
+    /// For the baseline: whether its bandwidth changed with time, over all its runs and those of the control.
+    #[serde(default = "no_drift")]
+    pub drift: Figure<Drift>,
+    /// Byte errors of the operation of this access over all intervals of all runs.
+    pub byte_error: Figure<ByteErrors>,
+    /// The same for calls.
+    pub call_error: Figure<ByteErrors>,
+    /// The same for mountstats.
+    pub mountstats_error: Figure<ByteErrors>,
+    /// Over the runs: see [`RunAccess::relative_error_ior_interval`].
+    pub relative_error_ior_interval: Figure<Summary>,
+    /// Over the runs: see [`RunAccess::relative_error_instantaneous`].
+    pub relative_error_instantaneous: Figure<Summary>,
+}
+
+impl CellAccess {
+    /// What the runs were compared by: the bandwidth or the figure of merit.
+    #[must_use]
+    pub fn performance(&self) -> &Figure<Summary> {
+        self.merit.as_ref().map_or(&self.bandwidth_mib_s, |merit| &merit.figure)
+    }
+}
+
+fn no_drift() -> Figure<Drift> {
+    Figure::missing("these results were made before drift was looked for")
+}
+
+/// A relative overhead and what it rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Overhead {
+    /// The estimate with its interval; its `n` counts `unit`s.
+    pub estimate: Estimate,
+    /// The same on the log scale with its error: what tests start from.
+    pub effect: Effect,
+    /// What counts as one independent observation.
+    pub unit: Unit,
+    /// Pairs of runs that went into it.
+    pub pairs: u32,
+    /// How many of them were measured in two boots of the same block, because the first was interrupted.
+    pub pairs_across_boots: u32,
+    /// Standard deviation of log ratios between boots, beyond what their rounds explain; `None` for one boot, or one round.
+    #[serde(default)]
+    pub between_boots: Option<f64>,
+    /// Standard deviation of log ratios between the rounds of one boot; `None` for one round.
+    #[serde(default)]
+    pub within_boots: Option<f64>,
+    /// Minimal detectable effect: the ratio above 1 that this many observations with this spread show with probability 0.8 at
+    /// the study's error rate. A plan for the next experiment, from a spread that is an estimate itself; `None` for one
+    /// observation.
+    #[serde(default)]
+    pub detectable: Option<f64>,
+    /// Whether it is shown to lie within the study's margin (two one-sided tests, corrected over all cells); `None` where the
+    /// study names no margin.
+    #[serde(default)]
+    pub negligible: Option<bool>,
+}
+
+/// Instructions of the guest beyond the baseline's, from barrier to barrier, in pairs of the same block and round. The
+/// difference holds everything that the probe adds: the hook, the program, and where it disturbs other code.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// Per call of the workload, with its interval; its `n` counts `unit`s.
+    pub per_call: Estimate,
+    /// Per MiB that the workload moved, likewise.
+    pub per_mib: Estimate,
+    /// What was compared.
+    pub basis: Basis,
+    /// Calls per run.
+    pub calls: u64,
+    /// What counts as one independent observation.
+    pub unit: Unit,
+}
+
+/// Which time was compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Time in which the guest worked.
+    Busy,
+    /// All time, waiting included: the kernel does not report how long it was idle.
+    Elapsed,
+}
+
+/// What counts as one independent observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// One boot: the mean of the log ratios of its rounds.
+    Boots,
+    /// One round within the only boot: the interval covers the spread within that boot, not between boots.
+    Rounds,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Boots => "boots",
+            Self::Rounds => "rounds",
+        })
+    }
+}
+
+/// Byte or call errors of several intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByteErrors {
+    /// Smallest.
+    pub min: i64,
+    /// Largest.
+    pub max: i64,
+    /// Intervals that were compared.
+    pub intervals: u32,
+    /// Intervals whose error is 0.
+    pub exact: u32,
+    /// Intervals in which no error could be computed.
+    pub not_measured: u32,
+}

@@ -1,0 +1,169 @@
+//! What happens while a study is run, for programs that watch: `bpfassay run --message-format json` writes one of
+//! these as a JSON object per line. Its schema is published as `results/schema/events-v2.json`.
+//!
+//! Within a version, events and keys are only added: a reader should pass over those that it does not know.
+
+use std::path::PathBuf;
+
+use bpfassay_protocol::message::Phase;
+use bpfassay_study::{Clock, Target};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{BootVerdict, ByteFigure, RunFailure};
+
+/// Version of the events.
+pub const EVENTS_VERSION: u32 = 2;
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// Guests are about to be booted. Said again where sampling goes on until intervals are narrow.
+    Started(Started),
+    /// A guest is being booted for a block.
+    Booting {
+        /// [`bpfassay_study::Block::id`].
+        block: String,
+        /// What boots.
+        target: Target,
+        /// Which boot of the block, from 1; more than 1 after an interruption, host failure, or a guest that died. Runs of the
+        /// block that ended in an earlier boot and are done again end again.
+        boot: u32,
+        /// For a confirming boot the run that it is about: nothing of such a boot is recorded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        confirming: Option<String>,
+    },
+    /// A block that the host failed is about to be booted again.
+    Waiting {
+        /// [`bpfassay_study::Block::id`].
+        block: String,
+        /// After how many seconds.
+        seconds: f64,
+    },
+    /// The guest is ready.
+    Ready {
+        /// [`bpfassay_study::Block::id`].
+        block: String,
+        /// From the start of QEMU, in seconds of the host's clock.
+        seconds: f64,
+        /// `uname -r` of the guest.
+        kernel_release: String,
+    },
+    /// A run begins one of its phases.
+    Phase {
+        /// [`bpfassay_study::Block::id`].
+        block: String,
+        /// [`bpfassay_protocol::job::RunSpec::id`].
+        run: String,
+        /// The phase.
+        phase: Phase,
+    },
+    /// A run ended; its record is in the journal.
+    RunEnded(Box<RunEnded>),
+    /// The guest is gone.
+    GuestEnded {
+        /// [`bpfassay_study::Block::id`].
+        block: String,
+        /// What went wrong with it, if something did.
+        failure: Option<RunFailure>,
+        /// What follows: whether what it measured counts, and if not, who is to blame.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        verdict: Option<BootVerdict>,
+    },
+    /// No further block is begun: the host fails them all. `run --resume` goes on.
+    Paused {
+        /// Why.
+        message: String,
+    },
+    /// A line that the guest asked to be kept.
+    Log {
+        /// [`bpfassay_study::Block::id`].
+        block: String,
+        /// The line.
+        text: String,
+    },
+    /// The end.
+    Concluded(Concluded),
+}
+
+/// What is about to be done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Started {
+    /// [`EVENTS_VERSION`].
+    pub version: u32,
+    /// Name of the study.
+    pub study: String,
+    /// What time is measured with.
+    pub clock: Clock,
+    /// The results directory: journal, logs.
+    pub directory: PathBuf,
+    /// Runs to do.
+    pub runs: u64,
+    /// Guests side by side.
+    pub jobs: u32,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunEnded {
+    /// [`bpfassay_protocol::job::RunSpec::id`].
+    pub run: String,
+    /// [`bpfassay_study::Cell::id`].
+    pub cell: String,
+    /// How.
+    pub outcome: Ending,
+    /// Whether the study expects as much: that it is measured, but for refusals that an expectation covers.
+    pub is_expected: bool,
+    /// How long it took, in seconds of the host's clock.
+    pub seconds: f64,
+    /// For a run without figures, why.
+    pub message: Option<String>,
+    /// Bytes and calls that the workload made and that the tracer counted.
+    pub bytes: Vec<ByteFigure>,
+    /// For a run that failed, the log to read.
+    pub log: Option<PathBuf>,
+    /// For a run that failed, the command that does just its cell again, one word each.
+    pub repeat: Option<Vec<String>>,
+    /// For a run that failed, the command that opens a shell in the same guest, one word each.
+    pub shell: Option<Vec<String>>,
+    /// Runs that have ended so far, this one among them.
+    pub done: u64,
+    /// Of how many.
+    pub of: u64,
+    /// Cells of which no run is left to do.
+    pub cells_done: u64,
+    /// Of how many.
+    pub cells_of: u64,
+    /// How long the rest will take, in seconds, estimated from how long runs and boots of the same kind took.
+    pub seconds_left: Option<f64>,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It has figures.
+    Measured,
+    /// The kernel refused the tracer.
+    Refused,
+    /// The run, or the guest under it, failed.
+    Failed,
+}
+
+/// What everything came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Concluded {
+    /// The results, written out.
+    pub results: PathBuf,
+    /// Verdicts of gates: passes.
+    pub passes: u64,
+    /// Verdicts of gates: regressions.
+    pub regressions: u64,
+    /// Verdicts of gates that are neither passed nor failed.
+    pub inconclusive: u64,
+    /// SHA-256 of the raw figures, where they are the same on every machine.
+    pub fingerprint: Option<String>,
+    /// The exit code that follows; 130 for an interruption.
+    pub exit_code: u8,
+}

@@ -1,0 +1,320 @@
+//! `results.json` on disk.
+//!
+//! Its first key is `digest`: SHA-256, in hexadecimal, of all bytes of the file with zeros in the place of the digest's own digits. The file's
+//! beginning is fixed to the byte, so every byte counts. This finds damage and edits by hand, not malice: whoever makes another digest makes a
+//! file that is read.
+
+mod layout;
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use self::layout::Layout;
+use crate::{RESULTS_VERSION, Results, disk, journal::hex};
+
+/// File name of results in a results directory.
+pub const FILE_NAME: &str = "results.json";
+
+/// Largest results file that is read, in bytes.
+pub const MAX_FILE: u64 = 4 << 30;
+
+/// A results file begins so, with the digest behind it.
+const HEAD: &[u8] = b"{\n  \"digest\": \"";
+
+/// Between the digest and the other keys.
+const AFTER: &[u8] = b"\",";
+
+/// In the place of the digest, for computing it.
+const ZEROS: [u8; 64] = [b'0'; 64];
+
+/// Why results cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultsError {
+    /// The system refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was to be done.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// What has the name is no file.
+    #[error("{} is a pipe, a device or a directory: name a regular file, or a results directory", path.display())]
+    NotAFile {
+        /// What was to be a file.
+        path: PathBuf,
+    },
+    /// The file is too large.
+    #[error("{} is larger than {MAX_FILE} bytes: is it a results file?", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file does not hold results.
+    #[error("{} does not hold results that this version of bpfassay knows: use the one that wrote them, or make them again with `bpfassay run`", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The file holds results of another version.
+    #[error("{} holds results of version {found}, this program reads version {RESULTS_VERSION}: use the version that wrote them", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: u64,
+    },
+    /// The file does not say what its bytes have to come to.
+    #[error(
+        "{} does not begin with its digest, so it cannot be checked whether it was changed: it was written by {by}, before results had digests, or \
+         another program has changed it since; make it again with `bpfassay run`, or read it with the version that wrote it",
+        path.display()
+    )]
+    NoDigest {
+        /// The file.
+        path: PathBuf,
+        /// `bpfassay 0.1.0`, as the file has it.
+        by: String,
+    },
+    /// The file is not as it was written.
+    #[error("{} was changed or damaged: its bytes do not come to its digest; restore it, or make it again with `bpfassay run --resume DIR`", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl ResultsError {
+    fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match disk::is_no_file(&source) {
+            true => Self::NotAFile { path },
+            false => Self::Io { action, path, source },
+        }
+    }
+}
+
+/// Hands on the bytes of `inner`, and takes them in.
+struct Hashing<T> {
+    inner: T,
+    hash: Sha256,
+}
+
+impl<R: Read> Read for Hashing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.inner.read(buffer)?;
+        self.hash.update(buffer.get(..length).unwrap_or_default());
+        Ok(length)
+    }
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.inner.write(bytes)?;
+        self.hash.update(bytes.get(..length).unwrap_or_default());
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Drops the first byte.
+struct WithoutFirst<W> {
+    inner: W,
+    is_first: bool,
+}
+
+impl<W: Write> Write for WithoutFirst<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match bytes {
+            [_, ..] if self.is_first => {
+                self.is_first = false;
+                Ok(1)
+            }
+            _ => self.inner.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Results with the digest that their file names, as they are read.
+pub struct Sealed {
+    /// The results.
+    pub results: Results,
+    /// The digest, in hexadecimal.
+    pub digest: String,
+}
+
+/// Reads a `results.json`, or the one in a results directory.
+///
+/// # Errors
+/// [`ResultsError`]
+pub fn read(path: &Path) -> Result<Results, ResultsError> {
+    sealed(path).map(|sealed| sealed.results)
+}
+
+/// The same with the file's digest.
+///
+/// # Errors
+/// [`ResultsError`]
+pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
+    let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() };
+    let io = |source| ResultsError::io("read", &path, source);
+    let mut file = disk::regular(&path).map_err(io)?;
+    if file.metadata().map_err(io)?.len() > MAX_FILE {
+        return Err(ResultsError::TooLarge { path });
+    }
+    let mut beginning = Vec::new();
+    Read::by_ref(&mut file)
+        .take((HEAD.len() + ZEROS.len() + AFTER.len()) as u64)
+        .read_to_end(&mut beginning)
+        .map_err(io)?;
+    let named =
+        beginning.strip_prefix(HEAD).and_then(|rest| rest.strip_suffix(AFTER)).filter(|digits| digits.len() == 64);
+    let Some(named) = named.and_then(|digits| std::str::from_utf8(digits).ok()) else {
+        return Err(without_digest(&path, file));
+    };
+    let mut hash = Sha256::new();
+    [HEAD, &ZEROS, AFTER].iter().for_each(|part| hash.update(part));
+    // The file may grow meanwhile; it is not to be read for ever.
+    let mut rest = Hashing { inner: file.take(MAX_FILE), hash };
+    let parsed = {
+        let buffered = BufReader::with_capacity(256 << 10, &mut rest);
+        serde_json::from_reader::<_, Results>(b"{".as_slice().chain(buffered))
+    };
+    // What stands behind a place that cannot be read counts, too.
+    io::copy(&mut rest, &mut io::sink()).map_err(io)?;
+    let is_intact = hex(&rest.hash.finalize()) == named;
+    match parsed {
+        Err(error) if error.is_io() => Err(io(error.into())),
+        _ if !is_intact => Err(ResultsError::Damaged { path }),
+        Ok(results) if results.version == RESULTS_VERSION => Ok(Sealed { results, digest: named.to_owned() }),
+        Ok(results) => Err(ResultsError::Version { path, found: results.version.into() }),
+        Err(source) => Err(unknown(&path, rest.inner.into_inner(), source)),
+    }
+}
+
+/// Only what identifies who wrote results, whatever else there is.
+#[derive(Deserialize)]
+struct Origin {
+    version: u64,
+    #[serde(default)]
+    provenance: Vec<Maker>,
+}
+
+/// Of [`crate::Provenance`].
+#[derive(Deserialize)]
+struct Maker {
+    bpfassay: Program,
+}
+
+/// Of [`crate::provenance::Artefact`].
+#[derive(Deserialize)]
+struct Program {
+    version: String,
+}
+
+fn origin(mut file: File) -> Result<Origin, serde_json::Error> {
+    file.seek(SeekFrom::Start(0)).map_err(serde_json::Error::io)?;
+    serde_json::from_reader(BufReader::new(file.take(MAX_FILE)))
+}
+
+/// Why results that are intact cannot be used.
+fn unknown(path: &Path, file: File, source: serde_json::Error) -> ResultsError {
+    let path = path.to_path_buf();
+    match origin(file) {
+        Ok(Origin { version, .. }) if version != u64::from(RESULTS_VERSION) => {
+            ResultsError::Version { path, found: version }
+        }
+        _ => ResultsError::Invalid { path, source },
+    }
+}
+
+/// Why a file that does not begin with a digest cannot be used.
+fn without_digest(path: &Path, file: File) -> ResultsError {
+    let path = path.to_path_buf();
+    match origin(file) {
+        Err(source) => ResultsError::Invalid { path, source },
+        Ok(Origin { version, .. }) if version != u64::from(RESULTS_VERSION) => {
+            ResultsError::Version { path, found: version }
+        }
+        Ok(Origin { provenance, .. }) => {
+            let by = provenance.last().map_or_else(
+                || "an unknown version of bpfassay".to_owned(),
+                |made| format!("bpfassay {}", crate::plain::line(&made.bpfassay.version)),
+            );
+            ResultsError::NoDigest { path, by }
+        }
+    }
+}
+
+/// Writes `results.json` into `directory`, whole or not at all, and returns its path.
+///
+/// # Errors
+/// [`ResultsError`]
+pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsError> {
+    let path = directory.join(FILE_NAME);
+    let temporary = directory.join(format!(".{FILE_NAME}.new"));
+    let io = |source| ResultsError::io("write", &path, source);
+    // Of an execution that was killed; whatever it is, it is not written through.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+        _ => {}
+    }
+    let written = disk::Draft::new(&temporary).map_err(serde_json::Error::io).and_then(|(draft, file)| {
+        let (digest, mut file) = print(file, results)?;
+        let sealed = file
+            .seek(SeekFrom::Start(HEAD.len() as u64))
+            .and_then(|_| file.write_all(digest.as_bytes()))
+            .and_then(|()| file.sync_data())
+            .and_then(|()| draft.name(&file))
+            .and_then(|()| fs::rename(&temporary, &path));
+        sealed.map_err(serde_json::Error::io)
+    });
+    written.map_err(|error| {
+        // The error counts; a leftover of a full disk must not stay.
+        let _ = fs::remove_file(&temporary);
+        match error.is_io() {
+            true => io(error.into()),
+            false => ResultsError::Invalid { path: path.clone(), source: error },
+        }
+    })?;
+    Ok(path)
+}
+
+/// The digest that `results.json` has where it holds `results`, without writing it.
+///
+/// # Errors
+/// Where they have no JSON form.
+pub fn digest(results: &Results) -> Result<String, serde_json::Error> {
+    print(io::sink(), results).map(|(digest, _)| digest)
+}
+
+/// Writes `results` to `out` with zeros in the place of the digest, and gives the digest.
+fn print<W: Write>(out: W, results: &Results) -> Result<(String, W), serde_json::Error> {
+    let io = serde_json::Error::io;
+    let mut hashing = Hashing { inner: out, hash: Sha256::new() };
+    [HEAD, &ZEROS, AFTER].iter().try_for_each(|part| hashing.write_all(part)).map_err(io)?;
+    let mut rest = BufWriter::with_capacity(256 << 10, WithoutFirst { inner: hashing, is_first: true });
+    serde::Serialize::serialize(results, &mut serde_json::Serializer::with_formatter(&mut rest, Layout::default()))?;
+    rest.write_all(b"\n").map_err(io)?;
+    let Hashing { inner, hash } = rest.into_inner().map_err(|error| io(error.into_error()))?.inner;
+    Ok((hex(&hash.finalize()), inner))
+}

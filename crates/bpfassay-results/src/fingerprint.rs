@@ -1,0 +1,169 @@
+//! Fingerprints of raw figures, and where two runs of the same order differ.
+//!
+//! Under the instruction clock a run is a pure function of kernel, payload, study and seed: executed again, anywhere,
+//! it has the same raw figures to the last digit. What the host adds (when a run began, how long the host took) is not
+//! part of them.
+
+mod canonical;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use self::canonical::Canonical;
+use crate::{Outcome, RunRecord};
+
+/// SHA-256, in hexadecimal, of the raw figures of `records`, in the order of their names. Runs that failed are part of it
+/// by the kind of their failure only: what a log says of them is the host's story.
+#[must_use]
+pub fn fingerprint<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> String {
+    let sorted: BTreeMap<&str, &RunRecord> = records.into_iter().map(|record| (record.run.as_str(), record)).collect();
+    let mut hash = Sha256::new();
+    let mut canonical = Canonical::default();
+    for (run, record) in sorted {
+        hash.update(run.as_bytes());
+        hash.update(b"\n");
+        // As the text of `raw`, which takes three times as long.
+        match &record.outcome {
+            Outcome::Failed(_) => hash.update(raw(&record.outcome).to_string()),
+            outcome => match canonical.text(outcome) {
+                Ok(text) => hash.update(text),
+                Err(error) => hash.update(Value::String(error.to_string()).to_string()),
+            },
+        }
+        hash.update(b"\n");
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// One place where two records of the same run differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordDifference {
+    /// The run.
+    pub run: String,
+    /// Where in its outcome, as a JSON pointer (RFC 6901): `/phases/0/before/monotonic_ns`.
+    pub place: String,
+    /// What the first record has there; `None`: nothing.
+    pub first: Option<String>,
+    /// What the second record has there.
+    pub second: Option<String>,
+}
+
+/// The first place where the raw figures of two records differ, in the order of the JSON text.
+#[must_use]
+pub fn difference(first: &RunRecord, second: &RunRecord) -> Option<RecordDifference> {
+    let (a, b) = (raw(&first.outcome), raw(&second.outcome));
+    let (place, first_value, second_value) = differ(&a, &b, String::new())?;
+    Some(RecordDifference {
+        run: first.run.clone(),
+        place,
+        first: shortened(first_value),
+        second: shortened(second_value),
+    })
+}
+
+/// ` at PLACE: A in place of B`: where the JSON forms of two values differ first; `None` where they do not, or have none.
+#[must_use]
+pub fn first_difference<T: serde::Serialize>(wanted: &T, found: &T) -> Option<String> {
+    let (wanted, found) = (serde_json::to_value(wanted).ok()?, serde_json::to_value(found).ok()?);
+    let (place, wanted, found) = differ(&wanted, &found, String::new())?;
+    let shown = |value: Option<&Value>| shortened(value).unwrap_or_else(|| "nothing".to_owned());
+    Some(format!(" at {place}: {} in place of {}", shown(found), shown(wanted)))
+}
+
+/// A value as text, cut where it is long.
+fn shortened(value: Option<&Value>) -> Option<String> {
+    let text = value?.to_string();
+    Some(match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    })
+}
+
+fn raw(outcome: &Outcome) -> Value {
+    let value = match outcome {
+        Outcome::Failed(failure) => {
+            serde_json::to_value(failure.kind).map(|kind| serde_json::json!({ "failed": kind }))
+        }
+        outcome => serde_json::to_value(outcome),
+    };
+    // These types have string keys only and no failing `Serialize`; were that ever to change, the error takes the
+    // figures' place and a test notices.
+    value.unwrap_or_else(|error| Value::String(error.to_string()))
+}
+
+fn differ<'a>(a: &'a Value, b: &'a Value, place: String) -> Option<(String, Option<&'a Value>, Option<&'a Value>)> {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let missing_in_a = || b.iter().find(|(key, _)| !a.contains_key(*key));
+            a.iter()
+                .find_map(|(key, value)| {
+                    let place = format!("{place}/{}", key.replace('~', "~0").replace('/', "~1"));
+                    match b.get(key) {
+                        Some(other) => differ(value, other, place),
+                        None => Some((place, Some(value), None)),
+                    }
+                })
+                .or_else(|| missing_in_a().map(|(key, value)| (format!("{place}/{key}"), None, Some(value))))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            let longest = a.len().max(b.len());
+            (0..longest).find_map(|index| {
+                let place = format!("{place}/{index}");
+                match (a.get(index), b.get(index)) {
+                    (Some(a), Some(b)) => differ(a, b, place),
+                    (a, b) => Some((place, a, b)),
+                }
+            })
+        }
+        (a, b) if a == b => None,
+        (a, b) => Some((place, Some(a), Some(b))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_named_by_its_place() {
+        let a = json!({"x": {"a/b": [1, 2, {"c": "same"}]}, "y": 1});
+        assert_eq!(differ(&a, &a.clone(), String::new()), None);
+        let mut b = a.clone();
+        b["x"]["a/b"][1] = json!(3);
+        assert_eq!(differ(&a, &b, String::new()).unwrap().0, "/x/a~1b/1");
+        let mut b = a.clone();
+        b["z"] = json!(0);
+        assert_eq!(differ(&a, &b, String::new()), Some(("/z".to_owned(), None, Some(&json!(0)))));
+        let mut b = a.clone();
+        b["x"]["a/b"].as_array_mut().unwrap().pop();
+        assert_eq!(differ(&a, &b, String::new()).unwrap().0, "/x/a~1b/2");
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "[a-z/~]{0,4}".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-c/~]{1,2}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn values_differ_where_and_only_where_they_are_not_equal(a in values(), b in values()) {
+            prop_assert_eq!(differ(&a, &b, String::new()).is_none(), a == b);
+            prop_assert_eq!(differ(&b, &a, String::new()).is_none(), a == b);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What of a journal counts: which record stands for each run, which of them are settled, and how far each block came.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_study::{Block, Plan};
+
+use super::Contents;
+use crate::{BlockEnded, BootVerdict, Entry, FailureKind, Outcome, RunFailure, RunRecord};
+
+/// What is done again when a run is resumed, besides what was never brought to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Again {
+    /// Nothing.
+    Nothing,
+    /// Runs that failed because the host failed.
+    Host,
+    /// Blocks with runs that failed, whyever, as if nothing were known of them.
+    Failed,
+}
+
+/// A block that is to be done: all of its runs, and what is known from earlier boots.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToDo {
+    /// The block as planned.
+    pub block: Block,
+    /// What is known of it.
+    pub past: Past,
+}
+
+impl ToDo {
+    /// `block`, of which nothing was done yet.
+    #[must_use]
+    pub fn fresh(block: Block) -> Self {
+        Self { block, past: Past::default() }
+    }
+
+    /// The runs that have no record that counts, in order.
+    pub fn open(&self) -> impl Iterator<Item = &bpfassay_study::PlannedRun> {
+        self.block.runs.iter().filter(|run| !self.past.settled.contains(&run.spec.id))
+    }
+}
+
+/// What is known of a block from its earlier boots.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Past {
+    /// The number of its last boot; 0 before the first.
+    pub boots: u32,
+    /// Which attempt is to be gone on with, from 1.
+    pub attempt: u32,
+    /// The boots of that attempt, in order.
+    pub history: Vec<PastBoot>,
+    /// Runs whose records count: they are not booted again.
+    pub settled: BTreeSet<String>,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Self { boots: 0, attempt: 1, history: Vec::new(), settled: BTreeSet::new() }
+    }
+}
+
+impl Past {
+    /// How the block was given up, if it was because no guest of it was ever ready.
+    #[must_use]
+    pub fn never_ready(&self) -> Option<&RunFailure> {
+        let ended = self.history.last()?.ended.as_ref()?;
+        let is_given_up = matches!(ended.verdict, BootVerdict::Nobody) && !ended.settled.is_empty();
+        ended.failure.as_ref().filter(|_| is_given_up && self.history.iter().all(|boot| !boot.ready))
+    }
+}
+
+/// One boot of a block.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PastBoot {
+    /// Its number, from 1.
+    pub boot: u32,
+    /// Its runs.
+    pub runs: Vec<String>,
+    /// The run that it was to confirm something about.
+    pub confirming: Option<String>,
+    /// Whether the guest said that it was ready.
+    pub ready: bool,
+    /// How it ended; `None`: bpfassay was killed before it wrote it.
+    pub ended: Option<BlockEnded>,
+}
+
+/// The record that stands for a run.
+#[derive(Debug, Clone, Copy)]
+struct Stands<'a> {
+    record: &'a RunRecord,
+    settled: bool,
+}
+
+/// What counts of a journal.
+#[derive(Debug, Default)]
+pub struct Standing<'a> {
+    runs: BTreeMap<&'a str, Stands<'a>>,
+    blocks: BTreeMap<&'a str, Past>,
+    superseded: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Standing<'a> {
+    fn of(entries: &'a [Entry]) -> Self {
+        let mut standing = Self::default();
+        // Runs of the boot that is open, by block.
+        let mut open: BTreeMap<&str, &[String]> = BTreeMap::new();
+        for entry in entries {
+            match entry {
+                Entry::BlockStarted(started) => {
+                    let past = standing.blocks.entry(&started.block).or_default();
+                    past.boots = past.boots.max(started.boot);
+                    if past.attempt != started.attempt {
+                        past.attempt = started.attempt;
+                        past.history.clear();
+                    }
+                    past.history.push(PastBoot {
+                        boot: started.boot,
+                        runs: started.runs.clone(),
+                        confirming: started.confirming.clone(),
+                        ready: false,
+                        ended: None,
+                    });
+                    open.insert(&started.block, &started.runs);
+                    if started.confirming.is_none() {
+                        let gone = started.runs.iter().filter(|run| standing.runs.remove(run.as_str()).is_some());
+                        let gone = gone.count();
+                        if gone > 0 {
+                            *standing.superseded.entry(&started.block).or_default() += gone;
+                        }
+                    }
+                }
+                Entry::GuestReady(ready) => {
+                    if let Some(boot) = standing.boot(&ready.block, ready.boot) {
+                        boot.ready = true;
+                    }
+                }
+                Entry::Run(record) => {
+                    // What is written outside of any boot is the outcome of runs that no boot is made for.
+                    let settled = !open.contains_key(record.block.as_str());
+                    standing.runs.insert(&record.run, Stands { record, settled });
+                }
+                Entry::BlockEnded(ended) => {
+                    let runs = open.remove(ended.block.as_str()).unwrap_or_default();
+                    let all = matches!(ended.verdict, BootVerdict::Complete).then_some(runs).unwrap_or_default();
+                    for run in all.iter().chain(&ended.settled) {
+                        if let Some(stands) = standing.runs.get_mut(run.as_str()) {
+                            stands.settled = true;
+                        }
+                    }
+                    if let Some(boot) = standing.boot(&ended.block, ended.boot) {
+                        boot.ended = Some(ended.clone());
+                    }
+                }
+                Entry::Resumed { .. } => {}
+            }
+        }
+        standing
+    }
+
+    fn boot(&mut self, block: &str, number: u32) -> Option<&mut PastBoot> {
+        self.blocks.get_mut(block)?.history.last_mut().filter(|boot| boot.boot == number)
+    }
+
+    /// The record that stands for `run`, provisional or settled.
+    #[must_use]
+    pub fn record(&self, run: &str) -> Option<&'a RunRecord> {
+        self.runs.get(run).map(|stands| stands.record)
+    }
+
+    /// Whether the record of `run` counts for good, but for host failure.
+    #[must_use]
+    pub fn is_final(&self, run: &str) -> bool {
+        self.runs.get(run).is_some_and(|stands| stands.settled && !is_of_host(stands.record))
+    }
+
+    /// The records that stand, by run.
+    #[must_use]
+    pub fn records(&self) -> BTreeMap<&'a str, &'a RunRecord> {
+        self.runs.iter().map(|(&run, stands)| (run, stands.record)).collect()
+    }
+
+    /// How many records do not count because the block was booted again, by block.
+    #[must_use]
+    pub fn superseded(&self) -> &BTreeMap<&'a str, usize> {
+        &self.superseded
+    }
+
+    /// How many records stand that are not settled.
+    #[must_use]
+    pub fn provisional(&self) -> usize {
+        self.runs.values().filter(|stands| !stands.settled).count()
+    }
+
+    /// What is known of the block named `id`, its settled runs among it.
+    #[must_use]
+    pub fn past(&self, block: &Block) -> Past {
+        let mut past = self.blocks.get(block.id.as_str()).cloned().unwrap_or_default();
+        let ids = block.runs.iter().map(|run| run.spec.id.as_str());
+        past.settled = ids.filter(|run| self.runs.get(run).is_some_and(|s| s.settled)).map(str::to_owned).collect();
+        past
+    }
+
+    /// What is to be done of `block`, if anything.
+    fn to_do(&self, block: &Block, again: Again) -> Option<ToDo> {
+        let mut past = self.past(block);
+        let records = || block.runs.iter().filter_map(|run| self.record(&run.spec.id));
+        let is_failed = |record: &RunRecord| matches!(record.outcome, Outcome::Failed(_));
+        if again == Again::Failed && records().any(is_failed) {
+            // As if nothing were known: but the numbers of boots go on.
+            if past.boots > 0 {
+                past.attempt = past.attempt.saturating_add(1);
+            }
+            past.history.clear();
+            past.settled.clear();
+        } else if again >= Again::Host {
+            past.settled.retain(|run| self.is_final(run));
+        }
+        (past.settled.len() < block.runs.len()).then(|| ToDo { block: block.clone(), past })
+    }
+}
+
+fn is_of_host(record: &RunRecord) -> bool {
+    matches!(&record.outcome, Outcome::Failed(failure) if failure.kind == FailureKind::Host)
+}
+
+impl Contents {
+    /// What of it counts.
+    #[must_use]
+    pub fn standing(&self) -> Standing<'_> {
+        Standing::of(&self.entries)
+    }
+
+    /// The record that stands for each run: of a block that was not brought to its end, provisional ones.
+    #[must_use]
+    pub fn records(&self) -> BTreeMap<&str, &RunRecord> {
+        self.standing().records()
+    }
+
+    /// What is still to do: the plan's blocks of which a run has no record that counts, and what `again` asks for besides. A block
+    /// is measured in one boot, so it is done whole; its past says which of its runs are left out.
+    #[must_use]
+    pub fn to_do(&self, again: Again) -> Vec<ToDo> {
+        to_do(&self.header.plan, &self.standing(), again)
+    }
+}
+
+fn to_do(plan: &Plan, standing: &Standing<'_>, again: Again) -> Vec<ToDo> {
+    plan.blocks.iter().filter_map(|block| standing.to_do(block, again)).collect()
+}

@@ -1,0 +1,151 @@
+//! Writing a journal.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{Contents, FILE_NAME, JournalDigest, JournalError, MAX_HEADER, MAX_LINE, TORN_FILE_NAME, read};
+use crate::{Entry, Header, disk};
+
+/// A journal being written. The lock is held until it is dropped.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    /// Of what is in it.
+    chain: JournalDigest,
+    failed: bool,
+}
+
+impl Journal {
+    /// Whether a journal can be begun in `directory`, as far as can be known without creating anything: for a check before
+    /// work begins that ends in [`Journal::create`].
+    ///
+    /// # Errors
+    /// [`JournalError::Exists`], [`JournalError::NotADirectory`], [`JournalError::Io`].
+    pub fn may_create(directory: &Path) -> Result<(), JournalError> {
+        let path = directory.join(FILE_NAME);
+        let absolute = std::path::absolute(directory).map_err(|source| JournalError::Io {
+            action: "find",
+            path: directory.to_path_buf(),
+            source,
+        })?;
+        let mut ancestors = absolute.ancestors().map(|there| (there, fs::metadata(there)));
+        let Some((there, metadata)) = ancestors.find_map(|(there, found)| Some((there, found.ok()?))) else {
+            return Ok(());
+        };
+        if !metadata.is_dir() {
+            return Err(JournalError::NotADirectory { path: there.to_path_buf() });
+        }
+        if path.symlink_metadata().is_ok() {
+            return Err(JournalError::Exists { path });
+        }
+        let writable = rustix::fs::access(there, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
+        writable.map_err(|error| JournalError::Io {
+            action: "write to",
+            path: there.to_path_buf(),
+            source: error.into(),
+        })
+    }
+
+    /// Begins a journal in `directory`, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// [`JournalError::Exists`] if there is one already, and others.
+    pub fn create(directory: &Path, header: &Header) -> Result<Self, JournalError> {
+        let path = directory.join(FILE_NAME);
+        fs::create_dir_all(directory).map_err(|source| JournalError::Io {
+            action: "create",
+            path: directory.to_path_buf(),
+            source,
+        })?;
+        let file = match disk::new(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(JournalError::Exists { path }),
+            Err(source) => return Err(JournalError::Io { action: "create", path, source }),
+        };
+        lock(&file, &path)?;
+        let mut journal = Self { path, file, chain: JournalDigest::default(), failed: false };
+        journal.write(header, MAX_HEADER)?;
+        // The file's name must survive a crash as its contents do.
+        File::open(directory).and_then(|folder| folder.sync_all()).map_err(|source| JournalError::Io {
+            action: "sync",
+            path: directory.to_path_buf(),
+            source,
+        })?;
+        Ok(journal)
+    }
+
+    /// Goes on with the journal in `directory`. A torn last line is moved to [`TORN_FILE_NAME`] first.
+    ///
+    /// # Errors
+    /// [`JournalError`]
+    pub fn resume(directory: &Path) -> Result<(Self, Contents), JournalError> {
+        let path = directory.join(FILE_NAME);
+        let io = |action, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| JournalError::io(action, &path, source)
+        };
+        let mut file = disk::appendable(&path, false).map_err(io("open", &path))?;
+        lock(&file, &path)?;
+        let contents = read::read_file(&path, file.try_clone().map_err(io("read", &path))?)?;
+        if let Some(torn) = &contents.torn {
+            let length = file.metadata().map_err(io("read", &path))?.len();
+            let whole = length - torn.bytes as u64;
+            let mut rest = Vec::new();
+            file.seek(SeekFrom::Start(whole)).and_then(|_| file.read_to_end(&mut rest)).map_err(io("read", &path))?;
+            rest.push(b'\n');
+            let aside = directory.join(TORN_FILE_NAME);
+            let mut kept = disk::appendable(&aside, true).map_err(io("open", &aside))?;
+            kept.write_all(&rest).and_then(|()| kept.sync_data()).map_err(io("append to", &aside))?;
+            file.set_len(whole).and_then(|()| file.sync_data()).map_err(io("shorten", &path))?;
+        }
+        let chain = contents.digest.clone().unwrap_or_default();
+        Ok((Self { path, file, chain, failed: false }, contents))
+    }
+
+    /// Adds `entry`; when this returns, it is on disk.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`], after which the journal takes no more entries; [`JournalError::Json`]; [`JournalError::TooLarge`].
+    pub fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+        self.write(entry, MAX_LINE)
+    }
+
+    /// The journal's file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write<T: Serialize>(&mut self, value: &T, limit: usize) -> Result<(), JournalError> {
+        if self.failed {
+            return Err(JournalError::Failed { path: self.path.clone() });
+        }
+        let object =
+            serde_json::to_vec(value).map_err(|source| JournalError::Json { path: self.path.clone(), source })?;
+        let line = self.chain.seal(&object);
+        if line.len() > limit {
+            // Nobody could read it; and the sums of further lines would rest on it.
+            self.failed = true;
+            let what = "a line to be written".to_owned();
+            return Err(JournalError::TooLarge { path: self.path.clone(), what, limit: limit as u64 });
+        }
+        self.file.write_all(&line).and_then(|()| self.file.sync_data()).map_err(|source| {
+            // Part of the line may be there: another line after it would make it corrupt instead of torn.
+            self.failed = true;
+            JournalError::Io { action: "append to", path: self.path.clone(), source }
+        })
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => JournalError::Locked { path: path.to_path_buf() },
+        TryLockError::Error(source) => JournalError::Io { action: "lock", path: path.to_path_buf(), source },
+    })
+}

@@ -1,0 +1,203 @@
+//! What can come of a run.
+
+use std::fmt;
+
+use bpfassay_protocol::{
+    message::{Phase, RunFigures, RunOutcome},
+    tracer::Refusal,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+
+use crate::tagged::{self, Tagged};
+
+/// What came of a run. Whether a refusal was expected is not written here: results say so, from the plan's
+/// expectations.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Measured.
+    Measured(Box<RunFigures>),
+    /// The tracer does not work on this kernel; the workload was not run.
+    Refused(Refusal),
+    /// The run, or the guest under it, failed.
+    Failed(RunFailure),
+}
+
+impl<'de> Deserialize<'de> for Outcome {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        tagged::deserialize(deserializer)
+    }
+}
+
+impl Tagged for Outcome {
+    const TAG: &'static str = "type";
+
+    fn of_kind<'de, D: Deserializer<'de>>(kind: &str, rest: D) -> Result<Self, D::Error> {
+        match kind {
+            "measured" => Box::deserialize(rest).map(Self::Measured),
+            "refused" => Refusal::deserialize(rest).map(Self::Refused),
+            "failed" => RunFailure::deserialize(rest).map(Self::Failed),
+            other => Err(D::Error::unknown_variant(other, &["measured", "refused", "failed"])),
+        }
+    }
+}
+
+impl From<RunOutcome> for Outcome {
+    /// What a guest reports. A failure that the guest reports has no log of its own; [`RunFailure::log`] can be added.
+    fn from(outcome: RunOutcome) -> Self {
+        match outcome {
+            RunOutcome::Measured(figures) => Self::Measured(figures),
+            RunOutcome::Refused(refusal) => Self::Refused(refusal),
+            RunOutcome::Failed { message } => Self::Failed(RunFailure {
+                kind: FailureKind::Run,
+                phase: None,
+                excerpt: vec![message],
+                log: None,
+                after: None,
+            }),
+        }
+    }
+}
+
+/// Why a run has no figures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunFailure {
+    /// What happened.
+    pub kind: FailureKind,
+    /// The phase that the guest was in.
+    pub phase: Option<Phase>,
+    /// The lines that tell of it, the most important first.
+    pub excerpt: Vec<String>,
+    /// The log to read, as a path relative to the results directory where it lies in it.
+    pub log: Option<String>,
+    /// Where it came after the run had ended: when, and during what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<AfterRun>,
+}
+
+/// What came after a run had ended, and because of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AfterRun {
+    /// How long after the run's end, in milliseconds of the host's clock.
+    pub ms: u64,
+    /// The run in flight by then, if one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub during: Option<String>,
+}
+
+impl fmt::Display for AfterRun {
+    /// `30 ms after this run, during RUN2`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms after this run", self.ms)?;
+        match &self.during {
+            Some(run) => write!(f, ", during {run}"),
+            None => write!(f, ", between runs"),
+        }
+    }
+}
+
+impl RunFailure {
+    /// What happened and when, without the evidence: `kernel panic during workload`, `kernel panic after the run`.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        match (&self.after, self.phase) {
+            (Some(_), _) => format!("{} after the run", self.kind.words()),
+            (None, Some(phase)) => format!("{} during {phase}", self.kind.words()),
+            (None, None) => self.kind.words().to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for RunFailure {
+    /// `kernel panic during workload: Kernel panic - not syncing: …; log: logs/….log`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.headline())?;
+        if let Some(line) = self.excerpt.first() {
+            write!(f, ": {line}")?;
+        }
+        if let Some(log) = &self.log {
+            write!(f, "; log: {log}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What happened to a run or to the guest under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The kernel panicked.
+    Panic,
+    /// The kernel reported an oops.
+    Oops,
+    /// The kernel reported `BUG:` or hit `BUG_ON`.
+    Bug,
+    /// An RCU stall.
+    RcuStall,
+    /// A soft or hard lock-up of a CPU.
+    Lockup,
+    /// A task blocked for too long.
+    HungTask,
+    /// The kernel killed a process for want of memory.
+    OutOfMemory,
+    /// The kernel could not unpack its initramfs whole.
+    Initramfs,
+    /// The NFS server did not answer the NFS client.
+    NfsStall,
+    /// The guest or its QEMU ended before everything was done.
+    EarlyExit,
+    /// A phase passed its deadline.
+    PhaseTimeout,
+    /// The guest did not power off in time after its work was done.
+    ShutdownTimeout,
+    /// The agent never sent a message.
+    BootTimeout,
+    /// The guest sent what is no message.
+    ProtocolError,
+    /// The guest uses another version of the protocol.
+    ProtocolVersion,
+    /// The guest's agent gave up.
+    Agent,
+    /// The workload or the tracer failed in a guest that lives on.
+    Run,
+    /// The guest was not as before after the run: a mount gone, or a program, probe, process or cgroup left.
+    Unsound,
+    /// It was not begun, because what it would have needed failed before: its probe configuration or tool ended two boots of the
+    /// block, or the kernel did not come up in two other blocks.
+    NotTried,
+    /// The host could not start or serve the guest: QEMU missing or killed, disk full, and the like. Never final: `run --resume`
+    /// does such runs again.
+    Host,
+}
+
+impl FailureKind {
+    /// The kind in words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Panic => "kernel panic",
+            Self::Oops => "kernel oops",
+            Self::Bug => "kernel BUG",
+            Self::RcuStall => "RCU stall",
+            Self::Lockup => "CPU lock-up",
+            Self::HungTask => "hung task",
+            Self::OutOfMemory => "out of memory",
+            Self::Initramfs => "damaged initramfs",
+            Self::NfsStall => "NFS stall",
+            Self::EarlyExit => "guest ended early",
+            Self::PhaseTimeout => "phase timeout",
+            Self::ShutdownTimeout => "shutdown timeout",
+            Self::BootTimeout => "boot timeout",
+            Self::ProtocolError => "protocol error",
+            Self::ProtocolVersion => "another protocol version in the guest",
+            Self::Agent => "agent gave up",
+            Self::Run => "run failed",
+            Self::Unsound => "guest left changed",
+            Self::NotTried => "not tried",
+            Self::Host => "host failure",
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What went into a set of results.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::Arch;
+use bpfassay_study::Target;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What went into a set of results, known before the first boot. What a guest reports of itself stands in
+/// [`crate::record::GuestReady`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Provenance {
+    /// This program.
+    pub bpfassay: Artefact,
+    /// The machine that ran the guests.
+    pub host: HostFacts,
+    /// QEMU per architecture; of a study that was run without guests (`bpfassay here`) the agent and this machine.
+    pub qemu: BTreeMap<Arch, QemuFacts>,
+    /// What each target was made of.
+    pub targets: Vec<TargetArtefacts>,
+    /// The testbed manifest whole, as its provider wrote it; null without guests.
+    pub manifest: serde_json::Value,
+}
+
+/// One thing that went in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Artefact {
+    /// Name (`kernel`, `linux-image-6.1.0-37-amd64`, `bpfassay-tracer`).
+    pub name: String,
+    /// Version; for our own programs the package's version and, where known, the source's hash.
+    pub version: String,
+    /// SHA-256 in hexadecimal; `None` where the thing is not one file.
+    pub sha256: Option<String>,
+}
+
+/// The machine that ran the guests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostFacts {
+    /// `uname -m`.
+    pub machine: String,
+    /// `uname -r`.
+    pub kernel_release: String,
+    /// CPU model, from `/proc/cpuinfo`.
+    pub cpu_model: String,
+    /// CPUs that this process may use.
+    pub cpus: u32,
+    /// Memory in KiB.
+    pub memory_kib: u64,
+    /// How many guests ran side by side at most.
+    pub jobs: u32,
+}
+
+/// QEMU for one architecture.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QemuFacts {
+    /// The program: name, version, hash.
+    pub program: Artefact,
+    /// Its path on the host.
+    pub path: String,
+    /// `tcg`, `kvm`, or `none` for a machine that is no guest.
+    pub accelerator: String,
+    /// Why this accelerator.
+    pub accelerator_reason: String,
+    /// Machine type.
+    pub machine: String,
+    /// CPU model as given to QEMU.
+    pub cpu: String,
+}
+
+/// What one target was made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TargetArtefacts {
+    /// The target.
+    pub target: Target,
+    /// The kernel image.
+    pub kernel: Artefact,
+    /// Everything in the initramfs, segment by segment.
+    pub initramfs: Vec<Artefact>,
+    /// Our programs and, where given, the user's IOR.
+    pub payload: Vec<Artefact>,
+}
+
+impl Provenance {
+    /// Whether guests of `arch` ran emulated, so that wall-clock figures are functional only.
+    #[must_use]
+    pub fn is_emulated(&self, arch: Arch) -> bool {
+        self.qemu.get(&arch).is_none_or(|qemu| !matches!(qemu.accelerator.as_str(), "kvm" | "none"))
+    }
+
+    /// Whether the study was run on a machine itself (`bpfassay here`): no testbed went in.
+    #[must_use]
+    pub fn is_without_guests(&self) -> bool {
+        self.manifest.is_null()
+    }
+}

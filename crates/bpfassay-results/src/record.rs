@@ -1,0 +1,230 @@
+//! The lines of a journal.
+
+use bpfassay_protocol::message::GuestFacts;
+use bpfassay_study::{Plan, Target};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+
+use crate::{
+    BootVerdict, Outcome, Provenance, RunFailure,
+    tagged::{self, Tagged},
+};
+
+/// First line of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// [`crate::JOURNAL_VERSION`].
+    pub journal: u32,
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_unix_ms: u64,
+    /// What is to be done.
+    pub plan: Plan,
+    /// What it is done with.
+    pub provenance: Provenance,
+}
+
+/// Every other line of a journal.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub enum Entry {
+    /// A guest is about to be booted for a block.
+    BlockStarted(BlockStarted),
+    /// The guest is ready.
+    GuestReady(Box<GuestReady>),
+    /// A run came to its end, measured or not.
+    Run(Box<RunRecord>),
+    /// The guest is gone.
+    BlockEnded(BlockEnded),
+    /// The plan was taken up again with another testbed or on another host.
+    Resumed {
+        /// When, in milliseconds since 1970-01-01 UTC.
+        at_unix_ms: u64,
+        /// What it is done with from here on.
+        provenance: Box<Provenance>,
+    },
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        tagged::deserialize(deserializer)
+    }
+}
+
+impl Tagged for Entry {
+    const TAG: &'static str = "entry";
+
+    fn of_kind<'de, D: Deserializer<'de>>(kind: &str, rest: D) -> Result<Self, D::Error> {
+        /// [`Entry::Resumed`].
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Resumed {
+            at_unix_ms: u64,
+            provenance: Box<Provenance>,
+        }
+        Ok(match kind {
+            "block_started" => Self::BlockStarted(BlockStarted::deserialize(rest)?),
+            "guest_ready" => Self::GuestReady(Box::deserialize(rest)?),
+            "run" => Self::Run(Box::deserialize(rest)?),
+            "block_ended" => Self::BlockEnded(BlockEnded::deserialize(rest)?),
+            "resumed" => {
+                let Resumed { at_unix_ms, provenance } = Resumed::deserialize(rest)?;
+                Self::Resumed { at_unix_ms, provenance }
+            }
+            other => {
+                let known = &["block_started", "guest_ready", "run", "block_ended", "resumed"];
+                return Err(D::Error::unknown_variant(other, known));
+            }
+        })
+    }
+}
+
+impl Entry {
+    /// Gives back memory that reading took beyond what is needed: of 200,000 runs it would be hundreds of megabytes.
+    pub(crate) fn shrink(&mut self) {
+        if let Self::Run(record) = self
+            && let Outcome::Measured(figures) = &mut record.outcome
+        {
+            figures.phases.shrink_to_fit();
+            figures.samples.shrink_to_fit();
+            if let Some(tracer) = &mut figures.tracer {
+                tracer.programs.shrink_to_fit();
+            }
+        }
+    }
+}
+
+/// A guest is about to be booted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockStarted {
+    /// [`bpfassay_study::Block::id`].
+    pub block: String,
+    /// Which boot of this block, from 1; more than 1 after an interruption, host failure, or a guest that failed.
+    pub boot: u32,
+    /// Which attempt at the block the boot is part of, from 1. `run --resume --again failed` begins a new one, for which nothing
+    /// counts that was found out about the block's runs before.
+    pub attempt: u32,
+    /// When, in milliseconds since 1970-01-01 UTC.
+    pub at_unix_ms: u64,
+    /// The QEMU command line, one word each; without a guest, the agent's.
+    pub qemu: Vec<String>,
+    /// The console log, relative to the results directory.
+    pub log: Option<String>,
+    /// The runs that the boot does, in order. All earlier records of these runs are superseded, unless the boot is a confirming
+    /// one.
+    pub runs: Vec<String>,
+    /// For a confirming boot the run that it is about: it shows whether the guest fails under that run alone, and
+    /// measures nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirming: Option<String>,
+}
+
+/// A guest is ready.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GuestReady {
+    /// [`bpfassay_study::Block::id`].
+    pub block: String,
+    /// Which boot of this block, from 1.
+    pub boot: u32,
+    /// From the start of QEMU until the guest reported that it is ready, in milliseconds of the host's clock.
+    pub ready_after_ms: u64,
+    /// What the guest knows about itself, its kernel command line included.
+    pub facts: GuestFacts,
+}
+
+/// A guest is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockEnded {
+    /// [`bpfassay_study::Block::id`].
+    pub block: String,
+    /// Which boot of this block, from 1.
+    pub boot: u32,
+    /// When, in milliseconds since 1970-01-01 UTC.
+    pub at_unix_ms: u64,
+    /// What went wrong with the guest, if something did.
+    pub failure: Option<RunFailure>,
+    /// Lines of the console worth keeping though no run failed over them (kernel warnings).
+    pub notes: Vec<String>,
+    /// What follows from how the boot ended.
+    pub verdict: BootVerdict,
+    /// The runs whose records count although the boot is not complete: those blamed, not tried, or given up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settled: Vec<String>,
+}
+
+/// One run that came to its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunRecord {
+    /// [`bpfassay_protocol::job::RunSpec::id`].
+    pub run: String,
+    /// [`bpfassay_study::Cell::id`].
+    pub cell: String,
+    /// [`bpfassay_study::Block::id`].
+    pub block: String,
+    /// The target.
+    pub target: Target,
+    /// Which replicate, from 1.
+    pub replicate: u32,
+    /// Which round of the block, from 1.
+    pub round: u32,
+    /// Whether it is the second baseline run of its round (A/A control).
+    pub control: bool,
+    /// Whether the kernel kept statistics of programs meanwhile: compared with no other run.
+    #[serde(default)]
+    pub statistics: bool,
+    /// Whether it only warmed the guest up: part of no figure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warm_up: bool,
+    /// Whether the bundled tracer counted beside another tool, as its reference tracer: compared with no other run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_reference: bool,
+    /// Which boot of the block it ran in, from 1.
+    pub boot: u32,
+    /// When it began, in milliseconds since 1970-01-01 UTC of the host.
+    pub started_unix_ms: u64,
+    /// How long it took, in milliseconds of the host's clock; for a run that never began, 0.
+    pub duration_ms: u64,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+impl RunRecord {
+    /// Whether it is one of the runs that figures of its cell are made of: no control, not for statistics, no warm-up, no
+    /// reference tracer.
+    #[must_use]
+    pub const fn is_counted(&self) -> bool {
+        !self.control && !self.statistics && !self.warm_up && !self.has_reference
+    }
+
+    /// The record of `run` of `block`.
+    #[must_use]
+    pub fn new(
+        block: &bpfassay_study::Block,
+        run: &bpfassay_study::PlannedRun,
+        boot: u32,
+        started_unix_ms: u64,
+        duration_ms: u64,
+        outcome: Outcome,
+    ) -> Self {
+        Self {
+            run: run.spec.id.clone(),
+            cell: run.cell.clone(),
+            block: block.id.clone(),
+            target: block.target.clone(),
+            replicate: block.replicate,
+            round: run.round,
+            control: run.control,
+            statistics: run.spec.bpf_stats,
+            warm_up: run.warm_up,
+            has_reference: run.has_reference(),
+            boot,
+            started_unix_ms,
+            duration_ms,
+            outcome,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How long the rest of a plan will take, estimated from what was done of it.
+
+use std::{collections::BTreeMap, num::NonZeroU32};
+
+use bpfassay_results::ToDo;
+use bpfassay_study::{Block, Target};
+
+/// A mean of seconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mean {
+    sum: f64,
+    count: u32,
+}
+
+impl Mean {
+    fn add(&mut self, seconds: f64) {
+        self.sum += seconds;
+        self.count += 1;
+    }
+
+    fn value(self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / f64::from(self.count))
+    }
+}
+
+/// What is left of a block.
+#[derive(Debug)]
+struct Waiting {
+    target: Target,
+    /// The guest is up, or has been.
+    is_booted: bool,
+    /// Cells of the runs that are left.
+    cells: Vec<String>,
+}
+
+/// What is left, and how long such things took.
+#[derive(Debug)]
+pub(super) struct Remaining {
+    jobs: NonZeroU32,
+    blocks: BTreeMap<String, Waiting>,
+    by_cell: BTreeMap<String, Mean>,
+    by_target: BTreeMap<Target, Mean>,
+    runs: Mean,
+    boots_by_target: BTreeMap<Target, Mean>,
+    boots: Mean,
+}
+
+impl Remaining {
+    /// All of `blocks`, `jobs` of them side by side.
+    pub(super) fn new(blocks: &[ToDo], jobs: NonZeroU32) -> Self {
+        let waiting = |todo: &ToDo| Waiting {
+            target: todo.block.target.clone(),
+            is_booted: false,
+            cells: todo.open().map(|run| run.cell.clone()).collect(),
+        };
+        Self {
+            jobs,
+            blocks: blocks.iter().map(|todo| (todo.block.id.clone(), waiting(todo))).collect(),
+            by_cell: BTreeMap::new(),
+            by_target: BTreeMap::new(),
+            runs: Mean::default(),
+            boots_by_target: BTreeMap::new(),
+            boots: Mean::default(),
+        }
+    }
+
+    /// The guest of `block` was up after `seconds`.
+    pub(super) fn booted(&mut self, block: &Block, seconds: f64) {
+        self.boots.add(seconds);
+        self.boots_by_target.entry(block.target.clone()).or_default().add(seconds);
+        if let Some(waiting) = self.blocks.get_mut(&block.id) {
+            waiting.is_booted = true;
+        }
+    }
+
+    /// A run of `cell` in the block named `block` ended after `seconds`; 0 if it never began, which says nothing.
+    pub(super) fn ended(&mut self, block: &str, cell: &str, seconds: f64) {
+        let Some(waiting) = self.blocks.get_mut(block) else { return };
+        if let Some(at) = waiting.cells.iter().position(|left| left == cell) {
+            waiting.cells.swap_remove(at);
+        }
+        if seconds > 0.0 {
+            self.runs.add(seconds);
+            self.by_cell.entry(cell.to_owned()).or_default().add(seconds);
+            self.by_target.entry(waiting.target.clone()).or_default().add(seconds);
+        }
+    }
+
+    /// A run of `cell` in the block named `block` that had ended is to be done again, in another guest.
+    pub(super) fn again(&mut self, block: &str, cell: &str) {
+        if let Some(waiting) = self.blocks.get_mut(block) {
+            waiting.cells.push(cell.to_owned());
+            waiting.is_booted = false;
+        }
+    }
+
+    /// Seconds that the rest will take. A run is taken to last as long as those of its cell did, or else those on its target,
+    /// or else all; a boot likewise. Nothing before anything was measured.
+    pub(super) fn seconds(&self) -> Option<f64> {
+        let overall = self.runs.value()?;
+        let mean = |means: &BTreeMap<Target, Mean>, target: &Target| means.get(target).and_then(|mean| mean.value());
+        let of_block = |waiting: &Waiting| {
+            let of_target = mean(&self.by_target, &waiting.target).unwrap_or(overall);
+            let of_run = |cell: &String| self.by_cell.get(cell).and_then(|mean| mean.value()).unwrap_or(of_target);
+            let boot = match waiting.is_booted {
+                true => 0.0,
+                false => mean(&self.boots_by_target, &waiting.target).or(self.boots.value()).unwrap_or_default(),
+            };
+            boot + waiting.cells.iter().map(of_run).sum::<f64>()
+        };
+        let blocks: Vec<f64> = self.blocks.values().filter(|waiting| !waiting.cells.is_empty()).map(of_block).collect();
+        let longest = blocks.iter().copied().fold(0.0, f64::max);
+        // One block is one guest: it is not shared out.
+        Some((blocks.iter().sum::<f64>() / f64::from(self.jobs.get())).max(longest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::tests::plan;
+
+    fn todo(plan: &bpfassay_study::Plan) -> Vec<ToDo> {
+        plan.blocks.iter().cloned().map(ToDo::fresh).collect()
+    }
+
+    fn jobs(number: u32) -> NonZeroU32 {
+        NonZeroU32::new(number).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_known_before_the_first_run() {
+        let plan = plan();
+        let mut left = Remaining::new(&todo(&plan), jobs(1));
+        left.booted(&plan.blocks[0], 3.0);
+        assert_eq!(left.seconds(), None);
+    }
+
+    #[test]
+    fn runs_last_as_long_as_those_of_their_cell_target_or_study() {
+        // Two targets with two runs each: the baseline and fexit.
+        let plan = plan();
+        let (first, second) = (&plan.blocks[0], &plan.blocks[1]);
+        let mut left = Remaining::new(&todo(&plan), jobs(1));
+        left.booted(first, 3.0);
+        left.ended(&first.id, &first.runs[0].cell, 2.0);
+        // One run of the same target, a boot and two runs of the other: all as long as what is known.
+        assert_eq!(left.seconds(), Some(2.0 + 3.0 + 2.0 * 2.0));
+        left.ended(&first.id, &first.runs[1].cell, 4.0);
+        assert_eq!(left.seconds(), Some(3.0 + 2.0 * 3.0));
+        left.booted(second, 7.0);
+        left.ended(&second.id, &second.runs[0].cell, 10.0);
+        assert_eq!(left.seconds(), Some(10.0));
+        // It never began.
+        left.ended(&second.id, &second.runs[1].cell, 0.0);
+        assert_eq!(left.seconds(), Some(0.0));
+    }
+
+    #[test]
+    fn guests_side_by_side_are_done_sooner_but_none_before_its_own_end() {
+        let plan = plan();
+        let block = &plan.blocks[0];
+        let seconds = |number| {
+            let mut left = Remaining::new(&todo(&plan), jobs(number));
+            left.booted(block, 1.0);
+            left.ended(&block.id, &block.runs[0].cell, 2.0);
+            left.seconds()
+        };
+        // 2 s of the one, 1 s and 4 s of the other.
+        assert_eq!(seconds(1), Some(7.0));
+        assert_eq!(seconds(2), Some(5.0));
+        assert_eq!(seconds(64), Some(5.0));
+    }
+}

@@ -1,0 +1,28 @@
+//! The course of cumulative figures from report to report.
+
+use std::collections::BTreeMap;
+
+use crate::{Counting, Readings, Report, Sample};
+
+/// Values of each cumulative figure and subject, in the order in which they were reported.
+pub(super) fn series<'r>(
+    report: &Report,
+    readings: &'r Readings,
+) -> BTreeMap<(usize, &'r Option<String>), Vec<&'r Sample>> {
+    let mut series: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();
+    for sample in &readings.samples {
+        if report.figures.get(sample.figure).is_some_and(|figure| figure.counting == Counting::Cumulative) {
+            series.entry((sample.figure, &sample.subject)).or_default().push(sample);
+        }
+    }
+    series
+}
+
+/// A figure and its subject, for evidence.
+pub(super) fn of(report: &Report, figure: usize, subject: Option<&str>) -> String {
+    let value = report.figures.get(figure).map_or("", |figure| figure.value.as_str());
+    subject.map_or_else(|| format!("`{value}`"), |subject| format!("`{value}` of {subject}"))
+}
+
+/// Why the course of figures cannot be evaluated.
+pub(super) const NEEDS_TWO: &str = "no figure that counts cumulatively was reported twice";

@@ -1,0 +1,70 @@
+//! What one kind of finding consists of: each file of `kind/` has one.
+
+use super::{
+    evidence::{Evidence, KernelFacts, Limits},
+    figures::{Explain, Explained},
+    status::FindingStatus,
+};
+use crate::{Readings, Report};
+
+/// One kind of finding.
+pub(super) struct Definition {
+    /// The name used in files and output.
+    pub(super) name: &'static str,
+    /// What is wrong with the tool, and where that cannot be evaluated.
+    pub(super) explanation: &'static str,
+    /// Explains what a figure and the ground truth differ by, as far as this finding does. Kinds explain in the order of
+    /// [`super::Kind::ALL`], each what those before it left open.
+    pub(super) explain: Option<Explain>,
+    /// Evaluates it, after all figures are explained.
+    pub(super) evaluate: fn(&Known<'_>) -> FindingStatus,
+}
+
+/// What a kind is evaluated from.
+pub(super) struct Known<'a> {
+    /// What is known of the run.
+    pub(super) evidence: &'a Evidence<'a>,
+    /// What is still all right.
+    pub(super) limits: &'a Limits,
+    /// The explained figures, or why there are none.
+    pub(super) figures: &'a Result<Explained, &'static str>,
+    /// The place of this kind's tally among them.
+    pub(super) place: usize,
+}
+
+impl Known<'_> {
+    /// What the tool reports by its tool file, and what it reported.
+    pub(super) fn reported(&self) -> Result<(&Report, &Readings), &'static str> {
+        self.evidence.report.zip(self.evidence.readings).ok_or("it reports no figures")
+    }
+
+    /// The status by the figures that this kind explains; `otherwise` is why it is not evaluated where none of them could have it.
+    pub(super) fn of_figures(&self, otherwise: &str) -> FindingStatus {
+        self.with(None, otherwise, Vec::new())
+    }
+
+    /// The same of a kind that is clear only where every figure could be compared; `more` is evidence beside that of the figures.
+    pub(super) fn of_all_figures(&self, otherwise: &str, more: Vec<String>) -> FindingStatus {
+        let obstacle = self.figures.as_ref().ok().and_then(|figures| figures.obstacle.as_deref());
+        self.with(obstacle, otherwise, more)
+    }
+
+    fn with(&self, obstacle: Option<&str>, otherwise: &str, more: Vec<String>) -> FindingStatus {
+        let tallies = match self.figures {
+            Ok(figures) => &figures.tallies,
+            Err(reason) => return FindingStatus::not_evaluated(*reason),
+        };
+        let tally = tallies.get(self.place).cloned().unwrap_or_default();
+        let evidence = [tally.evidence, more].concat();
+        match (evidence.is_empty(), obstacle) {
+            (true, Some(obstacle)) => FindingStatus::not_evaluated(obstacle),
+            (true, None) if !tally.evaluated => FindingStatus::not_evaluated(otherwise),
+            _ => FindingStatus::from_evidence(evidence),
+        }
+    }
+
+    /// A fact that the kernel or the guest has of the tool.
+    pub(super) fn fact<T>(&self, pick: impl FnOnce(&KernelFacts) -> Option<T>) -> Option<T> {
+        self.evidence.kernel.and_then(pick)
+    }
+}

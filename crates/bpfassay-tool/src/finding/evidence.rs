@@ -1,0 +1,93 @@
+//! What is known of one run of a tool: what its findings are evaluated from.
+
+use bpfassay_protocol::tracer::Refusal;
+
+use super::truth::Truth;
+use crate::{Readings, Report};
+
+/// Everything that is known of one run of a tool. `None` always means: not measured.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Evidence<'a> {
+    /// How it came up.
+    pub start: Option<&'a Start>,
+    /// Mismatches of its programs with the kernel's prototypes, one line each.
+    pub prototypes: Option<&'a [String]>,
+    /// What it reports, by its tool file.
+    pub report: Option<&'a Report>,
+    /// What it reported.
+    pub readings: Option<&'a Readings>,
+    /// What really happened, and between which instants.
+    pub truth: Option<&'a Truth>,
+    /// What the kernel and the guest saw of it.
+    pub kernel: Option<&'a KernelFacts>,
+}
+
+/// How a tool came up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// It became ready.
+    Ready,
+    /// It, or the kernel, refused; the step distinguishes loading from attaching.
+    Refused(Refusal),
+    /// It ended or let its deadline pass before it was ready, and nothing shows whether it had loaded.
+    NotReady {
+        /// What was seen: exit status, output tail.
+        message: String,
+    },
+}
+
+/// What the kernel and the guest saw of a tool. `None`: not measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KernelFacts {
+    /// kprobe hits that ran no handler.
+    pub missed_probes: Option<u64>,
+    /// Programs skipped because they were already running on that CPU.
+    pub recursion_misses: Option<u64>,
+    /// Names or ids of BPF programs, links and maps that were not there before it started and are there after it ended.
+    pub left_behind: Option<Vec<String>>,
+    /// Most memory that it held, BPF maps included, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// CPU time that it used while nothing happened, in nanoseconds, and how long that lasted.
+    pub idle_cpu: Option<(u64, u64)>,
+    /// From its start until it was ready, in nanoseconds.
+    pub attach_ns: Option<u64>,
+    /// How it went from the signal on.
+    pub detach: Option<Detach>,
+}
+
+/// How a tool ended after the signal to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Detach {
+    /// By itself, so many nanoseconds after the signal.
+    After(u64),
+    /// It was killed, as the time that its tool file allows had passed: a sentence for that.
+    Killed(String),
+}
+
+/// What is still all right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Share of one CPU while idle, in millionths.
+    pub idle_cpu_ppm: u64,
+    /// Time until ready, in nanoseconds.
+    pub attach_ns: u64,
+    /// Time to end, in nanoseconds.
+    pub detach_ns: u64,
+}
+
+impl Default for Limits {
+    /// 128 MiB, 1 % of a CPU, 10 s and 5 s: more than any tool of libbpf-tools takes on a machine of its own.
+    fn default() -> Self {
+        Self { memory_bytes: 128 << 20, idle_cpu_ppm: 10_000, attach_ns: 10_000_000_000, detach_ns: 5_000_000_000 }
+    }
+}
+
+/// A refusal as evidence, one line each.
+pub(super) fn lines_of(refusal: &Refusal) -> Vec<String> {
+    let program = refusal.program.as_ref().map(|program| format!("{program}: ")).unwrap_or_default();
+    let errno = refusal.errno.map(|errno| format!(" (error {errno})")).unwrap_or_default();
+    let first = format!("{program}{}{errno}", refusal.message);
+    std::iter::once(first).chain(refusal.verifier.as_ref().map(|line| format!("verifier: {line}"))).collect()
+}

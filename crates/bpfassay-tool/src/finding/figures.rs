@@ -1,0 +1,222 @@
+//! Figures beside the ground truth. Each difference is explained once, by the first kind of finding that fits to the unit.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::Operation;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    evidence::Evidence,
+    truth::{Subject, Truth},
+};
+use crate::{Readings, Report, ReportedFigure, Unit, Whose};
+
+/// One number of a tool beside what really happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compared {
+    /// The figure, by the name of its value.
+    pub figure: String,
+    /// The operations that it counts.
+    pub operations: Vec<Operation>,
+    /// What it counts of them.
+    pub unit: Unit,
+    /// Whose.
+    pub whose: Whose,
+    /// Which cgroup, mount or process, by the first of its names; `None` for the whole system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// What the tool reported.
+    pub reported: u64,
+    /// What happened.
+    pub really: u64,
+    /// What calls moved of the bytes that they were asked to move, in a run of the same; `None` where it is not such bytes that
+    /// are counted, or that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<u64>,
+    /// By how much it may be less because the tool rounds down.
+    pub rounding: u64,
+}
+
+impl Compared {
+    /// Whether the two agree.
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        self.reported <= self.really && self.really - self.reported <= self.rounding
+    }
+}
+
+/// The figures that `truth` speaks of, with their places in the report.
+fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r ReportedFigure)> {
+    report.figures.iter().enumerate().filter(|(_, figure)| truth.units.contains(&figure.unit))
+}
+
+/// Every number that can be compared, and that was reported or should have been.
+#[must_use]
+pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Compared> {
+    let mut all = Vec::new();
+    for (index, figure) in comparable(report, truth) {
+        let Ok((comparisons, _)) = compare(index, figure, readings, truth) else { continue };
+        all.extend(comparisons.into_iter().filter(|one| (one.expected, one.reported) != (0, 0)).map(|one| Compared {
+            figure: figure.value.clone(),
+            operations: figure.operations.clone(),
+            unit: figure.unit,
+            whose: figure.whose,
+            subject: one.subject.names.first().cloned(),
+            reported: one.reported,
+            really: one.expected,
+            moved: None,
+            rounding: one.slack,
+        }));
+    }
+    all
+}
+
+/// What calls moved of the bytes that they were asked to move, for each of the report's figures of such bytes: the figure's value, the
+/// subject's first name, and the bytes.
+#[must_use]
+pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(&'t str, Option<&'t str>, u64)> {
+    let requested = report.figures.iter().filter(|figure| figure.unit == Unit::BytesRequested);
+    let of_figure = requested.flat_map(|figure| {
+        truth.subjects(figure).into_iter().filter_map(|subject| {
+            let name = subject.names.first().map(String::as_str);
+            Some((figure.value.as_str(), name, subject.total(Unit::BytesReturned)?))
+        })
+    });
+    of_figure.collect()
+}
+
+/// One number of a figure beside what it should be.
+pub(super) struct Comparison<'t> {
+    pub(super) subject: Subject<'t>,
+    pub(super) expected: u64,
+    pub(super) reported: u64,
+    /// By how much the tool may have rounded down.
+    pub(super) slack: u64,
+    /// Whether a finding explains the difference.
+    pub(super) explained: bool,
+}
+
+impl Comparison<'_> {
+    /// Whether the tool's number may stand for `amount`.
+    pub(super) const fn is(&self, amount: u64) -> bool {
+        self.reported <= amount && amount - self.reported <= self.slack
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        !self.explained && !self.is(self.expected)
+    }
+
+    /// What is missing; `None` where nothing is, or it is explained.
+    pub(super) const fn deficit(&self) -> Option<u64> {
+        if self.is_open() { self.expected.checked_sub(self.reported) } else { None }
+    }
+}
+
+/// `value` of `whose subject`, for evidence.
+pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> String {
+    let Comparison { subject, expected, reported, .. } = comparison;
+    let of = match figure.whose {
+        Whose::System => String::new(),
+        whose => format!(" of {} {}", whose.name(), subject.shown()),
+    };
+    let operations = figure.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
+    format!("`{}` ({operations}, {}){of}: {reported}, really {expected}", figure.value, figure.unit.name())
+}
+
+/// What a figure grew by, by subject.
+pub(super) type Grown = BTreeMap<Option<String>, u64>;
+
+fn compare<'t>(
+    index: usize,
+    figure: &ReportedFigure,
+    readings: &Readings,
+    truth: &'t Truth,
+) -> Result<(Vec<Comparison<'t>>, Grown), String> {
+    let grown = readings.grown(index, figure, truth.from_ns, truth.to_ns)?;
+    let mut comparisons = Vec::new();
+    for subject in truth.subjects(figure) {
+        let expected = subject.total(figure.unit).ok_or_else(|| {
+            format!("the ground truth does not know the {} of `{}`", figure.unit.name(), figure.value)
+        })?;
+        let is_of = |name: &Option<String>| match name {
+            None => figure.whose == Whose::System,
+            Some(name) => subject.names.contains(name),
+        };
+        let reported =
+            grown.iter().filter(|(name, _)| is_of(name)).fold(0_u64, |sum, (_, value)| sum.saturating_add(*value));
+        let samples = readings.samples.iter().filter(|sample| sample.figure == index && is_of(&sample.subject)).count();
+        // Each number that it reported may have been rounded down.
+        let slack = (figure.scale - 1).saturating_mul(u64::try_from(samples).unwrap_or(u64::MAX));
+        comparisons.push(Comparison { subject, expected, reported, slack, explained: false });
+    }
+    Ok((comparisons, grown))
+}
+
+/// Why a kind is not evaluated that any figure may show.
+pub(super) const NONE: &str = "no figure of it can be compared with the truth";
+
+/// Evidence of one kind, and whether a figure could have had it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tally {
+    pub(super) evidence: Vec<String>,
+    pub(super) evaluated: bool,
+}
+
+/// What one figure and the ground truth differ by.
+pub(super) struct Differences<'a> {
+    pub(super) report: &'a Report,
+    pub(super) readings: &'a Readings,
+    /// The place of the figure in the report.
+    pub(super) index: usize,
+    pub(super) figure: &'a ReportedFigure,
+    pub(super) comparisons: Vec<Comparison<'a>>,
+    pub(super) grown: Grown,
+}
+
+/// Every figure, explained.
+#[derive(Debug)]
+pub(super) struct Explained {
+    /// By kind.
+    pub(super) tallies: Vec<Tally>,
+    /// Why not every figure could be compared: then nothing that all of them may show is clear.
+    pub(super) obstacle: Option<String>,
+}
+
+/// A kind's way to explain differences.
+pub(super) type Explain = fn(&mut Tally, &mut Differences<'_>);
+
+/// Explains every figure by `kinds`, in their order.
+pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Result<Explained, &'static str> {
+    let (report, readings) = evidence.report.zip(evidence.readings).ok_or("it reports no figures")?;
+    let truth = evidence.truth.ok_or("there is no ground truth")?;
+    let mut explained = Explained { tallies: vec![Tally::default(); kinds.len()], obstacle: None };
+    for (index, figure) in comparable(report, truth) {
+        let (mut comparisons, grown) = match compare(index, figure, readings, truth) {
+            Ok(compared) => compared,
+            Err(reason) => {
+                explained.obstacle.get_or_insert(reason);
+                continue;
+            }
+        };
+        if figure.whose == Whose::System && !truth.is_whole_system {
+            if comparisons.iter().any(|one| one.expected <= one.reported.saturating_add(one.slack)) {
+                let reason = "the ground truth does not cover the whole system: what others did may hide a difference";
+                explained.obstacle.get_or_insert_with(|| reason.to_owned());
+            }
+            // More than is known of is no finding then.
+            comparisons.retain(|one| one.reported < one.expected);
+        }
+        let mut differences = Differences { report, readings, index, figure, comparisons, grown };
+        for (kind, tally) in kinds.iter().zip(&mut explained.tallies) {
+            if let Some(explain) = kind {
+                explain(tally, &mut differences);
+            }
+        }
+    }
+    if readings.cut {
+        explained.obstacle.get_or_insert_with(|| "not all that it reported was looked at".to_owned());
+    }
+    Ok(explained)
+}

@@ -1,0 +1,131 @@
+//! The kinds of findings: a file for each, which has its name, its explanation and its evaluation, and a line here that registers it.
+
+mod cgroups_merged;
+mod counts_go_backwards;
+mod counts_too_high;
+mod counts_vanish;
+mod does_not_attach;
+mod does_not_load;
+mod events_dropped;
+mod first_touch_lost;
+mod idle_cpu;
+mod left_behind;
+mod memory_held;
+mod missed_probes;
+mod mounts_merged;
+mod operations_not_seen;
+mod prototype_differs;
+mod requested_as_moved;
+mod slow_attach;
+mod slow_detach;
+mod unreadable;
+
+use std::{borrow::Cow, fmt, str::FromStr};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::definition::Definition;
+
+macro_rules! kinds {
+    ($($kind:ident = $module:ident),+ $(,)?) => {
+        /// What can be wrong with a tool. [`Kind::explanation`] says what each means.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Kind {
+            $(#[doc = concat!("See `finding/kind/", stringify!($module), ".rs`.")] $kind),+
+        }
+
+        impl Kind {
+            /// Every kind, in the order in which they explain differences and are displayed.
+            pub const ALL: &'static [Self] = &[$(Self::$kind),+];
+
+            pub(super) const fn definition(self) -> &'static Definition {
+                match self {
+                    $(Self::$kind => &$module::FINDING),+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    DoesNotLoad = does_not_load,
+    DoesNotAttach = does_not_attach,
+    PrototypeDiffers = prototype_differs,
+    RequestedAsMoved = requested_as_moved,
+    MountsMerged = mounts_merged,
+    CgroupsMerged = cgroups_merged,
+    CountsGoBackwards = counts_go_backwards,
+    CountsVanish = counts_vanish,
+    OperationsNotSeen = operations_not_seen,
+    FirstTouchLost = first_touch_lost,
+    EventsDropped = events_dropped,
+    CountsTooHigh = counts_too_high,
+    MissedProbes = missed_probes,
+    LeftBehind = left_behind,
+    MemoryHeld = memory_held,
+    IdleCpu = idle_cpu,
+    SlowAttach = slow_attach,
+    SlowDetach = slow_detach,
+    Unreadable = unreadable,
+}
+
+impl Kind {
+    /// The name used in files and output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.definition().name
+    }
+
+    /// What is wrong with the tool, and where that cannot be evaluated.
+    #[must_use]
+    pub const fn explanation(self) -> &'static str {
+        self.definition().explanation
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = || Self::ALL.iter().map(|kind| kind.name());
+        Self::ALL.iter().copied().find(|kind| kind.name() == text).ok_or_else(|| {
+            let shown: String = text.chars().take(64).collect();
+            let all = known().collect::<Vec<_>>().join(", ");
+            format!(
+                "unknown finding `{shown}`{}; known are {all}",
+                bpfassay_input::document::suggestion(&shown, known())
+            )
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<str>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Kind {
+    fn schema_name() -> Cow<'static, str> {
+        "Kind".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let one =
+            |kind: &Self| json_schema!({ "description": kind.explanation(), "type": "string", "const": kind.name() });
+        json_schema!({ "description": "What can be wrong with a tool.", "oneOf": Self::ALL.iter().map(one).collect::<Vec<_>>() })
+    }
+}

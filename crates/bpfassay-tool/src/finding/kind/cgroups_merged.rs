@@ -1,0 +1,13 @@
+//! Several cgroups are counted as one.
+
+use crate::{
+    Whose,
+    finding::{definition::Definition, merged},
+};
+
+pub(super) const FINDING: Definition = Definition {
+    name: "cgroups-merged",
+    explanation: "Figures by cgroup: one cgroup has what several moved, the others have nothing. Not evaluated where operations were done in fewer than two cgroups, or no figure is by cgroup.",
+    explain: Some(|tally, differences| merged::explain(tally, differences, Whose::Cgroup)),
+    evaluate: |known| known.of_figures("no figure by cgroup of operations in two cgroups and more"),
+};

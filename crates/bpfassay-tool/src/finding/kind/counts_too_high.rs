@@ -1,0 +1,19 @@
+//! The tool counts more than happened.
+
+use crate::finding::{
+    definition::Definition,
+    figures::{Differences, NONE, Tally, shown},
+};
+
+pub(super) const FINDING: Definition = Definition {
+    name: "counts-too-high",
+    explanation: "It counted more than happened. Not evaluated for the whole system where the ground truth does not cover it.",
+    explain: Some(explain),
+    evaluate: |known| known.of_all_figures(NONE, Vec::new()),
+};
+
+fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+    tally.evaluated |= !differences.comparisons.is_empty();
+    let excessive = differences.comparisons.iter().filter(|one| one.is_open() && one.reported > one.expected);
+    tally.evidence.extend(excessive.map(|one| shown(differences.figure, one)));
+}

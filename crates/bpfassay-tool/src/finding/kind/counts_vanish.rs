@@ -1,0 +1,76 @@
+//! A cumulative figure loses a subject.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    Form, Readings, Report, Sample,
+    finding::{
+        course::{NEEDS_TWO, of, series},
+        definition::{Definition, Known},
+        figures::{Differences, Tally},
+        status::FindingStatus,
+    },
+};
+
+pub(super) const FINDING: Definition = Definition {
+    name: "counts-vanish",
+    explanation: "A figure that counts cumulatively had a cgroup, mount or process in an earlier report, and in a later one no more (a map that evicts). Not evaluated without two reports of such a figure.",
+    explain: Some(explain),
+    evaluate,
+};
+
+/// A subject that a report lacks which had been in an earlier one.
+struct Gone<'r> {
+    figure: usize,
+    subject: &'r Option<String>,
+    /// The last sample before that report.
+    last: &'r Sample,
+    lacking_ns: u64,
+}
+
+/// Only a page or a map reports everything at once, so that what is not in it is not there.
+const fn reports_all(report: &Report) -> bool {
+    matches!(report.form, Form::Openmetrics { .. } | Form::Map { .. })
+}
+
+fn gone<'r>(report: &Report, readings: &'r Readings) -> Vec<Gone<'r>> {
+    let of_one = |((figure, subject), samples): ((usize, &'r Option<String>), Vec<&'r Sample>)| {
+        let first = samples.first()?;
+        let reported: BTreeSet<u64> = samples.iter().map(|sample| sample.at_ns).collect();
+        let lacking = readings.reports.iter().find(|&&report| report > first.at_ns && !reported.contains(&report))?;
+        let last = samples.iter().rev().find(|sample| sample.at_ns < *lacking).unwrap_or(first);
+        Some(Gone { figure, subject, last, lacking_ns: *lacking })
+    };
+    if reports_all(report) { series(report, readings).into_iter().filter_map(of_one).collect() } else { Vec::new() }
+}
+
+/// What is missing of a subject that vanished is explained.
+fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
+    for gone in gone(differences.report, differences.readings) {
+        for one in differences.comparisons.iter_mut().filter(|one| one.expected > one.reported) {
+            let is_subject = gone.subject.as_ref().is_none_or(|name| one.subject.names.contains(name));
+            one.explained |= gone.figure == differences.index && is_subject;
+        }
+    }
+}
+
+fn evaluate(known: &Known<'_>) -> FindingStatus {
+    let (report, readings) = match known.reported() {
+        Ok(reported) => reported,
+        Err(reason) => return FindingStatus::not_evaluated(reason),
+    };
+    if !reports_all(report) {
+        return FindingStatus::not_evaluated(
+            "it reports line by line, so that what is missing may just not have been reported",
+        );
+    }
+    let gone = gone(report, readings);
+    if gone.is_empty() && (readings.reports.len() < 2 || series(report, readings).is_empty()) {
+        return FindingStatus::not_evaluated(NEEDS_TWO);
+    }
+    let shown = |Gone { figure, subject, last, lacking_ns }: Gone<'_>| {
+        let figure = of(report, figure, subject.as_deref());
+        format!("{figure}: {} at {} ns, not there at {lacking_ns} ns", last.value, last.at_ns)
+    };
+    FindingStatus::from_evidence(gone.into_iter().map(shown).collect())
+}

@@ -1,0 +1,30 @@
+//! The tool does not attach.
+
+use bpfassay_protocol::tracer::Step;
+
+use crate::finding::{
+    definition::{Definition, Known},
+    evidence::{Start, lines_of},
+    status::FindingStatus,
+};
+
+pub(super) const FINDING: Definition = Definition {
+    name: "does-not-attach",
+    explanation: "It loaded and could not be attached, or never became ready. Not evaluated where it did not load.",
+    explain: None,
+    evaluate,
+};
+
+fn evaluate(known: &Known<'_>) -> FindingStatus {
+    match known.evidence.start {
+        None => FindingStatus::not_evaluated("nobody saw it start"),
+        Some(Start::Ready) => FindingStatus::Clear,
+        Some(Start::Refused(refusal)) if refusal.step == Step::Attach => {
+            FindingStatus::from_evidence(lines_of(refusal))
+        }
+        Some(Start::Refused(_)) => FindingStatus::not_evaluated("it did not load"),
+        Some(Start::NotReady { message }) => {
+            FindingStatus::from_evidence(vec![format!("it never became ready: {message}")])
+        }
+    }
+}

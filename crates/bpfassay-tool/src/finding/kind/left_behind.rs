@@ -1,0 +1,20 @@
+//! The tool leaves something behind.
+
+use crate::finding::{
+    definition::{Definition, Known},
+    status::FindingStatus,
+};
+
+pub(super) const FINDING: Definition = Definition {
+    name: "left-behind",
+    explanation: "BPF programs, links or maps that were not there before are there after it ended, or the guest is otherwise not as before: a mount gone, a process left, the clock moved. Not evaluated where that was not listed.",
+    explain: None,
+    evaluate,
+};
+
+fn evaluate(known: &Known<'_>) -> FindingStatus {
+    match known.fact(|facts| facts.left_behind.clone()) {
+        Some(left) => FindingStatus::from_evidence(left),
+        None => FindingStatus::not_evaluated("what is in the kernel was not listed before and after"),
+    }
+}

@@ -1,0 +1,13 @@
+//! Several mounts are counted as one.
+
+use crate::{
+    Whose,
+    finding::{definition::Definition, merged},
+};
+
+pub(super) const FINDING: Definition = Definition {
+    name: "mounts-merged",
+    explanation: "Figures by mount: one mount has what several moved, the others have nothing. Not evaluated where operations went to fewer than two mounts, or no figure is by mount.",
+    explain: Some(|tally, differences| merged::explain(tally, differences, Whose::Mount)),
+    evaluate: |known| known.of_figures("no figure by mount of operations on two mounts and more"),
+};

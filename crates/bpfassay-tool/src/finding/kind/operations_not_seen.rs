@@ -1,0 +1,81 @@
+//! An operation that no figure, or not the right one, counts.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::Operation;
+
+use crate::{
+    Report, ReportedFigure, Unit,
+    finding::{
+        definition::{Definition, Known},
+        figures::{Comparison, Differences, NONE, Tally, shown},
+        status::FindingStatus,
+        truth::Truth,
+    },
+};
+
+pub(super) const FINDING: Definition = Definition {
+    name: "operations-not-seen",
+    explanation: "An operation happened that the tool reports no figure of, or of which its figure stayed at 0, or whose share is exactly what a figure over several operations lacks. Not evaluated without a figure that can be compared.",
+    explain: Some(explain),
+    evaluate,
+};
+
+fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+    for one in &mut differences.comparisons {
+        tally.evaluated |= one.expected > 0;
+        if let Some(unseen) = unseen(differences.figure, one) {
+            tally.evidence.push(unseen);
+            one.explained = true;
+        }
+    }
+}
+
+fn evaluate(known: &Known<'_>) -> FindingStatus {
+    let reported = known.reported().ok().zip(known.evidence.truth);
+    known.of_all_figures(NONE, reported.map(|((report, _), truth)| unreported(report, truth)).unwrap_or_default())
+}
+
+/// An operation that a figure does not see.
+fn unseen(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
+    let deficit = one.deficit()?;
+    let happened = |operation: &&Operation| one.subject.of(**operation, figure.unit) > 0;
+    let operations: Vec<_> = figure.operations.iter().filter(happened).collect();
+    if one.reported == 0 {
+        let names = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
+        return Some(format!("{}: nothing of {names}", shown(figure, one)));
+    }
+    if operations.len() < 2 {
+        return None;
+    }
+    let lacking = operations.into_iter().find(|operation| {
+        let amount = one.subject.of(**operation, figure.unit);
+        amount <= deficit && deficit - amount <= one.slack
+    })?;
+    Some(format!("{}: what is missing is exactly {lacking}", shown(figure, one)))
+}
+
+/// Ways that data went that no figure counts, though others of the same direction are reported.
+fn unreported(report: &Report, truth: &Truth) -> Vec<String> {
+    if !truth.units.contains(&Unit::BytesReturned) {
+        return Vec::new();
+    }
+    let listed = |operation| report.figures.iter().any(|figure| figure.operations.contains(&operation));
+    let mut missing = BTreeMap::new();
+    for share in &truth.shares {
+        let Some(direction) = share.operation.direction() else { continue };
+        let reported = |figure: &ReportedFigure| {
+            (share.is_file || !figure.only_files)
+                && figure.operations.iter().any(|of| of.direction() == Some(direction))
+        };
+        if !listed(share.operation) && report.figures.iter().any(reported) {
+            let (calls, bytes) = missing.entry(share.operation).or_insert((0_u64, 0_u64));
+            *calls = calls.saturating_add(share.calls);
+            *bytes = bytes.saturating_add(share.bytes_returned.unwrap_or(0));
+        }
+    }
+    let missing = missing.into_iter().filter(|(_, amounts)| *amounts != (0, 0));
+    missing
+        .map(|(operation, (calls, bytes))| format!("no figure counts {operation}: {calls} calls, {bytes} bytes"))
+        .collect()
+}

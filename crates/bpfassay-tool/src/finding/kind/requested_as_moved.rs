@@ -1,0 +1,35 @@
+//! Requested bytes passed off as moved bytes.
+
+use crate::{
+    Unit,
+    finding::{
+        definition::Definition,
+        figures::{Differences, Tally, shown},
+    },
+};
+
+pub(super) const FINDING: Definition = Definition {
+    name: "requested-as-moved",
+    explanation: "A figure of bytes returned is exactly the bytes requested, which were others. Not evaluated where no call moved less than it was asked to, or the requested bytes are not known, or the tool reports no bytes returned.",
+    explain: Some(explain),
+    evaluate: |known| {
+        known
+            .of_figures("no figure of bytes returned of calls that moved less than they were asked to, with both known")
+    },
+};
+
+fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+    if differences.figure.unit != Unit::BytesReturned {
+        return;
+    }
+    for one in &mut differences.comparisons {
+        let Some(requested) = one.subject.total(Unit::BytesRequested).filter(|asked| *asked != one.expected) else {
+            continue;
+        };
+        tally.evaluated = true;
+        if one.is_open() && one.is(requested) {
+            tally.evidence.push(format!("{}; {requested} were requested", shown(differences.figure, one)));
+            one.explained = true;
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The tool takes long to end.
+
+use crate::finding::{
+    definition::{Definition, Known},
+    evidence::Detach,
+    status::FindingStatus,
+};
+
+pub(super) const FINDING: Definition = Definition {
+    name: "slow-detach",
+    explanation: "It took longer than the limit (5 s) to end, or had to be killed. Not evaluated where it was not measured.",
+    explain: None,
+    evaluate,
+};
+
+fn evaluate(known: &Known<'_>) -> FindingStatus {
+    let limit = known.limits.detach_ns;
+    let took = match known.fact(|facts| facts.detach.clone()) {
+        Some(Detach::Killed(how)) => return FindingStatus::from_evidence(vec![how]),
+        Some(Detach::After(took)) => Some(took),
+        None => None,
+    };
+    FindingStatus::of_limit(took, limit, |took| format!("{took} ns to end; limit {limit} ns"))
+}

@@ -1,0 +1,24 @@
+//! The output of the tool cannot be read.
+
+use crate::finding::{
+    definition::{Definition, Known},
+    status::FindingStatus,
+};
+
+pub(super) const FINDING: Definition = Definition {
+    name: "unreadable",
+    explanation: "It printed what could not be read as its tool file says. Not evaluated where it reports no figures.",
+    explain: None,
+    evaluate,
+};
+
+fn evaluate(known: &Known<'_>) -> FindingStatus {
+    match known.evidence.readings {
+        None => FindingStatus::not_evaluated("it reports no figures"),
+        Some(readings) if readings.unread == 0 => FindingStatus::Clear,
+        Some(readings) => {
+            let first = readings.first_unread.as_deref().unwrap_or_default();
+            FindingStatus::from_evidence(vec![format!("{} times; first: {first}", readings.unread)])
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Figures in which one cgroup or mount has what several did.
+
+use super::figures::{Comparison, Differences, Tally};
+use crate::Whose;
+
+/// Explains the figures by cgroup, or by mount: one of them has what several moved, the others have nothing.
+pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whose: Whose) {
+    let Differences { figure, comparisons, grown, .. } = differences;
+    if figure.whose != whose {
+        return;
+    }
+    if comparisons.iter().filter(|one| one.expected > 0).count() < 2 {
+        return;
+    }
+    tally.evaluated = true;
+    // What rounding down can make nothing of is not missing.
+    let is_missing = |one: &Comparison<'_>| one.expected > one.slack && one.reported == 0;
+    let missing =
+        comparisons.iter().filter(|one| is_missing(one)).fold(0_u64, |sum, one| sum.saturating_add(one.expected));
+    if missing == 0 {
+        return;
+    }
+    let slack = comparisons.iter().map(|one| one.slack).max().unwrap_or(0);
+    for (name, &value) in &*grown {
+        let Some(name) = name.as_ref().filter(|_| value > 0) else { continue };
+        let own = comparisons.iter().find(|one| one.subject.names.contains(name)).map_or(0, |one| one.expected);
+        let together = own.saturating_add(missing);
+        let parts = comparisons.iter().filter(|one| is_missing(one)).count() + usize::from(own > 0);
+        // Of a single one it would be another name, not a sum.
+        if parts < 2 || value > together || together - value > slack {
+            continue;
+        }
+        let others: Vec<&str> =
+            comparisons.iter().filter(|one| is_missing(one)).map(|one| one.subject.shown()).collect();
+        tally.evidence.push(format!(
+            "`{}` of {} {name}: {value}, which is {own} of its own and {missing} of {}",
+            figure.value,
+            figure.whose.name(),
+            others.join(", ")
+        ));
+        for one in comparisons.iter_mut() {
+            one.explained |= is_missing(one) || one.subject.names.contains(name);
+        }
+        return;
+    }
+}
