@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the results of IOR go, and in which form.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gates: the limits that a study sets for its results, and the error rate of their verdicts.
 
 use std::{fmt, str::FromStr};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a report contains about the machine and the time.
 
 use std::ffi::CStr;

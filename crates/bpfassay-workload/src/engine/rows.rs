@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all forms of results show: the rows, totals and settings of a test, before they are written.
 
 use super::{
