@@ -232,12 +232,13 @@ fn inputs_that_are_not_there_are_usage_errors() {
 fn results_that_are_none_are_told_as_what_they_are() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("results.json");
+    let ours = bpfassay_results::RESULTS_VERSION;
     for (text, told) in [
         ("", "EOF while parsing"),
-        ("{\"version\": 1, \"plan\": {\"study\"", "EOF while parsing"),
-        ("{\"version\": 1, \"photo\": true}", "does not begin with its digest"),
+        (&*format!("{{\"version\": {ours}, \"plan\": {{\"study\""), "EOF while parsing"),
+        (&*format!("{{\"version\": {ours}, \"photo\": true}}"), "does not begin with its digest"),
         ("\u{0}\u{1}\u{2}", "expected value"),
-        ("{\"version\": 99}", "results of version 99, this program reads version 1"),
+        ("{\"version\": 99}", &*format!("results of version 99, this program reads version {ours}")),
     ] {
         fs::write(&file, text).unwrap();
         for arguments in [&["report"][..], &["report", "--format", "junit"], &["trend"]] {

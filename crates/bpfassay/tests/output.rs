@@ -182,7 +182,8 @@ fn results_of_others_are_shown_and_not_obeyed() {
         harmless(&output);
     }
     // Errors quote what they found.
-    sealed(directory.path(), &format!("{{\n  \"version\": 1, {}: 1\n}}\n", Value::from(HOSTILE)));
+    let version = bpfassay_results::RESULTS_VERSION;
+    sealed(directory.path(), &format!("{{\n  \"version\": {version}, {}: 1\n}}\n", Value::from(HOSTILE)));
     shows(directory.path(), &["report", "."], 2);
 }
 

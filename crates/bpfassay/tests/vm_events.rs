@@ -70,7 +70,10 @@ fn events_tell_of_guests_phases_and_what_was_counted() {
     let told = events(directory.path(), &arguments, 0);
     let names: Vec<&str> = told.iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(names[..3], ["started", "booting", "ready"]);
-    assert_eq!((&told[0]["version"], &told[0]["study"]), (&1.into(), &"smoke".into()));
+    assert_eq!(
+        (&told[0]["version"], &told[0]["study"]),
+        (&bpfassay_results::event::EVENTS_VERSION.into(), &"smoke".into())
+    );
     assert!(told[2]["kernel_release"].as_str().unwrap().starts_with("6.1."), "{}", told[2]);
     let phases: Vec<&Value> = named(&told, "phase").iter().map(|event| &event["phase"]).collect();
     for phase in ["attach", "workload", "tear-down"] {
