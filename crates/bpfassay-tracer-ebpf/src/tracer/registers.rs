@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! What aya-ebpf does not tell of the registers.
+//! Registers that aya-ebpf has no names for.
 
 use aya_ebpf::programs::ProbeContext;
 
