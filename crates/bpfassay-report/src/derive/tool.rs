@@ -193,7 +193,7 @@ fn of_run(
     };
     let mut findings = finding::evaluate(&evidence, &Limits::default());
     let of_phases = report.zip(readings.as_ref()).into_iter();
-    for found in of_phases.flat_map(|(report, readings)| requested::judge(report, readings, seen, figures)) {
+    for found in of_phases.flat_map(|(report, readings)| requested::evaluate(report, readings, seen, figures)) {
         outweigh(&mut findings, found);
     }
     if let Some(reason) = unreadable {

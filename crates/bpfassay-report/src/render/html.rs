@@ -14,10 +14,7 @@ use askama::Template;
 use bpfassay_stats::Verdict;
 
 pub(super) use self::standalone::FORMAT as SVG_FORMAT;
-pub use self::{
-    comparison::comparison_html,
-    standalone::{NoFigure, figure_svg},
-};
+pub use self::{comparison::comparison_html, standalone::figure_svg};
 use self::{
     figures::Plots,
     matrix::{Matrix, matrix},

@@ -11,7 +11,7 @@ use bpfassay_tool::{
 use super::{WORKLOAD, is_of, mount_names};
 
 /// Whether the tool passes requested bytes off as moved ones, phase by phase.
-pub(super) fn judge(
+pub(super) fn evaluate(
     report: &Report,
     readings: &Readings,
     seen: &ToolFigures,
