@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles the eBPF programs and embeds them.
 //!
 //! Every `src/bpf/*.bpf.c` is one probe; it is compiled once per map layout (`src/bpf/map_*.h`) into an object named

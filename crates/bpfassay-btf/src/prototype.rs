@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the programs of an object read what the kernel's functions have: a program that reads the wrong argument counts wrongly
 //! without an error.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV. Pure functions of
 //! [`bpfassay_results::Results`].
 

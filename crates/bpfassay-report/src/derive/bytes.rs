@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Byte error: what the tracer counted against what the workload moved.
 
 use bpfassay_protocol::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Verdicts on the study's gates.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The matrix of kernel features: outcomes beside expectations.
 
 use std::collections::{HashMap, HashSet};

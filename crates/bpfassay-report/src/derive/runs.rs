@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of one run.
 
 use bpfassay_protocol::{

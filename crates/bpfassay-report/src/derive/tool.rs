@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is found of another tool under test: its reports joined with what really happened, run by run.
 //!
 //! The truth comes from the bundled tracer where it counted beside the tool: it was asked each time that the tool had reported

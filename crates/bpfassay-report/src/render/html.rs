@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report: one HTML file that needs nothing else, neither network nor scripts.
 //!
 //! The tables are those of the terminal; beside them stand plots, what failed with excerpts of its log, and how to do it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! The programs, one module per way of hooking, and what they share. A map layout (`map` beside this module) has one
 //! function, `add`, which adds one call. What is counted, and where, is the same as in C (`bpfassay-tracer/src/bpf`).
 //!

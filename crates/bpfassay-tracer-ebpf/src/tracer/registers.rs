@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Registers that aya-ebpf has no names for.
 
 use aya_ebpf::programs::ProbeContext;

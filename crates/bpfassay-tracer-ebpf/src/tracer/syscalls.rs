@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! System calls by their number, through the raw tracepoints `sys_enter` and `sys_exit`, which every call passes, or
 //! through the tracepoints of single calls, to each of which the loader attaches the two programs. Both count what was
 //! returned.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What programs are made of: instructions, loops, calls, callbacks, things in map values. What can be run is run, and has to
 //! return what it should: a JIT compiler that takes an instruction may still get it wrong.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tool's reports joined with what its reference tracer counted.
 
 use bpfassay_protocol::{

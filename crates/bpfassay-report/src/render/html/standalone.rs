@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One plot of a report as a file of its own, readable on light and dark: for a README or a paper.
 
 use std::fmt::Write as _;

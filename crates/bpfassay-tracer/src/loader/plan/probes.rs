@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How programs are attached, by the names of their sections.
 //!
 //! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names have what to hook. A way of attaching that

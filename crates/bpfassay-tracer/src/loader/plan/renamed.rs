@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions that the programs name once and that kernels have under several names.
 
 use std::collections::BTreeSet;

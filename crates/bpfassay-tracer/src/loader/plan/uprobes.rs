@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files and offsets of the functions that the probe `uprobe` hooks.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every option that a message, a help text or a page names exists: in the command that it is named with, or in one of the listed programs.
 
 use std::{
