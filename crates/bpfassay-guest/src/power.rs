@@ -6,11 +6,11 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use bpfassay_protocol::message::GuestMessage;
+use bpfassay_protocol::{message::GuestMessage, with_causes};
 use rustix::system::{RebootCommand, reboot};
 
 use crate::{
-    error::{Error, Result, with_causes},
+    error::{Error, Result},
     link::Link,
 };
 

@@ -7,6 +7,8 @@ use std::{
     path::{Component, Path},
 };
 
+use bpfassay_protocol::with_causes;
+
 use crate::{
     Contents, JournalError, Results, ResultsError, derive_all, fingerprint::first_difference, journal, results,
 };
@@ -40,13 +42,8 @@ impl Checked {
 
     /// `error` with its causes.
     fn failed(what: &'static str, is_unreadable: bool, error: &dyn std::error::Error) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            message = format!("{message}: {cause}");
-            source = cause.source();
-        }
-        Self::new(what, if is_unreadable { Soundness::Unreadable } else { Soundness::Wrong }, message)
+        let soundness = if is_unreadable { Soundness::Unreadable } else { Soundness::Wrong };
+        Self::new(what, soundness, with_causes(error))
     }
 }
 

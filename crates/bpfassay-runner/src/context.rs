@@ -45,18 +45,6 @@ impl Context<'_> {
     }
 }
 
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
 /// Milliseconds since 1970-01-01 UTC; 0 on a host whose clock stands before that.
 #[must_use]
 pub fn unix_ms() -> u64 {

@@ -127,17 +127,6 @@ impl From<ResultsError> for Failure {
     }
 }
 
-/// `error` and its causes on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}
-
 /// What a command comes to.
 pub(crate) type Outcome = Result<u8, Failure>;
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_report::Provenance;
 use bpfassay_runner::HostSetup;
 use bpfassay_study::{Available, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
@@ -33,7 +33,7 @@ use bpfassay_vm::{
 use crate::{
     chosen::{Chosen, local_image},
     cli,
-    exit::{Failure, INFRASTRUCTURE, INTERNAL, USAGE, chain},
+    exit::{Failure, INFRASTRUCTURE, INTERNAL, USAGE},
     host,
 };
 
@@ -66,7 +66,8 @@ impl Store {
                 return error.into();
             }
             let help = "the cache must be a directory that can be made and written to: name another one with --cache";
-            let report = miette::miette!(help = help, "cannot use the cache {}: {}", root.display(), chain(&error));
+            let report =
+                miette::miette!(help = help, "cannot use the cache {}: {}", root.display(), with_causes(&error));
             Failure { code: INFRASTRUCTURE, report }
         })?;
         Ok(Self { cache, catalogue, options })
@@ -293,18 +294,27 @@ pub(crate) fn recorded(provenance: &Provenance, journal: &Path, plan: &Plan) -> 
         Ok(manifest) => from_manifest(manifest, plan).map(Some),
         Err(error) if plan.targets().iter().any(|target| target.kernel == local::NAME) => {
             let help = "begin again in another directory, with --kernel and the path of the image";
-            let report =
-                miette::miette!(help = help, "the kernel that this run was begun with is gone: {}", chain(&error));
+            let report = miette::miette!(
+                help = help,
+                "the kernel that this run was begun with is gone: {}",
+                with_causes(&error)
+            );
             Err(Failure { code: USAGE, report })
         }
         Err(error) if !plan.study.tool_files.is_empty() => {
             let help = "begin again in another directory, with --tool";
-            let report =
-                miette::miette!(help = help, "the guests that this run was begun with are gone: {}", chain(&error));
+            let report = miette::miette!(
+                help = help,
+                "the guests that this run was begun with are gone: {}",
+                with_causes(&error)
+            );
             Err(Failure { code: USAGE, report })
         }
         Err(error) => {
-            tracing::info!("the guests that this run was begun with are gone ({}); making them again", chain(&error));
+            tracing::info!(
+                "the guests that this run was begun with are gone ({}); making them again",
+                with_causes(&error)
+            );
             Ok(None)
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bpfassay_protocol::{
     frame::{Decoder, FrameError},
     message::{GuestMessage, Phase},
+    with_causes,
 };
 use bpfassay_report::{BootVerdict, FailureKind, RunFailure};
 use rustix::process::Pid;
@@ -18,7 +19,7 @@ use super::agent::{Agent, arguments, ask_to_stop, job, kill, start, unnamed};
 use crate::{
     attempt::{Conclusion, FailedRun},
     boot::Boot,
-    context::{BlockError, chain},
+    context::BlockError,
     failure,
     host_setup::deadlines,
 };
@@ -189,7 +190,7 @@ impl Boot<'_> {
                             FrameError::Version { .. } => FailureKind::ProtocolVersion,
                             _ => FailureKind::ProtocolError,
                         };
-                        return Ok(End::KernelIncident(kind, chain(&error)));
+                        return Ok(End::KernelIncident(kind, with_causes(&error)));
                     }
                 };
                 match &message {

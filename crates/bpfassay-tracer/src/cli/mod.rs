@@ -96,7 +96,7 @@ pub fn main() -> ExitCode {
 fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Tracer, Refusal> {
     let loaded = loader::bring_up(configuration, options)?;
     Tracer::new(loaded, options).map_err(|error| {
-        let message = exit::with_causes(&error);
+        let message = bpfassay_protocol::with_causes(&error);
         Refusal { step: Step::Attach, program: None, errno: None, message, verifier: None, findings: Vec::new() }
     })
 }

@@ -91,7 +91,7 @@ impl Run {
             };
             result.unwrap_or_else(|error| {
                 if !matches!(error, EngineError::Aborted) {
-                    say(format_args!("error: {}", error.full()));
+                    say(format_args!("error: {}", bpfassay_protocol::with_causes(&error)));
                 }
                 error.exit_status()
             })

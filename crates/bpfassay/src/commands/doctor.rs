@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeSet, fmt::Write};
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_report::plain;
 use bpfassay_testbed::{payload, provider::debian::Kernels, toolchain::HOST_PACKAGES};
 use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator, qemu::debian_packages};
 
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS, chain},
+    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS},
     host, provenance,
     setup::{self, Store},
 };
@@ -49,7 +49,8 @@ pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outc
             findings.extend(mirrors(store));
         }
         Err(failure) => {
-            findings.push(bad(chain(failure.report.as_ref()), "name a directory that you may write to with --cache"));
+            findings
+                .push(bad(with_causes(failure.report.as_ref()), "name a directory that you may write to with --cache"));
         }
     }
     for &arch in &archs {
@@ -57,7 +58,7 @@ pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outc
     }
     if let Ok(store) = &store {
         findings.push(kvm(store).await.unwrap_or_else(|failure| {
-            let what = format!("KVM: could not be tried: {}", chain(failure.report.as_ref()));
+            let what = format!("KVM: could not be tried: {}", with_causes(failure.report.as_ref()));
             note(what, "guests run under TCG; bpfassay fetch, then doctor again")
         }));
     }
@@ -99,7 +100,7 @@ fn packages(missing: Result<Vec<String>, Failure>) -> Finding {
             format!("bpfassay doctor --install, or as root: {}", host::install_command(&missing)),
         ),
         Err(failure) => bad(
-            format!("host packages: {}", chain(failure.report.as_ref())),
+            format!("host packages: {}", with_causes(failure.report.as_ref())),
             "guests are made from Debian's packages: use a Debian host, or --manifest FILE",
         ),
     }
@@ -125,7 +126,7 @@ fn disk(store: &Store) -> Finding {
             format!("disk: {} MiB free for the cache in {root}", free >> 20),
             format!("a cold start takes about {DISK_MIB} MiB; make room, or name another directory with --cache"),
         ),
-        Err(error) => bad(format!("disk: {}", chain(&error)), "name another directory with --cache"),
+        Err(error) => bad(format!("disk: {}", with_causes(&error)), "name another directory with --cache"),
     }
 }
 
@@ -180,7 +181,7 @@ fn mirrors(store: &Store) -> Vec<Finding> {
                 ))
             }
             Err(error) => bad(
-                format!("kernels for {arch}: {}", chain(&error)),
+                format!("kernels for {arch}: {}", with_causes(&error)),
                 "check the host's apt sources and network; --accept-stale takes a mirror that is behind",
             ),
         })
