@@ -31,7 +31,7 @@ pub const TORN_FILE_NAME: &str = "journal.torn";
 /// Longest line that is written and read, in bytes, but for the first.
 pub const MAX_LINE: usize = 64 << 20;
 
-/// Longest first line, in bytes: it has the plan in it ([`bpfassay_study::plan::MAX_BYTES`]), and what it is done with.
+/// Longest first line, in bytes: it has the plan in it ([`bpfassay_study::expand::MAX_BYTES`]), and what it is done with.
 pub const MAX_HEADER: usize = 768 << 20;
 
 /// Largest journal that is read, in bytes.

@@ -17,7 +17,7 @@ use bpfassay_protocol::{
     program_set::ProgramEvent,
     tracer::Losses,
 };
-use bpfassay_study::{FigureName, Plan};
+use bpfassay_study::{MetricName, Plan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -195,7 +195,7 @@ pub enum Access {
     /// The work of a workload that is not IOR: what it tells of it, or how long it took, is a figure of merit ([`Merit`]).
     Work,
     /// A further figure of merit of a workload that is any program, by its name.
-    Figure(FigureName),
+    Figure(MetricName),
 }
 
 impl Access {

@@ -14,7 +14,7 @@ use bpfassay_report::{
     results::{Access, CellResult, MovedSource},
 };
 use bpfassay_stats::Verdict;
-use bpfassay_study::{FigureName, Study};
+use bpfassay_study::{MetricName, Study};
 use common::{contents, figures, reading};
 
 /// By the clock `clock`; the program tells its bytes under the keys `w` and `r`, and two figures.
@@ -85,7 +85,7 @@ fn cell<'a>(results: &'a Results, probe: &str) -> &'a CellResult {
 }
 
 fn named(name: &str) -> Access {
-    Access::Figure(FigureName::from(name).unwrap())
+    Access::Figure(MetricName::from(name).unwrap())
 }
 
 #[test]

@@ -222,8 +222,8 @@ impl<'a> Boot<'a> {
     /// The outcome of a run; a failure where a workload that is any program did not tell of its work what it should.
     fn readable(&self, outcome: RunOutcome) -> RunOutcome {
         let RunOutcome::Measured(figures) = &outcome else { return outcome };
-        let command = self.context.study.command(&self.block.case);
-        match command.and_then(|command| command.unreadable(&figures.summary)) {
+        let workload = self.context.study.workload(&self.block.case);
+        match workload.and_then(|workload| workload.unreadable(&figures.summary)) {
             Some(message) => RunOutcome::Failed { message },
             None => outcome,
         }

@@ -1,6 +1,6 @@
 //! What can be wrong with a study or with the wish to narrow it.
 
-use std::{io, path::PathBuf};
+use std::{fmt::Display, io, path::PathBuf};
 
 use bpfassay_input::document::Invalid;
 
@@ -142,4 +142,9 @@ pub enum ExpandError {
         /// The largest length.
         limit: u64,
     },
+}
+
+/// `values` with commas, for messages.
+pub(crate) fn list<T: Display>(values: &[T]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

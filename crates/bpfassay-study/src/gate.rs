@@ -8,7 +8,7 @@ use bpfassay_tool::finding::Kind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cell, Study, expectation::is_of_series, read};
+use crate::{Cell, Study, expectation::is_of_series, target::kernel_name};
 
 /// A limit on figures of the cells that it speaks of. Lists that are empty stand for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -55,7 +55,7 @@ impl Gate {
             && (self.archs.is_empty() || self.archs.contains(&cell.target.arch))
             && is_of(&self.kernels, &|name| is_of_series(&cell.target.kernel, name))
             && is_of(&self.probes, &|name| name == under_test)
-            && is_of(&self.workloads, &|name| workload_of(study, &cell.case) == Some(name))
+            && is_of(&self.workloads, &|name| study.workload(&cell.case).is_some_and(|workload| workload.name == name))
     }
 
     /// Reads one table; `known` are the names that `probes` may hold, `workloads` those of the study.
@@ -73,7 +73,7 @@ impl Gate {
         ]);
         let archs =
             section.or("arch", Vec::new(), |archs| archs.distinct("architecture", |field| field.name::<Arch>()));
-        let kernels = section.or("kernels", Vec::new(), |kernels| kernels.distinct("kernel", read::kernel_name));
+        let kernels = section.or("kernels", Vec::new(), |kernels| kernels.distinct("kernel", kernel_name));
         let probes = section.or("probes", Vec::new(), |probes| {
             probes.distinct("probe configuration", |field| {
                 let text = field.text()?;
@@ -150,12 +150,6 @@ impl FromStr for Denied {
         }
         text.parse().map(|kind| Self(vec![kind])).map_err(|error: String| format!("{error}; or `all`"))
     }
-}
-
-/// The workload that the case is of: one of several tests gives its cases names that go on after its own.
-fn workload_of<'a>(study: &'a Study, case: &str) -> Option<&'a str> {
-    let goes_on = |name: &&str| case.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
-    study.workloads.iter().map(|workload| workload.name.as_str()).filter(goes_on).max_by_key(|name| name.len())
 }
 
 /// How sure a study wants to be of its verdicts.

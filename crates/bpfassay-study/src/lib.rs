@@ -1,39 +1,43 @@
 //! Study files: what to run, over which matrix, with which design; and their expansion to a plan.
 //!
 //! Here: reading and checking studies ([`load`], [`Study::parse`]), the studies and expectations compiled in
-//! ([`bundled`], [`expectation`]), and the pure expansion of a study to the runs to do ([`plan::expand`]).
+//! ([`bundled`], [`expectation`]), and the pure expansion of a study to the runs to do ([`expand()`]), and the kinds of workloads ([`workload`]).
 //! FORMAT.md beside the sources describes the files.
 //! Not here: kernels (bpfassay-testbed), guests (bpfassay-vm), what IOR's options mean (bpfassay-ior), results.
 
 #![forbid(unsafe_code)]
 
 pub mod bundled;
-pub mod command;
+mod clock;
+mod digest;
 pub mod error;
+pub mod expand;
 pub mod expectation;
 pub mod feature;
 pub mod gate;
-mod ior;
 mod narrow;
 pub mod plan;
 pub mod read;
 mod shuffle;
 pub mod study;
 pub mod target;
+pub mod workload;
 
 pub use bpfassay_input::document::Invalid;
-pub use command::{CommandSpec, FigureName, FigureSpec};
+pub use clock::Clock;
 pub use error::{ExpandError, StudyError};
+pub use expand::{Available, expand};
 pub use expectation::Expectation;
 pub use feature::{ExpectedFeature, FeatureExpectations, Series};
 pub use gate::{Certainty, Correction, Denied, Gate, Share};
-pub use plan::{Available, Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, expand};
+pub use plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun};
 pub use read::{folder, load};
-pub use study::{
-    Addresses, Clock, Deadlines, Design, EngineChoice, GuestSize, Interface, IorSpec, IorTest, Study, WorkloadKind,
+pub use study::{Addresses, Deadlines, Design, GuestSize, Study};
+pub use target::Target;
+pub use workload::{
+    CommandSpec, EngineChoice, Interface, IorSpec, IorTest, Metric, MetricName, MetricSpec, Outcome, WorkloadKind,
     WorkloadSpec,
 };
-pub use target::Target;
 
 /// Version of the study files that this crate reads (key `schema`).
 pub const STUDY_SCHEMA: u32 = 1;

@@ -7,6 +7,7 @@ use bpfassay_protocol::{Arch, ProbeConfiguration};
 
 use crate::{
     Design, ExpandError, Study, Target,
+    error::list,
     plan::{LeftOut, Narrowing, Plan, file_system_id},
 };
 
@@ -103,10 +104,6 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
         }
     }
     distinct
-}
-
-pub(crate) fn list<T: Display>(values: &[T]) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn targets_asked(archs: &[Arch], kernels: &[String]) -> String {

@@ -1,34 +1,15 @@
-//! From a study to the runs to do. Pure: the same study, narrowing and machine give the same plan.
+//! What a study comes to: cells and blocks of runs. How that follows from the study is in [`crate::expand`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, IorEngine, RunSpec, Workload},
-    tool::Tool,
+    job::{FileSystem, RunSpec, Workload},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-mod cases;
-mod digest;
-mod tools;
-
-use self::{
-    cases::cases,
-    tools::{reference_runs, tools_for, tools_left_out},
-};
-use crate::{
-    ExpandError, Interface, IorSpec, IorTest, Share, Study, Target, WorkloadSpec,
-    narrow::{keep_cells, list, narrow},
-    shuffle::shuffle,
-};
-
-/// Largest number of runs of one plan.
-pub const MAX_RUNS: usize = 200_000;
-
-/// Largest plan as JSON, in bytes: study, cells and blocks. What writes a plan down has room for it and for what stands beside it.
-pub const MAX_BYTES: u64 = 512 << 20;
+use crate::{Interface, Share, Study, Target, digest::digest_and_length};
 
 /// nfsd threads and size of the file system where a study does not say.
 pub(crate) const DEFAULT_THREADS: u32 = 8;
@@ -51,15 +32,6 @@ pub struct Narrowing {
     /// Sequential sampling in place of the study's own (`--until`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Share>,
-}
-
-/// What the machine at hand offers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Available {
-    /// The real IOR: per architecture for which the user gave one (`--ior ARCH=DIR`), the interfaces that it has.
-    pub external_ior: BTreeMap<Arch, BTreeSet<Interface>>,
-    /// The targets of the testbed at hand, where only these are wanted; none where every target can be made.
-    pub targets: Option<BTreeSet<Target>>,
 }
 
 /// Everything to do.
@@ -129,7 +101,7 @@ pub struct Block {
 /// One run to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedRun {
-    /// What the guest is told. Its `id` is `BLOCK_rROUND_PROBE`, for the control `BLOCK_rROUND_none-control`.
+    /// What the guest runs. Its `id` is `BLOCK_rROUND_PROBE`, for the control `BLOCK_rROUND_none-control`.
     pub spec: RunSpec,
     /// [`Cell::id`].
     pub cell: String,
@@ -176,7 +148,7 @@ impl Plan {
     #[must_use]
     pub fn with_blocks(&self, blocks: Vec<Block>) -> Self {
         Self {
-            digest: digest::of(&self.study, &self.cells, &blocks).0,
+            digest: digest_and_length(&(&self.study, &self.cells, &blocks)).0,
             blocks,
             study: self.study.clone(),
             narrowing: self.narrowing.clone(),
@@ -188,7 +160,7 @@ impl Plan {
     /// Whether [`Self::digest`] is that of what the plan holds: whether it is the plan that was made, with the seed that it was made with.
     #[must_use]
     pub fn is_intact(&self) -> bool {
-        self.digest == digest::of(&self.study, &self.cells, &self.blocks).0
+        self.digest == digest_and_length(&(&self.study, &self.cells, &self.blocks)).0
     }
 
     /// The cells by their ids: for whoever looks many of them up.
@@ -239,218 +211,4 @@ pub fn file_system_id(file_system: &FileSystem) -> String {
         id.push_str(&format!("-{size}MiB"));
     }
     id
-}
-
-/// Expands `study`.
-///
-/// # Errors
-/// [`ExpandError`], when `narrowing` names what the study does not have, when nothing is left, or when far too much is.
-pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Result<Plan, ExpandError> {
-    // Whoever knows of builds should have put them in place of their patterns.
-    if let Some(pattern) = study.targets.iter().find(|target| target.is_pattern()) {
-        return Err(ExpandError::NoBuild { pattern: pattern.to_string() });
-    }
-    let mut narrowed = narrow(study, narrowing)?;
-    let mut left_out = std::mem::take(&mut narrowed.left_out);
-    if let Some(at_hand) = &available.targets {
-        let (kept, absent): (Vec<_>, Vec<_>) =
-            narrowed.targets.into_iter().partition(|target| at_hand.contains(target));
-        if !absent.is_empty() {
-            let reason = "the testbed has no guest for them".to_owned();
-            left_out.push(LeftOut { what: format!("targets {}", list(&absent)), reason });
-        }
-        narrowed.targets = kept;
-    }
-    let cases = cases(study, &narrowed.targets, available, &mut left_out);
-    let configurations: usize =
-        cases.iter().map(|(_, cases)| cases.len()).sum::<usize>().saturating_mul(study.file_systems.len());
-    if configurations == 0 {
-        let reasons =
-            left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect::<Vec<_>>().join("; ");
-        return Err(ExpandError::NothingLeft { study: study.name.clone(), reasons });
-    }
-    let tools = study.tools.len().saturating_add(study.tool_files.len());
-    let per_round = narrowed.probes.len().saturating_add(tools).saturating_add(usize::from(study.design.control));
-    let beside = (study.design.warm_up as usize).saturating_add(study.tool_files.len());
-    let per_boot = per_round.saturating_mul(study.design.rounds as usize).saturating_add(beside);
-    let runs = configurations.saturating_mul(per_boot).saturating_mul(narrowed.replicates as usize);
-    if runs > MAX_RUNS {
-        return Err(ExpandError::TooLarge { study: study.name.clone(), limit: MAX_RUNS });
-    }
-
-    left_out.extend(tools_left_out(study, &narrowed.targets));
-    let mut plan = Plan {
-        study: study.clone(),
-        narrowing: narrowing.clone(),
-        digest: String::new(),
-        cells: Vec::new(),
-        blocks: Vec::new(),
-        left_out,
-    };
-    let points = || {
-        cases.iter().flat_map(|(target, cases)| {
-            cases
-                .iter()
-                .flat_map(move |case| study.file_systems.iter().map(move |file_system| (*target, case, file_system)))
-        })
-    };
-    for (target, case, file_system) in points() {
-        for &probe in &narrowed.probes {
-            plan.cells.push(case.cell(target, file_system, probe, None));
-        }
-        for tool in tools_for(study, target.arch) {
-            plan.cells.push(case.cell(target, file_system, ProbeConfiguration::BASELINE, Some(&tool)));
-        }
-    }
-    for replicate in 1..=narrowed.replicates {
-        for (target, case, file_system) in points() {
-            plan.blocks.push(case.block(study, &narrowed.probes, target, file_system, replicate));
-        }
-    }
-    keep_cells(&mut plan)?;
-    let (digest, bytes) = digest::of(&plan.study, &plan.cells, &plan.blocks);
-    if bytes > MAX_BYTES {
-        return Err(ExpandError::TooLong { study: study.name.clone(), bytes, limit: MAX_BYTES });
-    }
-    plan.digest = digest;
-    Ok(plan)
-}
-
-/// A workload case on one target: one IOR test with the engine that runs it, or another workload.
-struct Case {
-    id: String,
-    workload: Workload,
-    interface: Option<Interface>,
-}
-
-/// The name of what is under test.
-fn under_test(probe: ProbeConfiguration, tool: Option<&Tool>) -> String {
-    tool.map_or_else(|| probe.to_string(), |tool| tool.name.clone())
-}
-
-impl Case {
-    fn ior(id: String, spec: &IorSpec, test: &IorTest, engine: IorEngine) -> Self {
-        let IorSpec { ranks, neighbour, .. } = *spec;
-        let workload = Workload::Ior { engine, ranks, options: test.options.clone(), neighbour };
-        Self { id, workload, interface: Some(test.interface) }
-    }
-
-    fn other(spec: &WorkloadSpec, workload: Workload) -> Self {
-        Self { id: spec.name.clone(), workload, interface: None }
-    }
-
-    fn place(&self, target: &Target, file_system: &FileSystem) -> String {
-        format!("{}_{}_{}", target.id(), self.id, file_system_id(file_system))
-    }
-
-    fn cell(&self, target: &Target, file_system: &FileSystem, probe: ProbeConfiguration, tool: Option<&Tool>) -> Cell {
-        Cell {
-            id: format!("{}_{}", self.place(target, file_system), under_test(probe, tool)),
-            target: target.clone(),
-            case: self.id.clone(),
-            workload: self.workload.clone(),
-            interface: self.interface,
-            file_system: file_system.clone(),
-            probe,
-            tool: tool.map(|tool| tool.name.clone()),
-        }
-    }
-
-    /// What the guest is told of a run, without its name.
-    fn spec(&self, study: &Study, probe: ProbeConfiguration) -> RunSpec {
-        RunSpec {
-            id: String::new(),
-            probe,
-            bpf_stats: false,
-            tool: None,
-            tracer_arguments: if probe.is_baseline() { Vec::new() } else { study.tracer_arguments.clone() },
-            sampling_interval_ms: study.design.sampling_interval_ms.filter(|_| !probe.is_baseline()),
-            workload: self.workload.clone(),
-        }
-    }
-
-    /// The runs before the first round. The baseline warms up as well as anything else: it is what all others share, and loading
-    /// a tracer takes several times as long as a run.
-    fn warm_up(&self, study: &Study, probes: &[ProbeConfiguration], place: &str, id: &str) -> Vec<PlannedRun> {
-        let probe = probes.iter().find(|probe| probe.is_baseline()).or(probes.first());
-        // Other workloads are not timed.
-        let (Some(&probe), Workload::Ior { .. } | Workload::Microbenchmark { .. } | Workload::Command { .. }) =
-            (probe, &self.workload)
-        else {
-            return Vec::new();
-        };
-        (1..=study.design.warm_up)
-            .map(|round| PlannedRun {
-                spec: RunSpec { id: format!("{id}_w{round}_{probe}"), ..self.spec(study, probe) },
-                cell: format!("{place}_{probe}"),
-                round,
-                control: false,
-                warm_up: true,
-            })
-            .collect()
-    }
-
-    fn block(
-        &self,
-        study: &Study,
-        probes: &[ProbeConfiguration],
-        target: &Target,
-        file_system: &FileSystem,
-        replicate: u32,
-    ) -> Block {
-        let place = self.place(target, file_system);
-        let id = format!("{place}_{replicate}");
-        let tools = tools_for(study, target.arch);
-        let mut runs = self.warm_up(study, probes, &place, &id);
-        for round in 1..=study.design.rounds {
-            // The whole study is shuffled and then narrowed, so that narrowing keeps the order of what is left.
-            let mut order: Vec<(ProbeConfiguration, Option<&Tool>, bool)> =
-                study.probes.iter().map(|&probe| (probe, None, false)).collect();
-            if study.design.control {
-                order.push((ProbeConfiguration::BASELINE, None, true));
-            }
-            order.extend(tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool), false)));
-            shuffle(&mut order, study.design.seed, &id, round);
-            let kept =
-                |(probe, tool, _): &(ProbeConfiguration, Option<&Tool>, bool)| tool.is_some() || probes.contains(probe);
-            for (probe, tool, control) in order.into_iter().filter(kept) {
-                let name = under_test(probe, tool);
-                let suffix = if control { "-control" } else { "" };
-                runs.push(PlannedRun {
-                    spec: RunSpec {
-                        id: format!("{id}_r{round}_{name}{suffix}"),
-                        tool: tool.cloned(),
-                        ..self.spec(study, probe)
-                    },
-                    cell: format!("{place}_{name}"),
-                    round,
-                    control,
-                    warm_up: false,
-                });
-            }
-        }
-        if study.design.bpf_stats {
-            // Last, so that it changes nothing for the others; a round of their own, so that they are compared with none.
-            let round = study.design.rounds.saturating_add(1);
-            let of_probes = probes.iter().filter(|probe| !probe.is_baseline()).map(|&probe| (probe, None));
-            let of_tools = tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool)));
-            runs.extend(of_probes.chain(of_tools).map(|(probe, tool)| {
-                let name = under_test(probe, tool);
-                PlannedRun {
-                    spec: RunSpec {
-                        id: format!("{id}_{name}-statistics"),
-                        bpf_stats: true,
-                        tool: tool.cloned(),
-                        ..self.spec(study, probe)
-                    },
-                    cell: format!("{place}_{name}"),
-                    round,
-                    control: false,
-                    warm_up: false,
-                }
-            }));
-        }
-        runs.extend(reference_runs(self, study, target, &tools, &place, &id));
-        Block { id, target: target.clone(), case: self.id.clone(), file_system: file_system.clone(), replicate, runs }
-    }
 }

@@ -1,8 +1,6 @@
 //! Reading a study file: keys, values, and the IOR scripts it names.
 
-mod command;
 mod expected;
-mod workloads;
 
 use std::{
     cell::RefCell,
@@ -21,16 +19,15 @@ use bpfassay_protocol::{
 use crate::{
     Addresses, Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Share, Study,
     StudyError, Target, WorkloadKind, WorkloadSpec, bundled,
+    clock::DAY_MS,
     narrow::MAX_REPLICATES,
     plan::{DEFAULT_SIZE_MIB, DEFAULT_THREADS, file_system_id},
-    target::{check_kernel_name, check_kernel_pattern},
+    target::check_kernel_pattern,
+    workload,
 };
 
 /// Largest study file or IOR script, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-
-/// Longest time that a study may name.
-pub(crate) const DAY_MS: u64 = 24 * 3_600_000;
 
 /// The study called `name`: a bundled one, or else the file at that path, whose IOR scripts are looked for beside it
 /// and then among the bundled ones.
@@ -74,14 +71,13 @@ pub fn folder(name: &str) -> Option<PathBuf> {
 pub type FindScript<'a> = &'a dyn Fn(&str) -> Result<Option<String>, StudyError>;
 
 /// The scripts that a study names, and the first error of finding one.
-pub(crate) struct Scripts<'a> {
+struct Scripts<'a> {
     find: FindScript<'a>,
     error: RefCell<Option<StudyError>>,
 }
 
-impl Scripts<'_> {
-    /// The text of the script that `field` names; `None` where there is none.
-    pub(crate) fn find(&self, field: &Field<'_, '_>, name: &str) -> Result<Option<String>, Reported> {
+impl workload::FindScript for Scripts<'_> {
+    fn find(&self, field: &Field<'_, '_>, name: &str) -> Result<Option<String>, Reported> {
         (self.find)(name).map_err(|error| {
             let reported = field.error(&error);
             self.error.borrow_mut().get_or_insert(error);
@@ -144,7 +140,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let memory_mib = guest.as_ref().map_or(u32::MAX, |guest| guest.memory_mib);
     let file_systems = root.need("file_systems", |field| file_systems(field, memory_mib));
     let some_file_systems = file_systems.as_deref().unwrap_or_default();
-    let workloads = root.need("workloads", |field| workloads::workloads(field, scripts, some_file_systems));
+    let workloads = root.need("workloads", |field| workload::read(field, scripts, some_file_systems));
     let features = root.optional("expected_features", |own| match &workloads {
         Ok(workloads) if !asks_for_features(workloads) => {
             Err(own.error("no workload of type `kernel-features` asks for features that could be expected"))
@@ -211,7 +207,7 @@ fn gates(
 }
 
 fn asks_for_features(workloads: &[WorkloadSpec]) -> bool {
-    workloads.iter().any(|workload| workload.kind == WorkloadKind::KernelFeatures)
+    workloads.iter().any(|workload| matches!(workload.kind, WorkloadKind::KernelFeatures(_)))
 }
 
 fn tools(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Vec<Tool>, Reported> {
@@ -231,12 +227,6 @@ fn tools(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Vec<Too
         let programs = section.or("programs", 1, |programs| programs.number(1..=10_000));
         Ok(Tool::new(name?, command?, programs?))
     })
-}
-
-pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, Reported> {
-    let name = field.text()?;
-    check_kernel_name(name).map_err(|message| field.error(message))?;
-    Ok(name.to_owned())
 }
 
 fn targets(field: &Field<'_, '_>) -> Result<Vec<Target>, Reported> {

@@ -1,19 +1,16 @@
 //! A study as it was read and checked.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, time::Duration};
 
-use bpfassay_protocol::{
-    ProbeConfiguration, UnknownName,
-    job::{FileSystem, Microbenchmark},
-    message::Phase,
-    tool::Tool,
-};
+use bpfassay_protocol::{Arch, ProbeConfiguration, job::FileSystem, message::Phase, tool::Tool};
 use bpfassay_tool::UnderTest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::{Certainty, CommandSpec, Expectation, FeatureExpectations, Gate, Share, Target};
+use crate::{
+    Certainty, Clock, CommandSpec, ExpandError, Expectation, FeatureExpectations, Gate, Share, Target, WorkloadKind,
+    WorkloadSpec, digest::digest_and_length, target::check_kernel_name,
+};
 
 /// How much longer the deadline of a phase is than that of a tool or program in it, so that the guest can tell what was not done.
 const SPARE_MS: u64 = 30_000;
@@ -90,174 +87,64 @@ impl Study {
         Ok(())
     }
 
+    /// The workload that a cell's case is of: one of several tests gives its cases names that go on after its own.
+    #[must_use]
+    pub fn workload(&self, case: &str) -> Option<&WorkloadSpec> {
+        let is_of = |workload: &&WorkloadSpec| {
+            case.strip_prefix(&workload.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        self.workloads.iter().filter(is_of).max_by_key(|workload| workload.name.len())
+    }
+
     /// The program that the workload `name` is, if it is one.
     #[must_use]
     pub fn command(&self, name: &str) -> Option<&CommandSpec> {
-        let workload = self.workloads.iter().find(|workload| workload.name == name)?;
-        match &workload.kind {
+        match &self.workload(name)?.kind {
             WorkloadKind::Command(command) => Some(command),
             _ => None,
         }
+    }
+
+    /// Puts in place of each pattern among the targets the builds that it stands for, of those that `builds` knows of an
+    /// architecture, in their order.
+    ///
+    /// # Errors
+    /// What `builds` returns; [`ExpandError::NoBuild`] where a pattern stands for none.
+    pub fn resolve_patterns<E: From<ExpandError>>(
+        &mut self,
+        builds: impl Fn(Arch) -> Result<Vec<String>, E>,
+    ) -> Result<(), E> {
+        let mut targets: Vec<Target> = Vec::new();
+        for target in &self.targets {
+            let mut found = match target.is_pattern() {
+                false => vec![target.clone()],
+                true => builds(target.arch)?
+                    .into_iter()
+                    .filter(|name| target.stands_for(name))
+                    .map(|kernel| Target { arch: target.arch, kernel })
+                    .collect(),
+            };
+            if found.is_empty() {
+                return Err(ExpandError::NoBuild { pattern: target.to_string() }.into());
+            }
+            // Whoever made a testbed manifest names its kernels.
+            let wrong = found.iter().find_map(|found| check_kernel_name(&found.kernel).err());
+            if let Some(problem) = wrong.filter(|_| target.is_pattern()) {
+                return Err(ExpandError::KernelName { pattern: target.to_string(), problem }.into());
+            }
+            // A build may be named and be one of a series, too.
+            found.retain(|target| !targets.contains(target));
+            targets.append(&mut found);
+        }
+        self.targets = targets;
+        Ok(())
     }
 
     /// SHA-256, in hexadecimal, of the study as read: comments and layout of the file do not matter, the contents of
     /// IOR scripts do.
     #[must_use]
     pub fn digest(&self) -> String {
-        digest(self)
-    }
-}
-
-/// SHA-256 in hexadecimal of the JSON form of `value`.
-pub(crate) fn digest<T: Serialize>(value: &T) -> String {
-    // These types have string keys only and no failing `Serialize`, so the JSON form always exists; should that ever
-    // change, the error text takes its place and all digests are equal, which a test notices.
-    let json = serde_json::to_vec(value).unwrap_or_else(|error| error.to_string().into_bytes());
-    Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// One workload of a study.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WorkloadSpec {
-    /// Name, unique in the study; part of identifiers.
-    pub name: String,
-    /// What it is.
-    #[serde(flatten)]
-    pub kind: WorkloadKind,
-}
-
-/// What a workload is (key `type`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "kebab-case")]
-pub enum WorkloadKind {
-    /// IOR.
-    Ior(IorSpec),
-    /// A known number of bytes by each way that data can take between a program and a file.
-    IoPaths {
-        /// Bytes per path.
-        size: u64,
-    },
-    /// What the kernel offers to eBPF tools.
-    KernelFeatures,
-    /// A fixed number of operations without files.
-    Microbenchmark {
-        /// Which.
-        microbenchmark: Microbenchmark,
-        /// How many.
-        operations: u64,
-        /// Bytes of each; 0 where it has none.
-        size: u32,
-    },
-    /// Any program, fio among them.
-    Command(CommandSpec),
-}
-
-impl WorkloadKind {
-    /// The names of study files.
-    pub const NAMES: &'static [&'static str] =
-        &["ior", "fio", "command", "io-paths", "kernel-features", "futex", "tcp", "shared-memory"];
-}
-
-/// An IOR script or inline options, and how to run it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct IorSpec {
-    /// File name of the script, if it came from one.
-    pub script: Option<String>,
-    /// The tests, in order.
-    pub tests: Vec<IorTest>,
-    /// MPI ranks.
-    pub ranks: u32,
-    /// Which program does the work.
-    pub engine: EngineChoice,
-    /// Only tests with these interfaces are run; empty: all.
-    pub interfaces: Vec<Interface>,
-    /// Whether another process, in a cgroup of its own, reads and writes on the same mount meanwhile.
-    #[serde(default)]
-    pub neighbour: bool,
-}
-
-/// One IOR test: what stands between two `RUN` lines of a script, with everything inherited written out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct IorTest {
-    /// Options, one word each, without program name, `-o` and `-O summary…`.
-    pub options: Vec<String>,
-    /// The interface it uses.
-    pub interface: Interface,
-    /// Transfer size in bytes.
-    pub transfer_size: u64,
-}
-
-/// Which program does IOR's work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum EngineChoice {
-    /// The real IOR where the user gave one for the architecture and it has the interface, else the embedded engine.
-    Auto,
-    /// The embedded engine.
-    Embedded,
-    /// The real IOR; left out where there is none.
-    External,
-}
-
-impl EngineChoice {
-    /// The names of study files.
-    pub const NAMES: &'static [(&'static str, Self)] =
-        &[("auto", Self::Auto), ("embedded", Self::Embedded), ("external", Self::External)];
-}
-
-/// An IOR interface (`-a`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum Interface {
-    /// `read` and `write` system calls.
-    #[serde(rename = "POSIX")]
-    Posix,
-    /// Memory-mapped files.
-    #[serde(rename = "MMAP")]
-    Mmap,
-    /// MPI-IO (ROMIO).
-    #[serde(rename = "MPIIO")]
-    Mpiio,
-}
-
-impl Interface {
-    /// Every interface.
-    pub const ALL: &'static [Self] = &[Self::Posix, Self::Mmap, Self::Mpiio];
-
-    /// IOR's name for it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Posix => "POSIX",
-            Self::Mmap => "MMAP",
-            Self::Mpiio => "MPIIO",
-        }
-    }
-
-    /// Whether the embedded engine has it.
-    #[must_use]
-    pub const fn is_embedded(self) -> bool {
-        !matches!(self, Self::Mpiio)
-    }
-}
-
-impl fmt::Display for Interface {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Interface {
-    type Err = UnknownName;
-
-    /// Takes any case, as IOR does.
-    fn from_str(word: &str) -> Result<Self, UnknownName> {
-        Self::ALL.iter().copied().find(|interface| interface.name().eq_ignore_ascii_case(word)).ok_or_else(|| {
-            UnknownName {
-                kind: "IOR interface",
-                word: word.chars().take(64).collect(),
-                known: Self::ALL.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(", "),
-            }
-        })
+        digest_and_length(self).0
     }
 }
 
@@ -304,49 +191,6 @@ impl Design {
     pub const FEWEST_UNTIL: u32 = 3;
     /// The most boots where `--until` is given, and neither it nor the study allows [`Self::FEWEST_UNTIL`].
     pub const MOST_UNTIL: u32 = 20;
-}
-
-/// The clock that time is measured with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Clock {
-    /// Ordinary time.
-    Wall,
-    /// The guest's own instructions, 1 ns each: the same on every machine, only under TCG. Counts instructions, not
-    /// cycles: cache misses and traps are not priced.
-    Instructions,
-}
-
-impl Clock {
-    /// The names of study files.
-    pub const NAMES: &'static [(&'static str, Self)] = &[("wall", Self::Wall), ("instructions", Self::Instructions)];
-
-    /// The name of study files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Wall => "wall",
-            Self::Instructions => "instructions",
-        }
-    }
-}
-
-impl FromStr for Clock {
-    type Err = UnknownName;
-
-    fn from_str(word: &str) -> Result<Self, UnknownName> {
-        Self::NAMES.iter().find(|(name, _)| *name == word).map(|(_, clock)| *clock).ok_or_else(|| UnknownName {
-            kind: "clock",
-            word: word.chars().take(64).collect(),
-            known: Self::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-        })
-    }
-}
-
-impl fmt::Display for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
 }
 
 /// The size of each guest.
@@ -409,12 +253,10 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// Gives guests the time to tell of programs that pass their own deadlines.
+    /// Gives guests the time to report programs that exceed their own deadlines.
     pub(crate) fn allow_for(&mut self, workloads: &[WorkloadSpec]) {
-        for workload in workloads {
-            if let WorkloadKind::Command(command) = &workload.kind {
-                self.workload_ms = self.workload_ms.max(command.deadline_ms.saturating_add(SPARE_MS));
-            }
+        for deadline_ms in workloads.iter().filter_map(WorkloadSpec::deadline_ms) {
+            self.workload_ms = self.workload_ms.max(deadline_ms.saturating_add(SPARE_MS));
         }
     }
 

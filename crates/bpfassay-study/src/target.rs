@@ -2,11 +2,10 @@
 
 use std::fmt;
 
+use bpfassay_input::document::{Field, Reported};
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::{ExpandError, Study};
 
 /// An (architecture, kernel) pair.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -36,43 +35,6 @@ impl Target {
     pub fn stands_for(&self, name: &str) -> bool {
         // The point stays: 6.1.* is not 6.12.43.
         self.kernel.strip_suffix('*').is_some_and(|beginning| name.starts_with(beginning))
-    }
-}
-
-impl Study {
-    /// Puts in place of each pattern among the targets the builds that it stands for, of those that `builds` knows of an
-    /// architecture, in their order.
-    ///
-    /// # Errors
-    /// What `builds` returns; [`ExpandError::NoBuild`] where a pattern stands for none.
-    pub fn resolve_patterns<E: From<ExpandError>>(
-        &mut self,
-        builds: impl Fn(Arch) -> Result<Vec<String>, E>,
-    ) -> Result<(), E> {
-        let mut targets: Vec<Target> = Vec::new();
-        for target in &self.targets {
-            let mut found = match target.is_pattern() {
-                false => vec![target.clone()],
-                true => builds(target.arch)?
-                    .into_iter()
-                    .filter(|name| target.stands_for(name))
-                    .map(|kernel| Target { arch: target.arch, kernel })
-                    .collect(),
-            };
-            if found.is_empty() {
-                return Err(ExpandError::NoBuild { pattern: target.to_string() }.into());
-            }
-            // Whoever made a testbed manifest names its kernels.
-            let wrong = found.iter().find_map(|found| check_kernel_name(&found.kernel).err());
-            if let Some(problem) = wrong.filter(|_| target.is_pattern()) {
-                return Err(ExpandError::KernelName { pattern: target.to_string(), problem }.into());
-            }
-            // A build may be named and be one of a series, too.
-            found.retain(|target| !targets.contains(target));
-            targets.append(&mut found);
-        }
-        self.targets = targets;
-        Ok(())
     }
 }
 
@@ -110,9 +72,17 @@ pub(crate) fn check_kernel_name(name: &str) -> Result<(), String> {
     ))
 }
 
+/// The name of a kernel, which a field of a study holds.
+pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, Reported> {
+    let name = field.text()?;
+    check_kernel_name(name).map_err(|message| field.error(message))?;
+    Ok(name.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ExpandError;
 
     #[test]
     fn a_pattern_stands_for_no_name_that_leads_elsewhere() {

@@ -11,7 +11,10 @@ use bpfassay_protocol::{
     job::{FileSystem, Microbenchmark, NfsVersion},
     message::Phase,
 };
-use bpfassay_study::{Clock, EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load};
+use bpfassay_study::{
+    Clock, EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load,
+    workload::{FeaturesSpec, IoPathsSpec, MicrobenchSpec},
+};
 
 const GOOD: &str = r#"schema = 1
 name = "small"
@@ -83,13 +86,17 @@ fn workloads_are_ior_unless_they_say_otherwise() {
     assert!(!ior(&spelt).neighbour);
     assert!(ior(&with(&format!("{line}\nneighbour = true")).unwrap()).neighbour);
     let paths = with("type = \"io-paths\"\nsize = 8192").unwrap();
-    assert_eq!(paths.workloads[0].kind, WorkloadKind::IoPaths { size: 8192 });
+    assert_eq!(paths.workloads[0].kind, WorkloadKind::IoPaths(IoPathsSpec { size: 8192 }));
     let default = with("type = \"io-paths\"").unwrap();
-    assert_eq!(default.workloads[0].kind, WorkloadKind::IoPaths { size: 262_144 });
+    assert_eq!(default.workloads[0].kind, WorkloadKind::IoPaths(IoPathsSpec { size: 262_144 }));
     let tcp = with("type = \"tcp\"\noperations = 5").unwrap();
-    let expected = WorkloadKind::Microbenchmark { microbenchmark: Microbenchmark::Tcp, operations: 5, size: 1024 };
+    let expected =
+        WorkloadKind::Microbenchmark(MicrobenchSpec { microbenchmark: Microbenchmark::Tcp, operations: 5, size: 1024 });
     assert_eq!(tcp.workloads[0].kind, expected);
-    assert_eq!(with("type = \"kernel-features\"").unwrap().workloads[0].kind, WorkloadKind::KernelFeatures);
+    assert_eq!(
+        with("type = \"kernel-features\"").unwrap().workloads[0].kind,
+        WorkloadKind::KernelFeatures(FeaturesSpec {})
+    );
 }
 
 #[test]
@@ -197,7 +204,7 @@ fn every_value_is_checked_where_it_stands() {
         ("-b 4m", "-b 4m -j", "IOR option"),
         ("-b 4m", "-b 400m", "its files of 400 MiB do not fit into a file system of 256 MiB"),
         ("-a POSIX", "-f two.ior", "use the key `script`"),
-        ("name = \"w\"", "", "inline options have no file name to go by"),
+        ("name = \"w\"", "", "key `name` is missing: nothing else names the workload"),
         ("name = \"w\"", "script = \"two.ior\"", "give either `script` or `options`"),
         ("name = \"w\"", "name = \"w\"\nengine = \"real\"", "unknown value `real`; known are auto, embedded, external"),
         ("name = \"w\"", "name = \"w\"\nranks = 0", "0 is not from 1 to 1024"),
@@ -416,8 +423,13 @@ fn fio_is_a_command() {
         )
     };
     let output = format!(r#"{{"fio version":"fio-3.39","jobs":[{},{}]}}"#, job("write", "read"), job("read", "write"));
-    assert_eq!(spec.unreadable(&output), None);
+    assert_eq!(study.workload("w").unwrap().unreadable(&output), None);
     assert!(
-        spec.unreadable(&output.replace("iops", "x")).unwrap().contains("the figure write-iops: there is nothing at")
+        study
+            .workload("w")
+            .unwrap()
+            .unreadable(&output.replace("iops", "x"))
+            .unwrap()
+            .contains("the figure write-iops: there is nothing at")
     );
 }

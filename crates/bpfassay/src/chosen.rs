@@ -60,7 +60,7 @@ impl Chosen {
         let mut supplies: Vec<Supply<'_>> = self.tools.iter().map(Loaded::supply).collect();
         let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
         for case in cases {
-            supplies.extend(plan.study.command(case).map(|command| command.supply(case, self.folder.as_deref())));
+            supplies.extend(plan.study.workload(case).and_then(|workload| workload.supply(self.folder.as_deref())));
         }
         if supplies.is_empty() {
             return Ok(());

@@ -4,9 +4,7 @@ use std::sync::LazyLock;
 
 use bpfassay_input::document;
 use bpfassay_study::{
-    CommandSpec, Denied, Share, Study, load,
-    plan::{Available, Narrowing, expand},
-    study::WorkloadKind,
+    Available, Clock, Denied, Narrowing, Outcome, Share, Study, WorkloadKind, WorkloadSpec, expand, load,
 };
 
 const SCRIPT: &str = "IOR START\napi=POSIX\ntransferSize=1m\nblockSize=4m\nRUN\ntransferSize=2m\nRUN\nIOR STOP\n";
@@ -52,20 +50,17 @@ pub(super) fn values(text: &str) {
 
 /// What fio, SQLite, sysbench, pgbench and others print, by the places that the bundled studies name.
 pub(super) fn command_output(text: &str) {
-    static COMMANDS: LazyLock<Vec<CommandSpec>> = LazyLock::new(|| {
+    static COMMANDS: LazyLock<Vec<WorkloadSpec>> = LazyLock::new(|| {
         let studies = ["workloads", "pgbench"].into_iter().filter_map(|name| load(name).ok());
         let workloads = studies.flat_map(|study| study.workloads);
-        workloads
-            .filter_map(|workload| match workload.kind {
-                WorkloadKind::Command(command) => Some(command),
-                _ => None,
-            })
-            .collect()
+        workloads.filter(|workload| matches!(workload.kind, WorkloadKind::Command(_))).collect()
     });
     assert!(COMMANDS.len() >= 4);
+    let outcome = Outcome { summary: text, elapsed_ns: None, busy_ns: None };
     for command in COMMANDS.iter() {
-        for (_, figure) in command.read(text).figures {
-            assert!(figure.is_ok_and(f64::is_finite) || command.unreadable(text).is_some());
+        // The first is the time that the work took, which nothing is known of.
+        for (_, value) in command.measure(Clock::Wall, &outcome).into_iter().skip(1) {
+            assert!(value.is_ok_and(f64::is_finite) || command.unreadable(text).is_some());
         }
     }
 }

@@ -7,8 +7,7 @@ use bpfassay_protocol::{
     tracer::Step,
 };
 
-use super::kernel_name;
-use crate::{Expectation, expectation};
+use crate::{Expectation, expectation, target::kernel_name};
 
 const STEPS: &[(&str, Step)] = &[("open", Step::Open), ("load", Step::Load), ("attach", Step::Attach)];
 

@@ -1,11 +1,9 @@
-//! What names a plan: the digest of its JSON form, made without holding that form in memory.
+//! What names a study or a plan: the digest of its JSON form, made without holding that form in memory.
 
 use std::io::{self, BufWriter, Write};
 
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-
-use super::{Block, Cell};
-use crate::Study;
 
 /// Takes in bytes for their digest and their number.
 #[derive(Default)]
@@ -26,10 +24,10 @@ impl Write for Digesting {
     }
 }
 
-/// SHA-256 in hexadecimal of the JSON form of study, cells and blocks, and the length of that form in bytes.
-pub(super) fn of(study: &Study, cells: &[Cell], blocks: &[Block]) -> (String, u64) {
+/// SHA-256 in hexadecimal of the JSON form of `value`, and the length of that form in bytes.
+pub(crate) fn digest_and_length<T: Serialize>(value: &T) -> (String, u64) {
     let mut writer = BufWriter::with_capacity(64 << 10, Digesting::default());
-    let written = serde_json::to_writer(&mut writer, &(study, cells, blocks)).map_err(|error| error.to_string());
+    let written = serde_json::to_writer(&mut writer, value).map_err(|error| error.to_string());
     let done = match writer.into_inner() {
         Ok(done) => done,
         Err(error) => error.into_parts().1.into_parts().0,

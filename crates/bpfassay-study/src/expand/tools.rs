@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use bpfassay_protocol::{Arch, ProbeConfiguration, job::RunSpec, probe::Probe, tool::Tool};
 use bpfassay_tool::Unit;
 
-use super::{Case, LeftOut, PlannedRun};
-use crate::{Study, Target, expectation};
+use crate::{
+    Study, Target, expectation,
+    plan::{LeftOut, PlannedRun},
+};
 
 /// The tools under test that there are for `arch`.
 pub(super) fn tools_for(study: &Study, arch: Arch) -> Vec<Tool> {
@@ -52,7 +54,7 @@ fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'stati
 /// One more run of each tool that reports figures, by its tool file, with its reference tracer beside it, or two with one each. A round of their
 /// own, so that they are compared with none: two that count cost more than one.
 pub(super) fn reference_runs(
-    case: &Case,
+    spec: impl Fn(ProbeConfiguration) -> RunSpec,
     study: &Study,
     target: &Target,
     tools: &[Tool],
@@ -65,7 +67,7 @@ pub(super) fn reference_runs(
             id: format!("{id}_{}-reference{what}", tool.name),
             tool: Some(tool.clone()),
             sampling_interval_ms: None,
-            ..case.spec(study, reference)
+            ..spec(reference)
         },
         cell: format!("{place}_{}", tool.name),
         round,

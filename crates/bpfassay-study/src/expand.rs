@@ -1,0 +1,276 @@
+//! From a study to the runs to do. Pure: the same study, narrowing and machine give the same plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_protocol::{
+    Arch, ProbeConfiguration,
+    job::{FileSystem, RunSpec},
+    tool::Tool,
+};
+
+mod tools;
+
+use self::tools::{reference_runs, tools_for, tools_left_out};
+use crate::{
+    ExpandError, Interface, Study, Target,
+    digest::digest_and_length,
+    error::list,
+    narrow::{keep_cells, narrow},
+    plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, file_system_id},
+    shuffle::shuffle,
+    workload::{Case, OnTarget},
+};
+
+/// Largest number of runs of one plan.
+pub const MAX_RUNS: usize = 200_000;
+
+/// Largest plan as JSON, in bytes: study, cells and blocks. What writes a plan down has room for it and for what stands beside it.
+pub const MAX_BYTES: u64 = 512 << 20;
+
+/// What the machine at hand offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Available {
+    /// The real IOR: per architecture for which the user gave one (`--ior ARCH=DIR`), the interfaces that it has.
+    pub external_ior: BTreeMap<Arch, BTreeSet<Interface>>,
+    /// The targets of the testbed at hand, where only these are wanted; none where every target can be made.
+    pub targets: Option<BTreeSet<Target>>,
+}
+
+/// Expands `study`.
+///
+/// # Errors
+/// [`ExpandError`], when `narrowing` names what the study does not have, when nothing is left, or when more is than can be recorded.
+pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Result<Plan, ExpandError> {
+    // Whoever knows of builds should have put them in place of their patterns.
+    if let Some(pattern) = study.targets.iter().find(|target| target.is_pattern()) {
+        return Err(ExpandError::NoBuild { pattern: pattern.to_string() });
+    }
+    let mut narrowed = narrow(study, narrowing)?;
+    let mut left_out = std::mem::take(&mut narrowed.left_out);
+    if let Some(at_hand) = &available.targets {
+        let (kept, absent): (Vec<_>, Vec<_>) =
+            narrowed.targets.into_iter().partition(|target| at_hand.contains(target));
+        if !absent.is_empty() {
+            let reason = "the testbed has no guest for them".to_owned();
+            left_out.push(LeftOut { what: format!("targets {}", list(&absent)), reason });
+        }
+        narrowed.targets = kept;
+    }
+    let cases = cases(study, &narrowed.targets, available, &mut left_out);
+    let configurations: usize =
+        cases.iter().map(|(_, cases)| cases.len()).sum::<usize>().saturating_mul(study.file_systems.len());
+    if configurations == 0 {
+        let reasons =
+            left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect::<Vec<_>>().join("; ");
+        return Err(ExpandError::NothingLeft { study: study.name.clone(), reasons });
+    }
+    let tools = study.tools.len().saturating_add(study.tool_files.len());
+    let per_round = narrowed.probes.len().saturating_add(tools).saturating_add(usize::from(study.design.control));
+    let beside = (study.design.warm_up as usize).saturating_add(study.tool_files.len());
+    let per_boot = per_round.saturating_mul(study.design.rounds as usize).saturating_add(beside);
+    let runs = configurations.saturating_mul(per_boot).saturating_mul(narrowed.replicates as usize);
+    if runs > MAX_RUNS {
+        return Err(ExpandError::TooLarge { study: study.name.clone(), limit: MAX_RUNS });
+    }
+
+    left_out.extend(tools_left_out(study, &narrowed.targets));
+    let mut plan = Plan {
+        study: study.clone(),
+        narrowing: narrowing.clone(),
+        digest: String::new(),
+        cells: Vec::new(),
+        blocks: Vec::new(),
+        left_out,
+    };
+    let points = || {
+        cases.iter().flat_map(|(target, cases)| {
+            cases
+                .iter()
+                .flat_map(move |case| study.file_systems.iter().map(move |file_system| (*target, case, file_system)))
+        })
+    };
+    for (target, case, file_system) in points() {
+        for &probe in &narrowed.probes {
+            plan.cells.push(case.cell(target, file_system, probe, None));
+        }
+        for tool in tools_for(study, target.arch) {
+            plan.cells.push(case.cell(target, file_system, ProbeConfiguration::BASELINE, Some(&tool)));
+        }
+    }
+    for replicate in 1..=narrowed.replicates {
+        for (target, case, file_system) in points() {
+            plan.blocks.push(case.block(study, &narrowed.probes, target, file_system, replicate));
+        }
+    }
+    keep_cells(&mut plan)?;
+    let (digest, bytes) = digest_and_length(&(&plan.study, &plan.cells, &plan.blocks));
+    if bytes > MAX_BYTES {
+        return Err(ExpandError::TooLong { study: study.name.clone(), bytes, limit: MAX_BYTES });
+    }
+    plan.digest = digest;
+    Ok(plan)
+}
+
+/// Per target the cases that can run there; what cannot is added to `left_out`.
+fn cases<'a>(
+    study: &Study,
+    targets: &'a [Target],
+    available: &Available,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<(&'a Target, Vec<NamedCase>)> {
+    let mut refused: Vec<(LeftOut, Vec<Arch>)> = Vec::new();
+    let mut per_target = Vec::new();
+    for target in targets {
+        let on = OnTarget { arch: target.arch, external_ior: available.external_ior.get(&target.arch) };
+        let mut possible = Vec::new();
+        for spec in &study.workloads {
+            for (id, case) in spec.cases(&on) {
+                match case {
+                    Ok(case) => possible.push(NamedCase { id, case, is_timed: spec.is_timed(study.clock) }),
+                    Err(reason) => refuse(&mut refused, &id, reason, target.arch),
+                }
+            }
+        }
+        per_target.push((target, possible));
+    }
+    left_out.extend(
+        refused.into_iter().map(|(left, archs)| LeftOut { what: format!("{} on {}", left.what, list(&archs)), ..left }),
+    );
+    per_target
+}
+
+/// Records why there is no workload `id` on `arch`.
+fn refuse(refused: &mut Vec<(LeftOut, Vec<Arch>)>, id: &str, reason: String, arch: Arch) {
+    let left = LeftOut { what: format!("workload {id}"), reason };
+    match refused.iter_mut().find(|(known, _)| *known == left) {
+        Some((_, archs)) if archs.contains(&arch) => {}
+        Some((_, archs)) => archs.push(arch),
+        None => refused.push((left, vec![arch])),
+    }
+}
+
+/// A case of a workload on one target.
+struct NamedCase {
+    id: String,
+    case: Case,
+    /// Whether time is measured.
+    is_timed: bool,
+}
+
+/// The name of what is under test.
+fn under_test(probe: ProbeConfiguration, tool: Option<&Tool>) -> String {
+    tool.map_or_else(|| probe.to_string(), |tool| tool.name.clone())
+}
+
+impl NamedCase {
+    fn place(&self, target: &Target, file_system: &FileSystem) -> String {
+        format!("{}_{}_{}", target.id(), self.id, file_system_id(file_system))
+    }
+
+    fn cell(&self, target: &Target, file_system: &FileSystem, probe: ProbeConfiguration, tool: Option<&Tool>) -> Cell {
+        Cell {
+            id: format!("{}_{}", self.place(target, file_system), under_test(probe, tool)),
+            target: target.clone(),
+            case: self.id.clone(),
+            workload: self.case.workload.clone(),
+            interface: self.case.interface,
+            file_system: file_system.clone(),
+            probe,
+            tool: tool.map(|tool| tool.name.clone()),
+        }
+    }
+
+    /// The specification of a run, without its name.
+    fn spec(&self, study: &Study, probe: ProbeConfiguration) -> RunSpec {
+        RunSpec {
+            id: String::new(),
+            probe,
+            bpf_stats: false,
+            tool: None,
+            tracer_arguments: if probe.is_baseline() { Vec::new() } else { study.tracer_arguments.clone() },
+            sampling_interval_ms: study.design.sampling_interval_ms.filter(|_| !probe.is_baseline()),
+            workload: self.case.workload.clone(),
+        }
+    }
+
+    /// The runs before the first round. The baseline warms up as well as anything else: it is what all others share, and loading
+    /// a tracer takes several times as long as a run.
+    fn warm_up(&self, study: &Study, probes: &[ProbeConfiguration], place: &str, id: &str) -> Vec<PlannedRun> {
+        let probe = probes.iter().find(|probe| probe.is_baseline()).or(probes.first());
+        let Some(&probe) = probe.filter(|_| self.is_timed) else { return Vec::new() };
+        (1..=study.design.warm_up)
+            .map(|round| PlannedRun {
+                spec: RunSpec { id: format!("{id}_w{round}_{probe}"), ..self.spec(study, probe) },
+                cell: format!("{place}_{probe}"),
+                round,
+                control: false,
+                warm_up: true,
+            })
+            .collect()
+    }
+
+    fn block(
+        &self,
+        study: &Study,
+        probes: &[ProbeConfiguration],
+        target: &Target,
+        file_system: &FileSystem,
+        replicate: u32,
+    ) -> Block {
+        let place = self.place(target, file_system);
+        let id = format!("{place}_{replicate}");
+        let tools = tools_for(study, target.arch);
+        let mut runs = self.warm_up(study, probes, &place, &id);
+        for round in 1..=study.design.rounds {
+            // The whole study is shuffled and then narrowed, so that narrowing keeps the order of what is left.
+            let mut order: Vec<(ProbeConfiguration, Option<&Tool>, bool)> =
+                study.probes.iter().map(|&probe| (probe, None, false)).collect();
+            if study.design.control {
+                order.push((ProbeConfiguration::BASELINE, None, true));
+            }
+            order.extend(tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool), false)));
+            shuffle(&mut order, study.design.seed, &id, round);
+            let kept =
+                |(probe, tool, _): &(ProbeConfiguration, Option<&Tool>, bool)| tool.is_some() || probes.contains(probe);
+            for (probe, tool, control) in order.into_iter().filter(kept) {
+                let name = under_test(probe, tool);
+                let suffix = if control { "-control" } else { "" };
+                runs.push(PlannedRun {
+                    spec: RunSpec {
+                        id: format!("{id}_r{round}_{name}{suffix}"),
+                        tool: tool.cloned(),
+                        ..self.spec(study, probe)
+                    },
+                    cell: format!("{place}_{name}"),
+                    round,
+                    control,
+                    warm_up: false,
+                });
+            }
+        }
+        if study.design.bpf_stats {
+            // Last, so that it changes nothing for the others; a round of their own, so that they are compared with none.
+            let round = study.design.rounds.saturating_add(1);
+            let of_probes = probes.iter().filter(|probe| !probe.is_baseline()).map(|&probe| (probe, None));
+            let of_tools = tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool)));
+            runs.extend(of_probes.chain(of_tools).map(|(probe, tool)| {
+                let name = under_test(probe, tool);
+                PlannedRun {
+                    spec: RunSpec {
+                        id: format!("{id}_{name}-statistics"),
+                        bpf_stats: true,
+                        tool: tool.cloned(),
+                        ..self.spec(study, probe)
+                    },
+                    cell: format!("{place}_{name}"),
+                    round,
+                    control: false,
+                    warm_up: false,
+                }
+            }));
+        }
+        let spec = |probe| self.spec(study, probe);
+        runs.extend(reference_runs(spec, study, target, &tools, &place, &id));
+        Block { id, target: target.clone(), case: self.id.clone(), file_system: file_system.clone(), replicate, runs }
+    }
+}

@@ -1,0 +1,329 @@
+//! Any program as a workload: where it comes from, and how its output is read.
+//!
+//! What cannot be read is an error with the reason, never a number.
+
+use std::collections::BTreeMap;
+
+use bpfassay_input::document::{Field, Reported, Section, nearest};
+use bpfassay_protocol::{
+    Arch, Operation,
+    job::{Better, Workload},
+};
+use bpfassay_tool::{Pattern, Source, Supply, arguments, guest, program_source};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Case, Kind, Metric, MetricName, OnTarget, Outcome, Read, Table, Type, WorkloadKind};
+use crate::{Clock, clock::DAY_MS};
+
+/// The group of a pattern that holds the number.
+const GROUP: &str = "value";
+
+/// How much of a program's output messages quote, in characters.
+const QUOTED: usize = 400;
+
+/// How long a program may take where a study gives no deadline.
+const DEADLINE_MS: u64 = 60_000;
+
+/// The unit of the time that the work took.
+const INSTRUCTIONS: &str = "instructions";
+
+/// Most metrics of a workload.
+const MAX_FIGURES: usize = 16;
+
+/// Names that rows have already: of IOR's accesses, and of the time that the work took.
+const TAKEN: [&str; 3] = ["read", "write", "work"];
+
+pub(super) const TYPES: &[Type] = &[Type {
+    name: "command",
+    read: |table| {
+        // Its rows go by that name.
+        table.section.need("name", |_| Ok(()))?;
+        Ok(Read { kind: WorkloadKind::Command(read(table)?), default_name: None })
+    },
+}];
+
+fn read(table: &Table<'_>) -> Result<CommandSpec, Reported> {
+    let section = table.section;
+    section.only(&["type", "name", "source", "arguments", "deadline", "figures", "bytes"]);
+    let source = section.need("source", program_source);
+    let arguments = section.or("arguments", Vec::new(), arguments);
+    let deadline_ms = deadline(section);
+    let figures = section.or("figures", Vec::new(), figures);
+    let bytes = section.or("bytes", BTreeMap::new(), bytes);
+    Ok(CommandSpec {
+        source: source?,
+        arguments: arguments?,
+        deadline_ms: deadline_ms?,
+        figures: figures?,
+        bytes: bytes?,
+    })
+}
+
+pub(super) fn deadline(section: &Section<'_, '_>) -> Result<u64, Reported> {
+    section.or("deadline", DEADLINE_MS, |field| field.milliseconds(1000..=DAY_MS))
+}
+
+fn figures(field: &Field<'_, '_>) -> Result<Vec<MetricSpec>, Reported> {
+    let mut taken: Vec<MetricName> = Vec::new();
+    let figures = field.each(|element| {
+        let section = element.table()?;
+        section.only(&["name", "unit", "better", "pattern", "pointer"]);
+        let name = section.need("name", |field| {
+            let name = figure_name(field)?;
+            if taken.contains(&name) {
+                return Err(field.error("a figure of that name stands here already"));
+            }
+            taken.push(name);
+            Ok(name)
+        });
+        let unit = section.need("unit", unit);
+        let better = section.need("better", Field::name::<Better>);
+        let place = place(&section);
+        Ok(MetricSpec { name: name?, unit: unit?, better: better?, place: place? })
+    })?;
+    if figures.len() > MAX_FIGURES {
+        return Err(field.error(format!("there are {} figures, and may be {MAX_FIGURES}", figures.len())));
+    }
+    Ok(figures)
+}
+
+fn figure_name(field: &Field<'_, '_>) -> Result<MetricName, Reported> {
+    let text = field.text()?;
+    if TAKEN.contains(&text) {
+        return Err(field.error(format!("`{text}` is the name of another row: take another")));
+    }
+    let is_word = !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    match MetricName::from(text) {
+        Ok(name) if is_word => Ok(name),
+        _ => Err(field.error("use at most 24 lower-case letters, digits and `-`")),
+    }
+}
+
+fn unit(field: &Field<'_, '_>) -> Result<String, Reported> {
+    let text = field.text()?;
+    if (1..=20).contains(&text.len()) && !text.contains(char::is_control) {
+        return Ok(text.to_owned());
+    }
+    Err(field.error("give a unit of at most 20 bytes, such as `1/s`"))
+}
+
+/// The only one of the ways to find a number.
+fn place(section: &Section<'_, '_>) -> Result<Place, Reported> {
+    match (section.get("pattern"), section.get("pointer")) {
+        (Some(field), None) => {
+            let pattern = field.name::<Pattern>()?;
+            if !pattern.groups().any(|group| group == GROUP) {
+                return Err(field.error(format!("it has no group `(?<{GROUP}>…)` that holds the number")));
+            }
+            Ok(Place::Pattern(pattern))
+        }
+        (None, Some(field)) => {
+            let pointer = field.text()?;
+            // RFC 6901, section 3.
+            if pointer.len() > 200 || !pointer.starts_with('/') {
+                return Err(field.error("give a JSON pointer of at most 200 bytes, such as `/jobs/0/iops`"));
+            }
+            Ok(Place::Pointer(pointer.to_owned()))
+        }
+        _ => Err(section.error("give either `pattern` or `pointer`")),
+    }
+}
+
+fn bytes(field: &Field<'_, '_>) -> Result<BTreeMap<Operation, Place>, Reported> {
+    let known = || Operation::ALL.iter().copied().filter(|operation| operation.direction().is_some());
+    let of_operation = |(key, field): (&str, Field<'_, '_>)| {
+        let Some(operation) = known().find(|operation| operation.name() == key) else {
+            let names: Vec<&str> = known().map(Operation::name).collect();
+            let hint = match nearest(key, names.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known are {}", names.join(", ")),
+            };
+            return Err(field.error(format!("no operation of that name moves data: {hint}")));
+        };
+        let section = field.table()?;
+        section.only(&["pattern", "pointer"]);
+        Ok((operation, place(&section)?))
+    };
+    let read: Vec<_> = field.table()?.entries().map(of_operation).collect();
+    read.into_iter().collect()
+}
+
+/// A program as a workload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandSpec {
+    /// Where it comes from.
+    pub source: Source,
+    /// Its arguments, without the program's name; [`bpfassay_protocol::job::DIRECTORY`] stands for the directory that it works in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+    /// How long it may take by the guest's clock, in milliseconds.
+    pub deadline_ms: u64,
+    /// Its metrics, in the order of display.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<MetricSpec>,
+    /// Where it prints the bytes that it moved on the file system under test, by operation. What it does not print of these
+    /// counts as not reported, not as 0.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bytes: BTreeMap<Operation, Place>,
+}
+
+/// One metric, and where its value stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricSpec {
+    /// Name, unique in the workload.
+    pub name: MetricName,
+    /// Unit: `1/s`.
+    pub unit: String,
+    /// Which values are better.
+    pub better: Better,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub place: Place,
+}
+
+impl MetricSpec {
+    fn metric(&self) -> Metric {
+        Metric { name: self.name, unit: self.unit.clone(), better: self.better }
+    }
+}
+
+/// Where a number stands in what a program writes to standard output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// In the group named `value` of the only match of a regular expression.
+    Pattern(Pattern),
+    /// Where a JSON pointer (RFC 6901) leads to. All of the output is one JSON document then.
+    Pointer(String),
+}
+
+/// What a program printed of its work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Printed<'a> {
+    /// Its metrics, or why one cannot be read.
+    pub figures: Vec<(&'a MetricSpec, Result<f64, String>)>,
+    /// The bytes that it reports as moved, by operation; or why they cannot be read.
+    pub bytes: BTreeMap<Operation, Result<u64, String>>,
+}
+
+impl Kind for CommandSpec {
+    fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
+        vec![(name.to_owned(), self.run(name, on.arch).map(Case::from))]
+    }
+
+    /// The time of the work, then those of the study.
+    fn metrics(&self, clock: Clock) -> Vec<Metric> {
+        let time = match clock {
+            Clock::Instructions => INSTRUCTIONS,
+            Clock::Wall => "s",
+        };
+        [Metric::work(time, Better::Lower)].into_iter().chain(self.figures.iter().map(MetricSpec::metric)).collect()
+    }
+
+    /// The work took the time from before the program was started until it had ended: instructions where the clock counts them,
+    /// without those in which the guest was idle where the kernel counts these; else seconds.
+    fn measure(&self, clock: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
+        let Outcome { summary, elapsed_ns, busy_ns } = *outcome;
+        let (time, unit) = match (clock, busy_ns) {
+            (Clock::Instructions, Some(busy)) => (Some(busy as f64), INSTRUCTIONS),
+            (Clock::Instructions, None) => (elapsed_ns.map(|ns| ns as f64), "instructions, idle included"),
+            (Clock::Wall, _) => (elapsed_ns.map(|ns| ns as f64 / 1e9), "s"),
+        };
+        let time = time.ok_or_else(|| "the clock went back during the run".to_owned());
+        let printed = self.read(summary).figures.into_iter().map(|(spec, value)| (spec.metric(), value));
+        [(Metric::work(unit, Better::Lower), time)].into_iter().chain(printed).collect()
+    }
+
+    fn unreadable(&self, output: &str) -> Option<String> {
+        let printed = self.read(output);
+        let figures = printed.figures.into_iter().filter_map(|(_, figure)| figure.err());
+        let reasons: Vec<String> = figures.chain(printed.bytes.into_values().filter_map(Result::err)).collect();
+        if reasons.is_empty() {
+            return None;
+        }
+        let skipped = output.chars().count().saturating_sub(QUOTED);
+        let end: String = output.chars().skip(skipped).collect();
+        let end = if end.trim().is_empty() { "it wrote nothing".to_owned() } else { format!("its output ends: {end}") };
+        Some(format!("cannot read the output of the workload: {}; {end}", reasons.join("; ")))
+    }
+
+    fn deadline_ms(&self) -> Option<u64> {
+        Some(self.deadline_ms)
+    }
+
+    fn supply<'a>(&'a self, name: &str, folder: Option<&'a std::path::Path>) -> Option<Supply<'a>> {
+        Some(Supply { name: guest::of_workload(name), source: &self.source, folder })
+    }
+}
+
+impl CommandSpec {
+    /// What a guest of architecture `arch` runs for the workload `name`.
+    fn run(&self, name: &str, arch: Arch) -> Result<Workload, String> {
+        let command = guest::command(&guest::of_workload(name), &self.source, &self.arguments, arch)?;
+        Ok(Workload::Command { command, deadline_ms: self.deadline_ms })
+    }
+
+    /// What the program printed, from all that it wrote to standard output.
+    #[must_use]
+    pub fn read(&self, output: &str) -> Printed<'_> {
+        let document = Document { text: output, json: serde_json::from_str(output).map_err(|error| error.to_string()) };
+        let bytes = self.bytes.iter().map(|(&operation, place)| {
+            let bytes = document.number(place).and_then(|number| number.whole());
+            (operation, bytes.map_err(|reason| format!("the bytes of {operation}: {reason}")))
+        });
+        let figures = self.figures.iter().map(|figure| {
+            let number = document.number(&figure.place).and_then(|number| number.real());
+            (figure, number.map_err(|reason| format!("the figure {}: {reason}", figure.name)))
+        });
+        Printed { figures: figures.collect(), bytes: bytes.collect() }
+    }
+}
+
+/// A program's output.
+struct Document<'a> {
+    text: &'a str,
+    json: Result<Value, String>,
+}
+
+/// A number as it stands there.
+struct Number(String);
+
+impl Document<'_> {
+    fn number(&self, place: &Place) -> Result<Number, String> {
+        match place {
+            Place::Pattern(pattern) => {
+                let mut found = pattern.regex().captures_iter(self.text);
+                let first = found.next().ok_or_else(|| format!("`{}` has no match", pattern.regex()))?;
+                if found.next().is_some() {
+                    return Err(format!("`{}` has more than one match: make it match once", pattern.regex()));
+                }
+                let group = first.name(GROUP).ok_or_else(|| format!("the group `{GROUP}` is no part of the match"))?;
+                Ok(Number(group.as_str().to_owned()))
+            }
+            Place::Pointer(pointer) => {
+                let json = self.json.as_ref().map_err(|error| format!("the output is no JSON document: {error}"))?;
+                match json.pointer(pointer) {
+                    Some(Value::Number(number)) => Ok(Number(number.to_string())),
+                    Some(_) => Err(format!("at {pointer} stands no number")),
+                    None => Err(format!("there is nothing at {pointer}")),
+                }
+            }
+        }
+    }
+}
+
+impl Number {
+    fn real(&self) -> Result<f64, String> {
+        let number = self.0.parse::<f64>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| format!("`{}` is no number", self.0))
+    }
+
+    fn whole(&self) -> Result<u64, String> {
+        self.0.parse().map_err(|_| format!("`{}` is no whole number of bytes", self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests;

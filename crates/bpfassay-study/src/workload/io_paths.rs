@@ -1,0 +1,55 @@
+//! A known number of bytes by each way that data can take between a program and a file: what a tracer sees of each path is
+//! compared, no time is measured, so that there is no metric.
+
+use bpfassay_input::document::Reported;
+use bpfassay_protocol::job::Workload;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Case, Kind, Metric, OnTarget, Read, Table, Type, WorkloadKind};
+use crate::Clock;
+
+/// What the bytes per path must be a multiple of: a page, and what `O_DIRECT` takes.
+const UNIT: u64 = 4096;
+
+/// Bytes per path where a study gives none: 16 calls each.
+const DEFAULT_SIZE: u64 = 256 << 10;
+
+pub(super) const TYPES: &[Type] = &[Type {
+    name: "io-paths",
+    read: |table| {
+        table.section.only(&["type", "name", "size"]);
+        let kind = WorkloadKind::IoPaths(IoPathsSpec { size: size(table)? });
+        Ok(Read { kind, default_name: Some(table.type_name.to_owned()) })
+    },
+}];
+
+fn size(table: &Table<'_>) -> Result<u64, Reported> {
+    table.section.or("size", DEFAULT_SIZE, |field| {
+        let size = field.number(UNIT..=1 << 30)?;
+        if !size.is_multiple_of(UNIT) {
+            return Err(field.error(format!("{size} is not a multiple of {UNIT}")));
+        }
+        // Two files of that size lie there at once.
+        let what = format!("two files of {size} bytes");
+        table.must_fit(size.saturating_mul(2), &what).map_err(|message| field.error(message))?;
+        Ok(size)
+    })
+}
+
+/// How much goes by each path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IoPathsSpec {
+    /// Bytes per path.
+    pub size: u64,
+}
+
+impl Kind for IoPathsSpec {
+    fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
+        vec![(name.to_owned(), Ok(Workload::IoPaths { size: self.size }.into()))]
+    }
+
+    fn metrics(&self, _: Clock) -> Vec<Metric> {
+        Vec::new()
+    }
+}

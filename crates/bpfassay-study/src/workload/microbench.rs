@@ -1,0 +1,75 @@
+//! A fixed number of operations without files.
+
+use bpfassay_input::document::{Field, Reported};
+use bpfassay_protocol::job::{Better, Microbenchmark, MicrobenchmarkSummary, Workload};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Case, Kind, Metric, OnTarget, Outcome, Read, Table, Type, WorkloadKind};
+use crate::Clock;
+
+/// Operations where a study gives no number, and at most.
+const DEFAULT_OPERATIONS: u64 = 10_000;
+const MAX_OPERATIONS: u64 = 1_000_000_000;
+
+/// The unit of the rate of operations.
+const UNIT: &str = "operations/s";
+
+/// A study file names the microbenchmark itself.
+pub(super) const TYPES: &[Type] = &[
+    Type { name: Microbenchmark::Futex.name(), read },
+    Type { name: Microbenchmark::Tcp.name(), read },
+    Type { name: Microbenchmark::SharedMemory.name(), read },
+];
+
+fn read(table: &Table<'_>) -> Result<Read, Reported> {
+    let section = table.section;
+    let microbenchmark: Microbenchmark = section.need("type", Field::name)?;
+    let operations = section.or("operations", DEFAULT_OPERATIONS, |operations| operations.number(1..=MAX_OPERATIONS));
+    let size = match microbenchmark.sizes() {
+        None => {
+            section.only(&["type", "name", "operations"]);
+            Ok(0)
+        }
+        Some((least, most, default)) => {
+            section.only(&["type", "name", "operations", "size"]);
+            section.or("size", default, |size| size.number(least..=most))
+        }
+    };
+    let kind = WorkloadKind::Microbenchmark(MicrobenchSpec { microbenchmark, operations: operations?, size: size? });
+    Ok(Read { kind, default_name: Some(table.type_name.to_owned()) })
+}
+
+/// What is done how often.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MicrobenchSpec {
+    /// The operation.
+    pub microbenchmark: Microbenchmark,
+    /// How many operations.
+    pub operations: u64,
+    /// Bytes of each; 0 where it has none.
+    pub size: u32,
+}
+
+impl Kind for MicrobenchSpec {
+    fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
+        let Self { microbenchmark, operations, size } = *self;
+        vec![(name.to_owned(), Ok(Workload::Microbenchmark { microbenchmark, operations, size }.into()))]
+    }
+
+    fn metrics(&self, _: Clock) -> Vec<Metric> {
+        vec![Metric::work(UNIT, Better::Higher)]
+    }
+
+    /// Operations per second, by the workload's own clock from before the first to after the last.
+    fn measure(&self, _: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
+        let rate = match serde_json::from_str::<MicrobenchmarkSummary>(outcome.summary) {
+            Ok(MicrobenchmarkSummary { elapsed_ns: 0, .. }) => {
+                Err("the workload took no time by its own clock".to_owned())
+            }
+            Ok(summary) => Ok(summary.operations as f64 / (summary.elapsed_ns as f64 / 1e9)),
+            Err(error) => Err(format!("the workload's summary cannot be read: {error}")),
+        };
+        vec![(Metric::work(UNIT, Better::Higher), rate)]
+    }
+}
