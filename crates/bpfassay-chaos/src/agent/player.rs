@@ -1,31 +1,18 @@
 //! The player: from the agent's first word to its last, with whatever the script has it do in between.
 
-use std::{
-    ffi::OsString,
-    fs::File,
-    io::{self, Read},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::net::UnixStream,
-    },
-    path::Path,
-    process::ExitCode,
-    thread,
-    time::Duration,
-};
+use std::{ffi::OsString, fs::File, io, os::unix::net::UnixStream, process::ExitCode, thread, time::Duration};
 
 use bpfassay_protocol::{
-    JOB_PATH,
-    job::{Job, RunSpec, Task},
+    job::RunSpec,
     message::{GuestFacts, GuestMessage, Phase, RunOutcome},
 };
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, Signal, getpid, getppid, pidfd_getfd, pidfd_open};
+use rustix::process::{Signal, getppid};
 
 use super::{
+    arguments::{home, inherited, job, runs, seed},
     figures::{Past, facts},
     machine::Machine,
     send::Line,
-    stand_in,
 };
 use crate::{
     control,
@@ -67,7 +54,6 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
     player.play()?;
     Ok(ExitCode::SUCCESS)
 }
-
 
 struct Player<'a> {
     script: &'a Script,

@@ -7,12 +7,15 @@ use std::{
         fd::{AsRawFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, ExitCode, Stdio},
 };
 
 use crate::{
-    agent::player,
+    agent::{
+        arguments::{home, job, runs, value},
+        player,
+    },
     script::{Action, Point, Script},
 };
 

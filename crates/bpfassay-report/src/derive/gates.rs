@@ -167,7 +167,7 @@ fn findings(denied: &[Kind], found: &ToolResult) -> Judged {
         return Judged::new(Verdict::Pass, format!("{clear} kinds looked for, none found"));
     }
     let verdict = if denied.len() == Kind::ALL.len() { Verdict::Pass } else { Verdict::Inconclusive };
-    Judged::new(verdict, format!("{clear} kinds looked for, none found; not judged: {}", open.join(", ")))
+    Judged::new(verdict, format!("{clear} kinds looked for, none found; not evaluated: {}", open.join(", ")))
 }
 
 fn overhead(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
@@ -278,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// The first kinds are found, clear and not judged, as `verdicts` says.
+    /// The first kinds are found, clear and not evaluated, as `verdicts` says.
     fn result(verdicts: &[finding::FindingStatus]) -> ToolResult {
         let finding =
             |(&kind, verdict): (&Kind, &finding::FindingStatus)| FindingResult { kind, status: verdict.clone() };

@@ -112,7 +112,7 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
         if !open.is_empty() {
             let names: Vec<String> =
                 open.into_iter().map(|(kind, reason)| format!("{kind} {}", remarks.mark(reason.clone()))).collect();
-            row("not judged".to_owned(), names.join(", "));
+            row("not evaluated".to_owned(), names.join(", "));
         }
     }
     (!rows.is_empty()).then(|| Table {
