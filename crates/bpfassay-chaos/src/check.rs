@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bpfassay_report::{Outcome, RunRecord};
+use bpfassay_results::{Outcome, RunRecord};
 use bpfassay_study::{Block, Plan, PlannedRun};
 
 use crate::{
@@ -149,7 +149,7 @@ pub fn code(plan: &Plan, records: &Records) -> i32 {
 /// The fingerprint of all records but those of `lies`.
 #[must_use]
 pub fn fingerprint(records: &Records, lies: &BTreeSet<String>) -> String {
-    bpfassay_report::fingerprint(records.values().filter(|record| !lies.contains(&record.run)))
+    bpfassay_results::fingerprint(records.values().filter(|record| !lies.contains(&record.run)))
 }
 
 /// The first control character in what a command printed for people.
@@ -171,7 +171,7 @@ pub fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use bpfassay_protocol::message::Phase;
-    use bpfassay_report::{FailureKind, RunFailure};
+    use bpfassay_results::{FailureKind, RunFailure};
 
     use super::*;
     use crate::study::{Clock, Shape};

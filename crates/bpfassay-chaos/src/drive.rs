@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_report::Contents;
+use bpfassay_results::Contents;
 
 use crate::{
     check::{self, Records, Stage},
@@ -328,7 +328,7 @@ const fn is_of_host(act: &crate::script::Rule) -> bool {
 }
 
 /// The records that count in the journal of `directory`; none where nothing was begun.
-fn read(directory: &Path) -> Result<Records, bpfassay_report::JournalError> {
+fn read(directory: &Path) -> Result<Records, bpfassay_results::JournalError> {
     let text = fs::read(directory.join("journal.jsonl")).unwrap_or_default();
     if !text.contains(&b'\n') {
         return Ok(Records::new());

@@ -254,7 +254,7 @@ impl GuestDriver {
                     .wrong("resumed", vec![format!("the command ended with {:?}", environment.result.ends.last())]);
             }
         }
-        if bpfassay_report::fingerprint(records.values()) != bpfassay_report::fingerprint(reference.values()) {
+        if bpfassay_results::fingerprint(records.values()) != bpfassay_results::fingerprint(reference.values()) {
             environment.wrong("in the end", vec!["not the fingerprint of the undisturbed study".to_owned()]);
         }
         Ok(environment.result)

@@ -10,10 +10,11 @@ use std::hint::black_box;
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
-    Again, Contents, Journal, derive, derive_all,
+    derive, derive_all,
     render::{Style, csv, html, junit, markdown, openmetrics, text},
-    results, to_do,
+    to_do,
 };
+use bpfassay_results::{Again, Contents, Journal, file};
 use bpfassay_study::{Target, WorkloadSpec};
 use common::{contents, outcome, study};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
@@ -53,9 +54,9 @@ fn render(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("10,000 runs");
     group.sample_size(10);
     group.bench_function("write results.json", |bencher| {
-        bencher.iter(|| results::write(folder.path(), black_box(&results)).unwrap());
+        bencher.iter(|| file::write(folder.path(), black_box(&results)).unwrap());
     });
-    group.bench_function("read results.json", |bencher| bencher.iter(|| results::read(folder.path()).unwrap()));
+    group.bench_function("read results.json", |bencher| bencher.iter(|| file::read(folder.path()).unwrap()));
     group.bench_function("html", |bencher| bencher.iter(|| html(black_box(&results)).unwrap()));
     group.bench_function("text", |bencher| bencher.iter(|| text(black_box(&results), Style::default())));
     group.bench_function("markdown", |bencher| bencher.iter(|| markdown(black_box(&results))));
@@ -75,7 +76,7 @@ fn largest(criterion: &mut Criterion) {
     assert_eq!((results.runs.len(), results.cells.len()), (200_000, 15_000));
     let mut group = criterion.benchmark_group("200,000 runs");
     group.sample_size(10);
-    group.bench_function("results.json", |bencher| bencher.iter(|| results::digest(black_box(&results)).unwrap()));
+    group.bench_function("results.json", |bencher| bencher.iter(|| file::digest(black_box(&results)).unwrap()));
     group.bench_function("html", |bencher| bencher.iter(|| html(black_box(&results)).unwrap()));
     group.bench_function("text", |bencher| bencher.iter(|| text(black_box(&results), Style::default())));
     group.bench_function("csv", |bencher| bencher.iter(|| csv(black_box(&results)).unwrap()));

@@ -16,10 +16,10 @@ use std::{env, fs, path::Path, process::Command, time::Instant};
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
-    Contents, Journal, derive_all,
+    derive_all,
     render::{Style, csv, html, junit, markdown, openmetrics, text},
-    results,
 };
+use bpfassay_results::{Contents, Journal, file};
 use bpfassay_study::{Study, Target, WorkloadSpec};
 use common::{contents, outcome, study};
 
@@ -66,7 +66,7 @@ fn measure(directory: &Path) {
     let since = Instant::now();
     let contents = timed("read the journal", || Contents::read(directory).unwrap(), |_| of_file("journal.jsonl"));
     let results = timed("derive", || derive_all(contents), |_| 0);
-    timed("write results.json", || results::write(directory, &results).unwrap(), |_| of_file("results.json"));
+    timed("write results.json", || file::write(directory, &results).unwrap(), |_| of_file("results.json"));
     timed("text", || text(&results, Style::default()), of_text);
     timed("html", || html(&results).unwrap(), of_text);
     timed("junit", || junit(&results).unwrap(), of_text);
@@ -82,7 +82,7 @@ fn measure(directory: &Path) {
         peak_mib()
     );
     drop(results);
-    timed("read results.json", || results::read(directory).unwrap(), |_| of_file("results.json"));
+    timed("read results.json", || file::read(directory).unwrap(), |_| of_file("results.json"));
 }
 
 fn main() {

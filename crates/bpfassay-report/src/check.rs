@@ -8,10 +8,9 @@ use std::{
 };
 
 use bpfassay_protocol::with_causes;
+use bpfassay_results::{Contents, JournalError, Results, ResultsError, file, fingerprint::first_difference, journal};
 
-use crate::{
-    Contents, JournalError, Results, ResultsError, derive_all, fingerprint::first_difference, journal, results,
-};
+use crate::derive_all;
 
 /// What one check came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,18 +51,18 @@ impl Checked {
 pub fn check(directory: &Path) -> Vec<Checked> {
     let contents = Contents::read(directory);
     let mut checked = vec![of_journal(directory, &contents)];
-    let sealed = results::sealed(&directory.join(results::FILE_NAME));
+    let sealed = file::sealed(&directory.join(file::FILE_NAME));
     checked.push(match &sealed {
         Ok(sealed) => {
             let message = format!("as it was written: {} runs, digest {}", sealed.results.runs.len(), sealed.digest);
-            Checked::new(results::FILE_NAME, Soundness::Sound, message)
+            Checked::new(file::FILE_NAME, Soundness::Sound, message)
         }
         Err(ResultsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Checked::new(
-            results::FILE_NAME,
+            file::FILE_NAME,
             Soundness::Wrong,
             "it is not there: the run did not come to its end; go on with `bpfassay run --resume DIR`",
         ),
-        Err(error) => Checked::failed(results::FILE_NAME, matches!(error, ResultsError::Io { .. }), error),
+        Err(error) => Checked::failed(file::FILE_NAME, matches!(error, ResultsError::Io { .. }), error),
     });
     let Ok(contents) = contents else { return checked };
     let derived = derive_all(contents);
@@ -102,12 +101,12 @@ fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Ch
 }
 
 /// Whether results are what the journal comes to.
-fn follows(derived: &Results, sealed: &results::Sealed) -> Checked {
+fn follows(derived: &Results, sealed: &file::Sealed) -> Checked {
     const WHAT: &str = "results of the journal";
     let wrong = |message: String| Checked::new(WHAT, Soundness::Wrong, message);
     let found = &sealed.results;
     // Results that were written by this version from this journal are the same to the byte.
-    match results::digest(derived) {
+    match file::digest(derived) {
         Ok(digest) if digest == sealed.digest => {
             return Checked::new(WHAT, Soundness::Sound, "every figure follows from the journal");
         }

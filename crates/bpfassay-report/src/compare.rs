@@ -11,15 +11,11 @@ use bpfassay_stats::{
     gate::{Change, ChangeEvidence, changes},
 };
 use bpfassay_study::{Clock, Correction, Share};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::comparable::NotComparable;
-use crate::{
-    Figure, Results,
-    derive::gates::adjustment,
-    results::{Access, ByteErrors},
-};
+use crate::derive::gates::adjustment;
+use bpfassay_results::{Access, ByteErrors, Figure, Results};
 
 /// Version of the JSON form of a comparison.
 pub const COMPARISON_VERSION: u32 = 1;
@@ -50,7 +46,7 @@ impl Default for Question {
 }
 
 /// What comparing two results comes to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
     /// Version of this form.
@@ -74,7 +70,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether something got worse: broken, slower or dearer beyond the margin, or counting wrongly where it was exact.
+    /// Whether something got worse: broken, slower or of higher cost beyond the margin, or counting wrongly where it was exact.
     #[must_use]
     pub fn is_regression(&self) -> bool {
         self.cells.iter().any(CellComparison::is_regression)
@@ -88,7 +84,7 @@ impl Comparison {
 }
 
 /// One cell in both results.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellComparison {
     /// The architecture.
@@ -130,7 +126,7 @@ impl CellComparison {
 }
 
 /// What became of a cell.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fate", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fate {
     /// Measured in both.
@@ -157,7 +153,7 @@ pub enum Fate {
 }
 
 /// One access of a cell in both results.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccessComparison {
     /// Direction.
@@ -191,7 +187,7 @@ impl AccessComparison {
 }
 
 /// What a ratio of two results is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// Of the baseline: time for the same bytes.
@@ -210,7 +206,7 @@ impl fmt::Display for Measure {
 }
 
 /// A ratio new / base.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
     /// With its interval, for this cell alone.

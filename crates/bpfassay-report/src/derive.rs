@@ -30,7 +30,7 @@ use self::{
     entries::{Taken, standing, take},
     lookup::by_cell,
 };
-use crate::{Contents, RESULTS_VERSION, Results, RunRecord, results::RunDerived};
+use bpfassay_results::{Contents, RESULTS_VERSION, Results, RunDerived, RunRecord};
 
 /// What follows from one record of a run of `plan`; nothing where it has no figures, or no cell in the plan.
 #[must_use]
@@ -44,7 +44,7 @@ pub fn derive(contents: &Contents) -> Results {
     derive_all(contents.clone())
 }
 
-/// The same of contents that nobody needs any more: the records become part of the results, and no second copy is made of them.
+/// The same of contents that are not needed afterwards: the records become part of the results, and no second copy is made of them.
 #[must_use]
 pub fn derive_all(contents: Contents) -> Results {
     let (stands, of_standing) = standing(&contents);

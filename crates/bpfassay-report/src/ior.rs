@@ -2,7 +2,7 @@
 
 use bpfassay_ior::Summary;
 
-use crate::results::{Access, AccessKey};
+use bpfassay_results::{Access, AccessKey};
 
 /// What IOR says of one timed phase of one repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]

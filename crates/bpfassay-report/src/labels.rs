@@ -3,10 +3,7 @@
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};
 use bpfassay_stats::{Estimate, Summary, Verdict};
 
-use crate::{
-    Figure,
-    results::{ByteErrors, Overhead},
-};
+use bpfassay_results::{ByteErrors, Figure, Overhead};
 
 /// What stands in a table for a figure that there is not; the remarks say why.
 pub(crate) const NONE: &str = "not measured";

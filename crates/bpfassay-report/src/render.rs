@@ -1,5 +1,5 @@
 //! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV. Pure functions of
-//! [`crate::Results`].
+//! [`bpfassay_results::Results`].
 
 mod attach;
 mod compare;
@@ -29,7 +29,7 @@ pub use openmetrics::openmetrics;
 pub use text::{Style, text};
 pub use trend::{trend_markdown, trend_text};
 
-use crate::plain;
+use bpfassay_results::plain;
 
 /// The formats of a report, the default first. A new one is a file and its line here.
 pub const FORMATS: &[Format] =

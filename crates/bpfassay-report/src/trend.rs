@@ -13,14 +13,10 @@ use bpfassay_stats::{
     change_points::{Point, Search, Segmentation},
 };
 use bpfassay_study::Clock;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Figure, Results,
-    compare::NotComparable,
-    results::{Access, CellAccess, CellResult},
-};
+use crate::compare::NotComparable;
+use bpfassay_results::{Access, CellAccess, CellResult, Figure, Results};
 
 /// Version of the JSON form of a trend.
 pub const TREND_VERSION: u32 = 1;
@@ -29,7 +25,7 @@ pub const TREND_VERSION: u32 = 1;
 const SEED: u64 = 1;
 
 /// How figures went along a series.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trend {
     /// Version of this form.
@@ -43,7 +39,7 @@ pub struct Trend {
 }
 
 /// One figure along the series.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
     /// The architecture.
@@ -65,7 +61,7 @@ pub struct Series {
 }
 
 /// One point of a series.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeriesPoint {
     /// The kernel; with several results also the name of those.
@@ -75,7 +71,7 @@ pub struct SeriesPoint {
 }
 
 /// What the figures of a series are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// Extra instructions per call.
@@ -128,7 +124,7 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     Ok(Trend { version: TREND_VERSION, clock, error_rate: search.alpha, series })
 }
 
-/// Everything that a series is told by but its access: architecture, workload case, file system, what is under test.
+/// Everything that distinguishes series but its access: architecture, workload case, file system, what is under test.
 type Kind<'a> = (Arch, &'a str, &'a str, String);
 
 fn kind(cell: &CellResult) -> Kind<'_> {
@@ -284,7 +280,7 @@ impl Trend {
         })
     }
 
-    /// Everything that a series is told by but its probe configuration and access, each once.
+    /// Everything that distinguishes series but its probe configuration and access, each once.
     pub(crate) fn groups(&self) -> Vec<(Arch, &str, &str)> {
         let mut seen = BTreeSet::new();
         let group = |series: &'_ Series| (series.arch, series.case.clone(), series.file_system.clone());

@@ -14,21 +14,20 @@
 #[path = "browser/chromium.rs"]
 mod chromium;
 mod common;
+#[path = "browser/expected.rs"]
+mod expected;
 #[path = "browser/plots.rs"]
 mod plots;
-#[path = "browser/told.rs"]
-mod told;
 
 use std::{env, fs, path::Path};
 
 use bpfassay_protocol::probe::Probe;
 use bpfassay_report::{
-    Outcome, Results,
     compare::{Question, compare},
     derive,
     render::{comparison_html, html},
-    results::{CellAccess, CellResult},
 };
+use bpfassay_results::{CellAccess, CellResult, Outcome, Results};
 use bpfassay_study::{Clock, Gate, Study};
 use chromium::Browser;
 use common::{contents, made_up, matrix, not_supported, outcome, paths, quick, study};
@@ -157,7 +156,7 @@ fn assert_row(row: &std::collections::BTreeMap<String, String>, cell: &CellResul
 }
 
 /// The page of `results` by everybody's rules, and its numbers by those of `results`.
-fn assert_told(browser: &mut Browser, name: &str, results: &Results) {
+fn assert_shown(browser: &mut Browser, name: &str, results: &Results) {
     assert_fit(browser, name, &html(results).unwrap(), &WIDTHS);
     let rows = table_of_cells(browser);
     let planned: Vec<_> =
@@ -183,18 +182,18 @@ fn gated() -> Study {
 fn pages_are_right_in_a_browser() {
     let Some(program) = chromium::find() else { return };
     let mut browser = Browser::start(&program);
-    assert_told(&mut browser, "quick", &quick::results());
-    assert_told(&mut browser, "made-up", &derive(&contents(&study(None, 3, 2), outcome)));
-    assert_told(&mut browser, "sampled", &made_up::sampled());
+    assert_shown(&mut browser, "quick", &quick::results());
+    assert_shown(&mut browser, "made-up", &derive(&contents(&study(None, 3, 2), outcome)));
+    assert_shown(&mut browser, "sampled", &made_up::sampled());
     let series = quick::results_of("kernel-series");
     assert_fit(&mut browser, "kernel-series", &html(&series).unwrap(), &WIDTHS[..1]);
     plots::assert_along_kernels(&mut browser, &series);
     let matrix = derive(&contents(&matrix::study(""), matrix::outcome));
     assert_fit(&mut browser, "kernel_features", &html(&matrix).unwrap(), &WIDTHS);
-    told::assert_matrix(&mut browser, &matrix);
+    expected::assert_matrix(&mut browser, &matrix);
     let gated = derive(&contents(&gated(), outcome));
-    assert_told(&mut browser, "gates", &gated);
-    told::assert_gates(&mut browser, &gated);
+    assert_shown(&mut browser, "gates", &gated);
+    expected::assert_gates(&mut browser, &gated);
     assert_fit(&mut browser, "paths", &html(&paths::results()).unwrap(), &WIDTHS[..1]);
     let made_up = derive(&contents(&study(None, 3, 2), outcome));
     let other = derive(&contents(&study(None, 3, 2), |block, run| match run.spec.probe.probe {

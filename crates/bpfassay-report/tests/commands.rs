@@ -9,10 +9,10 @@ use bpfassay_protocol::{
     message::{Interval, Reading, RunFigures},
 };
 use bpfassay_report::{
-    Outcome, Results, derive,
+    derive,
     render::{Style, csv, openmetrics, text},
-    results::{Access, CellResult, MovedSource},
 };
+use bpfassay_results::{Access, CellResult, MovedSource, Outcome, Results};
 use bpfassay_stats::Verdict;
 use bpfassay_study::{MetricName, Study};
 use common::{contents, figures, reading};

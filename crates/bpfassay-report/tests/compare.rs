@@ -13,11 +13,11 @@ use bpfassay_protocol::{
     probe::Probe,
 };
 use bpfassay_report::{
-    Outcome, Results,
     compare::{CellComparison, Comparison, Fate, NotComparable, Question, compare},
     derive,
     render::{Style, comparison_html, comparison_junit, comparison_markdown, comparison_text},
 };
+use bpfassay_results::{Outcome, Results};
 use bpfassay_stats::gate::Change;
 use bpfassay_study::{Block, Clock, PlannedRun, Study};
 use common::{contents, figures, not_supported, outcome, study, study_of};

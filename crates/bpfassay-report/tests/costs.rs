@@ -10,10 +10,10 @@ mod common;
 
 use bpfassay_protocol::{ProbeConfiguration, probe::Probe, tool::Tool, tracer::ProgramStatistics};
 use bpfassay_report::{
-    Figure, Outcome, Results, derive,
+    derive,
     render::{Style, markdown, text},
-    results::{Access, Basis, Cost},
 };
+use bpfassay_results::{Access, Basis, Cost, Figure, Outcome, Results};
 use bpfassay_stats::Bounds;
 use bpfassay_study::{Clock, Study};
 use common::{contents, figures, study};

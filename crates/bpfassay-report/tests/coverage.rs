@@ -10,10 +10,10 @@ mod common;
 
 use bpfassay_protocol::{IoPath, message::RunFigures};
 use bpfassay_report::{
-    Figure, Outcome, Results, derive,
+    derive,
     render::{Style, markdown, text},
-    results::PathCoverage,
 };
+use bpfassay_results::{Figure, Outcome, PathCoverage, Results};
 use common::{
     contents,
     paths::{SIZE, paths, results, study},

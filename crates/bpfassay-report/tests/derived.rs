@@ -9,9 +9,9 @@
 mod common;
 
 use bpfassay_protocol::{Operation, ProbeConfiguration, message::RunFigures, probe::Probe};
-use bpfassay_report::{
-    Contents, Entry, Figure, Outcome, Results, derive,
-    results::{Access, Attach, ByteErrors, CellAccess, MovedSource, Span, Unit},
+use bpfassay_report::derive;
+use bpfassay_results::{
+    Access, Attach, ByteErrors, CellAccess, Contents, Entry, Figure, MovedSource, Outcome, Results, Span, Unit,
 };
 use bpfassay_study::WorkloadKind;
 use common::{CGROUP, DEVICE, MIB, MOVED, contents, figures, outcome, sample, study};
@@ -149,7 +149,7 @@ fn bytes_that_iors_summary_does_not_tell_are_not_guessed() {
     }));
     assert_eq!(access(&results, X86_FEXIT, Access::Write).byte_error.value().map(|errors| errors.max), Some(0));
     let read = access(&results, X86_FEXIT, Access::Read);
-    let reason = Some("IOR's summary does not tell the bytes read by -W");
+    let reason = Some("IOR's summary does not report the bytes read by -W");
     assert_eq!(read.byte_error.reason(), reason);
     // What the tracer counted holds these bytes, what IOR tells does not.
     assert_eq!(read.relative_error_ior_interval.reason(), reason);

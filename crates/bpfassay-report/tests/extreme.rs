@@ -5,10 +5,10 @@
 mod common;
 
 use bpfassay_report::{
-    Contents, Entry, Outcome, derive,
+    derive,
     render::{Style, csv, html, junit, markdown, openmetrics, text},
-    results,
 };
+use bpfassay_results::{Contents, Entry, Outcome, file};
 use bpfassay_study::Clock;
 use common::{contents, matrix, outcome, paths, sample, study};
 use proptest::prelude::*;
@@ -96,7 +96,7 @@ proptest! {
             _ => paths::contents_of_paths(),
         };
         let results = derive(&shaken_all(contents, seed, one_in));
-        results::digest(&results).unwrap();
+        file::digest(&results).unwrap();
         html(&results).unwrap();
         junit(&results).unwrap();
         csv(&results).unwrap();

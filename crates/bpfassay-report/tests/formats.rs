@@ -22,11 +22,11 @@ use std::{
 
 use bpfassay_protocol::probe::Probe;
 use bpfassay_report::{
-    Contents, Outcome, Results,
     compare::{Question, compare},
-    derive, plain,
+    derive,
     render::{comparison_junit, comparison_markdown, junit, markdown, openmetrics},
 };
+use bpfassay_results::{Contents, Outcome, Results, plain};
 use bpfassay_study::Clock;
 use common::{contents, hostile, made_up, not_supported, outcome, paths, quick, study};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};

@@ -10,10 +10,10 @@ mod common;
 
 use bpfassay_protocol::probe::Probe;
 use bpfassay_report::{
-    Outcome, Results, derive,
+    derive,
     render::{Style, text},
-    results::{Access, Demand, GateResult},
 };
+use bpfassay_results::{Access, Demand, GateResult, Outcome, Results};
 use bpfassay_stats::Verdict;
 use bpfassay_study::{Clock, Gate, Share, Study};
 use common::{contents, outcome, study};

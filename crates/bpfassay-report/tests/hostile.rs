@@ -12,7 +12,6 @@ mod common;
 use std::{collections::BTreeSet, sync::OnceLock};
 
 use bpfassay_report::{
-    Results,
     compare::{Question, compare},
     render::{
         Style, comparison_html, comparison_junit, comparison_markdown, comparison_text, csv, figure_svg, html, junit,
@@ -20,6 +19,7 @@ use bpfassay_report::{
     },
     trend::trend,
 };
+use bpfassay_results::Results;
 use common::hostile::{SEQUENCES, is_forbidden, places, subjects, with};
 use proptest::prelude::*;
 

@@ -16,11 +16,12 @@ use std::{
 };
 
 use bpfassay_report::{
-    Contents, Entry, Journal, JournalError, ResultsError,
     check::{Soundness, check},
     derive,
+};
+use bpfassay_results::{
+    Contents, Entry, Journal, JournalError, ResultsError, file,
     journal::{FILE_NAME, TORN_FILE_NAME},
-    results,
 };
 use common::{contents, outcome, study};
 use rustix::fs::{CWD, Mode, mkfifoat};
@@ -46,7 +47,7 @@ fn whole(directory: &Path) -> Contents {
             fs::write(log, "boots").unwrap();
         }
     }
-    results::write(directory, &derive(&Contents::read(directory).unwrap())).unwrap();
+    file::write(directory, &derive(&Contents::read(directory).unwrap())).unwrap();
     contents
 }
 
@@ -94,9 +95,9 @@ fn of_ten_thousand_bit_flips_none_is_accepted() {
             assert_eq!(read.entries, written.entries[..written.entries.len() - 1]);
         }
     });
-    let results = folder.path().join(results::FILE_NAME);
-    flipped(&results, &mut |bit, _| match results::read(&results) {
-        Err(error) => assert!(error.to_string().contains(results::FILE_NAME), "bit {bit}: {error}"),
+    let results = folder.path().join(file::FILE_NAME);
+    flipped(&results, &mut |bit, _| match file::read(&results) {
+        Err(error) => assert!(error.to_string().contains(file::FILE_NAME), "bit {bit}: {error}"),
         Ok(_) => panic!("bit {bit} was accepted"),
     });
     // What was flipped is read when it is flipped back.
@@ -260,14 +261,14 @@ fn pipes_and_devices_are_refused_and_nothing_waits_for_them() {
     pipe(&at(FILE_NAME));
     assert!(matches!(Contents::read(folder.path()), Err(JournalError::NotAFile { .. })));
     assert!(matches!(Journal::resume(folder.path()), Err(JournalError::NotAFile { .. })));
-    pipe(&at(results::FILE_NAME));
-    for path in [folder.path().to_owned(), at(results::FILE_NAME), PathBuf::from("/dev/zero")] {
-        assert!(matches!(results::read(&path), Err(ResultsError::NotAFile { .. })), "{}", path.display());
+    pipe(&at(file::FILE_NAME));
+    for path in [folder.path().to_owned(), at(file::FILE_NAME), PathBuf::from("/dev/zero")] {
+        assert!(matches!(file::read(&path), Err(ResultsError::NotAFile { .. })), "{}", path.display());
     }
     // A pipe is no place to write either: results take its name.
     pipe(&at(".results.json.new"));
-    results::write(folder.path(), &derive(&small(1))).unwrap();
-    results::read(folder.path()).unwrap();
+    file::write(folder.path(), &derive(&small(1))).unwrap();
+    file::read(folder.path()).unwrap();
 }
 
 #[test]
@@ -280,13 +281,13 @@ fn nothing_is_written_through_symbolic_links() {
     let contents = whole(&directory);
     let at = |name: &str| directory.join(name);
 
-    for name in [".results.json.new", results::FILE_NAME] {
+    for name in [".results.json.new", file::FILE_NAME] {
         let _ = fs::remove_file(at(name));
         symlink(&precious, at(name)).unwrap();
     }
-    results::write(&directory, &derive(&contents)).unwrap();
+    file::write(&directory, &derive(&contents)).unwrap();
     kept();
-    assert!(at(results::FILE_NAME).symlink_metadata().unwrap().is_file());
+    assert!(at(file::FILE_NAME).symlink_metadata().unwrap().is_file());
 
     let good = fs::read(at(FILE_NAME)).unwrap();
     fs::write(at(FILE_NAME), &good[..good.len() - 5]).unwrap();
@@ -322,7 +323,7 @@ fn a_directory_is_checked_whole() {
     assert!(sound.iter().all(|(_, soundness, _)| *soundness == Soundness::Sound), "{sound:?}");
     assert_eq!(
         sound.iter().map(|(what, _, _)| *what).collect::<Vec<_>>(),
-        [FILE_NAME, results::FILE_NAME, "results of the journal", "logs"]
+        [FILE_NAME, file::FILE_NAME, "results of the journal", "logs"]
     );
     let path = folder.path().join(FILE_NAME);
     let journal = fs::read_to_string(&path).unwrap();
@@ -339,22 +340,22 @@ fn a_directory_is_checked_whole() {
     fs::write(&path, &journal).unwrap();
 
     // Another figure, with a digest that fits.
-    let mut results = results::read(folder.path()).unwrap();
+    let mut results = file::read(folder.path()).unwrap();
     results.runs[1].record.duration_ms += 1;
-    results::write(folder.path(), &results).unwrap();
+    file::write(folder.path(), &results).unwrap();
     let words = wrong(folder.path(), "results of the journal");
     assert!(words.contains(&results.runs[1].record.run) && words.contains("at /record/duration_ms: 2501"), "{words}");
     results.runs[1].record.duration_ms -= 1;
     results.cells[0].runs.measured += 1;
-    results::write(folder.path(), &results).unwrap();
+    file::write(folder.path(), &results).unwrap();
     let words = wrong(folder.path(), "results of the journal");
     assert!(
         words.starts_with(&format!("cells, {}", results.cells[0].cell)) && words.contains("/runs/measured"),
         "{words}"
     );
 
-    fs::remove_file(folder.path().join(results::FILE_NAME)).unwrap();
-    assert!(wrong(folder.path(), results::FILE_NAME).contains("--resume"));
+    fs::remove_file(folder.path().join(file::FILE_NAME)).unwrap();
+    assert!(wrong(folder.path(), file::FILE_NAME).contains("--resume"));
     fs::remove_dir_all(folder.path().join("logs")).unwrap();
     assert!(wrong(folder.path(), "logs").contains("1 of 1 are missing"));
     fs::remove_file(&path).unwrap();
@@ -365,18 +366,18 @@ fn a_directory_is_checked_whole() {
 fn results_without_a_digest_are_refused_with_the_version_that_wrote_them() {
     let folder = tempfile::tempdir().unwrap();
     whole(folder.path());
-    let path = folder.path().join(results::FILE_NAME);
+    let path = folder.path().join(file::FILE_NAME);
     let text = fs::read_to_string(&path).unwrap();
     let without: String =
         text.lines().filter(|line| !line.starts_with("  \"digest\": \"")).map(|line| format!("{line}\n")).collect();
     assert_eq!(without.len() + "  \"digest\": \"\",\n".len() + 64, text.len());
     fs::write(&path, &without).unwrap();
-    let error = results::read(&path).unwrap_err();
+    let error = file::read(&path).unwrap_err();
     assert!(matches!(error, ResultsError::NoDigest { .. }), "{error}");
     assert!(error.to_string().contains("written by bpfassay 0.1.0"), "{error}");
     // Digits that are written otherwise, and white space that another program put in.
     fs::write(&path, text.replacen("\"digest\": \"", "\"digest\":  \"", 1)).unwrap();
-    assert!(matches!(results::read(&path), Err(ResultsError::NoDigest { .. })));
+    assert!(matches!(file::read(&path), Err(ResultsError::NoDigest { .. })));
     fs::write(&path, text.replacen("\"notes\": ", "\"notes\":  ", 1)).unwrap();
-    assert!(matches!(results::read(&path), Err(ResultsError::Damaged { .. })));
+    assert!(matches!(file::read(&path), Err(ResultsError::Damaged { .. })));
 }

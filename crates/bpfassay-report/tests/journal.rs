@@ -16,9 +16,11 @@ use std::{
     process::Command,
 };
 
-use bpfassay_report::{
+use bpfassay_report::derive;
+use bpfassay_results::{
     Again, BlockEnded, BlockStarted, BootVerdict, Contents, Entry, FailureKind, Journal, JournalError, Outcome,
-    RunFailure, derive, journal::FILE_NAME, journal::TORN_FILE_NAME,
+    RunFailure,
+    journal::{FILE_NAME, TORN_FILE_NAME},
 };
 use common::{contents, outcome, panic_of_guest, study};
 use proptest::prelude::*;

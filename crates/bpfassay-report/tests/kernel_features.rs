@@ -10,16 +10,16 @@ mod common;
 
 use bpfassay_protocol::{Operation, feature::FeatureKind, operation::Totals, probe::Probe};
 use bpfassay_report::{
-    Outcome, Results, derive,
+    derive,
     render::{Style, markdown, text},
-    results::Verdict,
 };
+use bpfassay_results::{FeatureVerdict, Outcome, Results};
 use common::{
     contents,
     matrix::{feature, outcome, study},
 };
 
-fn surprises(results: &Results) -> Vec<(String, String, Verdict)> {
+fn surprises(results: &Results) -> Vec<(String, String, FeatureVerdict)> {
     let matrix = results.kernel_features.as_ref().unwrap();
     matrix.surprises().map(|(what, target, verdict)| (what, target.to_string(), verdict)).collect()
 }
@@ -30,13 +30,22 @@ fn what_is_known_beforehand_is_no_surprise() {
     assert_eq!(surprises(&results), []);
     let matrix = results.kernel_features.as_ref().unwrap();
     let verdicts = |row: usize| matrix.features[row].cells.iter().map(|cell| cell.verdict).collect::<Vec<_>>();
-    assert_eq!(verdicts(0), [Verdict::Works; 4]);
-    assert_eq!(verdicts(1), [Verdict::Refused; 4]);
-    assert_eq!(verdicts(2), [Verdict::Refused, Verdict::Works, Verdict::Refused, Verdict::Refused]);
-    assert_eq!(verdicts(3), [Verdict::Refused, Verdict::Works, Verdict::Refused, Verdict::Works]);
+    assert_eq!(verdicts(0), [FeatureVerdict::Works; 4]);
+    assert_eq!(verdicts(1), [FeatureVerdict::Refused; 4]);
+    assert_eq!(
+        verdicts(2),
+        [FeatureVerdict::Refused, FeatureVerdict::Works, FeatureVerdict::Refused, FeatureVerdict::Refused]
+    );
+    assert_eq!(
+        verdicts(3),
+        [FeatureVerdict::Refused, FeatureVerdict::Works, FeatureVerdict::Refused, FeatureVerdict::Works]
+    );
     let fexit = matrix.configurations.iter().find(|row| row.probe.probe == Probe::Fexit).unwrap();
     let verdicts: Vec<_> = fexit.cells.iter().map(|cell| cell.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Works, Verdict::Works, Verdict::Refused, Verdict::Works]);
+    assert_eq!(
+        verdicts,
+        [FeatureVerdict::Works, FeatureVerdict::Works, FeatureVerdict::Refused, FeatureVerdict::Works]
+    );
     assert!(fexit.cells[0].counted.value().unwrap().is_exact());
 }
 
@@ -57,9 +66,9 @@ since = [
     assert_eq!(
         surprises(&results),
         [
-            ("map-type ringbuf".to_owned(), "x86_64 6.1".to_owned(), Verdict::UnexpectedSuccess),
-            ("map-type ringbuf".to_owned(), "aarch64 6.1".to_owned(), Verdict::UnexpectedSuccess),
-            ("kfunc fexit/bpf_strcmp".to_owned(), "x86_64 6.12".to_owned(), Verdict::UnexpectedRefusal),
+            ("map-type ringbuf".to_owned(), "x86_64 6.1".to_owned(), FeatureVerdict::UnexpectedSuccess),
+            ("map-type ringbuf".to_owned(), "aarch64 6.1".to_owned(), FeatureVerdict::UnexpectedSuccess),
+            ("kfunc fexit/bpf_strcmp".to_owned(), "x86_64 6.12".to_owned(), FeatureVerdict::UnexpectedRefusal),
         ]
     );
     let shown = text(&results, Style::default()).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -82,7 +91,10 @@ fn one_call_too_few_is_not_exact() {
     }));
     let found = surprises(&results);
     assert_eq!(found.len(), 4);
-    assert!(found.iter().all(|(what, _, verdict)| what == "kprobe" && *verdict == Verdict::Miscounts), "{found:?}");
+    assert!(
+        found.iter().all(|(what, _, verdict)| what == "kprobe" && *verdict == FeatureVerdict::Miscounts),
+        "{found:?}"
+    );
     assert!(text(&results, Style::default()).contains("BAD"));
 }
 

@@ -18,10 +18,10 @@ use bpfassay_protocol::{
     tracer::Sample,
 };
 use bpfassay_report::{
-    Outcome, Results, derive,
+    derive,
     render::{Style, text},
-    results::{Access, CellResult},
 };
+use bpfassay_results::{Access, CellResult, Outcome, Results};
 use bpfassay_study::Study;
 use common::{CGROUP, contents, figures, reading};
 

@@ -5,9 +5,10 @@
 mod common;
 
 use bpfassay_report::{
-    Results, derive,
+    derive,
     render::{csv, figure_svg, html, junit, openmetrics},
 };
+use bpfassay_results::Results;
 use bpfassay_study::Clock;
 use common::{
     contents,

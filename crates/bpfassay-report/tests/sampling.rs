@@ -10,11 +10,11 @@ mod common;
 
 use bpfassay_protocol::{Arch, probe::Probe};
 use bpfassay_report::{
-    Again, BootVerdict, Contents, Entry, FailureKind, Outcome, RunFailure, derive,
+    derive,
     render::{Style, text},
-    results::{Sampled, SamplingEnd},
     to_do,
 };
+use bpfassay_results::{Again, BootVerdict, Contents, Entry, FailureKind, Outcome, RunFailure, Sampled, SamplingEnd};
 use bpfassay_stats::random::Generator;
 use bpfassay_study::{Block, PlannedRun, Study};
 use common::{contents, figures, study};
@@ -100,7 +100,7 @@ fn the_interval_shown_pays_for_all_looks() {
     let results = derive(&contents);
     let mut fixed = contents.clone();
     fixed.header.plan.study.design.until = None;
-    let of = |results: &bpfassay_report::Results| {
+    let of = |results: &bpfassay_results::Results| {
         let cell = results.cells.iter().find(|cell| !cell.is_baseline()).unwrap();
         let estimate = cell.accesses.first().unwrap().overhead.value().unwrap().estimate;
         let interval = estimate.bounds.interval().unwrap();

@@ -10,8 +10,9 @@ mod common;
 
 use std::path::Path;
 
-use bpfassay_report::{
-    ResultsError, derive, results,
+use bpfassay_report::derive;
+use bpfassay_results::{
+    ResultsError, file,
     schema::{events_schema, results_schema},
 };
 use common::{contents, outcome, quick, study};
@@ -78,9 +79,9 @@ fn results_of_earlier_versions_keep_to_the_schema() {
 fn results_are_read_as_they_were_written() {
     let folder = tempfile::tempdir().unwrap();
     let written = derive(&contents(&study(None, 2, 1), outcome));
-    let path = results::write(folder.path(), &written).unwrap();
-    assert_eq!(results::read(&path).unwrap(), written);
-    assert_eq!(results::read(folder.path()).unwrap(), written);
+    let path = file::write(folder.path(), &written).unwrap();
+    assert_eq!(file::read(&path).unwrap(), written);
+    assert_eq!(file::read(folder.path()).unwrap(), written);
     let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["results.json"]);
 
@@ -88,10 +89,10 @@ fn results_are_read_as_they_were_written() {
     let keys: serde_json::Value = serde_json::from_str(&text).unwrap();
     let schema = serde_json::from_str(&published("results-v2.json")).unwrap();
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&keys) && keys["digest"].is_string());
-    results::write(folder.path(), &bpfassay_report::Results { version: 9, ..written }).unwrap();
-    assert!(matches!(results::read(&path), Err(ResultsError::Version { found: 9, .. })));
+    file::write(folder.path(), &bpfassay_results::Results { version: 9, ..written }).unwrap();
+    assert!(matches!(file::read(&path), Err(ResultsError::Version { found: 9, .. })));
     std::fs::write(&path, &text[..text.len() / 2]).unwrap();
-    assert!(matches!(results::read(&path), Err(ResultsError::Damaged { .. })));
+    assert!(matches!(file::read(&path), Err(ResultsError::Damaged { .. })));
     std::fs::remove_file(&path).unwrap();
-    assert!(matches!(results::read(&path), Err(ResultsError::Io { .. })));
+    assert!(matches!(file::read(&path), Err(ResultsError::Io { .. })));
 }

@@ -16,10 +16,10 @@ use bpfassay_protocol::{
     probe::Probe,
 };
 use bpfassay_report::{
-    Contents, Entry, Outcome, derive,
-    journal::Torn,
+    derive,
     render::{Style, markdown, text},
 };
+use bpfassay_results::{Contents, Entry, Outcome, journal::Torn};
 use bpfassay_study::{Available, Narrowing, expand};
 use common::{contents, outcome, study};
 

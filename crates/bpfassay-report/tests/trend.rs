@@ -11,10 +11,10 @@ mod common;
 use std::cmp::Ordering;
 
 use bpfassay_report::{
-    Results,
     render::{Style, trend_markdown, trend_text},
     trend::{Quantity, by_version, trend},
 };
+use bpfassay_results::Results;
 use bpfassay_study::Clock;
 use common::made_up::series;
 

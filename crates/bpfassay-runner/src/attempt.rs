@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use bpfassay_report::{AfterRun, BootVerdict, FailureKind, Involved, Outcome, Past, RunFailure, RunRecord, ToDo};
+use bpfassay_results::{AfterRun, BootVerdict, FailureKind, Involved, Outcome, Past, RunFailure, RunRecord, ToDo};
 use bpfassay_study::{Block, PlannedRun};
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Who is to blame for a boot that came to grief. Pure.
 
-use bpfassay_report::{BootVerdict, Involved, RunFailure};
+use bpfassay_results::{BootVerdict, Involved, RunFailure};
 
 use crate::observed::{BootPlan, Observed, is_tool_run};
 

@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     message::{GuestMessage, HostMessage},
     with_causes,
 };
-use bpfassay_report::ToDo;
+use bpfassay_results::ToDo;
 use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Severity, VmError};
 
 use crate::{

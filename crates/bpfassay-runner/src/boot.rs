@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use bpfassay_protocol::message::{GuestMessage, Phase, RunOutcome};
-use bpfassay_report::{BlockEnded, BlockStarted, BootVerdict, Entry, GuestReady, Outcome, RunFailure, RunRecord};
+use bpfassay_results::{BlockEnded, BlockStarted, BootVerdict, Entry, GuestReady, Outcome, RunFailure, RunRecord};
 use bpfassay_study::Block;
 
 use crate::{

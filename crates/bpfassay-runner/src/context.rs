@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use bpfassay_report::{Entry, Journal, JournalError};
+use bpfassay_results::{Entry, Journal, JournalError};
 use bpfassay_study::Study;
 use tokio_util::sync::CancellationToken;
 

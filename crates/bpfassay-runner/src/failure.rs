@@ -1,7 +1,7 @@
 //! Which named failure the ending of a guest, or an incident on its console, is.
 
 use bpfassay_protocol::message::Phase;
-use bpfassay_report::{FailureKind, RunFailure};
+use bpfassay_results::{FailureKind, RunFailure};
 use bpfassay_vm::{EndReason, Ending, KernelIncident, KernelIncidentKind};
 
 /// Most lines kept with a failure.

@@ -5,7 +5,7 @@ mod boot;
 
 use std::{path::Path, sync::Mutex};
 
-use bpfassay_report::Journal;
+use bpfassay_results::Journal;
 use bpfassay_study::{Block, Study};
 use tokio_util::sync::CancellationToken;
 

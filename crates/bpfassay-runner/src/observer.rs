@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bpfassay_protocol::message::Phase;
-use bpfassay_report::{BlockEnded, BlockStarted, GuestReady, RunRecord};
+use bpfassay_results::{BlockEnded, BlockStarted, GuestReady, RunRecord};
 use bpfassay_study::Block;
 
 /// Something that happened.

@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use bpfassay_report::{Journal, Outcome, RunFailure, RunRecord, ToDo};
+use bpfassay_results::{Journal, Outcome, RunFailure, RunRecord, ToDo};
 use bpfassay_study::{Block, Study};
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;

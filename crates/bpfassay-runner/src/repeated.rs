@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bpfassay_protocol::message::Phase;
-use bpfassay_report::{FailureKind, RunFailure};
+use bpfassay_results::{FailureKind, RunFailure};
 use bpfassay_study::{Block, Target, plan::file_system_id};
 
 use crate::{attempt::Attempt, blame::HostFailure};

@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use bpfassay_report::{JournalError, ResultsError};
+use bpfassay_results::{JournalError, ResultsError};
 use rustix::io::Errno;
 
 use crate::output;

@@ -11,9 +11,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use bpfassay_report::{
+use bpfassay_report::derive::of_run;
+use bpfassay_results::{
     Event, Outcome, RunRecord, ToDo,
-    derive::of_run,
     event::{EVENTS_VERSION, Ending, RunEnded, Started},
     plain,
 };
@@ -168,7 +168,7 @@ impl<'a> Watcher<'a> {
             Outcome::Refused(refusal) => (Ending::Refused, is_refusal_expected, Some(refusal.message.clone())),
             // The log is reported by itself.
             Outcome::Failed(failure) => {
-                let failure = bpfassay_report::RunFailure { log: None, ..failure.clone() };
+                let failure = bpfassay_results::RunFailure { log: None, ..failure.clone() };
                 (Ending::Failed, false, Some(failure.to_string()))
             }
         };
@@ -283,7 +283,7 @@ impl Observer for Watcher<'_> {
 #[cfg(test)]
 mod tests {
     use bpfassay_protocol::{Arch, ProbeConfiguration, probe::Probe};
-    use bpfassay_report::{FailureKind, RunFailure};
+    use bpfassay_results::{FailureKind, RunFailure};
     use bpfassay_study::{Available, Clock, Narrowing};
     use bpfassay_vm::shell_words;
 

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use bpfassay_protocol::Arch;
-use bpfassay_report::{
+use bpfassay_results::{
     Provenance,
     provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},
 };

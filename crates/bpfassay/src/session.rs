@@ -3,7 +3,7 @@
 
 use std::{num::NonZeroU32, path::Path};
 
-use bpfassay_report::{Journal, Provenance, RunFailure, ToDo, plain};
+use bpfassay_results::{Journal, Provenance, RunFailure, ToDo, plain};
 use bpfassay_runner::{HostSetup, RunnerConfig, Summary, slots};
 use bpfassay_study::{Block, Plan};
 use tokio_util::sync::CancellationToken;

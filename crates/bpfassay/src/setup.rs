@@ -8,7 +8,7 @@ use std::{
 };
 
 use bpfassay_protocol::{Arch, with_causes};
-use bpfassay_report::Provenance;
+use bpfassay_results::Provenance;
 use bpfassay_runner::HostSetup;
 use bpfassay_study::{Available, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
 use bpfassay_testbed::{

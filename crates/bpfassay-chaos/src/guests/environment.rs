@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_report::Contents;
+use bpfassay_results::Contents;
 use bpfassay_study::Plan;
 
 use super::{GuestDriver, HostFault, ToolFault};
@@ -177,7 +177,7 @@ impl<'a> GuestEnvironment<'a> {
         }
     }
 
-    fn contents(&self) -> Result<Option<Contents>, bpfassay_report::JournalError> {
+    fn contents(&self) -> Result<Option<Contents>, bpfassay_results::JournalError> {
         let text = fs::read(self.path("out").join("journal.jsonl")).unwrap_or_default();
         if !text.contains(&b'\n') {
             return Ok(None);

@@ -3,10 +3,10 @@
 use std::{fs, io};
 
 use bpfassay_report::{
-    Again, Contents, Entry, Event, Header, Journal, Results,
     compare::{self, Question},
-    derive, journal, render, results, trend,
+    derive, render, trend,
 };
+use bpfassay_results::{Again, Contents, Entry, Event, Header, Journal, Results, file, journal};
 
 use crate::corpus;
 
@@ -74,7 +74,7 @@ pub(super) fn results(bytes: &[u8]) {
         let path = directory.join("results.json");
         let written = fs::write(&path, bytes);
         assert!(written.is_ok(), "the results cannot be written: {written:?}");
-        if let Ok(read) = results::read(&path) {
+        if let Ok(read) = file::read(&path) {
             show(&read);
         }
     });

@@ -8,15 +8,14 @@ use bpfassay_study::{Clock, Target};
 
 use super::{AccessComparison, CellComparison, Fate, Measure, Question, Ratio};
 use crate::{
-    Figure, Results,
     derive::{
         levels,
         lookup::{ByCell, by_cell},
         pairs::{figures_of, observations},
     },
     labels,
-    results::{Access, Attach, CellAccess, CellResult, RunResult},
 };
+use bpfassay_results::{Access, Attach, CellAccess, CellResult, Figure, Results, RunResult};
 
 /// The same cell in both results.
 #[derive(Clone, Copy)]
@@ -223,7 +222,7 @@ fn of_replicates(figures: impl Iterator<Item = ((u32, u32), f64)>) -> Vec<f64> {
 }
 
 /// Whether all figures are of one seed, and so of one layout of addresses: one observation, where the other result is of another
-/// seed. Rounds tell nothing of how much layouts differ.
+/// seed. Rounds show nothing of how much layouts differ.
 fn is_of_one_layout(results: &Results, logs: &BTreeMap<(u32, u32), f64>) -> bool {
     let mut replicates = logs.keys().map(|(replicate, _)| replicate);
     let first = replicates.next();

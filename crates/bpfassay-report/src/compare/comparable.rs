@@ -6,7 +6,7 @@ use bpfassay_protocol::job::Workload;
 use bpfassay_study::Clock;
 
 use super::cells::Pair;
-use crate::{Outcome, Results};
+use bpfassay_results::{Outcome, Results};
 
 /// Why two results cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,7 +120,7 @@ fn machines(base: &Results, new: &Results, clock: Clock) -> Result<Vec<String>, 
     let (Some(was), Some(is)) = (last(base), last(new)) else { return Ok(notes) };
     for (arch, new) in &is.qemu {
         let Some(base) = was.qemu.get(arch) else { continue };
-        let kind = |facts: &crate::provenance::QemuFacts| {
+        let kind = |facts: &bpfassay_results::provenance::QemuFacts| {
             format!("{} {} -cpu {}", facts.accelerator, facts.machine, facts.cpu)
         };
         if kind(base) != kind(new) {

@@ -9,27 +9,24 @@ use bpfassay_protocol::{
 };
 use bpfassay_study::Interface;
 
-use crate::{
-    Figure,
-    ior::Reported,
-    results::{Access, ByteFigure, MovedSource, Span},
-};
+use crate::ior::Reported;
+use bpfassay_results::{Access, ByteFigure, Figure, MovedSource, Span};
 
 /// What the workload says of itself, besides its ledger.
 pub(super) struct Workload<'a> {
     /// `None`: not IOR.
     pub(super) interface: Option<Interface>,
-    /// Whether another process moves bytes on the same mount, which mountstats cannot tell apart.
+    /// Whether another process moves bytes on the same mount, which mountstats cannot separate.
     pub(super) neighbour: bool,
     /// Whether the options ask for `-W`: reads that IOR's JSON does not list.
     pub(super) checks_writes: bool,
     pub(super) reported: Result<&'a [Reported], &'a str>,
 }
 
-/// Why IOR's summary tells fewer bytes of `operation` than the workload moves, where it does.
+/// Why IOR's summary reports fewer bytes of `operation` than the workload moves, where it does.
 pub(super) fn untold(workload: &Workload<'_>, operation: Operation) -> Option<&'static str> {
     (operation == Operation::Read && workload.checks_writes)
-        .then_some("IOR's summary does not tell the bytes read by -W")
+        .then_some("IOR's summary does not report the bytes read by -W")
 }
 
 /// The operations that IOR moves its data by.
@@ -42,7 +39,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
             .into_iter()
             .map(|operation| {
                 let bytes = from_summary(workload, operation, |_| true);
-                let moved = (bytes, Figure::missing("IOR's summary does not tell calls"), MovedSource::Summary);
+                let moved = (bytes, Figure::missing("IOR's summary does not report calls"), MovedSource::Summary);
                 figure(figures, workload, Span::WholeRun, operation, moved, &figures.whole)
             })
             .collect();
@@ -59,7 +56,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
                             && (reported.key.test, reported.key.repetition) == (phase.test, phase.repetition)
                     })
                 } else {
-                    Figure::missing("IOR's summary does not tell the bytes of checks")
+                    Figure::missing("IOR's summary does not report the bytes of checks")
                 };
                 (bytes, Figure::missing("no calls move mapped pages"), MovedSource::Summary)
             }
@@ -81,12 +78,12 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
 }
 
 /// The byte figures of a run of a program that says itself how many bytes it `moved`.
-pub(super) fn told(figures: &RunFigures, moved: impl Iterator<Item = (Operation, Figure<u64>)>) -> Vec<ByteFigure> {
+pub(super) fn reported(figures: &RunFigures, moved: impl Iterator<Item = (Operation, Figure<u64>)>) -> Vec<ByteFigure> {
     let workload =
         Workload { interface: None, neighbour: false, checks_writes: false, reported: Err("the workload is not IOR") };
     moved
         .map(|(operation, bytes)| {
-            let calls = Figure::missing("the workload does not tell calls");
+            let calls = Figure::missing("the workload does not report calls");
             figure(figures, &workload, Span::WholeRun, operation, (bytes, calls, MovedSource::Summary), &figures.whole)
         })
         .collect()
@@ -107,7 +104,7 @@ fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Re
             return Figure::missing("the rounded figures of IOR's summary do not settle the number of bytes");
         };
         let Some(more) = sum.checked_add(bytes) else {
-            return Figure::missing("IOR's summary tells more bytes than fit into 64 bits");
+            return Figure::missing("IOR's summary reports more bytes than fit into 64 bits");
         };
         sum = more;
     }

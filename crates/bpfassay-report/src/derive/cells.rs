@@ -10,12 +10,9 @@ use super::{
     cost,
     pairs::{Pairs, accesses_of, by_replicate, figures_of, observations, summary},
 };
-use crate::{
-    Figure, Outcome,
-    results::{
-        Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, EventTime, Overhead, RunAccess,
-        RunCounts, RunResult, RunTime,
-    },
+use bpfassay_results::{
+    Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, EventTime, Figure, Outcome, Overhead,
+    RunAccess, RunCounts, RunResult, RunTime,
 };
 
 /// Most runs in which drift is looked for: every pair of them is, which of more would take minutes and gigabytes.
@@ -50,7 +47,7 @@ fn derive_cell(context: &Context<'_>, cell: &Cell, all: &[&RunResult], baseline:
         .collect();
     let attach = attach(plan, cell, &runs);
     let why_none = why_no_figures(&attach, counts);
-    // The baseline tells which accesses there are where this cell was never measured.
+    // The baseline shows which accesses there are where this cell was never measured.
     let mut accesses = accesses_of(runs.iter().chain(baseline.unwrap_or_default()));
     if accesses.is_empty() {
         accesses = asked_for(plan, cell);
@@ -217,11 +214,11 @@ fn derive_access(
     let of_runs = |pick: fn(&RunAccess) -> &Figure<f64>| {
         summary(runs.iter().filter_map(|run| figures_of(run, access)).map(pick), why_none)
     };
-    let tells_bytes = context.plan.study.command(&cell.case).is_some_and(|command| !command.bytes.is_empty());
+    let reports_bytes = context.plan.study.command(&cell.case).is_some_and(|command| !command.bytes.is_empty());
     let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| match (access, access.operation()) {
         (_, Some(operation)) => byte_errors(runs, |figure| figure.operation == operation, pick, why_none),
-        (Access::Work, None) if tells_bytes => byte_errors(runs, |_| true, pick, why_none),
-        _ => Figure::missing("the workload tells no bytes"),
+        (Access::Work, None) if reports_bytes => byte_errors(runs, |_| true, pick, why_none),
+        _ => Figure::missing("the workload reports no bytes"),
     };
     let base: Option<Vec<&RunResult>> =
         baseline.map(|runs| runs.iter().filter(|run| run.record.is_counted()).copied().collect());

@@ -1,18 +1,15 @@
-//! Figures of a run of any program: how long it worked, what it told of its work, and the bytes that it says it moved.
+//! Figures of a run of any program: how long it worked, what it reported of its work, and the bytes that it says it moved.
 
 use bpfassay_protocol::{job::Better, message::RunFigures};
 use bpfassay_study::{Clock, CommandSpec};
 
 use super::{bytes, cost, merit};
-use crate::{
-    Figure,
-    results::{Access, ByteFigure, Merit, RunAccess},
-};
+use bpfassay_results::{Access, ByteFigure, Figure, Merit, RunAccess};
 
 /// The accesses of a run, the time first, and its bytes.
 pub(super) fn derive(clock: Clock, spec: &CommandSpec, figures: &RunFigures) -> (Vec<RunAccess>, Vec<ByteFigure>) {
-    let told = spec.read(&figures.summary);
-    let of_figures = told.figures.into_iter().map(|(figure, number)| {
+    let reported = spec.read(&figures.summary);
+    let of_figures = reported.figures.into_iter().map(|(figure, number)| {
         let number = number.map_or_else(Figure::missing, Figure::Value);
         merit::access(
             Access::Figure(figure.name),
@@ -20,13 +17,15 @@ pub(super) fn derive(clock: Clock, spec: &CommandSpec, figures: &RunFigures) -> 
         )
     });
     let accesses = [merit::access(Access::Work, time(clock, figures))].into_iter().chain(of_figures).collect();
-    let moved =
-        told.bytes.into_iter().map(|(operation, bytes)| (operation, bytes.map_or_else(Figure::missing, Figure::Value)));
-    (accesses, bytes::told(figures, moved))
+    let moved = reported
+        .bytes
+        .into_iter()
+        .map(|(operation, bytes)| (operation, bytes.map_or_else(Figure::missing, Figure::Value)));
+    (accesses, bytes::reported(figures, moved))
 }
 
 /// What the work took, from before the program was started until it had ended: instructions where the clock counts them, without
-/// those in which the guest had nothing to do where the kernel tells them; else seconds.
+/// those in which the guest had nothing to do where the kernel reports them; else seconds.
 fn time(clock: Clock, figures: &RunFigures) -> Merit<f64> {
     let elapsed = cost::elapsed(&figures.whole);
     let busy = elapsed.zip(cost::idle(&figures.whole)).and_then(|(elapsed, idle)| elapsed.checked_sub(idle));

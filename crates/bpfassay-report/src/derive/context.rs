@@ -9,7 +9,7 @@ use super::{
     levels::{Levels, looks},
     lookup::{ByCell, Place, place},
 };
-use crate::{Provenance, results::RunResult};
+use bpfassay_results::{Provenance, RunResult};
 
 /// How surely the minimal detectable effect is found: the customary 80 % (Cohen, 1988, section 2.4).
 const POWER: f64 = 0.8;

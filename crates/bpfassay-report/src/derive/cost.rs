@@ -10,10 +10,7 @@ use super::{
     context::Context,
     pairs::{figures_of, observations},
 };
-use crate::{
-    Figure,
-    results::{Access, Basis, Cost, RunResult, Work},
-};
+use bpfassay_results::{Access, Basis, Cost, Figure, RunResult, Work};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -28,7 +25,7 @@ pub(super) fn work(figures: &RunFigures, access: Access) -> Figure<Work> {
         sum.elapsed_ns = sum.elapsed_ns.saturating_add(elapsed);
         sum.busy_ns = match (&sum.busy_ns, idle(&phase.interval)) {
             (Figure::Value(busy), Some(idle)) => Figure::Value(busy.saturating_add(elapsed.saturating_sub(idle))),
-            _ => Figure::missing("the kernel does not tell how long it was idle"),
+            _ => Figure::missing("the kernel does not report how long it was idle"),
         };
         if let Some(totals) = access.operation().and_then(|operation| phase.ledger.get(&operation)) {
             sum.calls = sum.calls.saturating_add(totals.calls);

@@ -8,10 +8,7 @@ use bpfassay_protocol::{
 };
 
 use super::bytes::of_key;
-use crate::{
-    Figure,
-    results::{Difference, PathCoverage},
-};
+use bpfassay_results::{Difference, Figure, PathCoverage};
 
 /// One row per path and operation that it owes to, in the order of the table of paths.
 pub(super) fn derive(figures: &RunFigures) -> Vec<PathCoverage> {
@@ -20,7 +17,7 @@ pub(super) fn derive(figures: &RunFigures) -> Vec<PathCoverage> {
     let refused = |path: IoPath| match &summary {
         Ok(summary) => match summary.paths.iter().find(|report| report.path == path) {
             Some(report) => Ok(report.refused.clone()),
-            None => Err("the workload's summary does not tell what became of it".to_owned()),
+            None => Err("the workload's summary does not report what became of it".to_owned()),
         },
         Err(reason) => Err(reason.clone()),
     };

@@ -5,10 +5,7 @@ use std::collections::{HashMap, HashSet};
 use bpfassay_study::Plan;
 
 use super::runs;
-use crate::{
-    BlockStarted, Contents, Entry, Figure, Provenance,
-    results::{Boot, RunResult},
-};
+use bpfassay_results::{BlockStarted, Boot, Contents, Entry, Figure, Provenance, RunResult};
 
 /// The places in the journal of the records that stand, and what is to be said of the others.
 pub(super) fn standing(contents: &Contents) -> (HashSet<usize>, Vec<String>) {

@@ -10,10 +10,7 @@ use bpfassay_protocol::{
 };
 
 use super::coverage::less;
-use crate::{
-    Figure,
-    results::{Difference, EventFigure, Span},
-};
+use bpfassay_results::{Difference, EventFigure, Figure, Span};
 
 /// A row per interval and event of the sets that were attached, where it happened or should have.
 pub(super) fn derive(figures: &RunFigures) -> Vec<EventFigure> {
@@ -22,18 +19,20 @@ pub(super) fn derive(figures: &RunFigures) -> Vec<EventFigure> {
     }
     let of_set = || ProgramEvent::ALL.iter().copied().filter(|event| figures.probe.sets.has(event.set()));
     if figures.phases.is_empty() {
-        let untold = || Figure::missing("the workload cannot be held between phases");
-        return of_set().filter_map(|event| row(figures, Span::WholeRun, event, untold(), &figures.whole)).collect();
+        let not_reported = || Figure::missing("the workload cannot be held between phases");
+        return of_set()
+            .filter_map(|event| row(figures, Span::WholeRun, event, not_reported(), &figures.whole))
+            .collect();
     }
     let of_phase = |phase: &WorkloadPhase, event| {
         let span = Span::Phase { phase: phase.name.clone(), test: phase.test, repetition: phase.repetition };
-        row(figures, span, event, told(phase, event), &phase.interval)
+        row(figures, span, event, reported(phase, event), &phase.interval)
     };
     figures.phases.iter().flat_map(|phase| of_set().filter_map(move |event| of_phase(phase, event))).collect()
 }
 
 /// What the workload says it did: by its count of events, else by the ledger of its reads and writes.
-fn told(phase: &WorkloadPhase, event: ProgramEvent) -> Figure<Totals> {
+fn reported(phase: &WorkloadPhase, event: ProgramEvent) -> Figure<Totals> {
     let operation = match event {
         ProgramEvent::FileRead => Some(Operation::Read),
         ProgramEvent::FileWrite => Some(Operation::Write),
@@ -46,7 +45,7 @@ fn told(phase: &WorkloadPhase, event: ProgramEvent) -> Figure<Totals> {
     }
 }
 
-/// Nothing where there is nothing to tell. That a task is taken off a CPU happens in every interval: the workload waits at its end.
+/// Nothing where there is nothing to report. That a task is taken off a CPU happens in every interval: the workload waits at its end.
 fn row(
     figures: &RunFigures,
     span: Span,
@@ -83,10 +82,10 @@ fn row(
     }
     let difference = match (&counted, &workload) {
         (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
-        (Figure::Value(counted), Figure::Value(told)) => Figure::Value(Difference {
-            bytes: less(counted.bytes, told.bytes),
-            calls: Some(less(counted.calls, told.calls)),
-            errors: less(counted.errors, told.errors),
+        (Figure::Value(counted), Figure::Value(reported)) => Figure::Value(Difference {
+            bytes: less(counted.bytes, reported.bytes),
+            calls: Some(less(counted.calls, reported.calls)),
+            errors: less(counted.errors, reported.errors),
         }),
     };
     Some(EventFigure { span, event, workload, counted, time_ns, difference })

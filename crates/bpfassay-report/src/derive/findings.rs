@@ -2,10 +2,7 @@
 
 use bpfassay_protocol::finding::Finding;
 
-use crate::{
-    Outcome,
-    results::{CellFinding, RunResult},
-};
+use bpfassay_results::{CellFinding, Outcome, RunResult};
 
 /// The findings of `runs`, in the order of their kinds and subjects.
 pub(super) fn derive(runs: &[&RunResult]) -> Vec<CellFinding> {

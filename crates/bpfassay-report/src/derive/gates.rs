@@ -15,12 +15,10 @@ use super::{
     levels::LEVEL,
     pairs::{figures_of, observations},
 };
-use crate::{
-    Figure, labels,
-    results::{Access, Attach, CellAccess, CellResult, Demand, GateResult, ToolResult},
-};
+use crate::labels;
+use bpfassay_results::{Access, Attach, CellAccess, CellResult, Demand, Figure, GateResult, ToolResult};
 
-/// The verdict of every gate on every cell that it speaks of. Demands on figures leave out cells whose refusal was expected:
+/// The verdict of every gate on every cell that it covers. Demands on figures leave out cells whose refusal was expected:
 /// they cannot have any. The statistical verdicts of all gates are one family.
 pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateResult> {
     let plan = context.plan;
@@ -181,7 +179,7 @@ fn overhead(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit
     if plan.study.clock == Clock::Wall && emulated && !plan.study.design.certainty.insist {
         return Judged::new(
             Verdict::Inconclusive,
-            format!("{found} by the wall clock without KVM, which is not judged unless the study insists"),
+            format!("{found} by the wall clock without KVM, which is not evaluated unless the study insists"),
         );
     }
     // The baseline against itself has no overhead. Where it shows one that the gate would not let pass, this is the
@@ -296,7 +294,7 @@ mod tests {
 
         let regression = judged(&[first, second], &[clear(), found()]);
         assert_eq!((regression.verdict, regression.found), (Verdict::Regression, format!("found: {second}")));
-        // What nobody denies may be found.
+        // What no gate denies may be found.
         assert_eq!(judged(&[first], &[clear(), found()]).verdict, Verdict::Pass);
         assert_eq!(judged(&[first, second], &[clear(), open()]).verdict, Verdict::Inconclusive);
         assert_eq!(judged(Kind::ALL, &[clear(), open()]).verdict, Verdict::Pass);

@@ -12,12 +12,9 @@ use bpfassay_protocol::{
 use bpfassay_study::{ExpectedFeature, Plan, Series, Target};
 
 use super::{bytes, context::Context};
-use crate::{
-    Figure, Outcome,
-    results::{
-        Attach, Boot, CellResult, ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow,
-        KernelFeatures, ProgramFacts, RunResult, Verdict,
-    },
+use bpfassay_results::{
+    Attach, Boot, CellResult, ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, FeatureVerdict,
+    Figure, KernelFeatures, Outcome, ProgramFacts, RunResult,
 };
 
 /// What the workload's calls do.
@@ -29,7 +26,7 @@ pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]
     let mut targets: Vec<Target> = Vec::new();
     let mut probes: Vec<ProbeConfiguration> = Vec::new();
     let (mut known_targets, mut known_probes) = (HashSet::new(), HashSet::new());
-    // The first cell of each kind; further file systems and workloads are told in `cells` as always.
+    // The first cell of each kind; further file systems and workloads are in `cells` as always.
     let mut first: HashMap<(&Target, ProbeConfiguration), &CellResult> = HashMap::new();
     for (cell, result) in plan.cells.iter().zip(cells).filter(|(cell, _)| cell.workload == Workload::KernelFeatures) {
         if known_targets.insert(&cell.target) {
@@ -114,13 +111,13 @@ impl Column<'_> {
         };
         let expected = plan.study.features.of(&feature.id(), self.target, self.series);
         let verdict = match (&support, &expected) {
-            (Support::NotTried { .. }, _) => Verdict::NotTried,
-            (Support::Works { .. }, ExpectedFeature::Works { .. }) => Verdict::Works,
-            (Support::Works { .. }, ExpectedFeature::Refused { .. }) => Verdict::UnexpectedSuccess,
-            (Support::Works { .. }, ExpectedFeature::Nothing { .. }) => Verdict::UnjudgedSuccess,
-            (Support::Refused { .. }, ExpectedFeature::Works { .. }) => Verdict::UnexpectedRefusal,
-            (Support::Refused { .. }, ExpectedFeature::Refused { .. }) => Verdict::Refused,
-            (Support::Refused { .. }, ExpectedFeature::Nothing { .. }) => Verdict::UnjudgedRefusal,
+            (Support::NotTried { .. }, _) => FeatureVerdict::NotTried,
+            (Support::Works { .. }, ExpectedFeature::Works { .. }) => FeatureVerdict::Works,
+            (Support::Works { .. }, ExpectedFeature::Refused { .. }) => FeatureVerdict::UnexpectedSuccess,
+            (Support::Works { .. }, ExpectedFeature::Nothing { .. }) => FeatureVerdict::UnjudgedSuccess,
+            (Support::Refused { .. }, ExpectedFeature::Works { .. }) => FeatureVerdict::UnexpectedRefusal,
+            (Support::Refused { .. }, ExpectedFeature::Refused { .. }) => FeatureVerdict::Refused,
+            (Support::Refused { .. }, ExpectedFeature::Nothing { .. }) => FeatureVerdict::UnjudgedRefusal,
         };
         FeatureCell { support, expected, verdict }
     }
@@ -145,7 +142,7 @@ fn features<'a>(runs: &[&'a RunResult]) -> Result<&'a [Feature], String> {
     for run in runs {
         match &run.record.outcome {
             Outcome::Measured(figures) if !figures.features.is_empty() => return Ok(&figures.features),
-            Outcome::Measured(_) => reason = "the guest told no features".to_owned(),
+            Outcome::Measured(_) => reason = "the guest reported no features".to_owned(),
             Outcome::Refused(refusal) => reason.clone_from(&refusal.message),
             Outcome::Failed(failure) => reason = failure.to_string(),
         }
@@ -155,7 +152,7 @@ fn features<'a>(runs: &[&'a RunResult]) -> Result<&'a [Feature], String> {
 
 fn unknown(reason: &str) -> ConfigurationCell {
     ConfigurationCell {
-        verdict: Verdict::NotTried,
+        verdict: FeatureVerdict::NotTried,
         reason: Some(reason.to_owned()),
         counted: Figure::missing(reason),
         programs: Figure::missing(reason),
@@ -179,19 +176,19 @@ fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell 
         Attach::Attached { in_spite_of, .. } => {
             let counted = worst(measured().map(counted));
             let (verdict, reason) = match (&counted, in_spite_of) {
-                (Figure::NotMeasured(reason), _) => (Verdict::Miscounts, Some(reason.to_string())),
+                (Figure::NotMeasured(reason), _) => (FeatureVerdict::Miscounts, Some(reason.to_string())),
                 (Figure::Value(counted), _) if !counted.is_exact() => {
                     let words = format!(
                         "of {} calls and {} bytes it counted {:+} calls and {:+} bytes too many or too few",
                         counted.calls, counted.bytes, counted.call_error, counted.byte_error
                     );
-                    (Verdict::Miscounts, Some(words))
+                    (FeatureVerdict::Miscounts, Some(words))
                 }
                 (Figure::Value(_), Some(expectation)) => {
                     let words = format!("a refusal was expected: {}", expectation.reason);
-                    (Verdict::UnexpectedSuccess, Some(words))
+                    (FeatureVerdict::UnexpectedSuccess, Some(words))
                 }
-                (Figure::Value(_), None) => (Verdict::Works, None),
+                (Figure::Value(_), None) => (FeatureVerdict::Works, None),
             };
             let programs = measured()
                 .find_map(|figures| figures.tracer.as_ref())
@@ -204,17 +201,19 @@ fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell 
                 reason = format!("{reason}: {line}");
             }
             match (expectation, expected) {
-                (Some(expectation), true) => {
-                    refused(Verdict::Refused, format!("{reason}; {} ({})", expectation.reason, expectation.source))
-                }
-                (Some(expectation), false) => {
-                    refused(Verdict::UnexpectedRefusal, format!("{reason}; expected was errno {}", expectation.errno))
-                }
-                (None, _) => refused(Verdict::UnexpectedRefusal, reason),
+                (Some(expectation), true) => refused(
+                    FeatureVerdict::Refused,
+                    format!("{reason}; {} ({})", expectation.reason, expectation.source),
+                ),
+                (Some(expectation), false) => refused(
+                    FeatureVerdict::UnexpectedRefusal,
+                    format!("{reason}; expected was errno {}", expectation.errno),
+                ),
+                (None, _) => refused(FeatureVerdict::UnexpectedRefusal, reason),
             }
         }
         Attach::Unsteady { refusal, .. } => {
-            refused(Verdict::UnexpectedRefusal, format!("now and then: {}", refusal.message))
+            refused(FeatureVerdict::UnexpectedRefusal, format!("now and then: {}", refusal.message))
         }
         Attach::Unknown { reason } => unknown(reason),
         Attach::Baseline => unknown("the baseline attaches nothing"),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bpfassay_study::{Block, Cell, Target, plan::file_system_id};
 
-use crate::results::RunResult;
+use bpfassay_results::RunResult;
 
 /// The runs of each cell, in the order of the journal.
 pub(crate) type ByCell<'a> = HashMap<&'a str, Vec<&'a RunResult>>;

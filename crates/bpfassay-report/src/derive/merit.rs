@@ -1,13 +1,10 @@
-//! Figures of merit: what workloads that are not IOR tell of their work.
+//! Figures of merit: what workloads that are not IOR report of their work.
 
 use bpfassay_protocol::job::{Better, MicrobenchmarkSummary};
 use bpfassay_stats::Summary;
 
 use super::pairs::summary;
-use crate::{
-    Figure,
-    results::{Access, Merit, RunAccess},
-};
+use bpfassay_results::{Access, Figure, Merit, RunAccess};
 
 /// Operations per second of a workload without files, by its own clock from before the first to after the last.
 pub(super) fn of_microbenchmark(text: &str) -> RunAccess {
@@ -23,7 +20,7 @@ pub(super) fn of_microbenchmark(text: &str) -> RunAccess {
 
 /// The row of a figure of merit.
 pub(super) fn access(access: Access, merit: Merit<f64>) -> RunAccess {
-    let not_ior = || Figure::missing("only IOR tells bandwidths");
+    let not_ior = || Figure::missing("only IOR reports bandwidths");
     RunAccess {
         access,
         bandwidth_mib_s: not_ior(),

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_stats::{Summary, summarise};
 
-use crate::{
-    Figure,
-    results::{Access, RunAccess, RunResult, Unit},
-};
+use bpfassay_results::{Access, Figure, RunAccess, RunResult, Unit};
 
 /// The accesses that runs have figures of, each once, in the order of display.
 pub(super) fn accesses_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) -> Vec<Access> {

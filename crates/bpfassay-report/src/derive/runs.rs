@@ -13,22 +13,19 @@ use bpfassay_stats::{
 use bpfassay_study::{Cell, Plan};
 
 use super::{bytes, command, cost, coverage, events, merit};
-use crate::{
-    Figure, Outcome, RunRecord,
-    ior::{self, Reported},
-    results::{Access, AccessKey, RepetitionFigures, RunAccess, RunDerived},
-};
+use crate::ior::{self, Reported};
+use bpfassay_results::{Access, AccessKey, Figure, Outcome, RepetitionFigures, RunAccess, RunDerived, RunRecord};
 
 const MIB: f64 = 1_048_576.0;
 
 /// What follows from the raw figures of `record`, if it has any.
 pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<RunDerived> {
     let Outcome::Measured(figures) = &record.outcome else { return None };
-    // The tracer counted for another tool's sake: its figures are told with that tool's.
+    // The tracer counted for another tool's sake: its figures stand with that tool's.
     if record.has_reference {
         return None;
     }
-    // Only IOR tells bandwidths.
+    // Only IOR reports bandwidths.
     let (options, reported) = match &cell.workload {
         Kind::Ior { options, .. } => (options.as_slice(), ior::reported(&figures.summary)),
         Kind::IoPaths { .. } | Kind::KernelFeatures | Kind::Microbenchmark { .. } | Kind::Command { .. } => {
@@ -202,7 +199,7 @@ fn phase_of(figures: &RunFigures, key: AccessKey) -> Result<&WorkloadPhase, Stri
         .ok_or_else(|| format!("no barriers around {} of repetition {}", key.access, key.repetition))
 }
 
-/// Over all repetitions at once: bytes that IOR tells / bytes traced. The time, the same for both, drops out.
+/// Over all repetitions at once: bytes that IOR reports / bytes traced. The time, the same for both, drops out.
 fn error_of_whole_run(figures: &RunFigures, access: Access, reported: &[&Reported]) -> Figure<f64> {
     let mut moved = 0.0;
     for one in reported {

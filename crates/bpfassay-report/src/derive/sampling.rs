@@ -18,10 +18,7 @@ use super::{
     lookup::{ByCell, Place, by_cell, place, place_of},
     pairs::{accesses_of, by_replicate},
 };
-use crate::{
-    Again, Contents, ToDo,
-    results::{Access, RunResult, Sampled, SamplingEnd, Widest},
-};
+use bpfassay_results::{Access, Again, Contents, RunResult, Sampled, SamplingEnd, ToDo, Widest};
 
 /// The boots of one target, workload and file system.
 struct Group<'a> {
@@ -104,7 +101,7 @@ fn up_to(logs: &BTreeMap<u32, f64>, look: usize) -> Vec<f64> {
 
 type Series<'a> = (&'a Cell, Access, BTreeMap<u32, f64>);
 
-/// The overheads that are asked for, by replicate: those that a gate speaks of, else all. What has no figures at all, because
+/// The overheads that are asked for, by replicate: those that a gate covers, else all. What has no figures at all, because
 /// the kernel refuses it, is not waited for.
 fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'a>> {
     let gates: Vec<_> = plan.study.gates.iter().filter(|gate| gate.overhead.is_some()).collect();
@@ -175,7 +172,7 @@ pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
     let header = &contents.header;
     if design(&header.plan).is_some() {
         // What is provisional, or failed by the host, decides nothing: it will be measured, and then the decision is the one that
-        // an undisturbed run takes.
+        // an uninterrupted run takes.
         let standing = contents.standing();
         let (stands, _) = entries::standing(contents);
         let Taken { plan, mut runs, .. } =

@@ -1,7 +1,7 @@
 //! What is found of another tool under test: its reports joined with what really happened, run by run.
 //!
 //! The truth comes from the bundled tracer where it counted beside the tool: it was asked each time that the tool had reported
-//! something, so that both speak of the same span. Runs of the tool alone tell what needs no truth.
+//! something, so that both speak of the same span. Runs of the tool alone show what needs no truth.
 
 mod object;
 mod requested;
@@ -25,10 +25,7 @@ use bpfassay_tool::{
     },
 };
 
-use crate::{
-    FailureKind, Outcome, Provenance, RunFailure,
-    results::{RunResult, ToolResult},
-};
+use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
 
 /// Name of the processes of workloads: that of the embedded engine's program, and of IOR's.
 const WORKLOAD: &str = "ior";
@@ -133,10 +130,10 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
     }
 }
 
-/// Where the loader, or the tool itself, tells a step, an error number or the verifier's words, it is known what failed.
+/// Where the loader, or the tool itself, reports a step, an error number or the verifier's words, it is known what failed.
 fn started(refusal: &Refusal) -> Start {
-    let is_told = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
-    if is_told || refusal.step == Step::Open {
+    let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
+    if is_reported || refusal.step == Step::Open {
         return Start::Refused(refusal.clone());
     }
     // libbpf's words (`bpf_object_load`, `bpf_program__attach`, tools/lib/bpf/libbpf.c, 6.12) and those that its users print.
@@ -263,7 +260,7 @@ fn capture(report: &Report, seen: &ToolFigures) -> Capture {
                     capture.cut |= is_cut;
                     capture.dumps.push(dump);
                 }
-                // A reading that nobody can use is one that is missing.
+                // A reading that cannot be used is one that is missing.
                 Err(_) => capture.cut = true,
             },
         }

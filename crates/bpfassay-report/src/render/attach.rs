@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::table::Remarks;
-use crate::{
-    FailureKind, labels,
-    results::{Attach, CellFailure, CellResult},
-};
+use crate::labels;
+use bpfassay_results::{Attach, CellFailure, CellResult, FailureKind};
 
 /// `attached`, `refused, as expected: attach: errno 524 [1]`; what is long is a remark.
 pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {

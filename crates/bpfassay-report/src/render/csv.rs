@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{finished, format::Format, plain};
-use crate::{Figure, Outcome, Results};
+use bpfassay_results::{Figure, Outcome, Results};
 
 /// The head.
 const HEAD: [&str; 18] = [

@@ -1,7 +1,7 @@
 //! What a format of a report is.
 
 use super::html::NoFigure;
-use crate::Results;
+use bpfassay_results::Results;
 
 /// A format of a report.
 #[derive(Debug)]

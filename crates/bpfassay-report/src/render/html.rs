@@ -28,7 +28,8 @@ use super::{
     sections::{self, sections},
     table::Table,
 };
-use crate::{Outcome, Results, fingerprint, labels, outcome::RunFailure, results::Attach};
+use crate::labels;
+use bpfassay_results::{Attach, Outcome, Results, fingerprint, outcome::RunFailure};
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -65,7 +66,7 @@ impl Count {
     }
 }
 
-/// A run, or a guest, that came to grief.
+/// A run, or a guest, that failed.
 struct Failure {
     what: String,
     why: String,
@@ -116,7 +117,7 @@ fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {
 
 fn counts(results: &Results) -> Vec<Count> {
     let gates = |verdict| results.gates.iter().filter(|gate| gate.verdict == verdict).count();
-    let measured = |run: &&crate::results::RunResult| matches!(run.record.outcome, Outcome::Measured(_));
+    let measured = |run: &&bpfassay_results::RunResult| matches!(run.record.outcome, Outcome::Measured(_));
     let surprises = results.cells.iter().filter(|cell| cell.attach.is_surprise()).count()
         + results.kernel_features.as_ref().map_or(0, |matrix| matrix.surprises().count());
     let mut counts = Vec::new();

@@ -5,11 +5,10 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{compare, finished, format::Format, plain};
 use crate::{
-    FailureKind, Results,
     compare::{AccessComparison, CellComparison, Comparison, Fate},
     labels,
-    results::{Attach, CellFailure, CellResult, GateResult},
 };
+use bpfassay_results::{Attach, CellFailure, CellResult, FailureKind, GateResult, Results};
 
 /// See [`super::FORMATS`].
 pub(super) const FORMAT: Format =
@@ -70,7 +69,7 @@ fn case(what: &str, class: &str, status: TestCaseStatus) -> TestCase {
 }
 
 /// In the form of the schema by which Jenkins validates (junit-10.xsd of its xUnit plugin): there the number of skipped cases
-/// is told of each suite, not of all.
+/// is reported for each suite, not for all.
 fn written(report: &Report) -> Result<String, quick_junit::SerializeError> {
     let text = finished(report.to_string()?);
     let Some((before, rest)) = text.split_once("<testsuites ") else { return Ok(text) };
@@ -124,7 +123,7 @@ fn failed(kind: NonSuccessKind, what: &str, message: String) -> TestCaseStatus {
     status
 }
 
-/// The failure that tells most of a cell: one of its own before one that it only suffers from.
+/// The most specific failure of a cell: one of its own before one that it only suffers from.
 fn telling(cell: &CellResult) -> Option<&CellFailure> {
     let is_own = |failed: &&CellFailure| failed_type(failed) == "failed";
     cell.failures.iter().find(is_own).or_else(|| cell.failures.first())

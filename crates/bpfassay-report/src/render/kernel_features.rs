@@ -12,9 +12,8 @@ use super::{
     study,
     table::{Remarks, Table},
 };
-use crate::{
-    Figure, Results,
-    results::{ConfigurationCell, FeatureCell, FeatureRow, KernelFeatures, ProgramFacts, Verdict},
+use bpfassay_results::{
+    ConfigurationCell, FeatureCell, FeatureRow, FeatureVerdict, Figure, KernelFeatures, ProgramFacts, Results,
 };
 
 /// Longest value of a feature that is shown in the matrix.
@@ -25,7 +24,7 @@ const MAX_REASON: usize = 300;
 const FEATURES: &str = "features that differ between targets";
 
 impl Row {
-    /// What is told below the label, where there are no numbered remarks.
+    /// What stands below the label, where there are no numbered remarks.
     pub(super) fn below(&self) -> impl Iterator<Item = &String> {
         self.members.iter().chain(&self.remarks)
     }
@@ -36,7 +35,7 @@ impl Row {
 pub(super) struct Page {
     pub(super) title: String,
     pub(super) targets: Vec<Target>,
-    /// What must be read with it, where no other table tells it.
+    /// What must be read with it, where no other table has it.
     pub(super) warnings: Vec<String>,
     /// What is against expectation, in full.
     pub(super) surprises: Vec<String>,
@@ -108,16 +107,16 @@ fn stands_alone(results: &Results) -> bool {
     !study::has_figures(results) && !has_paths
 }
 
-const fn symbol(verdict: Verdict) -> &'static str {
+const fn symbol(verdict: FeatureVerdict) -> &'static str {
     match verdict {
-        Verdict::Works => "ok",
-        Verdict::Refused => "-",
-        Verdict::UnexpectedSuccess => "OK!",
-        Verdict::UnexpectedRefusal => "NO!",
-        Verdict::Miscounts => "BAD",
-        Verdict::UnjudgedSuccess => "ok?",
-        Verdict::UnjudgedRefusal => "-?",
-        Verdict::NotTried => "?",
+        FeatureVerdict::Works => "ok",
+        FeatureVerdict::Refused => "-",
+        FeatureVerdict::UnexpectedSuccess => "OK!",
+        FeatureVerdict::UnexpectedRefusal => "NO!",
+        FeatureVerdict::Miscounts => "BAD",
+        FeatureVerdict::UnjudgedSuccess => "ok?",
+        FeatureVerdict::UnjudgedRefusal => "-?",
+        FeatureVerdict::NotTried => "?",
     }
 }
 
@@ -127,14 +126,14 @@ fn surprises(matrix: &KernelFeatures) -> Vec<String> {
     for row in &matrix.configurations {
         for (cell, target) in row.cells.iter().zip(&matrix.targets).filter(|(cell, _)| cell.verdict.is_surprise()) {
             let what = match cell.verdict {
-                Verdict::Miscounts => "counts wrongly",
-                Verdict::UnexpectedSuccess => "works",
+                FeatureVerdict::Miscounts => "counts wrongly",
+                FeatureVerdict::UnexpectedSuccess => "works",
                 _ => "refused",
             };
             lines.push(format!(
                 "{} on {target}: {what}: {}",
                 row.probe,
-                cell.reason.as_deref().unwrap_or("no reason told")
+                cell.reason.as_deref().unwrap_or("no reason reported")
             ));
         }
     }
@@ -257,11 +256,11 @@ fn features(matrix: &KernelFeatures) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
         let same = cells.iter().collect::<BTreeSet<_>>().len() == 1;
         let name = format!("{} {}", row.kind, row.name);
         match row.cells.first().map(|cell| cell.verdict) {
-            Some(Verdict::Works) if same => {
-                let value = cells.first().filter(|value| *value != symbol(Verdict::Works));
+            Some(FeatureVerdict::Works) if same => {
+                let value = cells.first().filter(|value| *value != symbol(FeatureVerdict::Works));
                 works.push(value.map_or_else(|| name.clone(), |value| format!("{name} = {value}")));
             }
-            Some(Verdict::Refused) if same => refused.push(name),
+            Some(FeatureVerdict::Refused) if same => refused.push(name),
             _ => match groups.iter_mut().find(|(known, rows)| *known == cells && rows[0].kind == row.kind) {
                 Some((_, rows)) => rows.push(row),
                 None => groups.push((cells, vec![row])),
@@ -288,10 +287,10 @@ fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> R
     };
     // The kernel's words for the first of them stand for all.
     let remark = |cell: &FeatureCell| match (cell.verdict, &cell.expected) {
-        (Verdict::Refused, ExpectedFeature::Refused { reason, .. }) => {
+        (FeatureVerdict::Refused, ExpectedFeature::Refused { reason, .. }) => {
             Some(format!("{}; {reason}", words(&cell.support)))
         }
-        (Verdict::NotTried | Verdict::UnjudgedRefusal, _) => Some(words(&cell.support)),
+        (FeatureVerdict::NotTried | FeatureVerdict::UnjudgedRefusal, _) => Some(words(&cell.support)),
         _ => None,
     };
     Row { label, members, cells, remarks: remarks(matrix, &first.cells, remark) }
@@ -304,7 +303,7 @@ fn facts(matrix: &KernelFeatures) -> Vec<Block> {
     let kinds: [(&str, Of); 4] = [
         ("machine code of the programs, bytes", |facts| Some(facts.jited_bytes.to_string())),
         ("instructions of the programs", |facts| Some(facts.instructions.to_string())),
-        ("instructions that the verifier looked at (5.16 and later tell)", |facts| {
+        ("instructions that the verifier looked at (reported by 5.16 and later)", |facts| {
             facts.verified_instructions.map(|count| count.to_string())
         }),
         ("time to load and attach, ms of wall-clock time, functional only under emulation", |_| None),

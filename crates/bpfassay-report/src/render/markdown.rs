@@ -8,7 +8,7 @@ use super::{
     sections::{Section, sections},
     table::Table,
 };
-use crate::Results;
+use bpfassay_results::Results;
 
 /// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
@@ -94,7 +94,7 @@ pub(super) fn paragraph(text: &str) -> String {
     escaped
 }
 
-/// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote, and nobody is called by it.
+/// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote, and nobody is notified by it.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let text = plain::line(text);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_called() {
+    fn nobody_is_notified() {
         assert_eq!(escape("@somebody, a@b, @ c"), "@&#8203;somebody, a@&#8203;b, @ c");
     }
 }

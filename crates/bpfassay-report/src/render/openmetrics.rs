@@ -7,10 +7,8 @@ use std::fmt::Write as _;
 use bpfassay_stats::Verdict;
 
 use super::{finished, format::Format, plain};
-use crate::{
-    Results, labels,
-    results::{CellAccess, CellResult},
-};
+use crate::labels;
+use bpfassay_results::{CellAccess, CellResult, Results};
 
 /// The values of one family: labels and value.
 type Samples = Vec<(Vec<(&'static str, String)>, f64)>;

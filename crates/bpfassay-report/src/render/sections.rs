@@ -15,7 +15,7 @@ use super::{
     study,
     table::Table,
 };
-use crate::Results;
+use bpfassay_results::Results;
 
 /// A section of a report.
 pub(super) enum Section {

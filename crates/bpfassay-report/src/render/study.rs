@@ -5,10 +5,8 @@ use std::collections::HashSet;
 use bpfassay_protocol::job::Workload;
 use bpfassay_study::Clock;
 
-use crate::{
-    Figure, Outcome, Results, labels,
-    results::{Access, CellResult, RunResult, Sampled, SamplingEnd},
-};
+use crate::labels;
+use bpfassay_results::{Access, CellResult, Figure, Outcome, Results, RunResult, Sampled, SamplingEnd};
 
 /// Most lines about doubtful figures below a table.
 const MAX_DOUBTS: usize = 20;
@@ -41,7 +39,7 @@ fn doubts(results: &Results) -> Vec<String> {
     for run in &results.runs {
         let Some(derived) = &run.derived else { continue };
         if let Some(lost) = derived.losses.value().and_then(labels::losses) {
-            // Counted per program over the whole guest: the byte error tells whether the workload's were among them.
+            // Counted per program over the whole guest: the byte error shows whether the workload's were among them.
             doubts.push(format!("{}: events lost by the tracer, in the whole guest: {lost}", run.record.run));
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bpfassay_study::Target;
 
-use crate::{Results, results::CellResult};
+use bpfassay_results::{CellResult, Results};
 
 /// A table with what stands above and below it.
 pub(super) struct Table {

@@ -11,7 +11,7 @@ use super::{
     table::Table,
     wrap::push_wrapped,
 };
-use crate::Results;
+use bpfassay_results::Results;
 
 /// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {

@@ -2,11 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bpfassay_report::{
-    Results,
-    results::{Access, CellAccess, CellResult},
-    trend::by_version,
-};
+use bpfassay_report::trend::by_version;
+use bpfassay_results::{Access, CellAccess, CellResult, Results};
 use serde::Deserialize;
 
 use crate::chromium::Browser;

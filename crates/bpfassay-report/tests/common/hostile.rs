@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bpfassay_report::{Contents, Entry, Outcome, Results, derive};
+use bpfassay_report::derive;
+use bpfassay_results::{Contents, Entry, Outcome, Results};
 use bpfassay_study::{Clock, LeftOut};
 use bpfassay_tool::finding::{FindingResult, FindingStatus, Kind};
 use serde_json::{Value, json};
@@ -108,7 +109,7 @@ fn add_tool(results: &mut Results) {
             result["figures"] = json!([]);
             serde_json::from_value(result).ok()
         });
-        cell.run_times.extend(serde_json::from_value::<bpfassay_report::results::RunTime>(run_time.clone()));
+        cell.run_times.extend(serde_json::from_value::<bpfassay_results::RunTime>(run_time.clone()));
     }
 }
 

@@ -1,7 +1,8 @@
 //! Made-up results that have more to show than the plain study.
 
 use bpfassay_protocol::{Arch, probe::Probe};
-use bpfassay_report::{Entry, Outcome, Results, derive};
+use bpfassay_report::derive;
+use bpfassay_results::{Entry, Outcome, Results};
 use bpfassay_study::{Clock, Study, Target};
 
 use super::{MOVED, contents, figures, not_supported, outcome, sample, study};

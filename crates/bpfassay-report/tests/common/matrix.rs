@@ -6,7 +6,7 @@ use bpfassay_protocol::{
     message::RunFigures,
     probe::Probe,
 };
-use bpfassay_report::Outcome;
+use bpfassay_results::Outcome;
 use bpfassay_study::{Block, PlannedRun, Study};
 
 use super::{figures, not_supported};

@@ -23,7 +23,7 @@ use bpfassay_protocol::{
     probe::Probe,
     tracer::{Attached, CounterRow, Device, Ended, Losses, Program, Refusal, Sample, Step},
 };
-use bpfassay_report::{
+use bpfassay_results::{
     BlockEnded, BlockStarted, BootVerdict, Contents, Entry, FailureKind, GuestReady, Header, JOURNAL_VERSION, Outcome,
     Provenance, RunFailure, RunRecord,
     provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},

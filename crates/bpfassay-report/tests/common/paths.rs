@@ -10,7 +10,8 @@ use bpfassay_protocol::{
     probe::Probe,
     tracer::{CounterRow, Sample},
 };
-use bpfassay_report::{Contents, Outcome, Results, derive};
+use bpfassay_report::derive;
+use bpfassay_results::{Contents, Outcome, Results};
 use bpfassay_study::Study;
 
 use super::{CGROUP, DEVICE, contents, figures, not_supported};

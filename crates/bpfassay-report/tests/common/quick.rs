@@ -2,7 +2,7 @@
 
 use std::{fs, io::Read as _, path::PathBuf};
 
-use bpfassay_report::Results;
+use bpfassay_results::Results;
 use lzma_rust2::XzReader;
 
 /// Where those of `study` lie, with the report made of them.
@@ -14,7 +14,7 @@ pub(crate) fn results_of(study: &str) -> Results {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
     fs::write(&path, text_of(study)).unwrap();
-    bpfassay_report::results::read(&path).unwrap()
+    bpfassay_results::file::read(&path).unwrap()
 }
 
 /// Its `results.json`.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{Arch, ProbeConfiguration, message::Phase, probe::Probe, tracer::Refusal, tracer::Step};
-use bpfassay_report::{
+use bpfassay_results::{
     Again, BlockEnded, BlockStarted, Contents, Entry, GuestReady, Header, JOURNAL_VERSION, Outcome, Provenance,
     provenance::{Artefact, HostFacts},
 };

@@ -7,7 +7,7 @@ use bpfassay_protocol::{
     message::{GuestMessage, Phase},
     with_causes,
 };
-use bpfassay_report::{BootVerdict, FailureKind, RunFailure};
+use bpfassay_results::{BootVerdict, FailureKind, RunFailure};
 use rustix::process::Pid;
 use tokio::{
     io::AsyncReadExt,

@@ -7,7 +7,7 @@ use bpfassay_protocol::{
     probe::Probe,
     tracer::{Refusal, Step},
 };
-use bpfassay_report::{
+use bpfassay_results::{
     Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome, Provenance, RunFailure,
     provenance::{Artefact, HostFacts},
 };

@@ -2,10 +2,9 @@
 
 use bpfassay_report::{
     compare::{Question, compare as compare_results},
-    plain,
     render::{Style, comparison_html, comparison_junit, comparison_markdown, comparison_text},
-    results,
 };
+use bpfassay_results::{file, plain};
 
 use crate::{
     cli::{self, ComparisonFormat, FailOn},
@@ -13,8 +12,8 @@ use crate::{
 };
 
 pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
-    let base = results::read(&arguments.base)?;
-    let new = results::read(&arguments.new)?;
+    let base = file::read(&arguments.base)?;
+    let new = file::read(&arguments.new)?;
     let question = Question {
         margin: arguments.margin,
         error_rate: arguments.error_rate,

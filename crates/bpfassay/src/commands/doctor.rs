@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write};
 
 use bpfassay_protocol::{Arch, with_causes};
-use bpfassay_report::plain;
+use bpfassay_results::plain;
 use bpfassay_testbed::{payload, provider::debian::Kernels, toolchain::HOST_PACKAGES};
 use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator, qemu::debian_packages};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use bpfassay_protocol::Arch;
-use bpfassay_report::plain;
+use bpfassay_results::plain;
 use bpfassay_testbed::provider::debian::{Kernels, Listing};
 use serde_json::json;
 

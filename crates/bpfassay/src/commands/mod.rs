@@ -21,7 +21,7 @@ use std::{
     path::Path,
 };
 
-use bpfassay_report::plain;
+use bpfassay_results::plain;
 use rustix::fs::{Mode, OFlags};
 
 use crate::{

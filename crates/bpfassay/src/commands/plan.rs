@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use bpfassay_report::plain;
+use bpfassay_results::plain;
 use bpfassay_study::Plan;
 
 use crate::{

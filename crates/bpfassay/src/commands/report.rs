@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use bpfassay_report::{
-    render::{FormatError, Options},
-    results,
-};
+use bpfassay_report::render::{FormatError, Options};
+use bpfassay_results::file;
 
 use crate::{
     cli,
@@ -14,7 +12,7 @@ use crate::{
 };
 
 pub(crate) fn report(arguments: &cli::Report) -> Outcome {
-    let results = results::read(&arguments.results)?;
+    let results = file::read(&arguments.results)?;
     let format = arguments.format;
     let width = super::terminal_width().filter(|_| arguments.output.is_none());
     let options = Options { width, figure: arguments.figure.as_deref() };

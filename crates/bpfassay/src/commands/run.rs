@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use bpfassay_protocol::Arch;
-use bpfassay_report::{
+use bpfassay_report::{render, to_do};
+use bpfassay_results::{
     Again, Contents, Entry, Event, FailureKind, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Provenance,
-    Results, RunFailure, ToDo, event::Concluded, render, results, to_do,
+    Results, RunFailure, ToDo, event::Concluded, file,
 };
 use bpfassay_runner::{Summary, unix_ms};
 use bpfassay_stats::Verdict;
@@ -163,7 +164,7 @@ pub(super) fn report(directory: &Path, end: &End, format: MessageFormat) -> Outc
     let End { summary: Summary { cancelled, paused, .. }, how_to_go_on } = end;
     let (results, fingerprint) = conclude(directory)?;
     let code = if *cancelled { INTERRUPTED } else { verdict(&results, paused.is_some()) };
-    let path = directory.join(results::FILE_NAME);
+    let path = directory.join(file::FILE_NAME);
     match format {
         MessageFormat::Human => {
             let width = super::terminal_width();
@@ -220,10 +221,10 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
 /// same everywhere.
 fn conclude(directory: &Path) -> Result<(Results, Option<String>), Failure> {
     let results = bpfassay_report::derive_all(Contents::read(directory)?);
-    results::write(directory, &results).map_err(Failure::infrastructure)?;
+    file::write(directory, &results).map_err(Failure::infrastructure)?;
     let is_counted = results.plan.study.clock == Clock::Instructions;
     let fingerprint =
-        is_counted.then(|| bpfassay_report::fingerprint(results.runs.iter().map(|run| &run.record)).to_string());
+        is_counted.then(|| bpfassay_results::fingerprint(results.runs.iter().map(|run| &run.record)).to_string());
     Ok((results, fingerprint))
 }
 
@@ -264,7 +265,7 @@ fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_report::{
+    use bpfassay_results::{
         RunRecord,
         provenance::{Artefact, HostFacts},
     };

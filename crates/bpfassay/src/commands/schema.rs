@@ -7,8 +7,8 @@ use crate::{
 
 pub(crate) fn schema(arguments: &Schema) -> Outcome {
     let text = match arguments.file {
-        SchemaOf::Events => bpfassay_report::schema::events_schema(),
-        SchemaOf::Results => bpfassay_report::schema::results_schema(),
+        SchemaOf::Events => bpfassay_results::schema::events_schema(),
+        SchemaOf::Results => bpfassay_results::schema::results_schema(),
         SchemaOf::Manifest => {
             serde_json::to_string_pretty(&bpfassay_testbed::manifest::Manifest::schema()).map(|text| text + "\n")
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bpfassay_protocol::Arch;
-use bpfassay_report::plain;
+use bpfassay_results::plain;
 use bpfassay_testbed::{
     catalogue::Catalogue,
     compose::{self, TestbedSpec},

@@ -2,9 +2,9 @@
 
 use bpfassay_report::{
     render::{Style, trend_markdown, trend_text},
-    results,
     trend::trend as trend_of,
 };
+use bpfassay_results::file;
 
 use crate::{
     cli::{self, Format},
@@ -14,7 +14,7 @@ use crate::{
 pub(crate) fn trend(arguments: &cli::Trend) -> Outcome {
     let read = |directory: &std::path::PathBuf| {
         let name = directory.file_name().unwrap_or(directory.as_os_str()).to_string_lossy().into_owned();
-        results::read(directory).map(|results| (name, results))
+        file::read(directory).map(|results| (name, results))
     };
     let results = arguments.directories.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let trend = trend_of(&results).map_err(Failure::usage)?;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use bpfassay_report::{
+use bpfassay_results::{
     Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, ToDo,
-    fingerprint::{Difference, difference},
+    fingerprint::{RecordDifference, difference},
     plain,
 };
 use bpfassay_runner::unix_ms;
@@ -57,7 +57,7 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
         return Err(failure(INFRASTRUCTURE, "see the messages above; then verify again", &message));
     }
     let (first, second) = (contents.records(), repeated.records());
-    let differences: Vec<Difference> = plan
+    let differences: Vec<RecordDifference> = plan
         .blocks
         .iter()
         .flat_map(|block| &block.runs)
@@ -65,7 +65,7 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
             let run = run.spec.id.as_str();
             match (first.get(run), second.get(run)) {
                 (Some(first), Some(second)) => difference(first, second),
-                (first, second) => Some(Difference {
+                (first, second) => Some(RecordDifference {
                     run: run.to_owned(),
                     place: String::new(),
                     first: first.map(|_| "a record".to_owned()),
@@ -84,9 +84,9 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     Ok(NOT_REPRODUCED)
 }
 
-fn differences_text(differences: &[Difference], of: &str, kept: &Path) -> String {
+fn differences_text(differences: &[RecordDifference], of: &str, kept: &Path) -> String {
     let mut text = format!("not reproduced: {of}: {} runs have other raw figures\n", differences.len());
-    for Difference { run, place, first, second } in differences.iter().take(SHOWN) {
+    for RecordDifference { run, place, first, second } in differences.iter().take(SHOWN) {
         let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
         let line = format!("{run}: at {place}: {} before, {} now", show(first), show(second));
         text.push_str(&format!("  {}\n", plain::line(&line)));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bpfassay_input::document::{Complaint, Invalid};
-use bpfassay_report::plain;
+use bpfassay_results::plain;
 use bpfassay_study::StudyError;
 use bpfassay_tool::ToolError;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug};
 
-use bpfassay_report::plain;
+use bpfassay_results::plain;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{
     field::RecordFields,

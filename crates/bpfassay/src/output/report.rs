@@ -6,7 +6,7 @@ use std::{
     io::{IsTerminal as _, Write as _},
 };
 
-use bpfassay_report::plain;
+use bpfassay_results::plain;
 use miette::{Diagnostic, MietteHandler, MietteHandlerOpts, ReportHandler as _};
 
 use super::{InvalidFile, coloured_stderr, colours, stderr};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, num::NonZeroU32};
 
-use bpfassay_report::ToDo;
+use bpfassay_results::ToDo;
 use bpfassay_study::{Block, Target};
 
 /// A mean of seconds.

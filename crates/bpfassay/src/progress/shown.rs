@@ -7,11 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_report::{
-    BootVerdict, Event, RunFailure,
+use bpfassay_results::{
+    BootVerdict, ByteFigure, Event, RunFailure,
     event::{Ending, RunEnded},
     plain::{excerpt, line},
-    results::ByteFigure,
 };
 use bpfassay_vm::shell_words;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -243,7 +242,7 @@ mod tests {
     use std::{io, sync::Arc};
 
     use bpfassay_protocol::Arch;
-    use bpfassay_report::plain;
+    use bpfassay_results::plain;
     use bpfassay_study::Target;
     use indicatif::{ProgressDrawTarget, TermLike};
 
@@ -368,7 +367,7 @@ mod tests {
     #[test]
     fn what_is_repeated_is_shown_with_the_reason() {
         let failure = RunFailure {
-            kind: bpfassay_report::FailureKind::Host,
+            kind: bpfassay_results::FailureKind::Host,
             phase: None,
             excerpt: vec!["no QEMU".to_owned()],
             log: Some("l".to_owned()),

@@ -20,7 +20,7 @@ pub(super) fn types(seen: &ToolFigures) -> Option<Vec<u8>> {
     })
 }
 
-/// Where the object's programs do not fit to the kernel's prototypes; `None` where that was not said, or could not be told.
+/// Where the object's programs do not fit to the kernel's prototypes; `None` where that was not reported.
 pub(super) fn prototypes(seen: &ToolFigures) -> Option<Vec<String>> {
     let checked = lines(seen).into_iter().find_map(|line| match line {
         ObjectLine::Prototypes { checked } => Some(checked),
@@ -31,6 +31,6 @@ pub(super) fn prototypes(seen: &ToolFigures) -> Option<Vec<String>> {
         one.differs.into_iter().map(move |line| format!("{} ({}): {line}", one.program, one.section))
     };
     let lines: Vec<String> = checked.into_iter().flat_map(of_one).collect();
-    // What is found is found; that there is nothing, only a look at everything can tell.
+    // What is found is found; that there is nothing, only a look at everything can show.
     (is_whole || !lines.is_empty()).then_some(lines)
 }

@@ -93,7 +93,7 @@ fn the_whole_system_is_compared_from_report_to_report() {
 }
 
 #[test]
-fn without_a_report_before_the_workload_the_whole_system_is_not_judged() {
+fn without_a_report_before_the_workload_the_whole_system_is_not_evaluated() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     let (judged, compared) = of_run(&tool, None, true, &figures(vec![words(2100, "{\"n\":162}\n", Some(62))]));
     assert_eq!(found(&judged), []);
@@ -200,7 +200,7 @@ fn words_of_libbpf_tell_loading_from_attaching() {
 }
 
 #[test]
-fn a_tool_without_reports_is_judged_by_what_the_kernel_saw() {
+fn a_tool_without_reports_is_evaluated_by_what_the_kernel_saw() {
     let mut run = figures(Vec::new());
     if let Some(seen) = &mut run.tool {
         seen.left_behind.programs = vec!["on_read".to_owned()];

@@ -14,8 +14,8 @@ use crate::{
         compare::{self, Counts},
         table::Table,
     },
-    results::Access,
 };
+use bpfassay_results::Access;
 
 #[derive(Template)]
 #[template(path = "comparison.html")]

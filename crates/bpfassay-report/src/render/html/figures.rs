@@ -10,11 +10,8 @@ use bpfassay_stats::{Summary, relative_error::CounterReading};
 
 use self::along::along_kernels;
 use super::plot::{self, Curves, Intervals, Mark};
-use crate::{
-    Outcome, Results,
-    derive::readings,
-    results::{Access, CellAccess, CellResult},
-};
+use crate::derive::readings;
+use bpfassay_results::{Access, CellAccess, CellResult, Outcome, Results};
 
 /// A plot with what is written around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +105,7 @@ fn summary(summary: &Summary) -> Mark {
 }
 
 /// One panel per target and file system: against the transfer size where there are several, else a row per probe
-/// configuration. Targets that are a series of kernels share panels: side by side nobody would compare them.
+/// configuration. Targets that are a series of kernels share panels: side by side they cannot be compared.
 fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
     let mut panels: Vec<(String, Vec<WithSize<'_>>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();

@@ -4,11 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use bpfassay_protocol::Arch;
 
-use crate::{
-    Results,
-    results::{Attach, CellResult},
-    trend::by_version,
-};
+use crate::trend::by_version;
+use bpfassay_results::{Attach, CellResult, Results};
 
 /// More targets than that are no longer columns that fit a window side by side.
 const MAX_COLUMNS: usize = 12;

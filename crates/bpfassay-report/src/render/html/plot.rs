@@ -21,7 +21,7 @@ use plotters::{
 /// Colours that stand for variables of the page's style: see [`themed`].
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
-/// How many series can be told apart. Further ones begin anew.
+/// How many series can be distinguished. Further ones begin anew.
 const SERIES: u8 = 8;
 
 const WIDTH: u32 = 600;
@@ -324,9 +324,9 @@ fn span(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     Some(low - room..high + room)
 }
 
-/// A number on an axis that goes over `span`: as many digits as tell neighbours apart, and no more.
+/// A number on an axis that goes over `span`: as many digits as distinguish neighbours, and no more.
 fn figure(value: f64, span: f64) -> String {
-    // About six marks along an axis; at 1 and above they are told apart without digits behind the point.
+    // About six marks along an axis; at 1 and above they are distinct without digits behind the point.
     let digits = (-(span / 6.0).log10()).ceil().clamp(0.0, 6.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 6")]
     let text = format!("{value:.*}", digits as usize);

@@ -6,13 +6,11 @@ use super::{
     STYLE,
     figures::{Plot, plots},
 };
-use crate::{
-    Results,
-    render::{
-        finished,
-        format::{Format, Options},
-    },
+use crate::render::{
+    finished,
+    format::{Format, Options},
 };
+use bpfassay_results::Results;
 
 /// Above the plot, for its title; below it, for its key.
 const TITLE: u32 = 32;

@@ -5,15 +5,14 @@ use bpfassay_stats::Bounds;
 use bpfassay_study::Interface;
 
 use crate::{
-    Figure, Results,
     labels::{self, NONE},
     render::{
         attach::attach,
         study,
         table::{Places, Remarks, Table},
     },
-    results::{CellAccess, CellResult, Unit},
 };
+use bpfassay_results::{CellAccess, CellResult, Figure, Results, Unit};
 
 pub(super) fn table(results: &Results) -> Option<Table> {
     let places = Places::of(results);
@@ -79,9 +78,9 @@ fn figures(
     let detectable = detectable.map_or_else(|| "-".to_owned(), labels::beyond_one);
     // Other tools are not asked for figures either.
     // Program sets neither, of bytes per mount; nor are workloads that are not IOR.
-    let untold = cell.counts.is_none() || access.merit.is_some();
-    let not_of_the_baseline = |text: String| if untold && !nothing { "-".to_owned() } else { text };
-    // Of the bytes that any other workload tells there are figures in one of its rows.
+    let not_reported = cell.counts.is_none() || access.merit.is_some();
+    let not_of_the_baseline = |text: String| if not_reported && !nothing { "-".to_owned() } else { text };
+    // The bytes that any other workload reports have figures in one of its rows.
     let no_bytes = cell.counts.is_none() || (access.merit.is_some() && access.byte_error.value().is_none());
     let mut byte_error =
         shown(labels::byte_error(&access.byte_error), access.byte_error.reason().filter(|_| !no_bytes));
@@ -109,13 +108,13 @@ fn figures(
         byte_error,
         not_of_the_baseline(shown(
             labels::relative_error(&access.relative_error_ior_interval),
-            access.relative_error_ior_interval.reason().filter(|_| !untold),
+            access.relative_error_ior_interval.reason().filter(|_| !not_reported),
         )),
     ];
     if sampled {
         row.push(not_of_the_baseline(shown(
             labels::relative_error(&access.relative_error_instantaneous),
-            access.relative_error_instantaneous.reason().filter(|_| !untold),
+            access.relative_error_instantaneous.reason().filter(|_| !not_reported),
         )));
     }
     row
@@ -142,7 +141,7 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
     }
     if has_merits(results) {
         legend.push(
-            "work: what a workload that is not IOR tells of itself; its overhead is that of the figure of merit, above 1 worse."
+            "work: what a workload that is not IOR reports of itself; its overhead is that of the figure of merit, above 1 worse."
                 .to_owned(),
         );
     }

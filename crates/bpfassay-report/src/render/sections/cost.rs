@@ -3,11 +3,10 @@
 use bpfassay_study::Clock;
 
 use crate::{
-    Results,
     labels::{self, NONE},
     render::table::{Places, Remarks, Table},
-    results::{Basis, Unit},
 };
+use bpfassay_results::{Basis, Results, Unit};
 
 /// The table, where the clock counts instructions and there is something to compare.
 pub(super) fn table(results: &Results) -> Option<Table> {
@@ -18,7 +17,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let (mut rows, mut elapsed, mut of_rounds) = (Vec::new(), false, false);
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
-        // What tells a figure of merit tells no calls that it could be divided by.
+        // A workload with a figure of merit reports no calls that it could be divided by.
         for (index, access) in cell.accesses.iter().filter(|access| access.merit.is_none()).enumerate() {
             let is_baseline = cell.is_baseline();
             let figure = if is_baseline { &access.control_cost } else { &access.cost };
@@ -58,7 +57,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         "A/A: the same for the second baseline run, the noise floor.".to_owned(),
     ];
     if elapsed {
-        legend.push("*: time in which the guest waits is in it, because the kernel does not tell it.".to_owned());
+        legend.push("*: time in which the guest waits is in it, because the kernel does not report it.".to_owned());
     }
     if of_rounds {
         legend

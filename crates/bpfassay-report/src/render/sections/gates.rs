@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use bpfassay_stats::Verdict;
 
 use crate::{
-    Results,
     labels::verdict as name,
     render::table::{Places, Table},
-    results::{CellResult, GateResult},
 };
+use bpfassay_results::{CellResult, GateResult, Results};
 
 /// The table, where the study has gates.
 pub(super) fn table(results: &Results) -> Option<Table> {
@@ -28,14 +27,14 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     Some(Table {
         rows,
         warnings: match results.gates.is_empty() {
-            true => vec!["no cell of the plan is one that a gate speaks of".to_owned()],
+            true => vec!["no cell of the plan is covered by a gate".to_owned()],
             false => Vec::new(),
         },
         legend: vec![format!(
             "error rate {} for either error, kept over all gates; inconclusive is no pass.",
             certainty.error_rate
         )],
-        ..Table::new(title, ["verdict", "target", "probe", "access", "demanded", "found"])
+        ..Table::new(title, ["verdict", "target", "probe", "access", "required", "found"])
     })
 }
 

@@ -12,7 +12,6 @@ use bpfassay_protocol::{
 use bpfassay_study::Target;
 
 use crate::{
-    Figure, Results,
     derive::lookup::{ByCell, by_cell},
     labels::NONE,
     render::{
@@ -20,8 +19,8 @@ use crate::{
         study,
         table::{Remarks, Table, target_list},
     },
-    results::{CellResult, PathCoverage},
 };
+use bpfassay_results::{CellResult, Figure, PathCoverage, Results};
 
 /// Workload case, file system, bytes per path.
 type Key<'a> = (&'a str, &'a str, u64);

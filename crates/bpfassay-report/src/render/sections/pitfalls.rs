@@ -4,11 +4,8 @@ use std::collections::HashMap;
 
 use bpfassay_study::Target;
 
-use crate::{
-    Results,
-    render::table::{Places, Remarks, Table, target_list},
-    results::{CellFinding, CellResult},
-};
+use crate::render::table::{Places, Remarks, Table, target_list};
+use bpfassay_results::{CellFinding, CellResult, Results};
 
 /// What was found, and where.
 #[derive(Default)]

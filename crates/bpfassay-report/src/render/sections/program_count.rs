@@ -5,11 +5,10 @@ use std::collections::{HashMap, HashSet};
 use bpfassay_protocol::program_set::ProgramSets;
 
 use crate::{
-    Results,
     labels::{self, NONE},
     render::table::Table,
-    results::{Access, CellResult},
 };
+use bpfassay_results::{Access, CellResult, Results};
 
 /// The table, where program sets were attached.
 pub(super) fn table(results: &Results) -> Option<Table> {

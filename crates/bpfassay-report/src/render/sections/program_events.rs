@@ -6,12 +6,11 @@ use bpfassay_protocol::program_set::{ProgramEvent, ProgramSets};
 use bpfassay_study::Target;
 
 use crate::{
-    Results,
     derive::lookup::by_cell,
     labels::{NONE, number},
     render::table::Table,
-    results::{EventFigure, RunResult},
 };
+use bpfassay_results::{EventFigure, Results, RunResult};
 
 /// What stands where a set counted nothing of what it should have.
 const NOT_SEEN: &str = "NOT SEEN";
@@ -26,8 +25,8 @@ struct Seen {
     /// Calls in each run, all its phases together.
     counted: Vec<u64>,
     /// What the workload says, likewise; `None` where it does not count them.
-    told: Vec<Option<u64>>,
-    /// counted − told of every phase: calls, bytes, errors.
+    reported: Vec<Option<u64>>,
+    /// counted − reported of every phase: calls, bytes, errors.
     differences: Vec<[i64; 3]>,
     time_ns: u64,
     calls: u64,
@@ -65,7 +64,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                 None => NONE.to_owned(),
                 Some(_) => range(seen.counted.iter().copied()),
             };
-            let told: Option<Vec<u64>> = seen.told.iter().copied().collect();
+            let reported: Option<Vec<u64>> = seen.reported.iter().copied().collect();
             rows.push(vec![
                 target.to_string(),
                 case.to_owned(),
@@ -74,7 +73,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                 event.to_string(),
                 seen.runs.to_string(),
                 calls,
-                told.map_or_else(|| "-".to_owned(), |told| range(told.into_iter())),
+                reported.map_or_else(|| "-".to_owned(), |reported| range(reported.into_iter())),
                 difference(&seen.differences),
                 match seen.calls {
                     0 => "-".to_owned(),
@@ -125,8 +124,8 @@ fn add(events: &mut BTreeMap<ProgramEvent, Seen>, run: &RunResult) {
         if figures.iter().any(|figure| figure.counted.value().is_some()) {
             seen.counted.push(counted);
         }
-        let is_told = figures.iter().any(|figure| figure.workload.value().is_some());
-        seen.told.push(is_told.then(|| calls(|figure| Some(figure.workload.value()?.calls))));
+        let is_reported = figures.iter().any(|figure| figure.workload.value().is_some());
+        seen.reported.push(is_reported.then(|| calls(|figure| Some(figure.workload.value()?.calls))));
         seen.calls = seen.calls.saturating_add(counted);
         seen.time_ns = seen.time_ns.saturating_add(calls(|figure| figure.time_ns.value().copied()));
         let differences = figures.iter().filter_map(|figure| figure.difference.value());

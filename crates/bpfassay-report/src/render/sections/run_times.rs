@@ -3,10 +3,10 @@
 use bpfassay_study::Clock;
 
 use crate::{
-    Figure, Results,
     labels::{self, NONE},
     render::table::{Places, Remarks, Table},
 };
+use bpfassay_results::{Figure, Results};
 
 /// The table of run times, where the kernel kept statistics: a row for each program that ran, and one for all of them.
 pub(super) fn table(results: &Results) -> Option<Table> {

@@ -2,11 +2,8 @@
 
 use bpfassay_tool::finding::{Compared, FindingStatus, Kind};
 
-use crate::{
-    Results,
-    render::table::{Places, Remarks, Table},
-    results::{CellResult, ToolResult},
-};
+use crate::render::table::{Places, Remarks, Table};
+use bpfassay_results::{CellResult, Results, ToolResult};
 
 /// Most rows of one tool on one target: a figure by process may have thousands.
 const MAX_ROWS: usize = 24;

@@ -12,11 +12,8 @@ use super::{
     },
     Curved, Of, Plot, WithSize,
 };
-use crate::{
-    Figure, Results,
-    results::{Access, CellResult},
-    trend::{Quantity, Series, by_version, trend},
-};
+use crate::trend::{Quantity, Series, by_version, trend};
+use bpfassay_results::{Access, CellResult, Figure, Results};
 
 /// Fewest kernels of one architecture that make a series.
 const SERIES_FROM: usize = 5;

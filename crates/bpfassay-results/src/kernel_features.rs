@@ -37,7 +37,7 @@ pub struct ConfigurationRow {
 #[serde(deny_unknown_fields)]
 pub struct ConfigurationCell {
     /// What came of it.
-    pub verdict: Verdict,
+    pub verdict: FeatureVerdict,
     /// Why it does not work, or why nothing is known, in one line.
     pub reason: Option<String>,
     /// Reads and writes, and what the tracer counted of them.
@@ -79,7 +79,7 @@ pub struct ProgramFacts {
     pub jited_bytes: u64,
     /// Instructions after the verifier's rewriting.
     pub instructions: u64,
-    /// Instructions that the verifier looked at; `None` where the kernel does not tell (before 5.16).
+    /// Instructions that the verifier looked at; `None` where the kernel does not report them (before 5.16).
     pub verified_instructions: Option<u64>,
     /// Nanoseconds to open and load them.
     pub load_ns: u64,
@@ -108,13 +108,13 @@ pub struct FeatureCell {
     /// What was expected.
     pub expected: ExpectedFeature,
     /// How the two compare.
-    pub verdict: Verdict,
+    pub verdict: FeatureVerdict,
 }
 
 /// What came of doing something, compared with what was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum FeatureVerdict {
     /// It works, as expected.
     Works,
     /// It is refused, as expected.
@@ -133,7 +133,7 @@ pub enum Verdict {
     NotTried,
 }
 
-impl Verdict {
+impl FeatureVerdict {
     /// Whether it is against expectation.
     #[must_use]
     pub const fn is_surprise(self) -> bool {
@@ -143,7 +143,7 @@ impl Verdict {
 
 impl KernelFeatures {
     /// Everything that is against expectation: what, and where.
-    pub fn surprises(&self) -> impl Iterator<Item = (String, &Target, Verdict)> {
+    pub fn surprises(&self) -> impl Iterator<Item = (String, &Target, FeatureVerdict)> {
         let configurations = self.configurations.iter().flat_map(|row| {
             row.cells.iter().zip(&self.targets).map(|(cell, target)| (row.probe.to_string(), target, cell.verdict))
         });

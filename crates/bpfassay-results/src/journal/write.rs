@@ -22,7 +22,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Whether a journal can be begun in `directory`, as far as can be told without making anything: for telling before
+    /// Whether a journal can be begun in `directory`, as far as can be known without creating anything: for a check before
     /// work begins that ends in [`Journal::create`].
     ///
     /// # Errors

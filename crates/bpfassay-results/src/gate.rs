@@ -7,7 +7,7 @@ use bpfassay_study::Share;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Access;
+use crate::Access;
 
 /// The verdict on one demand of a gate for one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

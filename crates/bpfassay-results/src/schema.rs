@@ -10,7 +10,7 @@ use crate::{Event, Results};
 /// If the schema has no JSON form.
 pub fn results_schema() -> Result<String, serde_json::Error> {
     let mut schema = schemars::schema_for!(Results);
-    // What `results::write` puts before everything else.
+    // What `file::write` puts before everything else.
     let digest = serde_json::json!({
         "description": "SHA-256, in hexadecimal, of all bytes of the file with zeros in the place of these digits. The first key of every file; \
                         absent from those of versions that had none.",

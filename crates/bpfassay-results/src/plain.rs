@@ -1,7 +1,7 @@
 //! Text of others, fit to be shown: what a terminal would obey, what changes the order of text and what is not seen at all is
 //! shown by its number.
 //!
-//! Kernels, guests, tools, studies, manifests and results of strangers contain any characters. Every form that shows them goes
+//! Kernels, guests, tools, studies, manifests and results from outside contain any characters. Every form that shows them goes
 //! through here; what may pass is said in one place, [`is_hazard`].
 
 use std::{borrow::Cow, fmt::Write as _};

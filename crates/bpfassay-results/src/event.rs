@@ -1,4 +1,4 @@
-//! What happens while a study is carried out, for programs that watch: `bpfassay run --message-format json` writes one of
+//! What happens while a study is run, for programs that watch: `bpfassay run --message-format json` writes one of
 //! these as a JSON object per line. Its schema is published as `results/schema/events-v2.json`.
 //!
 //! Within a version, events and keys are only added: a reader should pass over those that it does not know.
@@ -10,7 +10,7 @@ use bpfassay_study::{Clock, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BootVerdict, RunFailure, results::ByteFigure};
+use crate::{BootVerdict, ByteFigure, RunFailure};
 
 /// Version of the events.
 pub const EVENTS_VERSION: u32 = 2;
@@ -135,7 +135,7 @@ pub struct RunEnded {
     pub cells_done: u64,
     /// Of how many.
     pub cells_of: u64,
-    /// How long the rest will take, in seconds, judged by how long runs and boots of the same kind took.
+    /// How long the rest will take, in seconds, estimated from how long runs and boots of the same kind took.
     pub seconds_left: Option<f64>,
 }
 
@@ -147,7 +147,7 @@ pub enum Ending {
     Measured,
     /// The kernel refused the tracer.
     Refused,
-    /// The run, or the guest under it, came to grief.
+    /// The run, or the guest under it, failed.
     Failed,
 }
 
@@ -160,7 +160,7 @@ pub struct Concluded {
     pub passes: u64,
     /// Verdicts of gates: regressions.
     pub regressions: u64,
-    /// Verdicts of gates that could be judged neither way.
+    /// Verdicts of gates that are neither passed nor failed.
     pub inconclusive: u64,
     /// SHA-256 of the raw figures, where they are the same on every machine.
     pub fingerprint: Option<String>,

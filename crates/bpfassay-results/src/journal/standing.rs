@@ -80,7 +80,7 @@ pub struct PastBoot {
     pub confirming: Option<String>,
     /// Whether the guest said that it was ready.
     pub ready: bool,
-    /// How it ended; `None`: nobody was there to write it.
+    /// How it ended; `None`: bpfassay was killed before it wrote it.
     pub ended: Option<BlockEnded>,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Standing<'a> {
                     }
                 }
                 Entry::Run(record) => {
-                    // What is written outside of any boot is a judgement on runs that no boot is made for.
+                    // What is written outside of any boot is the outcome of runs that no boot is made for.
                     let settled = !open.contains_key(record.block.as_str());
                     standing.runs.insert(&record.run, Stands { record, settled });
                 }

@@ -1,6 +1,6 @@
 //! Fingerprints of raw figures, and where two runs of the same order differ.
 //!
-//! Under the instruction clock a run is a pure function of kernel, payload, study and seed: carried out again, anywhere,
+//! Under the instruction clock a run is a pure function of kernel, payload, study and seed: executed again, anywhere,
 //! it has the same raw figures to the last digit. What the host adds (when a run began, how long the host took) is not
 //! part of them.
 
@@ -39,7 +39,7 @@ pub fn fingerprint<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Stri
 
 /// One place where two records of the same run differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
+pub struct RecordDifference {
     /// The run.
     pub run: String,
     /// Where in its outcome, as a JSON pointer (RFC 6901): `/phases/0/before/monotonic_ns`.
@@ -52,14 +52,20 @@ pub struct Difference {
 
 /// The first place where the raw figures of two records differ, in the order of the JSON text.
 #[must_use]
-pub fn difference(first: &RunRecord, second: &RunRecord) -> Option<Difference> {
+pub fn difference(first: &RunRecord, second: &RunRecord) -> Option<RecordDifference> {
     let (a, b) = (raw(&first.outcome), raw(&second.outcome));
     let (place, first_value, second_value) = differ(&a, &b, String::new())?;
-    Some(Difference { run: first.run.clone(), place, first: shortened(first_value), second: shortened(second_value) })
+    Some(RecordDifference {
+        run: first.run.clone(),
+        place,
+        first: shortened(first_value),
+        second: shortened(second_value),
+    })
 }
 
 /// ` at PLACE: A in place of B`: where the JSON forms of two values differ first; `None` where they do not, or have none.
-pub(crate) fn first_difference<T: serde::Serialize>(wanted: &T, found: &T) -> Option<String> {
+#[must_use]
+pub fn first_difference<T: serde::Serialize>(wanted: &T, found: &T) -> Option<String> {
     let (wanted, found) = (serde_json::to_value(wanted).ok()?, serde_json::to_value(found).ok()?);
     let (place, wanted, found) = differ(&wanted, &found, String::new())?;
     let shown = |value: Option<&Value>| shortened(value).unwrap_or_else(|| "nothing".to_owned());

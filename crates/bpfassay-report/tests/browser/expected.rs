@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_report::{Results, results};
+use bpfassay_results::{ConfigurationCell, FeatureVerdict, Results};
 use bpfassay_stats::Verdict;
 
 use crate::chromium::Browser;
@@ -34,9 +34,9 @@ pub(crate) fn assert_matrix(browser: &mut Browser, results: &Results) {
     assert_eq!(counts["surprises"], matrix.surprises().count());
     let rows = table(browser, "probe configurations");
     assert_eq!(rows.len(), matrix.configurations.len());
-    let symbol = |cell: &results::ConfigurationCell| match cell.verdict {
-        results::Verdict::Works => "ok",
-        results::Verdict::Refused => "-",
+    let symbol = |cell: &ConfigurationCell| match cell.verdict {
+        FeatureVerdict::Works => "ok",
+        FeatureVerdict::Refused => "-",
         other => panic!("the made-up matrix has no {other:?}"),
     };
     for (shown, known) in rows.iter().zip(&matrix.configurations) {

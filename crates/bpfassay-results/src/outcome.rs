@@ -20,7 +20,7 @@ pub enum Outcome {
     Measured(Box<RunFigures>),
     /// The tracer does not work on this kernel; the workload was not run.
     Refused(Refusal),
-    /// The run, or the guest under it, came to grief.
+    /// The run, or the guest under it, failed.
     Failed(RunFailure),
 }
 
@@ -44,7 +44,7 @@ impl Tagged for Outcome {
 }
 
 impl From<RunOutcome> for Outcome {
-    /// What a guest reports. A failure that the guest tells of has no log of its own; [`RunFailure::log`] can be added.
+    /// What a guest reports. A failure that the guest reports has no log of its own; [`RunFailure::log`] can be added.
     fn from(outcome: RunOutcome) -> Self {
         match outcome {
             RunOutcome::Measured(figures) => Self::Measured(figures),
@@ -153,11 +153,11 @@ pub enum FailureKind {
     PhaseTimeout,
     /// The guest did not power off in time after its work was done.
     ShutdownTimeout,
-    /// The agent never spoke.
+    /// The agent never sent a message.
     BootTimeout,
     /// The guest sent what is no message.
     ProtocolError,
-    /// The guest speaks another version of the protocol.
+    /// The guest uses another version of the protocol.
     ProtocolVersion,
     /// The guest's agent gave up.
     Agent,

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What follows from how a boot ended. Written last of a boot, after all records that it brings about: whoever reads a journal
+/// What follows from how a boot ended. Written last of a boot, after all records that follow from it: a reader of the journal
 /// decides from these alone how a block goes on, so that a run that is resumed decides as one that was not interrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -30,7 +30,7 @@ pub enum BootVerdict {
         /// From the end of `otherwise` to the failure, in milliseconds of the host's clock.
         after_ms: u64,
     },
-    /// No tool had run yet, so nobody is to blame: the block is booted once more, or given up.
+    /// No tool had run yet, so no run is to blame: the block is booted once more, or given up.
     Nobody,
 }
 
@@ -42,7 +42,7 @@ pub struct Involved {
     pub run: String,
     /// When it began, in milliseconds since 1970-01-01 UTC of the host.
     pub started_unix_ms: u64,
-    /// How long it took until it ended or the guest came to grief, in milliseconds of the host's clock.
+    /// How long it took until it ended or the guest failed, in milliseconds of the host's clock.
     pub duration_ms: u64,
 }
 

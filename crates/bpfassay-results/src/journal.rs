@@ -22,6 +22,9 @@ pub use self::{
 };
 use crate::{Entry, Header};
 
+/// Version of the journal's format.
+pub const JOURNAL_VERSION: u32 = 3;
+
 /// File name of the journal in a results directory.
 pub const FILE_NAME: &str = "journal.jsonl";
 
@@ -86,7 +89,7 @@ pub enum JournalError {
         message: String,
     },
     /// The journal was written by another version of this program.
-    #[error("{} has version {found}, this program writes version {}: use the version that began it", path.display(), crate::JOURNAL_VERSION)]
+    #[error("{} has version {found}, this program writes version {}: use the version that began it", path.display(), JOURNAL_VERSION)]
     Version {
         /// The journal.
         path: PathBuf,

@@ -7,7 +7,7 @@ use serde::{
     de::{Error, Visitor},
 };
 
-/// How many reasons are held once; further ones, such as those with a name in them, are held where they are told.
+/// How many reasons are held once; further ones, such as those with a name in them, are held where they stand.
 const SHARED: usize = 256;
 
 thread_local! {

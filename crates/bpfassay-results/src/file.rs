@@ -16,8 +16,13 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use self::layout::Layout;
-use super::{FILE_NAME, MAX_FILE, Results};
-use crate::{RESULTS_VERSION, disk, journal::hex};
+use crate::{RESULTS_VERSION, Results, disk, journal::hex};
+
+/// File name of results in a results directory.
+pub const FILE_NAME: &str = "results.json";
+
+/// Largest results file that is read, in bytes.
+pub const MAX_FILE: u64 = 4 << 30;
 
 /// A results file begins so, with the digest behind it.
 const HEAD: &[u8] = b"{\n  \"digest\": \"";
@@ -73,7 +78,7 @@ pub enum ResultsError {
     },
     /// The file does not say what its bytes have to come to.
     #[error(
-        "{} does not begin with its digest, so nobody can tell whether it was changed: it was written by {by}, before results had digests, or \
+        "{} does not begin with its digest, so it cannot be checked whether it was changed: it was written by {by}, before results had digests, or \
          another program has changed it since; make it again with `bpfassay run`, or read it with the version that wrote it",
         path.display()
     )]
@@ -206,7 +211,7 @@ pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     }
 }
 
-/// Only what tells who wrote results, whatever else there is.
+/// Only what identifies who wrote results, whatever else there is.
 #[derive(Deserialize)]
 struct Origin {
     version: u64,

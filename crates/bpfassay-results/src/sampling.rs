@@ -4,7 +4,7 @@ use bpfassay_study::Target;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Access;
+use crate::Access;
 
 /// How many boots of one target, workload and file system there were, and why no more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

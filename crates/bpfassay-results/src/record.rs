@@ -100,7 +100,7 @@ impl Entry {
 pub struct BlockStarted {
     /// [`bpfassay_study::Block::id`].
     pub block: String,
-    /// Which boot of this block, from 1; more than 1 after an interruption, host failure, or a guest that came to grief.
+    /// Which boot of this block, from 1; more than 1 after an interruption, host failure, or a guest that failed.
     pub boot: u32,
     /// Which attempt at the block the boot is part of, from 1. `run --resume --again failed` begins a new one, for which nothing
     /// counts that was found out about the block's runs before.
@@ -114,7 +114,7 @@ pub struct BlockStarted {
     /// The runs that the boot does, in order. All earlier records of these runs are superseded, unless the boot is a confirming
     /// one.
     pub runs: Vec<String>,
-    /// For a confirming boot the run that it is about: it shows whether the guest comes to grief under that run alone, and
+    /// For a confirming boot the run that it is about: it shows whether the guest fails under that run alone, and
     /// measures nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirming: Option<String>,
@@ -128,7 +128,7 @@ pub struct GuestReady {
     pub block: String,
     /// Which boot of this block, from 1.
     pub boot: u32,
-    /// From the start of QEMU to the guest's word that it is ready, in milliseconds of the host's clock.
+    /// From the start of QEMU until the guest reported that it is ready, in milliseconds of the host's clock.
     pub ready_after_ms: u64,
     /// What the guest knows about itself, its kernel command line included.
     pub facts: GuestFacts,

@@ -1,10 +1,4 @@
-//! The published form of results: `results.json`, version [`crate::RESULTS_VERSION`].
-
-mod cells;
-mod file;
-mod gates;
-mod kernel_features;
-mod sampling;
+//! What came of each run.
 
 use std::fmt;
 
@@ -12,100 +6,15 @@ use bpfassay_protocol::{
     IoPath, Operation,
     io_path::RefusedCall,
     job::{Better, WORK},
-    message::GuestFacts,
     operation::Totals,
     program_set::ProgramEvent,
     tracer::Losses,
 };
-use bpfassay_study::{MetricName, Plan};
+use bpfassay_study::MetricName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::{
-    cells::{
-        Attach, Basis, ByteErrors, CellAccess, CellFailure, CellFinding, CellResult, Cost, EventTime, Overhead,
-        RunCounts, RunTime, ToolResult, Unit,
-    },
-    file::{ResultsError, Sealed, digest, read, sealed, write},
-    gates::{Demand, GateResult},
-    kernel_features::{
-        ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, KernelFeatures, ProgramFacts, Verdict,
-    },
-    sampling::{Sampled, SamplingEnd, Widest},
-};
-use crate::{BootVerdict, Figure, Provenance, RunFailure, RunRecord, journal::JournalDigest};
-
-/// File name of results in a results directory.
-pub const FILE_NAME: &str = "results.json";
-
-/// Largest results file that is read, in bytes.
-pub const MAX_FILE: u64 = 4 << 30;
-
-/// Everything that came of a plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Results {
-    /// Version of this form.
-    pub version: u32,
-    /// What the journal came to that they follow from; `None` where they were made otherwise, or before journals had sums.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub journal: Option<JournalDigest>,
-    /// When the first run began, in milliseconds since 1970-01-01 UTC.
-    pub started_unix_ms: u64,
-    /// The plan: the study whole (its clock included), what was kept of it, its cells and blocks, and what was left out.
-    pub plan: Plan,
-    /// What it was done with; more than one where it was taken up again with another testbed.
-    pub provenance: Vec<Provenance>,
-    /// Every guest that was started.
-    pub boots: Vec<Boot>,
-    /// Every run that came to its end, in the order of the journal, with its raw figures.
-    pub runs: Vec<RunResult>,
-    /// Every cell of the plan, in its order.
-    pub cells: Vec<CellResult>,
-    /// The verdicts on the study's gates, a row per gate, demand, cell and access; gates first, then cells in the plan's order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gates: Vec<GateResult>,
-    /// How many boots sequential sampling came to, a row per target, workload and file system; empty where they were fixed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sampling: Vec<Sampled>,
-    /// What works, breaks and differs, where the study asks for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel_features: Option<KernelFeatures>,
-    /// What a reader of these results must know besides: torn journal lines, runs that are missing.
-    pub notes: Vec<String>,
-}
-
-/// One guest that was started.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Boot {
-    /// The block it was started for.
-    pub block: String,
-    /// Which boot of this block, from 1.
-    pub boot: u32,
-    /// When, in milliseconds since 1970-01-01 UTC.
-    pub started_unix_ms: u64,
-    /// The QEMU command line, one word each.
-    pub qemu: Vec<String>,
-    /// The console log, relative to the results directory.
-    pub log: Option<String>,
-    /// From the start of QEMU to the guest's word that it is ready, in milliseconds.
-    pub ready_after_ms: Figure<u64>,
-    /// What the guest knew about itself: kernel command line, LOCALIO, JIT, mitigations, mount.
-    pub facts: Option<GuestFacts>,
-    /// What went wrong with the guest, if something did.
-    pub failure: Option<RunFailure>,
-    /// Console lines worth keeping.
-    pub notes: Vec<String>,
-    /// For a confirming boot the run that it was about: whether the guest comes to grief under that run alone. Nothing of such a boot is a
-    /// figure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub confirming: Option<String>,
-    /// What follows from how it ended: whether its records count, and if not, who is to blame. `None` where nobody was there to
-    /// write it, and in results of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<BootVerdict>,
-}
+use crate::{Figure, RunRecord};
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -192,7 +101,7 @@ pub enum Access {
     Write,
     /// Reading.
     Read,
-    /// The work of a workload that is not IOR: what it tells of it, or how long it took, is a figure of merit ([`Merit`]).
+    /// The work of a workload that is not IOR: what it reports of it, or how long it took, is a figure of merit ([`Merit`]).
     Work,
     /// A further figure of merit of a workload that is any program, by its name.
     Figure(MetricName),
@@ -253,7 +162,7 @@ pub struct RunAccess {
     pub access: Access,
     /// Geometric mean over repetitions of the bandwidth that IOR reports, in MiB/s.
     pub bandwidth_mib_s: Figure<f64>,
-    /// What a workload that is not IOR tells of its work; `None` for IOR.
+    /// What a workload that is not IOR reports of its work; `None` for IOR.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merit: Option<Merit<f64>>,
     /// IOR's bandwidth / the tracer's bytes over IOR's own interval (first open to last close); geometric mean over
@@ -284,7 +193,7 @@ impl RunAccess {
     }
 }
 
-/// What a workload that is not IOR tells of its work.
+/// What a workload that is not IOR reports of its work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Merit<T> {
@@ -358,7 +267,7 @@ pub struct ByteFigure {
 pub enum Span {
     /// One phase of the workload.
     Phase {
-        /// IOR's word for it: `write`, `read`, `writecheck`, `readcheck`.
+        /// IOR's name for it: `write`, `read`, `writecheck`, `readcheck`.
         phase: String,
         /// Index of the test in the run, from 0.
         test: u32,
@@ -375,6 +284,6 @@ pub enum Span {
 pub enum MovedSource {
     /// The embedded engine's ledger of what its system calls returned.
     Ledger,
-    /// IOR's JSON summary, or what another program tells of itself.
+    /// IOR's JSON summary, or what another program reports of itself.
     Summary,
 }

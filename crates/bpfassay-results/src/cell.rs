@@ -9,7 +9,7 @@ use bpfassay_tool::finding::{Compared, FindingResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Merit};
+use crate::{Access, Merit};
 use crate::{Figure, RunFailure};
 
 /// One cell.
@@ -180,7 +180,7 @@ pub enum Attach {
 }
 
 impl Attach {
-    /// Whether it is not what was expected: a refusal that nobody foresaw, an attachment that should have been refused, or
+    /// Whether it is not what was expected: a refusal that was not expected, an attachment that should have been refused, or
     /// now one and now the other. That nothing is known is no surprise; the runs that failed say why.
     #[must_use]
     pub const fn is_surprise(&self) -> bool {
@@ -272,7 +272,7 @@ pub struct Overhead {
 }
 
 /// Instructions of the guest beyond the baseline's, from barrier to barrier, in pairs of the same block and round. The
-/// difference holds everything that the probe brings with it: the hook, the program, and where it disturbs other code.
+/// difference holds everything that the probe adds: the hook, the program, and where it disturbs other code.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
@@ -294,7 +294,7 @@ pub struct Cost {
 pub enum Basis {
     /// Time in which the guest worked.
     Busy,
-    /// All time, waiting included: the kernel does not tell how long it was idle.
+    /// All time, waiting included: the kernel does not report how long it was idle.
     Elapsed,
 }
 

@@ -119,7 +119,7 @@ impl Lines<'_> {
         Ok(true)
     }
 
-    /// Gives all lines to `batches`, until nobody takes them any more.
+    /// Gives all lines to `batches`, until no batch is taken any more.
     fn batches(&mut self, batches: &mpsc::SyncSender<Batch>) -> Result<(), JournalError> {
         let mut line = Vec::new();
         let mut batch = Batch::default();

@@ -7,7 +7,7 @@ use bpfassay_study::Target;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What went into a set of results, known before the first boot. What a guest tells of itself stands in
+/// What went into a set of results, known before the first boot. What a guest reports of itself stands in
 /// [`crate::record::GuestReady`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -16,7 +16,7 @@ pub struct Provenance {
     pub bpfassay: Artefact,
     /// The machine that ran the guests.
     pub host: HostFacts,
-    /// QEMU per architecture; of a study carried out without guests (`bpfassay here`) the agent and this machine.
+    /// QEMU per architecture; of a study that was run without guests (`bpfassay here`) the agent and this machine.
     pub qemu: BTreeMap<Arch, QemuFacts>,
     /// What each target was made of.
     pub targets: Vec<TargetArtefacts>,
@@ -93,7 +93,7 @@ impl Provenance {
         self.qemu.get(&arch).is_none_or(|qemu| !matches!(qemu.accelerator.as_str(), "kvm" | "none"))
     }
 
-    /// Whether the study was carried out on a machine itself (`bpfassay here`): no testbed went in.
+    /// Whether the study was run on a machine itself (`bpfassay here`): no testbed went in.
     #[must_use]
     pub fn is_without_guests(&self) -> bool {
         self.manifest.is_null()

@@ -1,0 +1,54 @@
+//! What a study leaves behind: the journal that is written while it runs, and `results.json`, the published form of what follows from it.
+//!
+//! Here: [`record`], [`outcome`] and [`journal`] (what is journalled, and reading and writing it), [`Results`] with its parts and [`file`]
+//! (reading and writing `results.json`), [`schema`] (its JSON schema), [`event`] (what `run` reports while it goes on),
+//! [`mod@fingerprint`] (whether two runs have the same raw figures), [`plain`] (text from outside that is fit to be shown).
+//! Not here: how figures follow from a journal, comparison and rendering (bpfassay-report), estimators (bpfassay-stats), running anything
+//! (bpfassay-runner).
+
+#![forbid(unsafe_code)]
+
+mod cell;
+mod disk;
+pub mod event;
+mod figure;
+pub mod file;
+pub mod fingerprint;
+mod gate;
+pub mod journal;
+mod kernel_features;
+pub mod outcome;
+pub mod plain;
+pub mod provenance;
+pub mod reason;
+pub mod record;
+mod results;
+mod run;
+mod sampling;
+pub mod schema;
+mod tagged;
+mod verdict;
+
+pub use cell::{
+    Attach, Basis, ByteErrors, CellAccess, CellFailure, CellFinding, CellResult, Cost, EventTime, Overhead, RunCounts,
+    RunTime, ToolResult, Unit,
+};
+pub use event::Event;
+pub use figure::Figure;
+pub use file::ResultsError;
+pub use fingerprint::fingerprint;
+pub use gate::{Demand, GateResult};
+pub use journal::{Again, Contents, JOURNAL_VERSION, Journal, JournalError, Past, PastBoot, Standing, ToDo};
+pub use kernel_features::{
+    ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, FeatureVerdict, KernelFeatures, ProgramFacts,
+};
+pub use outcome::{AfterRun, FailureKind, Outcome, RunFailure};
+pub use provenance::Provenance;
+pub use record::{BlockEnded, BlockStarted, Entry, GuestReady, Header, RunRecord};
+pub use results::{Boot, RESULTS_VERSION, Results};
+pub use run::{
+    Access, AccessKey, ByteFigure, Difference, EventFigure, Merit, MovedSource, PathCoverage, RepetitionFigures,
+    RunAccess, RunDerived, RunResult, Span, Work,
+};
+pub use sampling::{Sampled, SamplingEnd, Widest};
+pub use verdict::{BootVerdict, Involved};
