@@ -6,7 +6,7 @@ let
 
   # A fragment as scripts/kconfig/merge_config.sh of Linux takes it, for nixpkgs' structuredExtraConfig, which refuses options
   # that a kernel does not know. `# since: X.Y` and `# before: X.Y` in a fragment say which kernels know them; under
-  # `# optional: REASON` it depends on more, and the kernel's own configuration tells what came of it.
+  # `# optional: REASON` it depends on more, and the kernel's configuration shows the outcome.
   parse =
     text:
     let

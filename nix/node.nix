@@ -1,4 +1,4 @@
-# A machine to measure on: an NFS server that this machine mounts from itself, IOR, the tracer, and what carries out studies here
+# A machine to measure on: an NFS server that this machine mounts from itself, IOR, the tracer, and the programs that run studies here
 # (bpfassay here). NixOS tests and compositions (nix/compose.nix) import it.
 {
   config,

@@ -8,7 +8,7 @@ let
 in
 # name      what the checks are called: NAME-6_12, …
 # package   the tool
-# command   how it is started; it must go on until it is told to end by SIGINT, with status 0 then
+# command   how it is started; it must run until SIGINT ends it, with status 0 then
 # ready     a command that succeeds as soon as the tool has attached; none: it has after `settle` seconds
 # check     a command that must succeed while the tool still runs, after IOR has: whether its figures are right
 # kernels   names of the catalogue; default: all that nixpkgs has for this system

@@ -1,5 +1,5 @@
 # NixOS VM tests: a full NixOS with each kernel, an NFS server and a loopback mount, the agent, IOR and the tracer. The study
-# nixos.toml is carried out there by `bpfassay here`, twice: with the embedded engine, which is held between its phases, and with
+# `bpfassay here` runs nixos.toml there, twice: with the embedded engine, which is held between its phases, and with
 # IOR itself. Its gates decide; $out holds results.json, junit.xml and the journal of each.
 {
   pkgs,

@@ -15,7 +15,7 @@ use crate::{
 /// be resumed.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// Boots without a tool that may come to grief in different ways before the block is given up; in the same way, two.
+/// Boots without a tool that may fail in different ways before the block is given up; in the same way, two.
 const MOST_UNBLAMED: usize = 3;
 
 /// How many boots of a block a probe configuration or tool may end before its other runs in the block are not tried.
@@ -23,23 +23,22 @@ const MOST_BLAMED: usize = 2;
 
 /// A run that failed without an outcome from the agent: the host concludes so from how the boot ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FailedRun {
+pub(crate) struct FailedRun {
     /// The run.
-    pub run: PlannedRun,
+    pub(crate) run: PlannedRun,
     /// The boot that it ran in, or would have run in.
-    pub boot: u32,
+    pub(crate) boot: u32,
     /// When it began, in milliseconds since 1970-01-01 UTC.
-    pub started_unix_ms: u64,
+    pub(crate) started_unix_ms: u64,
     /// How long it took; 0 if it never began.
-    pub duration_ms: u64,
+    pub(crate) duration_ms: u64,
     /// Why.
-    pub failure: RunFailure,
+    pub(crate) failure: RunFailure,
 }
 
 impl FailedRun {
     /// Its record.
-    #[must_use]
-    pub fn record(&self, block: &Block) -> RunRecord {
+    pub(crate) fn record(&self, block: &Block) -> RunRecord {
         let outcome = Outcome::Failed(self.failure.clone());
         RunRecord::new(block, &self.run, self.boot, self.started_unix_ms, self.duration_ms, outcome)
     }
@@ -47,19 +46,18 @@ impl FailedRun {
 
 /// What is to be recorded of a boot that ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Conclusion {
+pub(crate) struct Conclusion {
     /// What follows from it.
-    pub verdict: BootVerdict,
+    pub(crate) verdict: BootVerdict,
     /// What went wrong, if something did.
-    pub failure: Option<RunFailure>,
+    pub(crate) failure: Option<RunFailure>,
     /// Runs that fail by it.
-    pub failed: Vec<FailedRun>,
+    pub(crate) failed: Vec<FailedRun>,
 }
 
 impl Conclusion {
     /// The runs whose records count because of this conclusion.
-    #[must_use]
-    pub fn settled(&self) -> Vec<String> {
+    pub(crate) fn settled(&self) -> Vec<String> {
         self.failed.iter().map(|failed| failed.run.spec.id.clone()).collect()
     }
 }
@@ -76,7 +74,7 @@ struct Pending {
 
 /// An attempt at a block.
 #[derive(Debug, Clone)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     runs: Vec<PlannedRun>,
     number: u32,
     boots: u32,
@@ -94,8 +92,7 @@ pub struct Attempt {
 
 impl Attempt {
     /// Goes on with a block from what is known of it.
-    #[must_use]
-    pub fn new(todo: &ToDo) -> Self {
+    pub(crate) fn new(todo: &ToDo) -> Self {
         let Past { boots, attempt, history, settled } = &todo.past;
         let mut this = Self {
             runs: todo.block.runs.clone(),
@@ -145,8 +142,7 @@ impl Attempt {
     }
 
     /// The boot to make next, and how long to wait before it; `None`: nothing is left to do.
-    #[must_use]
-    pub fn next(&self) -> Option<(BootPlan, Duration)> {
+    pub(crate) fn next(&self) -> Option<(BootPlan, Duration)> {
         let open = self.open();
         if open.is_empty() {
             return None;
@@ -163,12 +159,12 @@ impl Attempt {
     }
 
     /// That `plan` is begun, so that its number is used up.
-    pub fn begun(&mut self, plan: &BootPlan) {
+    pub(crate) fn begun(&mut self, plan: &BootPlan) {
         self.boots = self.boots.max(plan.boot);
     }
 
     /// `plan` came to its `end`: what is to be recorded.
-    pub fn ended(&mut self, plan: &BootPlan, seen: &Observed, end: &BootEnd, now: Now) -> Conclusion {
+    pub(crate) fn ended(&mut self, plan: &BootPlan, seen: &Observed, end: &BootEnd, now: Now) -> Conclusion {
         self.begun(plan);
         self.was_ready |= seen.ready;
         let mut verdict = blame::verdict(plan, seen, end);
@@ -230,20 +226,17 @@ impl Attempt {
     }
 
     /// Whether the block was left because the host failed it, and how.
-    #[must_use]
-    pub fn left_by_host(&self) -> Option<HostFailure> {
+    pub(crate) fn left_by_host(&self) -> Option<HostFailure> {
         self.host
     }
 
     /// Why the block was given up, if no guest of it was ever ready.
-    #[must_use]
-    pub fn never_ready(&self) -> Option<&RunFailure> {
+    pub(crate) fn never_ready(&self) -> Option<&RunFailure> {
         self.never_ready.as_ref()
     }
 
     /// Whether a guest of it was ready.
-    #[must_use]
-    pub fn was_ready(&self) -> bool {
+    pub(crate) fn was_ready(&self) -> bool {
         self.was_ready
     }
 
@@ -316,16 +309,16 @@ impl Attempt {
     /// The other runs of what is under test in `run`, once it has ended two boots.
     fn not_tried(&self, run: &str, plan: &BootPlan, now: Now) -> Vec<FailedRun> {
         let Some(cell) = self.planned(run).map(|run| run.cell) else { return Vec::new() };
-        let guilty: Vec<&str> = self
+        let blamed: Vec<&str> = self
             .blamed
             .iter()
             .map(String::as_str)
             .filter(|id| self.runs.iter().any(|run| run.spec.id == *id && run.cell == cell))
             .collect();
-        if guilty.len() < MOST_BLAMED {
+        if blamed.len() < MOST_BLAMED {
             return Vec::new();
         }
-        let words = format!("{} ended a boot of this block each", guilty.join(" and "));
+        let words = format!("{} ended a boot of this block each", blamed.join(" and "));
         let failure =
             RunFailure { kind: FailureKind::NotTried, phase: None, excerpt: vec![words], log: None, after: None };
         let others = self.open().into_iter().filter(|run| run.cell == cell);

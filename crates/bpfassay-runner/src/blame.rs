@@ -1,4 +1,4 @@
-//! Who is to blame for a boot that came to grief. Pure.
+//! Which run is to blame for a boot that failed. Pure.
 
 use bpfassay_results::{BootVerdict, Involved, RunFailure};
 
@@ -6,8 +6,8 @@ use crate::observed::{BootPlan, Observed, is_tool_run};
 
 /// How a boot ended.
 #[derive(Debug, Clone, PartialEq)]
-pub enum BootEnd {
-    /// The agent said that everything is done, and every run had ended.
+pub(crate) enum BootEnd {
+    /// The agent reported that everything is done, and every run had ended.
     Done,
     /// It was stopped from outside.
     Interrupted,
@@ -22,7 +22,7 @@ pub enum BootEnd {
     Unsound {
         /// The run.
         run: String,
-        /// The words.
+        /// What it reported.
         failure: RunFailure,
         /// When, in milliseconds since the boot began.
         at_ms: u64,
@@ -38,7 +38,7 @@ pub enum BootEnd {
 
 /// Kinds of host failure, as far as it matters whether several blocks fail alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HostFailure {
+pub(crate) enum HostFailure {
     /// What the guest boots from could not be written.
     Initramfs,
     /// QEMU could not be started, or gave no sign of life.
@@ -54,10 +54,9 @@ pub enum HostFailure {
 /// - A tool run in flight is to blame if no other tool run went before it in this boot; else it or the last one before, which a
 ///   confirming boot decides.
 /// - While a baseline run or nothing is in flight, as after the last run, the last tool run that ended before is to blame.
-/// - Before the first tool run nobody is.
+/// - Before the first tool run none is.
 /// - A confirming boot blames the run that it is about, once that has begun.
-#[must_use]
-pub fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVerdict {
+pub(crate) fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVerdict {
     let id = |at: usize| plan.runs.get(at).map(|run| run.spec.id.clone()).unwrap_or_default();
     let at_ms = match end {
         BootEnd::Done => return BootVerdict::Complete,
@@ -92,7 +91,7 @@ pub fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVerdict {
                 after_ms: at_ms.saturating_sub(ended),
             }
         }
-        (Some(guilty), _) | (None, Some(guilty)) => BootVerdict::Blamed { run: id(guilty) },
+        (Some(blamed), _) | (None, Some(blamed)) => BootVerdict::Blamed { run: id(blamed) },
         (None, None) => BootVerdict::Nobody,
     }
 }

@@ -96,13 +96,13 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
 enum CutShort {
     /// Everything is to stop.
     Cancelled,
-    /// The agent said what it must not.
+    /// The agent violated the protocol.
     ProtocolError(String),
     /// The kernel reported an incident that spoils runs.
     KernelIncident(KernelIncident),
 }
 
-/// What came of watching a guest.
+/// What was found while a guest ran.
 struct Watched {
     cut_short: Option<CutShort>,
     /// When the first sign of it came, in milliseconds since the boot began.
@@ -128,7 +128,7 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
         match event {
             Event::Message(message) => {
                 if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
-                    // The guest cannot see whether its last words arrived: it waits to be told. One that has gone already
+                    // The guest cannot see whether its last message arrived: it waits for a shutdown request. One that has gone already
                     // needs no answer, and one that takes no input (the instruction clock) waits in vain, in its own time,
                     // which passes at once.
                     let _ = guest.send(&HostMessage::PowerOff);
@@ -151,7 +151,7 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
                     break Some(CutShort::KernelIncident(incident));
                 }
                 Severity::SpoilsRun => note(&incident),
-                // These end the guest, and its ending tells of them.
+                // These end the guest, and its ending reports them.
                 Severity::Fatal => {
                     died_ms.get_or_insert(boot.now().boot_ms);
                 }

@@ -1,4 +1,4 @@
-//! One boot while it lasts: what its agent says, and what of that is recorded.
+//! One boot while it lasts: what its agent reports, and what of that is recorded.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -13,7 +13,7 @@ use crate::{
     observed::{BootPlan, Now, Observed, shortened},
 };
 
-/// What the runs that were carried out came to: the last record of each counts.
+/// The outcomes of the runs: the last record of each counts.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     runs: BTreeMap<String, Outcomes>,
@@ -88,7 +88,7 @@ impl<'a> Boot<'a> {
         Now { unix_ms: unix_ms(), boot_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX) }
     }
 
-    /// Whether all runs have ended and the agent said so.
+    /// Whether all runs have ended and the agent reported so.
     pub(crate) fn is_done(&self) -> bool {
         self.seen.done && self.seen.is_whole(&self.plan)
     }
@@ -219,7 +219,7 @@ impl<'a> Boot<'a> {
         Ok(())
     }
 
-    /// The outcome of a run; a failure where a workload that is any program did not tell of its work what it should.
+    /// The outcome of a run; a failure where a workload that is any program did not print the figures that it should.
     fn readable(&self, outcome: RunOutcome) -> RunOutcome {
         let RunOutcome::Measured(figures) = &outcome else { return outcome };
         let workload = self.context.study.workload(&self.block.case);

@@ -8,8 +8,7 @@ use bpfassay_vm::{EndReason, Ending, KernelIncident, KernelIncidentKind};
 const MAX_EXCERPT: usize = 12;
 
 /// The failure that `ending` means for the run in flight. `log` is the console log, relative to the results directory.
-#[must_use]
-pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
+pub(crate) fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     let kind = match &ending.reason {
         EndReason::KernelDied { incident } => of_incident_kind(incident.kind),
         EndReason::AgentFailed { .. } => FailureKind::Agent,
@@ -39,7 +38,7 @@ pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     let mut excerpt = vec![ending.to_string()];
     excerpt.extend(ending.incidents.iter().flat_map(lines));
     if excerpt.len() == 1 {
-        // The kernel reported nothing: the last it said is all there is to go by.
+        // The kernel reported nothing: the end of its console is all that is known.
         excerpt.extend(ending.console_tail.iter().rev().take(4).rev().cloned());
     }
     excerpt.dedup();
@@ -48,26 +47,23 @@ pub fn of_ending(ending: &Ending, log: &str) -> RunFailure {
 }
 
 /// Whether a guest that ended for `reason` was failed by the host: its QEMU ended by itself, was ended or stopped by a signal, or stopped
-/// the guest for want of something; or nobody watched the guest any more.
-#[must_use]
-pub fn is_of_host(reason: &EndReason) -> bool {
+/// the guest because the host lacked something; or the guest was not supervised any more.
+pub(crate) fn is_of_host(reason: &EndReason) -> bool {
     match reason {
         EndReason::QemuExited { .. } | EndReason::QemuSuspended | EndReason::Stopped => true,
-        // A guest that tells of its panic is stopped, too.
+        // A guest that reports its panic is stopped, too.
         EndReason::QemuStopped { state } => state != "guest-panicked",
         _ => false,
     }
 }
 
 /// The failure of the host to start a guest at all.
-#[must_use]
-pub fn of_host(message: String) -> RunFailure {
+pub(crate) fn of_host(message: String) -> RunFailure {
     RunFailure { kind: FailureKind::Host, phase: None, excerpt: vec![message], log: None, after: None }
 }
 
 /// The failure of a guest that sent what it must not.
-#[must_use]
-pub fn of_protocol_error(message: String, phase: Option<Phase>, log: &str) -> RunFailure {
+pub(crate) fn of_protocol_error(message: String, phase: Option<Phase>, log: &str) -> RunFailure {
     RunFailure {
         kind: FailureKind::ProtocolError,
         phase,
@@ -78,8 +74,7 @@ pub fn of_protocol_error(message: String, phase: Option<Phase>, log: &str) -> Ru
 }
 
 /// The failure that `incident` is, reported by a kernel in `phase` that goes on.
-#[must_use]
-pub fn of_incident(incident: &KernelIncident, phase: Phase, log: &str) -> RunFailure {
+pub(crate) fn of_incident(incident: &KernelIncident, phase: Phase, log: &str) -> RunFailure {
     let mut excerpt: Vec<String> = lines(incident).collect();
     excerpt.truncate(MAX_EXCERPT);
     let kind = of_incident_kind(incident.kind);

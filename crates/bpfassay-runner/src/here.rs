@@ -2,6 +2,7 @@
 
 mod agent;
 mod boot;
+mod machine;
 
 use std::{path::Path, sync::Mutex};
 
@@ -9,7 +10,8 @@ use bpfassay_results::Journal;
 use bpfassay_study::{Block, Study};
 use tokio_util::sync::CancellationToken;
 
-pub use self::agent::Agent;
+pub(crate) use self::agent::Agent;
+pub use self::machine::{HereSelection, ThisMachine};
 use crate::{
     Observer, RunnerError, Summary,
     boot::{Boot, Tally},
@@ -20,23 +22,23 @@ use crate::{
 
 /// What is to be executed on this system.
 #[derive(Debug)]
-pub struct HereConfig<'a> {
+pub(crate) struct HereConfig<'a> {
     /// The study that the blocks come from; its clock is the wall clock.
-    pub study: &'a Study,
+    pub(crate) study: &'a Study,
     /// The blocks to do, one after the other.
-    pub blocks: Vec<Block>,
+    pub(crate) blocks: Vec<Block>,
     /// What does them.
-    pub agent: &'a Agent,
+    pub(crate) agent: &'a Agent,
     /// The results directory; what the agent prints to standard error goes to [`crate::LOGS`] in it.
-    pub directory: &'a Path,
+    pub(crate) directory: &'a Path,
 }
 
-/// Executes `config` and writes everything that comes of it to `journal`, as [`crate::execute`] does with guests. An agent
+/// Executes `config` and writes all that happens to `journal`, as [`crate::pool::execute`] does with guests. An agent
 /// that does not come to its end fails the run in flight and the rest of its block; the next block gets another one.
 ///
 /// # Errors
 /// [`RunnerError`]
-pub async fn execute_here(
+pub(crate) async fn execute_here(
     config: HereConfig<'_>,
     journal: Journal,
     observer: &dyn Observer,

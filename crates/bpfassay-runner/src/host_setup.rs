@@ -160,8 +160,7 @@ const COUNTING: u32 = 6;
 const ATTACH_ORDER: &str = "--attach-order";
 
 /// The deadlines of `study` as the supervisor of guests takes them, in time of the host, rounded up to whole seconds.
-#[must_use]
-pub fn deadlines(study: &Study) -> Deadlines {
+pub(crate) fn deadlines(study: &Study) -> Deadlines {
     let seconds = |milliseconds: u64| Some(milliseconds.div_ceil(1000));
     let deadlines = Deadlines {
         boot: seconds(study.deadlines.boot_ms),
@@ -179,8 +178,7 @@ pub fn deadlines(study: &Study) -> Deadlines {
 
 /// The longest that a boot with `runs` runs may take altogether, in whole seconds of the host: what its phases may take one by one,
 /// so that it cuts none of them short, and no guest holds the host for ever. See [`Deadlines::whole_boot`].
-#[must_use]
-pub fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
+pub(crate) fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
     let limits = deadlines(study);
     let seconds = |limit: Option<u64>| limit.unwrap_or_default();
     // Tidying up is allowed its time before and after the agent's word that the run ended.
@@ -196,7 +194,7 @@ fn seed(study: &Study, block: &Block) -> u64 {
     study.design.seed.wrapping_add(u64::from(block.replicate))
 }
 
-/// What the guest is told of `run`: as planned, and in which order to hook functions, which decides where the kernel puts
+/// The specification of `run` that the guest receives: as planned, and in which order to hook functions, which decides where the kernel puts
 /// programs and maps, as other addresses vary.
 pub(crate) fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
     let mut spec = run.spec.clone();

@@ -1,31 +1,62 @@
-//! Carrying out a plan: which guest is booted when, what its messages mean for the runs, what goes into the journal.
+//! The engine: from a study to its results, as library calls. The command `bpfassay` is one caller.
 //!
-//! Here: the pool of guests side by side ([`pool`]), one block from its first boot to its last ([`block`]), a boot while it
-//! lasts (`boot`), the machine and job made for a boot ([`host_setup`]), how many guests fit on the host ([`slots`]), and which named
-//! failure an ending is ([`failure`]).
-//! What is decided is apart from what is done, and pure: what was seen of a boot ([`observed`]), who is to blame for its end
-//! ([`blame`]), which boot comes next and what is recorded ([`attempt`]), whether whole classes of blocks fail alike ([`repeated`]).
-//! Not here: how QEMU is driven (bpfassay-vm), what is in a guest (bpfassay-testbed), what figures mean
-//! (bpfassay-report), and everything that is shown to people: an [`Observer`] is told.
+//! The steps, each a call: a [`Selection`] expands to a plan; a [`Testbed`] has its guests, which a provider of bpfassay-testbed makes or
+//! finds; a [`Session`] is the host ready to boot them; [`Work`] is what is left to do, in a results directory; [`Session::execute`] does
+//! it, and whatever sequential sampling adds; [`conclude`] derives the results. [`Interrupted`] continues a run, [`Verification`] executes
+//! one again, [`ThisMachine`] measures without guests. Progress goes to an [`Observer`]; an [`EventObserver`] makes the documented events of
+//! it. Every error is an [`Error`].
+//!
+//! ```no_run
+#![doc = include_str!("../examples/study.rs")]
+//! ```
+//!
+//! Below the session: the pool of guests side by side (`pool`), one block from its first boot to its last (`block`), a boot while it
+//! lasts (`boot`), the machine and job made for a boot (`host_setup`), how many guests fit on the host (`slots`), and which named
+//! failure an ending is (`failure`). What is decided is apart from what is done, and pure: what was observed of a boot (`observed`), who
+//! is to blame for its end (`blame`), which boot comes next and what is recorded (`attempt`), whether whole classes of blocks fail in the
+//! same way (`repeated`).
+//!
+//! Not here: how QEMU is driven (bpfassay-vm), what is in a guest (bpfassay-testbed), what figures mean (bpfassay-report), and questions,
+//! printing and exit codes (the command).
 
 #![forbid(unsafe_code)]
 
-pub mod attempt;
-pub mod blame;
+mod accelerator;
+mod attempt;
+mod blame;
 mod block;
 mod boot;
 mod context;
-pub mod failure;
-pub mod here;
-pub mod host_setup;
-pub mod observed;
-pub mod observer;
-pub mod pool;
-pub mod repeated;
-pub mod slots;
+mod error;
+mod events;
+mod failure;
+mod here;
+mod host_setup;
+mod observed;
+mod observer;
+mod pool;
+pub mod provenance;
+mod repeated;
+mod selection;
+mod session;
+mod slots;
+mod store;
+mod testbed;
+mod verify;
+mod work;
 
+pub use accelerator::{KVM_PATIENCE, Trial};
 pub use context::{BlockError, LOGS, unix_ms};
-pub use here::{Agent, HereConfig, execute_here};
+pub use error::Error;
+pub use events::{EventObserver, EventSink};
+pub use here::{HereSelection, ThisMachine};
 pub use host_setup::{HostSetup, HostSetupError};
 pub use observer::{Observer, Progress};
-pub use pool::{RunnerConfig, RunnerError, Summary, execute};
+pub use pool::{RunnerError, Summary};
+pub use selection::{Selection, missing_packages};
+pub use session::Session;
+pub use slots::Host as Room;
+pub use store::{Store, StoreOptions};
+pub use testbed::{Shell, Testbed};
+pub use verify::{Verification, Verified};
+pub use work::{Interrupted, Work, conclude};

@@ -4,107 +4,99 @@ use bpfassay_study::PlannedRun;
 
 /// One boot to make.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BootPlan {
+pub(crate) struct BootPlan {
     /// Its number, from 1.
-    pub boot: u32,
+    pub(crate) boot: u32,
     /// Which attempt at the block it is part of, from 1.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// Its runs, in order.
-    pub runs: Vec<PlannedRun>,
+    pub(crate) runs: Vec<PlannedRun>,
     /// The run that it is to confirm something about: nothing of such a boot is recorded.
-    pub confirming: Option<String>,
+    pub(crate) confirming: Option<String>,
 }
 
 impl BootPlan {
     /// The names of its runs.
-    #[must_use]
-    pub fn ids(&self) -> Vec<String> {
+    pub(crate) fn ids(&self) -> Vec<String> {
         self.runs.iter().map(|run| run.spec.id.clone()).collect()
     }
 }
 
 /// Whether `run` has a tool under test: what may do harm. All others are baseline runs: controls and most warm-ups among them.
-#[must_use]
-pub fn is_tool_run(run: &PlannedRun) -> bool {
+pub(crate) fn is_tool_run(run: &PlannedRun) -> bool {
     !run.spec.probe.is_baseline() || run.spec.tool.is_some()
 }
 
 /// A run that began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ObservedRun {
+pub(crate) struct ObservedRun {
     /// When, in milliseconds since 1970-01-01 UTC.
-    pub started_unix_ms: u64,
+    pub(crate) started_unix_ms: u64,
     /// When, in milliseconds since the boot began.
-    pub began_ms: u64,
+    pub(crate) began_ms: u64,
     /// When it ended, likewise; `None`: it is in flight.
-    pub ended_ms: Option<u64>,
+    pub(crate) ended_ms: Option<u64>,
 }
 
 impl ObservedRun {
     /// How long it took, or has taken at `now_ms`.
-    #[must_use]
-    pub fn duration_ms(&self, now_ms: u64) -> u64 {
+    pub(crate) fn duration_ms(&self, now_ms: u64) -> u64 {
         self.ended_ms.unwrap_or(now_ms).saturating_sub(self.began_ms)
     }
 }
 
 /// What was seen of a boot so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Observed {
-    /// Whether the guest said that it was ready.
-    pub ready: bool,
-    /// Whether the agent said that everything is done.
-    pub done: bool,
+pub(crate) struct Observed {
+    /// Whether the guest reported that it was ready.
+    pub(crate) ready: bool,
+    /// Whether the agent reported that everything is done.
+    pub(crate) done: bool,
     /// The runs that began: the first ones of the boot, in its order.
-    pub runs: Vec<ObservedRun>,
+    pub(crate) runs: Vec<ObservedRun>,
 }
 
 /// An instant, by two clocks.
 #[derive(Debug, Clone, Copy)]
-pub struct Now {
+pub(crate) struct Now {
     /// Milliseconds since 1970-01-01 UTC.
-    pub unix_ms: u64,
+    pub(crate) unix_ms: u64,
     /// Milliseconds since the boot began.
-    pub boot_ms: u64,
+    pub(crate) boot_ms: u64,
 }
 
 impl Observed {
     /// The place of the run in flight, if one is.
-    #[must_use]
-    pub fn in_flight(&self) -> Option<usize> {
+    pub(crate) fn in_flight(&self) -> Option<usize> {
         self.runs.iter().rposition(|run| run.ended_ms.is_none())
     }
 
     /// How many runs have ended.
-    #[must_use]
-    pub fn ended(&self) -> usize {
+    pub(crate) fn ended(&self) -> usize {
         self.runs.iter().filter(|run| run.ended_ms.is_some()).count()
     }
 
     /// Whether all of `plan` have ended.
-    #[must_use]
-    pub fn is_whole(&self, plan: &BootPlan) -> bool {
+    pub(crate) fn is_whole(&self, plan: &BootPlan) -> bool {
         self.ended() == plan.runs.len()
     }
 
     /// The place of the last tool run of `plan` that has ended.
-    #[must_use]
-    pub fn last_tool(&self, plan: &BootPlan) -> Option<usize> {
+    pub(crate) fn last_tool(&self, plan: &BootPlan) -> Option<usize> {
         let ended = plan.runs.iter().take(self.ended()).enumerate();
         ended.filter(|(_, run)| is_tool_run(run)).map(|(at, _)| at).next_back()
     }
 
     /// Whether `run` is a tool run of `plan` that has ended.
-    #[must_use]
-    pub fn has_ended_tool(&self, plan: &BootPlan, run: &str) -> bool {
+    pub(crate) fn has_ended_tool(&self, plan: &BootPlan, run: &str) -> bool {
         plan.runs.iter().take(self.ended()).any(|planned| planned.spec.id == run && is_tool_run(planned))
     }
 
-    /// The agent speaks of `run`, which must be the one in flight, or the next one, which begins by that.
+    /// The agent sent a message about `run`, which must be the one in flight, or the next one, which begins with it.
     ///
     /// # Errors
-    /// What was expected, as words.
-    pub fn message_about(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
+    /// What was expected, as text.
+    pub(crate) fn message_about(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
         let at = self.in_flight().unwrap_or(self.runs.len());
         let expected = plan.runs.get(at).map(|run| run.spec.id.as_str());
         match expected {
@@ -119,11 +111,11 @@ impl Observed {
         }
     }
 
-    /// The agent says that `run` ended.
+    /// The agent reports that `run` ended.
     ///
     /// # Errors
     /// As [`Self::message_about`].
-    pub fn ends(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
+    pub(crate) fn ends(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
         let at = self.message_about(plan, run, now)?;
         if let Some(seen) = self.runs.get_mut(at) {
             seen.ended_ms = Some(now.boot_ms);
@@ -132,7 +124,7 @@ impl Observed {
     }
 }
 
-/// What a guest says, bounded.
+/// The text of a guest, bounded.
 pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(200).collect()
 }

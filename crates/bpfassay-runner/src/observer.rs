@@ -1,14 +1,23 @@
-//! What carrying out a plan tells whoever watches.
+//! What is reported while a plan is executed.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use bpfassay_protocol::message::Phase;
-use bpfassay_results::{BlockEnded, BlockStarted, GuestReady, RunRecord};
+use bpfassay_results::{BlockEnded, BlockStarted, GuestReady, RunRecord, ToDo};
 use bpfassay_study::Block;
 
 /// Something that happened.
 #[derive(Debug)]
 pub enum Progress<'a> {
+    /// Blocks are about to be executed: once for each look of sequential sampling, otherwise once.
+    Started {
+        /// Which blocks.
+        blocks: &'a [ToDo],
+        /// How many of them side by side.
+        slots: NonZeroU32,
+        /// The results directory.
+        directory: &'a Path,
+    },
     /// A block is about to be booted again that the host failed, after this time.
     Waiting(&'a Block, Duration),
     /// A guest is being booted for a block.
@@ -27,7 +36,7 @@ pub enum Progress<'a> {
     Paused(&'a str),
 }
 
-/// Is told of progress, from several tasks at once. Must be quick: guests wait for it.
+/// Receives the progress, from several tasks at once. Must be quick: guests wait for it.
 pub trait Observer: Send + Sync {
     /// Something happened.
     fn progress(&self, progress: &Progress<'_>);

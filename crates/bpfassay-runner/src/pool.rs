@@ -19,7 +19,7 @@ use crate::{
     repeated::RepeatedFailures,
 };
 
-/// Why a plan could not be carried out to its end. What was measured before is in the journal.
+/// Why a plan could not be executed to its end. What was measured before is in the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
     /// Something every block needs failed.
@@ -36,7 +36,7 @@ pub enum RunnerError {
     },
 }
 
-/// What carrying out a plan came to.
+/// What the execution of a plan came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Runs measured.
@@ -62,19 +62,19 @@ impl Summary {
 
 /// What is to be executed, with what, and where its logs go.
 #[derive(Debug)]
-pub struct RunnerConfig<'a> {
+pub(crate) struct RunnerConfig<'a> {
     /// The study that the blocks come from.
-    pub study: &'a Study,
+    pub(crate) study: &'a Study,
     /// The blocks to do, each with what is known of it.
-    pub blocks: Vec<ToDo>,
+    pub(crate) blocks: Vec<ToDo>,
     /// Blocks that were given up before, because no guest of theirs was ever ready, and how.
-    pub never_ready: Vec<(Block, RunFailure)>,
+    pub(crate) never_ready: Vec<(Block, RunFailure)>,
     /// What boots them.
-    pub host_setup: &'a HostSetup,
+    pub(crate) host_setup: &'a HostSetup,
     /// Guests side by side.
-    pub slots: NonZeroU32,
+    pub(crate) slots: NonZeroU32,
     /// The results directory; console logs go to [`LOGS`] in it.
-    pub directory: &'a Path,
+    pub(crate) directory: &'a Path,
 }
 
 /// Makes the directory of logs in `directory`.
@@ -83,13 +83,13 @@ pub(crate) fn make_logs(directory: &Path) -> Result<(), RunnerError> {
     std::fs::create_dir_all(&logs).map_err(|source| RunnerError::Directory { what: logs.display().to_string(), source })
 }
 
-/// Executes `config` and writes everything that comes of it to `journal`.
+/// Executes `config` and writes all that happens to `journal`.
 ///
 /// When `cancel` is cancelled, all guests are stopped; the blocks in flight are not complete then, and are done again on resuming.
 ///
 /// # Errors
 /// [`RunnerError`]; guests and runs that fail are no errors but records.
-pub async fn execute(
+pub(crate) async fn execute(
     config: RunnerConfig<'_>,
     journal: Journal,
     observer: &dyn Observer,

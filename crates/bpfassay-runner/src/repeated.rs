@@ -19,7 +19,7 @@ type Class = (Target, Option<String>);
 
 /// What is known of classes of blocks.
 #[derive(Debug, Default)]
-pub struct RepeatedFailures {
+pub(crate) struct RepeatedFailures {
     /// The host failure of the blocks that ended last, and how many of them in a row.
     host: Option<(HostFailure, u32)>,
     /// Blocks that were given up because no guest of theirs was ever ready.
@@ -33,7 +33,7 @@ fn class(block: &Block, phase: Option<Phase>) -> Class {
 
 impl RepeatedFailures {
     /// `block` was given up with `failure` because no guest of it was ever ready.
-    pub fn never_ready(&mut self, block: &Block, failure: &RunFailure) {
+    pub(crate) fn never_ready(&mut self, block: &Block, failure: &RunFailure) {
         let blocks = self.never_ready.entry(class(block, failure.phase)).or_default();
         if blocks.iter().all(|(known, _)| *known != block.id) {
             blocks.push((block.id.clone(), failure.clone()));
@@ -41,7 +41,7 @@ impl RepeatedFailures {
     }
 
     /// `block` was done, or left, as `attempt` says.
-    pub fn done(&mut self, block: &Block, attempt: &Attempt) {
+    pub(crate) fn done(&mut self, block: &Block, attempt: &Attempt) {
         self.host = match (attempt.left_by_host(), self.host) {
             (None, _) => None,
             // That is for one kind of guest, and no sign of the host's state.
@@ -58,8 +58,7 @@ impl RepeatedFailures {
     }
 
     /// Why no further block is to be begun, if so: the host fails them all.
-    #[must_use]
-    pub fn pause(&self) -> Option<String> {
+    pub(crate) fn pause(&self) -> Option<String> {
         let (failure, count) = self.host.filter(|(_, count)| *count >= MOST_OF_HOST)?;
         let what = match failure {
             HostFailure::Initramfs => "what a guest boots from could not be written",
@@ -71,8 +70,7 @@ impl RepeatedFailures {
     }
 
     /// Why the runs of `block` are not tried, if so: its kernel did not come up in other blocks.
-    #[must_use]
-    pub fn not_tried(&self, block: &Block) -> Option<RunFailure> {
+    pub(crate) fn not_tried(&self, block: &Block) -> Option<RunFailure> {
         let blocks = [Some(Phase::Boot), None].map(|phase| self.never_ready.get(&class(block, phase)));
         let blocks = blocks.into_iter().flatten().find(|blocks| {
             blocks.len() >= MOST_NEVER_READY && blocks.iter().all(|(_, other)| Some(other.kind) == kind_of(blocks))

@@ -17,8 +17,7 @@ pub struct Host {
 /// How many guests of `cpus` vCPUs and `memory_mib` run side by side: as many as were asked for, or as many as fit,
 /// but never more vCPUs than host CPUs (their time would be measured while they wait for each other), and never more
 /// memory than is available. At least one: a guest larger than the host runs alone, and its time is what it is.
-#[must_use]
-pub fn slots(host: Host, cpus: u32, memory_mib: u32, asked: Option<u32>) -> NonZeroU32 {
+pub(crate) fn slots(host: Host, cpus: u32, memory_mib: u32, asked: Option<u32>) -> NonZeroU32 {
     let by_cpus = host.cpus / cpus.max(1);
     let by_memory = host.available_mib / (u64::from(memory_mib) + QEMU_OVERHEAD_MIB);
     let fit = by_cpus.min(u32::try_from(by_memory).unwrap_or(u32::MAX));

@@ -1,4 +1,4 @@
-//! Debian's static busybox, for the interactive shell of a guest. Guests that measure carry none.
+//! Debian's static busybox, for the interactive shell of a guest. Guests that measure have none.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::{
 
 const PACKAGE: &str = "busybox-static";
 
-/// Where the program lies in the package, by Debian release.
+/// The paths of the program in the package, by Debian release.
 const PLACES: [&str; 2] = ["usr/bin/busybox", "bin/busybox"];
 
 /// Kind of cache record: architecture → the program and its package.

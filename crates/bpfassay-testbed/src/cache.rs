@@ -10,10 +10,10 @@
 //! ROOT/CACHEDIR.TAG, ROOT/bpfassay-cache   without which no directory counts as a cache, but a missing or empty one
 //! ```
 //!
-//! Files and directories are made in `tmp`, checked, and renamed, so that nobody sees half of one. Using a file checks
+//! Files and directories are made in `tmp`, checked, and renamed, so that they appear complete. Using a file checks
 //! size and times against the stamp taken when its content was last hashed, and hashes again only where they differ:
 //! opening a prepared testbed reads no gigabytes. [`Cache::check`] hashes everything. A damaged file or directory is
-//! reported, removed, and treated as absent, so whoever can make it makes it again.
+//! reported, removed, and treated as absent, so that it is made again when it is needed.
 
 mod digest;
 mod lock;
@@ -44,18 +44,18 @@ pub use self::{
 };
 use crate::{Error, Result};
 
-/// The lock of whoever makes directories in `tmp`, or removes those without owner.
+/// The lock for making directories in `tmp`, and for removing those without owner.
 const SESSIONS: &str = "tmp";
 
 /// An open cache directory, shared with other processes.
 #[derive(Debug)]
 pub struct Cache {
     root: PathBuf,
-    /// The same, for removing what lies in it.
+    /// The same, for removing entries below it.
     directory: OwnedFd,
     /// Where things are made, from the first on.
     session: Mutex<Option<Arc<Session>>>,
-    /// A shared lock: versions from before there were markers empty `tmp` when nobody holds it.
+    /// A shared lock: versions from before there were markers empty `tmp` when it is free.
     _in_use: Lock,
     access: Access,
 }
@@ -81,7 +81,7 @@ pub struct Checked {
 }
 
 impl Cache {
-    /// Where the cache lies: `given`, or `$XDG_CACHE_HOME/bpfassay`, or `~/.cache/bpfassay`. Nothing is created.
+    /// The cache directory: `given`, or `$XDG_CACHE_HOME/bpfassay`, or `~/.cache/bpfassay`. Nothing is created.
     ///
     /// # Errors
     /// [`Error::NoCacheDirectory`]; [`Error::Io`] where a relative `given` cannot be made absolute.
@@ -100,7 +100,8 @@ impl Cache {
     /// a cache; any other that is none is refused. One that this user may only read is used as it is.
     ///
     /// # Errors
-    /// [`Error::NotACache`], [`Error::Io`], [`Error::DiskFull`].
+    /// [`Error::NotACache`] for a directory that is neither a cache nor empty, or that others may change; [`Error::Io`] and [`Error::DiskFull`]
+    /// where it cannot be read or made.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
         let root = root.into();
         let (directory, access) = place::open(&root)?;
@@ -142,11 +143,11 @@ impl Cache {
         &self.root
     }
 
-    /// Waits until nobody else, of this process or another, holds the lock `name`, and holds it. Who holds it is said where
-    /// that is another process, every 30 s. Where the cache cannot be written to, this waits for whoever can.
+    /// Waits until no other thread or process holds the lock `name`, and takes it. Where another process holds it, that is reported
+    /// every 30 s. In a cache that cannot be written to, this waits until the lock is free.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where the lock's file cannot be made or locked.
     pub fn lock(&self, name: &str) -> Result<Lock> {
         let path = self.root.join("locks").join(name);
         match self.access {
@@ -164,7 +165,7 @@ impl Cache {
     /// Refuses to make `what` in a cache that cannot be written to.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`].
+    /// [`Error::ReadOnly`] where the cache may only be read.
     pub fn require_access(&self, what: &str) -> Result<()> {
         match self.access {
             Access::Whole => Ok(()),
@@ -176,7 +177,7 @@ impl Cache {
     /// the cache cannot be written to.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where it cannot be made.
     pub fn scratch(&self) -> Result<Scratch> {
         match self.access {
             Access::Whole => Scratch::in_session(self.session()?),
@@ -184,10 +185,10 @@ impl Cache {
         }
     }
 
-    /// Bytes free for us where the cache lies.
+    /// Bytes free for this user in the cache's file system.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where the system does not report it.
     pub fn free_space(&self) -> Result<u64> {
         free_space(&self.root)
     }
@@ -195,7 +196,7 @@ impl Cache {
     /// Makes sure that `needed` bytes are free for `what`, before work begins that would fail without them.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`].
+    /// [`Error::DiskFull`] where fewer are free; [`Error::Io`] where the system does not report it.
     pub fn require_space(&self, what: &str, needed: u64) -> Result<()> {
         let free = self.free_space()?;
         if free < needed {
@@ -214,10 +215,10 @@ impl Cache {
         Error::Io { action: "write", path: path.to_owned(), source }
     }
 
-    /// Hashes every file in the cache, whatever its stamp says, and removes what is damaged.
+    /// Hashes every file in the cache, regardless of its stamp, and removes what is damaged.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Damaged`] for something damaged that cannot be removed.
+    /// [`Error::Io`] where the cache cannot be read; [`Error::Damaged`] for something damaged that cannot be removed.
     pub fn check(&self) -> Result<Checked> {
         let mut checked = Checked::default();
         self.check_objects(&mut checked)?;
@@ -225,7 +226,7 @@ impl Cache {
         Ok(checked)
     }
 
-    /// Whether `error` says that what others made at `path` is closed to this user, who can do without it.
+    /// Whether `error` means that this user may not read what another user made at `path`, in a cache that is only read.
     fn may_not_read(&self, path: &Path, error: &io::Error) -> bool {
         let closed = self.access == Access::ReadOnly && error.kind() == io::ErrorKind::PermissionDenied;
         if closed {
@@ -237,7 +238,7 @@ impl Cache {
         closed
     }
 
-    /// Removes something damaged, and says so.
+    /// Removes something damaged, and reports it.
     fn discard(&self, path: &Path, why: &str) -> Result<()> {
         if self.access == Access::ReadOnly {
             tracing::warn!(

@@ -1,6 +1,6 @@
 //! The catalogue: names of kernels, and where they come from.
 //!
-//! It lies in `kernels/*.toml`, which Nix reads too. Names are what studies and the command line use: a series (`6.12`)
+//! It is `kernels/*.toml`, which Nix reads too. Names are what studies and the command line use: a series (`6.12`)
 //! means its newest build, a third part (`6.12.94`) one build of it.
 
 mod pattern;
@@ -63,20 +63,18 @@ pub enum CatalogueError {
     Form {
         /// The catalogue.
         origin: String,
-        /// Where and why, with what would have been known.
+        /// Where and why.
         problem: String,
     },
     /// No kernel of this name exists for the architecture.
-    #[error("unknown kernel `{name}` for {arch}{}{}; known are {}", Nearest(nearest.as_deref()), Nixpkgs(nixpkgs.as_deref()), known.join(", "))]
+    #[error("unknown kernel `{name}` for {arch}{hint}; known are {}", known.join(", "))]
     UnknownKernel {
         /// The name given.
         name: String,
         /// The architecture.
         arch: Arch,
-        /// The known name most like it.
-        nearest: Option<String>,
-        /// Its attribute in nixpkgs, where testbeds made by the flake have it.
-        nixpkgs: Option<String>,
+        /// The nearest known name, or where else it is to be found; may be empty.
+        hint: String,
         /// Every name known for the architecture.
         known: Vec<String>,
     },
@@ -108,24 +106,6 @@ pub enum CatalogueError {
         /// The package missing.
         missing: String,
     },
-}
-
-struct Nearest<'a>(Option<&'a str>);
-
-impl fmt::Display for Nearest<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |nearest| write!(f, ", did you mean `{nearest}`?"))
-    }
-}
-
-struct Nixpkgs<'a>(Option<&'a str>);
-
-impl fmt::Display for Nixpkgs<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |attribute| {
-            write!(f, " among Debian's packages; the flake makes it from {attribute} of nixpkgs (--manifest)")
-        })
-    }
 }
 
 struct Builds<'a>(&'a [String]);
@@ -164,10 +144,10 @@ impl Catalogue {
     /// From TOML text; `origin` names it in messages.
     ///
     /// # Errors
-    /// [`CatalogueError::Form`].
+    /// [`CatalogueError::Form`] for a text that is no catalogue of this format.
     pub fn parse(origin: &str, text: &str) -> Result<Self, CatalogueError> {
         let refuse = |problem: String| CatalogueError::Form { origin: origin.to_owned(), problem };
-        let text: Text = toml::from_str(text).map_err(|error| refuse(explain(text, &error)))?;
+        let text: Text = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
         if text.format != FORMAT {
             return Err(refuse(format!("has format {}, this program reads {FORMAT}", text.format)));
         }
@@ -210,10 +190,10 @@ impl Catalogue {
         names
     }
 
-    /// The kernel called `name`: a series, or one build of it. Whether the build exists is for the package index to say.
+    /// The kernel called `name`: a series, or one build of it. Whether the build exists is in the package index.
     ///
     /// # Errors
-    /// [`CatalogueError::UnknownKernel`].
+    /// [`CatalogueError::UnknownKernel`] for a name that is not in it for this architecture.
     pub fn find(&self, arch: Arch, name: &str) -> Result<Selection<'_>, CatalogueError> {
         let entries_of = |series: &str| -> Vec<&Entry> {
             self.entries.iter().filter(|entry| entry.name == series && entry.architectures.contains(&arch)).collect()
@@ -234,12 +214,16 @@ impl Catalogue {
     fn unknown(&self, arch: Arch, name: &str) -> CatalogueError {
         let known = self.names(arch);
         let in_tables = self.entries.iter().any(|entry| entry.name == name);
-        let nixpkgs = self.nixpkgs(name).filter(|_| !in_tables).map(str::to_owned);
+        let hint = match self.nixpkgs(name).filter(|_| !in_tables) {
+            Some(attribute) => {
+                format!(" among Debian's packages; the flake makes it from {attribute} of nixpkgs (--manifest)")
+            }
+            None => nearest(name, &known).map(|nearest| format!(", did you mean `{nearest}`?")).unwrap_or_default(),
+        };
         CatalogueError::UnknownKernel {
             name: name.chars().take(64).collect(),
             arch,
-            nearest: nearest(name, &known).filter(|_| nixpkgs.is_none()).map(str::to_owned),
-            nixpkgs,
+            hint,
             known: known.into_iter().map(str::to_owned).collect(),
         }
     }
@@ -297,7 +281,7 @@ fn series_of(name: &str) -> Option<&str> {
     [major, minor, last].into_iter().all(numeric).then_some(series)
 }
 
-/// The word most like `word`, the last of several equally like it, if any shares more than half of it.
+/// The name nearest to `word`, the last of several equally near, if one shares more than half of it.
 fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word: String = word.chars().take(64).collect();
     known
@@ -306,24 +290,6 @@ fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
         .filter(|(likeness, _)| *likeness > 0.5)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
-}
-
-/// A TOML error in one line: where, what, and the nearest key that would have been known.
-fn explain(text: &str, error: &toml::de::Error) -> String {
-    let line = error.span().and_then(|span| text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
-    let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-    place + &reword(error)
-}
-
-fn reword(error: &toml::de::Error) -> String {
-    let message = error.message().trim().replace('\n', "; ");
-    let Some(rest) = message.strip_prefix("unknown field `") else { return message };
-    let Some((word, expected)) = rest.split_once('`') else { return message };
-    let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
-    match nearest(word, &known) {
-        Some(nearest) => format!("unknown key `{word}`, did you mean `{nearest}`? Known are {}", known.join(", ")),
-        None => format!("unknown key `{word}`; known are {}", known.join(", ")),
-    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ const MAX_SPEC: u64 = 16 << 20;
 /// The manifest's name in a directory made by [`pack`].
 pub const MANIFEST: &str = "manifest.json";
 
-/// Where the files lie in a directory made by [`pack`], under their digests.
+/// The directory of the files in a directory made by [`pack`], under their digests.
 const FILES: &str = "files";
 
 /// What guests are to be composed of; paths are absolute, or relative to the spec's directory.
@@ -130,7 +130,7 @@ impl TestbedSpec {
     /// Reads the text of a spec; `path` names it in messages. Whether what it names exists is found out by [`compose`].
     ///
     /// # Errors
-    /// [`SpecError`].
+    /// [`SpecError`] for what is no spec, has another format, or contradicts itself.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, SpecError> {
         let form = |source| SpecError::Form { path: path.to_owned(), source };
         let refuse = |problem| SpecError::Content { path: path.to_owned(), problem };
@@ -159,7 +159,7 @@ impl TestbedSpec {
         Ok(spec)
     }
 
-    /// The targets whose names nothing in `catalogue` explains: kernels that somebody added.
+    /// The targets whose names are not in `catalogue`: kernels that were added for this testbed.
     #[must_use]
     pub fn unknown_targets<'a>(&'a self, catalogue: &Catalogue) -> Vec<&'a TargetInputs> {
         let known = |target: &TargetInputs| {
@@ -204,15 +204,16 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
 /// them, with relative paths: the result can be moved, copied to another machine, or added to a Nix store.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Mismatch`] for a file that is not what the manifest says.
+/// [`Error::Io`] where the directory has files already or a file cannot be copied; [`Error::Mismatch`] for a file with another content than
+/// the manifest promises.
 pub fn pack(manifest: &Manifest, directory: &Path) -> Result<()> {
     let files = directory.join(FILES);
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
-    // Whatever lies there already would become part of the testbed unseen.
+    // Files that are there already would become part of the testbed unnoticed.
     fs::create_dir(&files).map_err(Error::io("create", &files))?;
     let outcome = pack_files(manifest, directory);
     if outcome.is_err() {
-        // Half of a testbed is none, and keeps a full disk full.
+        // An incomplete testbed is of no use, and keeps a full disk full.
         if let Err(error) = fs::remove_dir_all(&files) {
             tracing::debug!("cannot remove {}: {error}", files.display());
         }

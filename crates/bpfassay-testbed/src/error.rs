@@ -74,7 +74,7 @@ pub enum Error {
         /// What is missing.
         what: String,
     },
-    /// A directory that is no cache of ours, nor may be made one.
+    /// A directory that is no cache, and cannot be made one.
     #[error(
         "{} cannot be the cache: {problem}; name a directory that is missing or empty, or a cache, with --cache or XDG_CACHE_HOME",
         path.display()
@@ -165,7 +165,7 @@ pub enum Error {
         /// Why.
         problem: String,
     },
-    /// A tool file, or what lies beside it.
+    /// A tool file, or a file beside it.
     #[error(transparent)]
     ToolFile(#[from] bpfassay_tool::ToolError),
     /// The source of the guest's programs.
@@ -174,7 +174,7 @@ pub enum Error {
     /// Kernel modules.
     #[error(transparent)]
     Modules(#[from] ModulesError),
-    /// A modules segment that does not say what is in it.
+    /// A modules segment without a list of its modules.
     #[error("{} holds no usable list of kernel modules: make the testbed again", path.display())]
     ModuleSet {
         /// The segment.
@@ -183,7 +183,7 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
-    /// A segment that has another content than the manifest says.
+    /// A segment that has another content than the manifest promises.
     #[error("the initramfs segment {} is damaged: it has SHA-256 {found}, expected {expected}; `bpfassay fetch --verify` finds and replaces what is damaged in the cache", path.display())]
     Segment {
         /// The segment.
@@ -209,7 +209,7 @@ impl Error {
     }
 }
 
-/// Bytes in words, for messages: three digits at least, decimal units.
+/// Bytes as people write them, for messages, in decimal units.
 #[must_use]
 pub fn human(bytes: u64) -> String {
     let mut value = bytes as f64;

@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
     io::{self, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
@@ -56,13 +55,13 @@ pub mod role {
 /// Kind of cache record: digest of a segment's inputs → digest of the segment.
 const RECORD: &str = "segment";
 
-/// To be changed whenever the same inputs shall give other segments.
+/// To be changed whenever other segments are made of the same inputs.
 const KEY_VERSION: &str = "2";
 
 /// The `base` segment with the programs of `payload`.
 ///
 /// # Errors
-/// [`Error`] of the cache, [`Error::Archive`].
+/// [`Error::Archive`] for a program that cannot be read, and [`Error`] of the cache.
 pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
     let programs = [(layout::AGENT, &payload.agent), (layout::TRACER, &payload.tracer), (layout::IOR, &payload.ior)];
     let key = Digest::of_parts(
@@ -122,7 +121,7 @@ pub fn target(cache: &Cache, kernel: &Kernel, shared: &BTreeMap<Arch, Vec<Segmen
     Ok(manifest::Target { arch: kernel.arch, name: kernel.name.clone(), kernel: description, initramfs })
 }
 
-/// Signatures are kept where the kernel insists on them, or where nobody knows whether it does.
+/// Signatures are kept where the kernel enforces them, or where its configuration is unknown.
 fn signatures(kernel: &Kernel) -> Result<Signatures> {
     let Some(config) = &kernel.config else { return Ok(Signatures::Kept) };
     let text = bpfassay_input::read(&config.path, MAX_CONFIG).map_err(Error::io("read", &config.path))?;
@@ -132,7 +131,7 @@ fn signatures(kernel: &Kernel) -> Result<Signatures> {
 /// The archive of the `modules` segment for the module tree at `tree` (`lib/modules/RELEASE`).
 ///
 /// # Errors
-/// [`Error::Modules`].
+/// [`Error::Modules`] for a tree that cannot be read or is incomplete.
 pub fn modules_archive(tree: &Path, signatures: Signatures) -> Result<Archive> {
     let (set, mut archive) = ModuleSet::read(tree, signatures)?;
     let text = serde_json::to_vec(&set).map_err(|error| Error::io("write", MODULE_SET)(error.into()))?;
@@ -141,10 +140,10 @@ pub fn modules_archive(tree: &Path, signatures: Signatures) -> Result<Archive> {
 }
 
 /// The `overlay` segment: the directory tree `directory`, which must hold a real IOR for `arch`. It is read and written
-/// anew each time, because nothing tells cheaply whether a tree has changed; the result has the same digest if not.
+/// anew each time, because there is no cheap way to detect a change in a tree; the result has the same digest if not.
 ///
 /// # Errors
-/// [`Error::Overlay`], [`Error`] of the cache.
+/// [`Error::Overlay`] for a tree that the guest could not use or that has no IOR, and [`Error`] of the cache.
 pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Segment> {
     let overlay = Overlay::read(arch, directory)?;
     let object = store(cache, &format!("the overlay {}", directory.display()), &overlay.archive)?;
@@ -238,7 +237,7 @@ impl GuestImage {
         &self.kernel
     }
 
-    /// Memory that tools under test take in the guest before they run, in MiB: their files lie in it twice while it boots.
+    /// Memory that tools under test take in the guest before they run, in MiB: their files are in it twice while it boots.
     #[must_use]
     pub fn tools_mib(&self) -> u32 {
         u32::try_from((2 * self.tools).div_ceil(1 << 20)).unwrap_or(u32::MAX)
@@ -264,28 +263,11 @@ impl GuestImage {
         self.modules.load_order(file_system)
     }
 
-    /// Writes the initramfs of a boot that does `job` to `path`, in place of what is there, and says how many bytes it
-    /// has. Every segment is checked against its digest on the way. Where it fails, nothing is left at `path`: half of an
-    /// initramfs would keep a full disk full.
+    /// Writes the initramfs of a boot that does `job` to `file`, and returns how many bytes it has. Every segment is checked against its
+    /// digest on the way. `shown` is what errors call the file, which need not have a path.
     ///
     /// # Errors
-    /// [`Error::Segment`] for a segment that is not what the manifest says, [`Error::DiskFull`], [`Error::Io`].
-    pub fn write_initramfs(&self, job: &Job, path: &Path) -> Result<u64> {
-        let file = File::create(path).map_err(|source| write_error(path, self.initramfs_bytes(), source))?;
-        let written = self.write_initramfs_to(job, file, path);
-        if written.is_err()
-            && let Err(kept) = fs::remove_file(path)
-        {
-            tracing::debug!("cannot remove {}: {kept}", path.display());
-        }
-        written
-    }
-
-    /// Writes the initramfs of a boot that does `job` to `file`, and says how many bytes it has. `shown` is what errors call the
-    /// file, which need not have a path.
-    ///
-    /// # Errors
-    /// As for [`Self::write_initramfs`].
+    /// [`Error::Segment`] for a segment that has another content than the manifest promises, [`Error::DiskFull`], [`Error::Io`].
     pub fn write_initramfs_to(&self, job: &Job, file: impl Write, shown: &Path) -> Result<u64> {
         let text = serde_json::to_vec(job).map_err(|error| Error::io("write", JOB_PATH)(error.into()))?;
         let mut archive = Archive::default();

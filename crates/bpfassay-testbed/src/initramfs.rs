@@ -86,7 +86,7 @@ pub enum ArchiveError {
 pub enum Content {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// What lies in this file of the host when the archive is written.
+    /// The content that this file of the host has when the archive is written.
     Host {
         /// The file, by a path without symbolic links: where there is one later, it is not followed.
         path: PathBuf,
@@ -242,7 +242,7 @@ impl Archive {
         (entries + entry(TRAILER, 0)).next_multiple_of(BLOCK)
     }
 
-    /// Writes the archive, trailer and padding included, and says how many bytes that were (a multiple of 512).
+    /// Writes the archive, trailer and padding included, and returns how many bytes that were (a multiple of 512).
     ///
     /// # Errors
     /// [`ArchiveError::Read`] and [`ArchiveError::Changed`] for files of the host, [`ArchiveError::Write`] otherwise.
@@ -315,7 +315,7 @@ struct Header {
     device: (u32, u32),
 }
 
-/// A writer that knows how far it has come, which is what padding needs.
+/// A writer that counts what it has written, as padding requires.
 struct Counted<W> {
     writer: W,
     written: u64,

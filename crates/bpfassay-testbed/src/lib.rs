@@ -1,4 +1,4 @@
-//! Makes the guests that can be booted: kernels, initramfs segments, payload, and the manifest of all that.
+//! Makes bootable guests: kernels, initramfs segments, the guest's programs, and the manifest that describes them.
 //!
 //! Here: the cache, access to Debian's packages, the kernel catalogue, kernels unpacked and ready to boot, the
 //! cross-toolchain, the guest's programs and images. A [`provider`] is one file: it makes or finds guests and describes them in a

@@ -98,7 +98,7 @@ pub struct Segment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Where it lies; relative to the manifest's directory, or absolute.
+    /// Its path, relative to the manifest's directory or absolute.
     pub path: PathBuf,
     /// Its length in bytes.
     pub size: u64,
@@ -181,7 +181,7 @@ impl Manifest {
     /// Reads the manifest at `path`, makes its paths absolute, and checks it and its files.
     ///
     /// # Errors
-    /// [`ManifestError`], [`Error::Io`].
+    /// [`ManifestError`] for what cannot be read, is no manifest, or names files that are missing or changed.
     pub fn load(path: &Path, check: Check) -> Result<Self> {
         let text = bpfassay_input::read(path, MAX_MANIFEST)
             .map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
@@ -200,7 +200,7 @@ impl Manifest {
     /// Reads the text of a manifest; `path` names it in messages.
     ///
     /// # Errors
-    /// [`ManifestError`].
+    /// [`ManifestError`] for what is no manifest, has another format, or contradicts itself.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, ManifestError> {
         let form = |source| ManifestError::Form { path: path.to_owned(), source };
         let value: serde_json::Value = serde_json::from_slice(text).map_err(form)?;
@@ -257,7 +257,7 @@ impl Manifest {
     /// Checks the files that it names; `path` names the manifest in messages.
     ///
     /// # Errors
-    /// [`ManifestError::File`], [`Error::Io`].
+    /// [`ManifestError::File`] for a file that is missing or changed, [`Error::Io`] for one that cannot be read to its end.
     pub fn check_files(&self, path: &Path, check: Check) -> Result<()> {
         for file in self.targets.iter().flat_map(Target::files) {
             if let Some(problem) = file.problem(check)? {
@@ -304,7 +304,7 @@ impl File {
             return Ok(Some(format!("has {found} bytes, not {}", self.size)));
         }
         if check == Check::Content {
-            // Files of the kernel have more than they say, some without end.
+            // Files below /proc and /sys have more bytes than their size, some without end.
             let found = Digest::of_reader(file.take(self.size + 1)).map_err(Error::io("read", &self.path))?;
             if found != self.sha256 {
                 return Ok(Some(format!("has SHA-256 {found}, not {}", self.sha256)));

@@ -4,7 +4,7 @@
 //!
 //! A module tree is what `make modules_install` or a Debian package puts into `lib/modules/RELEASE`: `kernel/**.ko`
 //! (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`. Dependencies are read from the modules themselves, because
-//! Debian's packages carry no `modules.dep`. A tree may come from anywhere: nothing in it is trusted.
+//! Debian's packages have no `modules.dep`. A tree may come from anywhere: nothing in it is trusted.
 
 pub mod decompress;
 pub mod modinfo;
@@ -30,7 +30,7 @@ pub use modinfo::{ModInfo, ModInfoError};
 /// Modules every guest needs to talk to the host.
 const CONSOLE: [&str; 2] = ["virtio_pci", "virtio_console"];
 
-/// Modules that are taken along where a kernel has them, for whoever asks for them by [`ModuleSet::load_order_of`].
+/// Modules that are taken along where a kernel has them, for callers of [`ModuleSet::load_order_of`].
 const EXTRA: [&str; 3] = ["virtio_mmio", "qemu_fw_cfg", "pvpanic_pci"];
 
 /// Modules for the NFS server and for the two kinds of client.
@@ -59,7 +59,7 @@ pub enum ModulesError {
         #[source]
         source: io::Error,
     },
-    /// Without `modules.builtin` nothing tells a missing module from one that is built in.
+    /// Without `modules.builtin`, a missing module cannot be distinguished from one that is built in.
     #[error("{} has no file modules.builtin: pass the directory lib/modules/RELEASE that `make modules_install` wrote", tree.display())]
     NoBuiltin {
         /// The module tree.
@@ -147,7 +147,7 @@ pub struct ModuleSet {
     pub builtin: BTreeSet<String>,
     /// Wanted ones that this kernel has not at all; an error only for who needs them ([`ModuleSet::load_order`]).
     pub absent: BTreeSet<String>,
-    /// Whether there is no module tree: everything must be built in, and nobody can tell whether it is.
+    /// Whether there is no module tree: everything must be built in, which cannot be checked.
     pub monolithic: bool,
     /// What became of the modules' signatures.
     #[serde(default)]

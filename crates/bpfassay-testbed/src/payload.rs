@@ -44,7 +44,7 @@ struct Program {
     binary: &'static str,
 }
 
-/// To be changed whenever the same source and toolchain shall give other programs.
+/// To be changed whenever other programs are built of the same source and toolchain.
 const KEY_VERSION: &str = "1";
 
 /// Cargo's profile for the guest's programs, in the workspace's `Cargo.toml`.
@@ -127,7 +127,7 @@ struct Recorded {
     toolchain: Vec<Component>,
 }
 
-/// The root of this project's workspace: as the environment variable `BPFASSAY_SOURCE` says, or where this program was
+/// The root of this project's workspace: from the environment variable `BPFASSAY_SOURCE`, or where this program was
 /// built from.
 ///
 /// # Errors
@@ -156,7 +156,7 @@ pub fn prepare(apt: &Apt<'_>, archs: &[Arch]) -> Result<Built> {
 }
 
 /// The programs for `archs` from the source in `workspace`: from the cache, or built, all that are missing in one go.
-/// Says by `tracing` events what takes time.
+/// What takes time is reported by `tracing` events.
 ///
 /// # Errors
 /// [`Error::Stage`] for a workspace that cannot be read, [`Error::Build`] for a build that fails (with the last lines
@@ -197,7 +197,7 @@ pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<B
 /// Whether the cache holds the programs for `archs` of the source in `workspace`: then nothing is built.
 ///
 /// # Errors
-/// [`Error::Stage`] for a workspace that cannot be read; [`Error::Io`], [`Error::Damaged`].
+/// [`Error::Stage`] for a workspace that cannot be read; [`Error::Io`], [`Error::Damaged`] where the cache cannot be read or repaired.
 pub fn is_cached(cache: &Cache, workspace: &Path, archs: &[Arch]) -> Result<bool> {
     let stage = Stage::read(workspace, &STAGED)?;
     Ok(all_recorded(cache, stage.digest(), archs, None)?.is_some())
@@ -293,7 +293,7 @@ fn build_programs(building: &Building<'_>, archs: &[Arch]) -> Result<()> {
 }
 
 /// Cargo's environment in the root. Every path that could get into a program is fixed there; `--remap-path-prefix` makes
-/// those that do get in (messages of panics) say what they mean.
+/// those that do get in (messages of panics) readable.
 fn variables() -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = [
         ("CARGO_HOME", "/tmp/cargo"),
@@ -319,7 +319,7 @@ fn variables() -> Vec<(String, String)> {
     variables
 }
 
-/// Puts the packages that the stage needs into `vendor`, by the host's cargo, which knows how registries are reached
+/// Puts the packages that the stage needs into `vendor`, by the host's cargo, which is configured for the registries that can be reached
 /// here. It runs in the workspace, so that its configuration counts.
 fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log: &Path) -> Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));

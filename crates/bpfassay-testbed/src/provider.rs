@@ -1,7 +1,7 @@
-//! Where guests come from. A provider is one file here and one line in [`PROVIDERS`].
+//! Where guests come from. A provider is one file here and one line in `PROVIDERS`.
 //!
 //! A provider makes or finds the guests of a [`Request`] and describes them in a [`Manifest`]. What all of them share is
-//! [`assemble`]: from a kernel and the guest's programs to a bootable target.
+//! `assemble`: from a kernel and the guest's programs to a bootable target.
 
 pub mod debian;
 pub mod local;
@@ -35,8 +35,8 @@ pub trait Provider: Sync {
     /// Its name, under which manifests and results record it.
     fn name(&self) -> &'static str;
 
-    /// Whether `request` is for this provider: by what the user named, such as a file, or by the names of the targets.
-    fn takes(&self, request: &Request<'_>) -> bool;
+    /// Whether it makes guests of `sources`.
+    fn takes(&self, sources: &Sources) -> bool;
 
     /// Debian packages that the host needs to make guests, besides QEMU; empty where guests are made elsewhere.
     fn host_packages(&self) -> &'static [&'static str] {
@@ -57,7 +57,26 @@ pub trait Provider: Sync {
     fn provide(&self, request: &Request<'_>) -> Result<Manifest>;
 }
 
-/// Which guests are wanted, and what they may be made with.
+/// What guests are made of, as the user named it. It decides which provider makes them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// The manifest of a testbed that was made before.
+    pub manifest: Option<PathBuf>,
+    /// The kernel called [`local::NAME`].
+    pub local: Option<LocalKernel>,
+    /// Directory trees with a real IOR, per architecture.
+    pub ior: Vec<(Arch, PathBuf)>,
+}
+
+impl Sources {
+    /// The provider that makes guests of them.
+    #[must_use]
+    pub fn provider(&self) -> &'static dyn Provider {
+        PROVIDERS.iter().copied().find(|provider| provider.takes(self)).unwrap_or(&debian::Debian)
+    }
+}
+
+/// Which guests are wanted, and what they are made of.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// Packages, and the cache.
@@ -66,12 +85,8 @@ pub struct Request<'a> {
     pub catalogue: &'a Catalogue,
     /// Architecture and kernel of each guest, by its name in the catalogue or [`local::NAME`].
     pub targets: Vec<(Arch, String)>,
-    /// The manifest of a testbed that was made before.
-    pub manifest: Option<PathBuf>,
-    /// The kernel called [`local::NAME`].
-    pub local: Option<LocalKernel>,
-    /// Directory trees with a real IOR, per architecture.
-    pub ior: Vec<(Arch, PathBuf)>,
+    /// What they are made of.
+    pub sources: &'a Sources,
     /// Whether guests can be used by hand.
     pub shell: bool,
 }
@@ -79,14 +94,8 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// A request for no target yet, and for guests that only measure.
     #[must_use]
-    pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue) -> Self {
-        Self { apt, catalogue, targets: Vec::new(), manifest: None, local: None, ior: Vec::new(), shell: false }
-    }
-
-    /// The provider that takes this request.
-    #[must_use]
-    pub fn provider(&self) -> &'static dyn Provider {
-        PROVIDERS.iter().copied().find(|provider| provider.takes(self)).unwrap_or(&debian::Debian)
+    pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue, sources: &'a Sources) -> Self {
+        Self { apt, catalogue, targets: Vec::new(), sources, shell: false }
     }
 }
 
@@ -107,7 +116,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) programs: BTreeMap<Arch, Payload>,
     /// Directory trees with a real IOR, per architecture.
     pub(crate) ior: &'a [(Arch, PathBuf)],
-    /// Where the programs of a shell come from, if guests shall have one.
+    /// Where the programs of a shell come from, if guests are to have one.
     pub(crate) shell: Option<&'a Apt<'a>>,
 }
 
@@ -143,7 +152,13 @@ fn with_checkout(request: &Request<'_>, provider: &str, kernels: Vec<Kernel>) ->
     let archs: BTreeSet<Arch> = kernels.iter().map(|kernel| kernel.arch).collect();
     let built = payload::prepare(request.apt, &archs.into_iter().collect::<Vec<_>>())?;
     let shell = request.shell.then_some(request.apt);
-    let parts =
-        Parts { provider, toolchain: built.toolchain, kernels, programs: built.programs, ior: &request.ior, shell };
+    let parts = Parts {
+        provider,
+        toolchain: built.toolchain,
+        kernels,
+        programs: built.programs,
+        ior: &request.sources.ior,
+        shell,
+    };
     assemble(request.apt.cache(), parts)
 }

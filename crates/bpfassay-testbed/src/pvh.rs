@@ -1,7 +1,7 @@
 //! The uncompressed x86_64 kernel inside a bzImage.
 //!
 //! QEMU enters an ELF `vmlinux` through its PVH entry (Xen's note `XEN_ELFNOTE_PHYS32_ENTRY`, kernel option `CONFIG_PVH`)
-//! and so skips the decompressor, which under TCG takes longer than the rest of the boot: Debian 6.1 comes to its own end
+//! and so skips the decompressor, which under TCG takes longer than the rest of the boot: Debian 6.1 reaches its end
 //! after 1.5 s instead of 3.8 s. The text of the kernel is not moved that way.
 //!
 //! The layout of a bzImage is Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header": `setup_sects` at 0x1f1,
@@ -37,7 +37,7 @@ const RECORD: &str = "pvh";
 /// The image to boot `kernel` with: the `vmlinux` inside where there is one with a PVH entry, else the image as it is.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::DiskFull`], and others of the cache. An image that is not understood is no error: QEMU may
+/// [`Error::Io`] where the image cannot be read, [`Error::DiskFull`], and others of the cache. An image that is not understood is no error: QEMU may
 /// boot it all the same.
 pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
     if kernel.arch != Arch::X86_64 {
@@ -68,7 +68,7 @@ pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
     Ok(File::from(&object))
 }
 
-/// The `vmlinux` in `image`, or why it cannot be had or used.
+/// The `vmlinux` in `image`, or why it cannot be extracted or used.
 pub(crate) fn extract(image: &[u8]) -> Result<Vec<u8>, String> {
     let number = |at: usize| -> Option<usize> {
         let bytes = image.get(at..at.checked_add(4)?)?;
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_files_are_told_from_kernels() {
+    fn other_files_are_no_kernels() {
         assert_eq!(extract(b"MZ").unwrap_err(), "it is no bzImage");
         let mut image = vec![0; 0x400];
         image[0x202..0x206].copy_from_slice(b"HdrS");

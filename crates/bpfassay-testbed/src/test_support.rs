@@ -26,7 +26,7 @@ fn changed(path: &Path) -> (i64, i64) {
     (metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// What lies in `tmp` of the cache at `root`, but for what says that somebody uses it.
+/// What is in `tmp` of the cache at `root`, without the marks of its users.
 pub(crate) fn left_in_tmp(root: &Path) -> Vec<PathBuf> {
     let entries =
         |path: &Path| -> Vec<PathBuf> { fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect() };

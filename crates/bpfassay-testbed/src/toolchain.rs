@@ -3,7 +3,7 @@
 //!
 //! The packages are unpacked, not installed: nothing in them is run, so that the same root comes out with and without
 //! the rights of root, in a third of the time and half of the space. Packages for other architectures (static libraries,
-//! Rust's standard library) are taken without what they depend on, because nothing of them runs here.
+//! Rust's standard library) are taken without what they depend on, because nothing of them is executed here.
 //!
 //! The host needs no compiler for the guests; what it does need is in [`HOST_PACKAGES`].
 
@@ -12,11 +12,9 @@ pub mod sandbox;
 use std::{
     fs,
     os::unix::fs::symlink,
+    panic::resume_unwind,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
@@ -82,10 +80,10 @@ const LEFT_OUT: &[&str] =
 /// Bytes that the root takes, about.
 const SIZE: u64 = 2_100_000_000;
 
-/// To be changed whenever the same packages shall give another root.
+/// To be changed whenever another root is made of the same packages.
 const KEY_VERSION: &str = "1";
 
-/// Kind of cache tree, and of the record that says which one is current.
+/// Kind of cache tree, and of the record of the current one.
 const KIND: &str = "toolchain";
 
 /// A toolchain root in the cache.
@@ -195,25 +193,19 @@ fn fill(root: &Path, packages: &[(&Package, &Path)]) -> Result<()> {
         apt::unpack(file, root, LEFT_OUT, "the cross toolchain")?;
     }
     let next = AtomicUsize::new(0);
-    let failure = Mutex::new(None);
-    let keep = |error| {
-        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    let work = || -> Result<()> {
+        while let Some((_, file)) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
+            apt::unpack(file, root, LEFT_OUT, "the cross toolchain")
+                .inspect_err(|_| next.store(others.len(), Ordering::Relaxed))?;
+        }
+        Ok(())
     };
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some((_, file)) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(error) = apt::unpack(file, root, LEFT_OUT, "the cross toolchain") {
-                        keep(error);
-                        next.store(others.len(), Ordering::Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
+        let workers: Vec<_> =
+            (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.collect::<Result<()>>()
+    })?;
     for (name, target) in ALTERNATIVES {
         let link = root.join("usr/bin").join(name);
         if link.symlink_metadata().is_err() {

@@ -1,8 +1,8 @@
 //! The `tools` segment of a guest: what the tools under test and the programs of workloads need there, at the places that
 //! [`bpfassay_tool::guest`] names.
 //!
-//! Debian packages come with everything that they depend on, unpacked as they are: nothing in them is run on this host, and what
-//! only people read is left out. Files that lie beside a tool file are taken as they lie there, and so are Nix packages; nothing
+//! Debian packages come with everything that they depend on, unpacked as they are: nothing in them is run on this host, and documentation
+//! is left out. Files beside a tool file are taken as they are, and so are Nix packages; nothing
 //! outside the directory of the tool file is read.
 
 pub(crate) mod closure;
@@ -27,7 +27,7 @@ use crate::{
     manifest::{Component, Segment},
 };
 
-/// To be changed whenever the same inputs shall give other segments.
+/// To be changed whenever other segments are made of the same inputs.
 const KEY_VERSION: &str = "1";
 
 /// Largest program, script or object beside a tool file, in bytes.
@@ -152,12 +152,12 @@ impl<'a> Needs<'a> {
                     }
                 }
                 Source::Object(_) => {
-                    // A bundled one lies in the tracer.
+                    // A bundled one is in the tracer.
                     let Some(object) = tool.source.object(arch).filter(|object| !object.bundled) else { continue };
                     needs.files.insert(guest::object(name), beside(&object.path, Kind::Object));
                 }
                 Source::Nix(nix) => {
-                    // Where there is none, `ToolFile::for_arch` says so.
+                    // Where there is none, `ToolFile::for_arch` reports it.
                     if nix.closures.contains(&arch) {
                         let directory = tool.place(&Nix::closure(arch))?;
                         needs.closures.push(Closure { tool: name.clone(), directory, program: nix.program.clone() });
@@ -189,14 +189,14 @@ fn packages(apt: &Apt<'_>, arch: Arch, needs: &Needs<'_>) -> Result<Option<(apt:
         let tool = names.iter().next().cloned().unwrap_or_default();
         return Err(refuse(
             &tool,
-            format!("it is wanted from the suite {other} beside packages from {suite}: test them in two runs"),
+            format!("its packages are from suite {other}, others from {suite}: test them in two runs"),
         ));
     }
     let root = apt.root(suite, &[arch])?;
     let packages = root.closure(&names.iter().collect::<Vec<_>>()).map_err(|error| match error {
-        // A name that nothing has is the tool file's fault, not the mirror's.
+        // A name that no package has is an error of the tool file, not of the mirror.
         Error::Apt(AptError::Unsatisfiable { packages, detail, .. }) if detail.contains("Unable to locate package") => {
-            refuse(&packages, format!("suite {suite} cannot give it: {detail}"))
+            refuse(&packages, format!("it is not in suite {suite}: {detail}"))
         }
         other => other,
     })?;

@@ -96,7 +96,6 @@ pub fn verifier_log(text: &str) {
     let failure = Failure { step: Step::Load, program: None, error: io::ErrorKind::PermissionDenied.into() };
     let refusal = log::refusal(failure, text);
     assert!(refusal.message.len() <= 4096 && refusal.verifier.is_none_or(|line| line.len() <= 4096));
-    assert!(features::sys::telling_line(text).is_none_or(|line| line.len() <= 300));
 }
 
 /// Command lines, words separated by NUL.

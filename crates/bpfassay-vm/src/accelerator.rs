@@ -1,6 +1,6 @@
 //! Choosing the accelerator by booting with it.
 //!
-//! That /dev/kvm exists and opens says little: processors refuse the CPU model, nested KVM hangs before the first
+//! That /dev/kvm exists and opens is not enough: processors refuse the CPU model, nested KVM hangs before the first
 //! instruction. So a kernel is booted under KVM, without root file system, and KVM is taken only if that kernel comes
 //! all the way to its own end in time.
 
@@ -58,7 +58,7 @@ impl AcceleratorKey {
             arch: qemu.arch,
             qemu: qemu.version_text.clone(),
             host_kernel: format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy()),
-            // A host whose processor cannot be told keys all its choices alike, which a change of kernel or QEMU still ends.
+            // Where the processor is unknown all choices have one key, which a change of kernel or QEMU still ends.
             processor: std::fs::read_to_string("/proc/cpuinfo").map(|text| processor(&text)).unwrap_or_default(),
         }
     }
@@ -140,8 +140,8 @@ async fn try_kvm(
     let mut guest = match Guest::boot(qemu, &machine, options).await {
         Ok(guest) => guest,
         Err(VmError::Refused { stderr, .. }) => {
-            let words: Vec<_> = stderr.lines().map(str::trim).collect();
-            return Ok(Err(format!("QEMU refused to start under KVM: {}", words.join("; "))));
+            let lines: Vec<_> = stderr.lines().map(str::trim).collect();
+            return Ok(Err(format!("QEMU refused to start under KVM: {}", lines.join("; "))));
         }
         Err(VmError::MonitorSilent { seconds }) => {
             return Ok(Err(format!("QEMU with KVM did not answer within {seconds} s")));
@@ -155,7 +155,7 @@ async fn try_kvm(
     }
 }
 
-/// What the end of the trial says about KVM.
+/// What follows for KVM from the end of the trial.
 fn verdict(ending: &Ending) -> Result<String, String> {
     match &ending.reason {
         // The kernel found no root: it initialised every CPU and itself on the way there.
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_told_apart_by_what_does_not_change() {
+    fn processors_are_identified_by_what_does_not_change() {
         let x86 = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R)\ncpu MHz\t\t: 2300.1\n\nprocessor\t: 1\nmodel name : other";
         assert_eq!(processor(x86), "GenuineIntel / Intel(R) Xeon(R)");
         let arm = "processor\t: 0\nBogoMIPS\t: 125.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\n";

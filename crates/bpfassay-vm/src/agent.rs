@@ -44,8 +44,8 @@ pub(crate) enum PortEvent {
 
 /// Reads the agent's frames until the stream ends or is no stream of messages, and answers each number in `asked`.
 ///
-/// Console and agent's port are read apart: whoever wants to know in which run a line of the console came must first have read what the
-/// agent had said by then.
+/// Console and agent's port are read separately: in which run a line of the console came is known only once everything is read that the
+/// agent had sent by then.
 pub(crate) async fn listen(agent: Output, events: mpsc::Sender<PortEvent>, mut asked: mpsc::UnboundedReceiver<u64>) {
     let mut listener =
         Listener { agent, events, capacity: Arc::new(Semaphore::new(CAPACITY as usize)), decoder: Decoder::default() };

@@ -24,8 +24,8 @@ use crate::{
 
 /// How long a trial may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of what a trial says that are kept.
-const MAX_SAID: u64 = 16 << 10;
+/// Bytes of a trial's output that are kept.
+const MAX_OUTPUT: u64 = 16 << 10;
 /// How a QEMU can be kept away from the host, found out by starting it so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confinement {
@@ -33,7 +33,7 @@ pub struct Confinement {
     pub sandbox: bool,
     /// Whether it runs as a user of its own. Never where this program was not started by root, which may not change users.
     pub own_user: bool,
-    /// What of the two was wanted and is not to be had here, and why, one sentence each.
+    /// What of the two is not possible here, and why, one sentence each.
     pub lacking: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Confinement {
                 }
             }
         }
-        // It does not start at all, whatever is permitted to it: that is for whoever boots a guest to see.
+        // It does not start at all, whatever is permitted to it: booting a guest will report that.
         Self { sandbox: true, own_user, lacking }
     }
 
@@ -150,17 +150,17 @@ async fn try_start(program: &Path, arch: Arch, sandbox: bool, own_user: bool) ->
     let quit = b"{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n";
     let attempt = async {
         if let Some(mut stdin) = child.stdin.take() {
-            // One that has ended already says why.
+            // One that has ended already has written why.
             let _ = stdin.write_all(quit).await;
         }
-        let (_, stderr) = said(&mut child).await;
+        let (_, stderr) = printed(&mut child).await;
         (child.wait().await, stderr)
     };
     match timeout(PATIENCE, attempt).await {
         Ok((Ok(status), _)) if status.success() => Ok(()),
         Ok((Ok(status), stderr)) => {
-            let words: Vec<_> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
-            Err(if words.is_empty() { status.to_string() } else { words.join("; ") })
+            let lines: Vec<_> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
+            Err(if lines.is_empty() { status.to_string() } else { lines.join("; ") })
         }
         Ok((Err(error), _)) => Err(error.to_string()),
         Err(_) => Err(format!("it did not quit within {} s", PATIENCE.as_secs())),
@@ -168,7 +168,7 @@ async fn try_start(program: &Path, arch: Arch, sandbox: bool, own_user: bool) ->
 }
 
 /// The beginnings of what `child` writes to standard output and standard error, once it has closed both.
-pub(crate) async fn said(child: &mut Child) -> (String, String) {
+pub(crate) async fn printed(child: &mut Child) -> (String, String) {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     tokio::join!(beginning(stdout), beginning(stderr))
 }
@@ -177,8 +177,8 @@ async fn beginning(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String 
     let mut kept = Vec::new();
     if let Some(mut stream) = stream {
         // What came before an error is all there is.
-        let _ = (&mut stream).take(MAX_SAID).read_to_end(&mut kept).await;
-        // The rest is read, so that nobody waits for it to be, and dropped.
+        let _ = (&mut stream).take(MAX_OUTPUT).read_to_end(&mut kept).await;
+        // The rest is read, so that the program is not blocked by it, and dropped.
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
     String::from_utf8_lossy(&kept).into_owned()
@@ -254,8 +254,8 @@ mod tests {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let found = Confinement::find(&program, Arch::X86_64).await;
         assert!(!found.sandbox);
-        let words = "QEMU runs without its filter of system calls: -sandbox support is not enabled in this QEMU binary";
-        assert_eq!(found.lacking.last().map(String::as_str), Some(words));
+        let lines = "QEMU runs without its filter of system calls: -sandbox support is not enabled in this QEMU binary";
+        assert_eq!(found.lacking.last().map(String::as_str), Some(lines));
         if !matches!(may_change_user(), Ok(true)) {
             return;
         }

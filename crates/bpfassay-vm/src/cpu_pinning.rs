@@ -1,7 +1,7 @@
 //! Where on the host the threads of a guest that counts instructions run.
 //!
 //! Such a guest must not notice how fast the host's threads get on, and QEMU has one place where it does: a virtual CPU
-//! that goes to sleep says so (`halted`, set by the instruction itself) before the instructions of its slice are added to the
+//! that goes to sleep marks itself (`halted`, set by the instruction itself) before the instructions of its slice are added to the
 //! clock (`icount_process_data`), and only afterwards takes the lock under which the main loop works. The main loop is woken at
 //! every deadline of the guest's timers (`icount_notify_aio_contexts`). If it comes round in that gap and finds the CPU asleep, it
 //! moves the clock on to the next timer from where it was before the slice (`icount_start_warp_timer`), and the slice is added on
@@ -42,7 +42,7 @@ pub(crate) struct CpuPinning {
 }
 
 impl CpuPinning {
-    /// The CPU that fewest guests have among those that this program may use; `None` where the system does not tell them.
+    /// The CPU that fewest guests have among those that this program may use; `None` where the system does not name them.
     pub(crate) fn take() -> Option<Self> {
         let allowed = sched_getaffinity(None).ok()?;
         Self::among((0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)))
@@ -71,7 +71,7 @@ impl CpuPinning {
         let others = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
         let others = others.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         for thread in others.filter_map(Pid::from_raw).filter(|thread| thread.as_raw_pid().cast_unsigned() != process) {
-            // A thread may have ended. A guest that nothing could be done for still measures: `verify` tells if it parts.
+            // A thread may have ended. A guest with unchanged priorities still measures; `verify` shows whether its figures differ.
             if let Err(error) = setpriority_process(Some(thread), STEP_BACK) {
                 tracing::debug!(%error, ?thread, cpu = self.cpu, "a thread of QEMU keeps its nice value");
             }

@@ -57,7 +57,7 @@ pub(crate) fn path_of(descriptor: i32) -> OsString {
     format!("/dev/fd/{descriptor}").into()
 }
 
-/// `words` as arguments.
-pub(crate) fn arguments<const N: usize>(words: [&str; N]) -> Vec<OsString> {
-    words.into_iter().map(OsString::from).collect()
+/// `texts` as arguments.
+pub(crate) fn arguments<const N: usize>(texts: [&str; N]) -> Vec<OsString> {
+    texts.into_iter().map(OsString::from).collect()
 }

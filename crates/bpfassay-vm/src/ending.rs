@@ -49,18 +49,18 @@ impl Ending {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EndReason {
-    /// It said that everything was done and powered off. The only good end of a measuring guest.
+    /// It reported that everything was done and powered off. The only good end of a measuring guest.
     Done,
-    /// It was told to stop, and stopped or was stopped.
+    /// The host requested its end.
     Stopped,
-    /// The kernel died: panic, oops or BUG. [`Ending::incidents`] says how it came.
+    /// The kernel died: panic, oops or BUG. [`Ending::incidents`] has what led to it.
     KernelDied {
-        /// The telling line.
+        /// The incident with the line that reported it.
         incident: Box<KernelIncident>,
     },
-    /// The agent said that it could not go on.
+    /// The agent reported that it could not go on.
     AgentFailed {
-        /// Its words.
+        /// Its message.
         message: String,
     },
     /// The agent found the guest changed after a run, and ended it.
@@ -72,24 +72,24 @@ pub enum EndReason {
     },
     /// The guest powered off before its work was done.
     PoweredOffEarly,
-    /// The guest reset itself without a word on the console (a triple fault, for one).
+    /// The guest reset itself without a message on the console, as after a triple fault.
     Reset,
-    /// The agent never spoke.
+    /// The agent sent no message.
     BootTimeout {
         /// Seconds waited.
         seconds: u64,
     },
-    /// The agent spoke, then nothing came of the phase it was in.
+    /// The agent had sent messages, then did not get to the end of its phase in time.
     PhaseTimeout {
         /// Seconds that the phase may take.
         seconds: u64,
     },
-    /// It went on, but had not ended when the time for the whole boot was over.
+    /// It made progress, but had not ended when the time for the whole boot was over.
     TooLong {
         /// Seconds that a boot may take.
         seconds: u64,
     },
-    /// It put out more, or faster, than the host takes in.
+    /// It wrote more, or faster, than the host takes in.
     Flood {
         /// How much of what.
         message: String,
@@ -105,7 +105,7 @@ pub enum EndReason {
         /// What is wrong with it.
         message: String,
     },
-    /// The agent speaks another version of the protocol.
+    /// The agent has another version of the protocol.
     ProtocolVersion {
         /// Its version.
         theirs: u32,
@@ -114,10 +114,10 @@ pub enum EndReason {
     },
     /// QEMU stopped the guest by itself: a KVM internal error, for one.
     QemuStopped {
-        /// QEMU's word for the state of the guest.
+        /// The state of the guest as QEMU names it.
         state: String,
     },
-    /// Somebody on the host stopped QEMU (SIGSTOP), so that the guest could not come further in time.
+    /// QEMU was stopped on the host (SIGSTOP), so that the guest could not get further in time.
     QemuSuspended,
     /// QEMU itself failed or was killed.
     QemuExited {
@@ -142,12 +142,15 @@ impl fmt::Display for EndReason {
             Self::KernelDied { incident } => write!(f, "{incident}"),
             Self::AgentFailed { message } => write!(f, "the agent failed: {message}"),
             Self::Unsound { run, differences } => {
-                write!(f, "the guest was not as before after {run}: {}", differences.join("; "))
+                write!(f, "the guest was found changed after {run}: {}", differences.join("; "))
             }
             Self::PoweredOffEarly => write!(f, "the guest powered off before its work was done"),
-            Self::Reset => write!(f, "the guest reset itself without a word"),
+            Self::Reset => write!(f, "the guest reset itself without a message on the console"),
             Self::BootTimeout { seconds } => {
-                write!(f, "the agent did not speak within {seconds} s: is it in the initramfs, is the virtio console?")
+                write!(
+                    f,
+                    "the agent sent no message within {seconds} s: check that it is in the initramfs, and that the kernel has the virtio console"
+                )
             }
             Self::PhaseTimeout { seconds } => write!(f, "the guest hung: the phase was not over after {seconds} s"),
             Self::TooLong { seconds } => {
@@ -157,7 +160,7 @@ impl fmt::Display for EndReason {
             Self::ShutdownTimeout { seconds } => write!(f, "the guest did not power off within {seconds} s"),
             Self::ProtocolError { message } => write!(f, "protocol error on the agent's port: {message}"),
             Self::ProtocolVersion { theirs, ours } => {
-                write!(f, "the agent speaks protocol version {theirs}, not {ours}: rebuild the guest payload")
+                write!(f, "the agent has protocol version {theirs}, not {ours}: rebuild the guest's programs")
             }
             Self::QemuStopped { state } => write!(f, "QEMU stopped the guest by itself ({state})"),
             Self::QemuSuspended => write!(f, "QEMU was stopped by a signal, and not continued in time"),
@@ -167,7 +170,7 @@ impl fmt::Display for EndReason {
 }
 
 impl fmt::Display for Ending {
-    /// One line: the reason, where it struck, and QEMU's last words if QEMU is to blame.
+    /// One line: the reason, the phase, and the last line of QEMU's standard error if QEMU failed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.reason)?;
         if !self.reason.is_done() {
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_are_told_in_one_line() {
+    fn an_ending_is_one_line() {
         let lines: Vec<_> = reasons().into_iter().map(|reason| ending(reason).to_string()).collect();
         assert!(lines.iter().all(|line| !line.contains('\n')), "{lines:#?}");
         assert_eq!(lines[0], "done");

@@ -1,4 +1,4 @@
-//! What keeps a guest from being started or talked to.
+//! Why a guest cannot be started, or cannot be sent a message.
 
 use std::{io, path::PathBuf};
 
@@ -6,7 +6,7 @@ use bpfassay_protocol::{Arch, frame::FrameError};
 
 use crate::QemuVersion;
 
-/// Why there is no guest, or why it cannot be told something.
+/// Why a guest could not be started, or could not be sent a message.
 #[derive(Debug, thiserror::Error)]
 pub enum VmError {
     /// No QEMU for the architecture.
@@ -20,15 +20,15 @@ pub enum VmError {
         packages: &'static str,
     },
     /// The program given as QEMU does not behave like one.
-    #[error("{} does not say its version as QEMU does, but `{said}`: give the path of a qemu-system program", .program.display())]
+    #[error("{} does not print its version as QEMU does, but `{printed}`: give the path of a qemu-system program", .program.display())]
     NotQemu {
         /// The program.
         program: PathBuf,
         /// The first line of its output, shortened.
-        said: String,
+        printed: String,
     },
-    /// The program given as QEMU does not come to the end of saying its version.
-    #[error("{} did not say its version within {seconds} s: give the path of a qemu-system program", .program.display())]
+    /// The program given as QEMU does not finish printing its version.
+    #[error("{} did not print its version within {seconds} s: give the path of a qemu-system program", .program.display())]
     VersionSilent {
         /// The program.
         program: PathBuf,
@@ -103,12 +103,12 @@ pub enum VmError {
         /// Seconds waited.
         seconds: u64,
     },
-    /// The monitor said something unexpected.
+    /// The monitor sent something unexpected.
     #[error("qemu's monitor failed at {step}: {message}")]
     Monitor {
         /// What was being done.
         step: &'static str,
-        /// The error in the words of QEMU or of the QMP library.
+        /// The error of QEMU or of the QMP library.
         message: String,
     },
     /// KVM was asked for and does not work.

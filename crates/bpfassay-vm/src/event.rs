@@ -10,18 +10,18 @@ use crate::{Ending, KernelIncident};
 /// What a guest does, seen from outside.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The agent says something.
+    /// The agent sent a message.
     Message(GuestMessage),
-    /// The kernel reports an incident. The guest goes on unless an end follows.
+    /// The kernel reported an incident. The guest goes on unless an end follows.
     KernelIncident(KernelIncident),
-    /// The guest has ended. Always the last event; asked again, [`Guest::next_event`] gives it again.
+    /// The guest has ended. Always the last event; asked again, [`crate::Guest::next_event`] gives it again.
     Ended(Box<Ending>),
 }
 
 /// An event on its way to the owner, and the room that it takes until the owner has it.
 pub(crate) type Delivery = (Event, Option<OwnedSemaphorePermit>);
 
-/// The owner of a guest wants it to end: within `grace`, or to be ended.
+/// The owner's request that the guest end: by itself within `grace`, or else by force.
 #[derive(Debug)]
 pub(crate) struct StopRequest {
     pub(crate) grace: Duration,

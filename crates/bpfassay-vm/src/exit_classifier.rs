@@ -1,4 +1,4 @@
-//! Why a guest ended, out of all that was seen. Pure.
+//! Classifies how a guest ended, from everything that was observed. Pure.
 
 use std::{io, process::ExitStatus, time::Duration};
 
@@ -6,8 +6,8 @@ use bpfassay_protocol::message::GuestMessage;
 
 use crate::{EndReason, KernelIncident, KernelIncidentKind, monitor::Shutdown, progress::Progress};
 
-/// Bytes kept of each thing that a guest said of its own end.
-const MAX_WORDS: usize = 4096;
+/// Bytes kept of each message of a guest about its own end.
+const MAX_MESSAGE: usize = 4096;
 /// Most bytes that an agent may log in one boot. Honest ones log some lines.
 const MAX_LOGGED: usize = 32 << 20;
 /// Most differences kept of a guest that is not as before.
@@ -16,7 +16,7 @@ const MAX_DIFFERENCES: usize = 64;
 /// What is known about the guest so far.
 pub(crate) struct ExitClassifier {
     pub(crate) progress: Progress,
-    /// The host's own judgement, which made it kill QEMU.
+    /// The host's own decision, by which it kills QEMU.
     decision: Option<EndReason>,
     /// The first sign of the kernel's death, and whether it is past doubt.
     death: Option<KernelIncident>,
@@ -31,7 +31,7 @@ impl ExitClassifier {
         Self { progress, decision: None, death: None, certain: false, stop_asked: false, shutdown: None, logged: 0 }
     }
 
-    /// Whether the host has decision, so that QEMU is being killed.
+    /// Whether the host has decided, so that QEMU is being killed.
     pub(crate) fn is_decided(&self) -> bool {
         self.decision.is_some()
     }
@@ -46,18 +46,18 @@ impl ExitClassifier {
         self.certain
     }
 
-    /// The guest told QEMU that its kernel panicked.
+    /// The guest reported to QEMU that its kernel panicked.
     pub(crate) fn panicked(&mut self) {
         self.certain = true;
     }
 
-    /// The host's own judgement; the first one counts.
+    /// Records the host's own decision; the first one counts.
     pub(crate) fn decide(&mut self, reason: EndReason) {
         self.decision.get_or_insert(reason);
     }
 
     /// Takes account of a message: what of the run it is about, and how much the agent logs. Where the owner takes everything as fast as
-    /// it comes, nothing else would end a guest that logs for ever before the end of its phase. `false`: it may say no more.
+    /// it comes, nothing else would end a guest that logs for ever before the end of its phase. `false`: nothing more of it counts.
     pub(crate) fn handle_message(&mut self, message: &GuestMessage, now: Duration) -> bool {
         self.progress.handle_message(message, now);
         if let GuestMessage::Log { text } = message {
@@ -85,7 +85,7 @@ impl ExitClassifier {
         self.certain |= certain;
     }
 
-    /// The judgement on a guest that has not come further in time.
+    /// The reason for ending a guest that has not got further in time.
     pub(crate) fn overdue(&self) -> EndReason {
         let seconds = self.progress.allowance().unwrap_or_default().as_secs();
         if self.progress.done || self.progress.failed.is_some() || self.progress.unsound.is_some() {
@@ -125,7 +125,7 @@ impl ExitClassifier {
         if let Some(message) = &self.progress.failed {
             return EndReason::AgentFailed { message: shortened(message) };
         }
-        // The finisher of the riscv64 board ends QEMU before 8.0 on the spot, without telling the monitor; with another
+        // The finisher of the riscv64 board ends QEMU before 8.0 at once, without a message of the monitor; with another
         // status than 0 where the guest did not mean to power off.
         let shutdown = self.shutdown.or(clean.then_some(Shutdown::GuestPowerOff));
         match shutdown {
@@ -137,9 +137,9 @@ impl ExitClassifier {
     }
 }
 
-/// The beginning of what a guest said.
+/// The beginning of a guest's message.
 fn shortened(text: &str) -> String {
-    text[..text.floor_char_boundary(MAX_WORDS)].to_owned()
+    text[..text.floor_char_boundary(MAX_MESSAGE)].to_owned()
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
     const DONE: &[GuestMessage] = &[GuestMessage::Done];
 
     #[test]
-    fn only_a_clean_power_off_after_the_last_word_is_done() {
+    fn only_a_clean_power_off_after_the_last_message_is_done() {
         let mut good = classifier(DONE);
         good.shutdown = Some(Shutdown::GuestPowerOff);
         assert_eq!(good.reason(&[], &exited(0)), EndReason::Done);
@@ -178,7 +178,7 @@ mod tests {
         reset.shutdown = Some(Shutdown::GuestReset);
         assert_eq!(reset.reason(&[], &exited(0)), EndReason::Reset);
 
-        // QEMU 7.2 for riscv64 does not tell the monitor of a power-off.
+        // The monitor of QEMU 7.2 for riscv64 does not report a power-off.
         assert_eq!(classifier(DONE).reason(&[], &exited(0)), EndReason::Done);
         assert_eq!(classifier(&[]).reason(&[], &exited(0)), EndReason::PoweredOffEarly);
         assert!(matches!(classifier(DONE).reason(&[], &exited(1)), EndReason::QemuExited { .. }));
@@ -224,18 +224,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_says_of_its_end_is_bounded() {
+    fn messages_of_a_guest_about_its_end_are_bounded() {
         let long = "x".repeat(1 << 20);
         let failed = classifier(&[GuestMessage::Failed { message: long.clone() }]);
         let EndReason::AgentFailed { message } = failed.reason(&[], &exited(0)) else { panic!("another end") };
-        assert_eq!(message.len(), MAX_WORDS);
+        assert_eq!(message.len(), MAX_MESSAGE);
         let unsound = classifier(&[GuestMessage::Unsound { run: "r".to_owned(), differences: vec![long; 100] }]);
         let EndReason::Unsound { differences, .. } = unsound.reason(&[], &exited(0)) else { panic!("another end") };
-        assert_eq!((differences.len(), differences[0].len()), (MAX_DIFFERENCES, MAX_WORDS));
+        assert_eq!((differences.len(), differences[0].len()), (MAX_DIFFERENCES, MAX_MESSAGE));
     }
 
     #[test]
-    fn the_first_judgement_stands_and_a_stop_is_told_from_a_failure() {
+    fn the_first_decision_counts_and_a_stop_is_no_failure() {
         let mut decision = classifier(&[]);
         decision.decide(decision.overdue());
         decision.decide(EndReason::Reset);

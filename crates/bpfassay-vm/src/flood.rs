@@ -23,7 +23,7 @@ pub(crate) struct Guard {
     _wanted: Sender<()>,
 }
 
-/// Watches `backlogs`, each with the words for where it is, of the QEMU with this process id, which has not been waited for yet. One
+/// Watches `backlogs`, each with the name of its place, of the QEMU with this process id, which has not been waited for yet. One
 /// that grows too long is what `floods` gives, and QEMU is killed then.
 ///
 /// By a thread of its own: tasks of the runtime run when those before them let them, which may be while a guest fills the memory.
@@ -42,8 +42,8 @@ pub(crate) fn watch(
             while dropped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 if let Some(from) = too_long(&backlogs) {
                     let message = format!("more than {} MiB were left to be read on {from}", Backlog::LIMIT >> 20);
-                    // Before the kill, so that whoever sees QEMU's end finds the reason. Nobody there is nobody who waits for this
-                    // guest.
+                    // Before the kill, so that the reason is there when QEMU's end is seen. Where there is no receiver, the guest has no
+                    // owner any more.
                     let _ = sender.send(EndReason::Flood { message });
                     kill(qemu.as_ref());
                     return;

@@ -58,7 +58,7 @@ impl BootOptions {
 
 /// A guest from QEMU's start to QEMU's exit.
 ///
-/// A task of the tokio runtime watches it: it enforces the deadlines, writes the log, and answers the agent's last word
+/// A task of the tokio runtime watches it: it enforces the deadlines, writes the log, and answers the agent's last message
 /// (`Done`, `Failed` or `Unsound`) with [`HostMessage::PowerOff`], whether or not anybody asks for
 /// events. Dropping the guest kills QEMU.
 #[derive(Debug)]
@@ -86,9 +86,10 @@ impl Guest {
     /// Starts QEMU and waits until its monitor answers. The guest runs from then on.
     ///
     /// # Errors
-    /// [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::OneWay`], [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`]:
-    /// nothing was started.
-    /// [`VmError::Refused`], [`VmError::MonitorSilent`], [`VmError::Monitor`]: QEMU was started and is gone again.
+    /// Nothing was started: [`VmError::Input`], [`VmError::NoInitramfs`] for kernel or initramfs missing or unreadable, [`VmError::OneWay`] for
+    /// an interactive guest under the instruction clock, [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`] where the host refuses a
+    /// file, a process or a socket. QEMU was started and is gone again: [`VmError::Refused`] where it refused its arguments,
+    /// [`VmError::MonitorSilent`], [`VmError::Monitor`] where its monitor failed.
     pub async fn boot(qemu: &Qemu, machine: &Machine, options: BootOptions) -> Result<Self, VmError> {
         let (limits, mut unconfined) = qemu.confinement.limits(machine.accelerator, machine.cpus);
         let kernel = load::open("kernel", &machine.kernel, &limits)?;
@@ -180,19 +181,19 @@ impl Guest {
         })
     }
 
-    /// QEMU's version as its monitor says it.
+    /// QEMU's version, from its monitor.
     #[must_use]
     pub fn qemu_version(&self) -> QemuVersion {
         self.qemu_version
     }
 
-    /// What keeps this QEMU less far from the host than it should be, one sentence each; empty where nothing does.
+    /// In what respect this QEMU is less confined than it should be, one sentence each; empty where it is confined.
     #[must_use]
     pub fn unconfined(&self) -> &[String] {
         &self.unconfined
     }
 
-    /// QEMU's process id, for a look at what it costs; `None` if it had exited before anybody could ask.
+    /// QEMU's process id, from which its resource use can be read; `None` if it had exited at once.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
         self.process_id
@@ -217,7 +218,8 @@ impl Guest {
     /// Sends a message to the agent. It is written when the agent reads.
     ///
     /// # Errors
-    /// [`VmError::Ended`], [`VmError::AgentBusy`], [`VmError::OneWay`] or [`VmError::Frame`].
+    /// [`VmError::Ended`] where the guest has ended, [`VmError::AgentBusy`] where the agent has left too many messages unread,
+    /// [`VmError::OneWay`] under the instruction clock, [`VmError::Frame`] for a message that is too large.
     pub fn send(&self, message: &HostMessage) -> Result<(), VmError> {
         if self.one_way {
             return Err(VmError::OneWay);
@@ -229,12 +231,12 @@ impl Guest {
         })
     }
 
-    /// Tells the agent to power off and, when `grace` is over, QEMU to quit; at once where the agent cannot be told. The end
+    /// Asks the agent to power off and, when `grace` is over, QEMU to quit; at once where the agent takes no messages. The end
     /// comes as an event.
     pub fn request_stop(&self, grace: Duration) {
         let grace = if self.one_way { Duration::ZERO } else { grace };
         if !grace.is_zero() {
-            // An agent that cannot be told anything any more is what the grace is for.
+            // Where the agent takes no messages any more, QEMU quits after the grace.
             let _ = self.send(&HostMessage::PowerOff);
         }
         // The guest may have ended by itself, which is what was asked for.

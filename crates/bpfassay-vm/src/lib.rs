@@ -1,4 +1,4 @@
-//! QEMU guests: what machine to build, starting it, watching it, talking to it, and saying how it ended.
+//! Boots QEMU guests, watches them, exchanges messages with their agent, and reports how they ended.
 //!
 //! Here: the QEMU command line as a list of devices ([`Machine`], pure), finding a QEMU ([`Qemu`]), choosing the
 //! accelerator by booting ([`accelerator`]), running guests ([`Guest`]) with deadlines per phase ([`Deadlines`]), the

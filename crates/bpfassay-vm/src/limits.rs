@@ -14,7 +14,7 @@ use tokio::process::Command;
 
 /// The first user id for QEMU: each has this and its process id together, so that no two of them that run at the same time, of
 /// whichever bpfassay, are the same user. Neither users of a system nor those of containers are counted here: distributions end
-/// below 65536, systemd's container ids below 0x7000_0000, and ids from 0x8000_0000 on are trouble (systemd, UIDS-GIDS.md).
+/// below 65536, systemd's container ids below 0x7000_0000, and ids from 0x8000_0000 on cause problems (systemd, UIDS-GIDS.md).
 pub(crate) const FIRST_USER: u32 = 0x7b00_0000;
 /// Process ids are below this (`PID_MAX_LIMIT` of Linux).
 pub(crate) const PROCESS_IDS: u32 = 1 << 22;
@@ -49,7 +49,7 @@ impl Limits {
     /// Confines the calling process. For the time between fork and exec: makes system calls only. Afterwards there is no death
     /// signal any more: a change of user clears it.
     pub(crate) fn confine(&self) -> io::Result<()> {
-        // Not in a directory to which its user had no way.
+        // The directory of the caller may be closed to its user.
         rustix::process::chdir(c"/")?;
         limit(libc::RLIMIT_CORE, 0)?;
         limit(libc::RLIMIT_NOFILE, DESCRIPTORS)?;

@@ -19,7 +19,7 @@ const READABLE: u32 = 0o004;
 
 /// Opens the file at `path`, which is `what` of a guest, for a QEMU within `limits`.
 pub(crate) fn open(what: &'static str, path: &Path, limits: &Limits) -> Result<OwnedFd, VmError> {
-    // Without waiting for whoever writes to a pipe.
+    // Without waiting for the writer of a pipe.
     let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
     let opened = opened.map_err(io::Error::from).and_then(|file| readable(File::from(file), limits));
     opened.map_err(|source| VmError::Input { what, path: path.to_owned(), source })

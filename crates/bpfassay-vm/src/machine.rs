@@ -66,7 +66,7 @@ pub struct Machine {
     /// Whether addresses are the same on every boot.
     #[serde(default)]
     pub aslr: Aslr,
-    /// Whether the kernel says everything on the console, not only warnings and worse.
+    /// Whether the kernel prints all its messages on the console, not only warnings and worse.
     #[serde(default)]
     pub verbose: bool,
     /// Whether QEMU's own filter of system calls is on. [`crate::Guest::boot`] turns it off for a QEMU that has none.
@@ -133,13 +133,13 @@ impl Machine {
     /// The kernel command line.
     #[must_use]
     pub fn kernel_command_line(&self) -> String {
-        let mut words: Vec<String> = self.devices().iter().flat_map(|device| device.kernel_parameters()).collect();
-        words.extend(self.kernel_parameters.iter().cloned());
-        words.join(" ")
+        let mut parameters: Vec<String> = self.devices().iter().flat_map(|device| device.kernel_parameters()).collect();
+        parameters.extend(self.kernel_parameters.iter().cloned());
+        parameters.join(" ")
     }
 
     /// QEMU's arguments, without the program. Kernel and initramfs are among what QEMU inherits ([`crate::device::descriptor`]), so that the
-    /// arguments are the same wherever they lie.
+    /// arguments are the same wherever the files are.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let initrd = self.initrd.as_ref().map(|_| path_of(descriptor::INITRD));
@@ -164,12 +164,12 @@ impl Machine {
     }
 }
 
-/// `words` as they are typed into a POSIX shell. Bytes that are not UTF-8 are shown as the replacement character.
+/// `words` quoted for a POSIX shell. Bytes that are not UTF-8 are shown as the replacement character.
 pub fn shell_words<'a>(words: impl IntoIterator<Item = &'a (impl AsRef<OsStr> + ?Sized + 'a)>) -> String {
     words.into_iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
-/// `word` as one word of it.
+/// `word` as one word of a shell command.
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);

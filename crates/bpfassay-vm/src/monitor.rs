@@ -17,7 +17,7 @@ use crate::{QemuVersion, VmError};
 /// How long QEMU may take from exec to the answer of its monitor. It loads the kernel before; a loaded host is slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the monitor tells.
+/// What the monitor reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// QEMU shuts the machine down.
@@ -58,7 +58,7 @@ impl From<ShutdownCause> for Shutdown {
 /// The monitor of one QEMU.
 pub(crate) struct Monitor {
     service: QapiService<QmpStreamTokio<WriteHalf<UnixStream>>>,
-    /// QEMU's version as it says itself.
+    /// The version that QEMU reports.
     pub(crate) version: QemuVersion,
 }
 
@@ -94,11 +94,11 @@ impl Monitor {
                     Ok(QmpEvent::GUEST_PANICKED { .. }) => Notice::GuestPanicked,
                     Ok(QmpEvent::STOP { .. }) => Notice::Paused,
                     Ok(_) => continue,
-                    // QEMU is gone, by itself or killed: its exit is told elsewhere.
+                    // QEMU is gone, by itself or killed: its exit is reported elsewhere.
                     Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => break,
                     Err(error) => {
                         // An event that the QMP library does not know (a newer QEMU) ends its stream. The guest goes on; how
-                        // it ended is then told by console, agent and exit status alone.
+                        // it ended then follows from console, agent and exit status alone.
                         tracing::warn!(%error, "the monitor of a guest cannot be understood any more");
                         break;
                     }
@@ -111,7 +111,7 @@ impl Monitor {
         Ok(Some((Self { service, version }, notices)))
     }
 
-    /// The state of the guest in QEMU's word, such as `running` or `internal-error`.
+    /// The state of the guest as QEMU names it, such as `running` or `internal-error`.
     pub(crate) async fn state(&self) -> Result<RunState, VmError> {
         let status = self.service.execute(qmp::query_status {}).await;
         status

@@ -3,9 +3,9 @@
 //! A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A run: phases `attach`, `workload` and
 //! `tear-down`, each at most once and in this order, then `RunEnded`. A run that fails or is refused passes over phases; one that
 //! was measured came through `workload` and `tear-down`. In place of runs, a shell job has the phase `shell`. `Log` may come at any time
-//! after `Hello`, `Failed` ends every boot, and `Unsound` comes right after the run that it names. Nothing comes after the last word.
+//! after `Hello`, `Failed` ends every boot, and `Unsound` comes right after the run that it names. Nothing comes after the last message.
 //!
-//! Run ids are compared with each other only: which runs a guest is to do, its owner knows.
+//! Run ids are compared with each other only: which runs a guest is to execute is for its owner to check.
 
 use std::{
     collections::{HashSet, hash_map::RandomState},
@@ -34,9 +34,9 @@ pub enum BootedFor {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("received {received}, expected {expected}")]
 pub struct OutOfOrder {
-    /// The message, in words.
+    /// The message, described.
     pub received: String,
-    /// What may come there, in words.
+    /// What may come there, described.
     pub expected: String,
 }
 
@@ -68,7 +68,7 @@ enum Stage {
         worked: bool,
     },
     Shell,
-    /// The last word was this.
+    /// The last message was this.
     Over(String),
 }
 
@@ -82,7 +82,7 @@ impl MessageOrder {
     /// Takes account of the next message.
     ///
     /// # Errors
-    /// [`OutOfOrder`]; nothing that comes from this agent afterwards means anything.
+    /// [`OutOfOrder`] for a message that may not come here; no later message of this agent counts.
     pub fn take(&mut self, message: &GuestMessage) -> Result<(), OutOfOrder> {
         if self.follow(message) {
             return Ok(());
@@ -187,7 +187,7 @@ impl MessageOrder {
     }
 }
 
-/// `message` in words.
+/// A description of `message`.
 fn named(message: &GuestMessage) -> String {
     match message {
         GuestMessage::Hello { .. } => "`hello`".to_owned(),

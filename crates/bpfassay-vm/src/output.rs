@@ -23,7 +23,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How often a file is looked at: soon enough for whoever watches, and hardly any work.
+/// How often a file is looked at: often enough to look immediate, at hardly any cost.
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// Where output comes from.
@@ -78,7 +78,7 @@ impl Tail {
         Self { file: Arc::new(file), offset: 0, read: Arc::default(), gone }
     }
 
-    /// How much is left to be read, for whoever watches over that.
+    /// How much is left to be read, as a handle that another thread can ask.
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog { file: Arc::clone(&self.file), read: Arc::clone(&self.read) }
     }
@@ -86,8 +86,8 @@ impl Tail {
     fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = rustix::io::retry_on_intr(|| rustix::io::pread(&*self.file, &mut *buffer, self.offset))?;
         if count > 0 {
-            // The file lies in memory, and what was read is of no use to anybody. Where the pages cannot be given back they go with the
-            // file.
+            // The file is in memory, and what was read is not needed any more. Where its pages cannot be freed, they are freed with
+            // the file.
             let _ = rustix::fs::fallocate(
                 &*self.file,
                 FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
@@ -114,7 +114,7 @@ impl Tail {
             if gone {
                 return Ok(0);
             }
-            // Whoever knows of QEMU's end is gone, too: there is nothing to wait for.
+            // The supervisor, which reports QEMU's end, is gone, too: there is nothing to wait for.
             if let Ok(Err(_)) = timeout(PERIOD, self.gone.changed()).await {
                 sleep(PERIOD).await;
                 if rustix::fs::fstat(&*self.file)?.st_size.unsigned_abs() <= self.offset {
@@ -150,7 +150,7 @@ impl Backlog {
 /// any disk, and is gone with the last process that has it open, however that ends.
 ///
 /// # Errors
-/// That of the operating system.
+/// The operating system's, where it gives no file in memory.
 pub fn file_for_initramfs() -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC)?))
 }

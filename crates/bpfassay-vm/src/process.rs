@@ -71,7 +71,7 @@ impl Channel {
     }
 
     /// What comes from it, where to write to if there is such a way, and what is left to be read where QEMU does not wait for
-    /// that. `gone` tells when QEMU is.
+    /// that. `gone` changes when QEMU has exited.
     pub(crate) fn split(self, gone: watch::Receiver<bool>) -> (Output, Option<OwnedWriteHalf>, Option<Backlog>) {
         match self {
             Self::Socket(socket) => {
@@ -180,7 +180,7 @@ fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Opti
         limits.confine()?;
         // After the change of user, which clears it.
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent may have died before the line above; then nobody would send the signal.
+        // The parent may have died before the line above; then there would be no signal.
         if getppid() != Some(parent) {
             return Err(io::Error::from(rustix::io::Errno::SRCH));
         }
@@ -194,12 +194,12 @@ fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Opti
 /// Duplicates `descriptor` as `number`, to be kept over exec. Refuses to replace a descriptor that is in use: it could
 /// be the pipe by which the standard library reports a failed exec.
 fn place(descriptor: &OwnedFd, number: RawFd) -> io::Result<()> {
-    // SAFETY: the number may be no open descriptor at all; it is only passed to fcntl, which says so then.
+    // SAFETY: the number may be no open descriptor at all; it is only passed to fcntl, which refuses it then.
     let target = unsafe { BorrowedFd::borrow_raw(number) };
     if rustix::io::fcntl_getfd(target).is_ok() || descriptor.as_raw_fd() == number {
         return Err(io::Error::from(rustix::io::Errno::BUSY));
     }
-    // SAFETY: `number` is not open, so nobody else owns it; `dup2` opens it, and it is never dropped here.
+    // SAFETY: `number` is not open, so it has no other owner; `dup2` opens it, and it is never dropped here.
     let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
     rustix::io::dup2(descriptor, &mut target)?;
     Ok(())

@@ -50,7 +50,7 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// Seconds that a boot may take whose owner does not know better: a day.
+    /// Seconds that a boot may take where its owner sets no limit: a day.
     pub const LONGEST_BOOT: u64 = 24 * 60 * 60;
 
     /// The time for `phase`.
@@ -92,15 +92,15 @@ pub(crate) struct Progress {
     pub(crate) phase: Phase,
     /// The run that the phase belongs to, if one.
     pub(crate) run: Option<String>,
-    /// Whether the agent has said anything at all.
+    /// Whether the agent has sent any message.
     pub(crate) spoke: bool,
-    /// Whether the agent has said that everything is done.
+    /// Whether the agent has reported that everything is done.
     pub(crate) done: bool,
-    /// What the agent said it failed at.
+    /// What the agent reported to have failed.
     pub(crate) failed: Option<String>,
     /// The run after which the agent found the guest changed, and how.
     pub(crate) unsound: Option<(String, Vec<String>)>,
-    /// Whether the guest is to be off soon: its own word or the host's order.
+    /// Whether the guest is about to power off, by its own message or by the host's request.
     leaving: bool,
     /// When the current phase began, since QEMU's start.
     since: Duration,
@@ -152,7 +152,7 @@ impl Progress {
         self.since = now;
     }
 
-    /// The guest has been told to power off, or has said that it will.
+    /// The guest was asked to power off, or announced that it will.
     pub(crate) fn leave(&mut self, now: Duration) {
         if !self.leaving {
             self.leaving = true;

@@ -15,7 +15,7 @@ use tokio::{process::Command, time::timeout};
 
 use crate::{Confinement, VmError, confine};
 
-/// How long a QEMU may take to say its version.
+/// How long a QEMU may take to print its version.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The oldest QEMU that will do: the one of Debian 12, and the one whose machine types are used.
@@ -98,7 +98,8 @@ impl Qemu {
     /// The QEMU for guests of `arch`: `program` if given, else the one on `PATH`.
     ///
     /// # Errors
-    /// [`VmError::NoQemu`], [`VmError::NotQemu`], [`VmError::OldQemu`], [`VmError::VersionSilent`] or [`VmError::Spawn`].
+    /// [`VmError::NoQemu`] where there is none, [`VmError::Spawn`] where it cannot be started, [`VmError::NotQemu`] and [`VmError::VersionSilent`]
+    /// for another program, [`VmError::OldQemu`] for one before [`MINIMUM`].
     pub async fn find(arch: Arch, program: Option<&Path>) -> Result<Self, VmError> {
         let program = match program {
             Some(program) => program.to_owned(),
@@ -117,14 +118,14 @@ impl Qemu {
                 VmError::Spawn { program: program.clone(), source }
             }
         })?;
-        let Ok((said, _)) = timeout(PATIENCE, confine::said(&mut child)).await else {
+        let Ok((printed, _)) = timeout(PATIENCE, confine::printed(&mut child)).await else {
             return Err(VmError::VersionSilent { program, seconds: PATIENCE.as_secs() });
         };
         drop(child);
-        let Some((version, version_text)) = parse_version(&said) else {
-            let said =
-                said.lines().next().unwrap_or_default().replace(char::is_control, " ").chars().take(80).collect();
-            return Err(VmError::NotQemu { program, said });
+        let Some((version, version_text)) = parse_version(&printed) else {
+            let printed =
+                printed.lines().next().unwrap_or_default().replace(char::is_control, " ").chars().take(80).collect();
+            return Err(VmError::NotQemu { program, printed });
         };
         if version < MINIMUM {
             return Err(VmError::OldQemu { program, version, minimum: MINIMUM });
@@ -150,14 +151,14 @@ mod tests {
 
     #[test]
     fn versions_of_distributions_are_understood() {
-        for (said, number) in [
+        for (printed, number) in [
             ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright (c)", "7.2.22"),
             ("QEMU emulator version 10.0.2\n", "10.0.2"),
             ("QEMU emulator version 9.2.50 (v9.2.0-1234-gabcdef)", "9.2.50"),
             ("QEMU emulator version 8.2.2-rc1", "8.2.2"),
         ] {
-            let (version, _) = parse_version(said).unwrap();
-            assert_eq!(version.to_string(), number, "{said}");
+            let (version, _) = parse_version(printed).unwrap();
+            assert_eq!(version.to_string(), number, "{printed}");
         }
         assert!(parse_version("QEMU emulator version seven").is_none());
         assert!(parse_version("").is_none());

@@ -46,7 +46,7 @@ use crate::{
 
 /// Events that may wait for the owner of the guest before the agent's port is read no further.
 pub(crate) const EVENT_BACKLOG: usize = 64;
-/// From the line that tells of the kernel's death to the kill of a guest that has not ended by itself: the rest of the
+/// From the line that reports the kernel's death to the kill of a guest that has not ended by itself: the rest of the
 /// report comes in that time.
 const OUTPUT_TAIL: Duration = Duration::from_secs(5);
 /// From the order to quit to the kill of a QEMU that does not.
@@ -55,11 +55,10 @@ const QUIT_PATIENCE: Duration = Duration::from_secs(2);
 /// be read; and for its standard error.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 
-/// An alarm that rings so late was rung on a host that stood still: this program, and maybe QEMU, was stopped or frozen, nobody knows
-/// from when on.
+/// An alarm this late means that the host stood still: this program, and maybe QEMU, was stopped or frozen, and since when is unknown.
 const LATE: Duration = Duration::from_secs(1);
 
-/// From the word that the console's reader has read enough to its report.
+/// From the order to the console's reader to stop to its report.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// Everything there is to watch and to report to.
@@ -69,7 +68,7 @@ pub(crate) struct Supervisor {
     pub(crate) started: Instant,
     pub(crate) monitor: Monitor,
     pub(crate) notices: mpsc::UnboundedReceiver<Notice>,
-    /// To be told of QEMU's end.
+    /// Receives QEMU's end.
     pub(crate) qemu_gone: watch::Sender<bool>,
     pub(crate) console: (Output, Option<OwnedWriteHalf>),
     pub(crate) log: ConsoleLog,
@@ -79,7 +78,7 @@ pub(crate) struct Supervisor {
     pub(crate) floods: mpsc::UnboundedReceiver<EndReason>,
     pub(crate) _flood_guard: flood::Guard,
     pub(crate) agent_input: mpsc::Receiver<Vec<u8>>,
-    /// Frame to answer an agent's last word with, and where to put it.
+    /// The acknowledgement of an agent's last message, and where to send it.
     pub(crate) shutdown_ack: (mpsc::Sender<Vec<u8>>, Vec<u8>),
     pub(crate) events: mpsc::Sender<Delivery>,
     pub(crate) stop_requests: mpsc::UnboundedReceiver<StopRequest>,
@@ -87,7 +86,7 @@ pub(crate) struct Supervisor {
     pub(crate) booted_for: BootedFor,
 }
 
-/// Whether the agent says nothing after `message` and powers off.
+/// Whether `message` is the agent's last, after which it powers off.
 fn is_last(message: &GuestMessage) -> bool {
     matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. })
 }
@@ -112,9 +111,9 @@ impl Supervisor {
         ];
         let (ask, asked) = mpsc::unbounded_channel();
         let listener = tokio::spawn(agent::listen(agent_read, port_event_sender, asked));
-        // What the kernel reported, until all is read that the agent had said by then: it says in which run it was.
+        // What the kernel reported, until all is read that the agent had sent by then, which shows in which run that was.
         let mut held = Held::default();
-        // The end of a phase that has come, and the question that is to be answered first: the agent may have said something in time.
+        // The end of a phase that has come, and the question that is to be answered first: the agent may have sent a message in time.
         let mut last_look: Option<(u64, Instant)> = None;
 
         let mut classifier = ExitClassifier::new(Progress::new(self.deadlines));
@@ -192,7 +191,7 @@ impl Supervisor {
                     }
                 },
                 flood = self.floods.recv(), if floods_open => match flood {
-                    // What the agent sent before it is read on: it says in which run this was.
+                    // What the agent sent before is still read: it shows in which run this was.
                     Some(flood) => {
                         classifier.decide(flood);
                         alarms.end_now();
@@ -265,10 +264,10 @@ impl Supervisor {
         if let Some(flood) = flood {
             classifier.decide(flood);
         }
-        // A flood on the agent's port goes on behind the messages that say in which run it began; it is not read for longer than this.
+        // A flood on the agent's port goes on behind the messages that show in which run it began; it is not read for longer than this.
         let flood_end = classifier.is_flood().then(|| Instant::now() + DRAIN_PATIENCE);
         if flood_end.is_some() {
-            // Nobody wants to read the rest of the console.
+            // The rest of the console is of no use.
             enough.store(true, Ordering::Relaxed);
         }
         while agent_open {
@@ -359,13 +358,13 @@ fn unless_suspended(qemu: Option<u32>, reason: EndReason) -> EndReason {
 fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecDeque<Delivery>) {
     match (permit, queue.pop_front()) {
         (Ok(permit), Some(event)) => permit.send(event),
-        // The owner is gone; the closed stop requests say so too.
+        // The owner is gone; the closed stop requests show it, too.
         _ => queue.clear(),
     }
 }
 
-/// Takes account of what came from the agent, and gives what the owner gets of it. `None` is the end of all that this agent may say,
-/// and `classifier` has the reason.
+/// Takes account of what came from the agent, and gives what the owner gets of it. After `None`, no message of
+/// this agent counts, and `classifier` has the reason.
 fn take(
     event: PortEvent,
     order: &mut MessageOrder,
@@ -390,7 +389,7 @@ fn take(
     Some((Event::Message(received.message), Some(received.room)))
 }
 
-/// QEMU's word for the state of a guest that it stopped for good; `None` for a stop that is part of an exit.
+/// The state, as QEMU names it, of a guest that it stopped for good; `None` for a stop that is part of an exit.
 async fn stopped_state(monitor: &Monitor) -> Option<String> {
     use qapi::{Enum, qmp::RunState};
     let state = timeout(QUIT_PATIENCE, monitor.state()).await.ok()?.ok()?;
@@ -399,7 +398,7 @@ async fn stopped_state(monitor: &Monitor) -> Option<String> {
 }
 
 /// Writes what comes, in order, until it is aborted or the other side is gone. Where there is no way to the guest it ends at
-/// once, and whoever wants to send something is told.
+/// once, so that sending fails.
 async fn write_all(socket: Option<OwnedWriteHalf>, mut input: mpsc::Receiver<Vec<u8>>) {
     let Some(mut socket) = socket else { return };
     while let Some(bytes) = input.recv().await {

@@ -1,4 +1,4 @@
-//! The command line: what can be said, nothing of what is done.
+//! The arguments of the commands, and their help.
 
 mod compare;
 #[cfg(test)]
@@ -60,7 +60,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "DIR", env = "BPFASSAY_CACHE")]
     pub(crate) cache: Option<PathBuf>,
 
-    /// Say more; repeat for more still (guest consoles from -v on)
+    /// Print more messages; repeat for more still (guest consoles from -v on)
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
@@ -86,7 +86,7 @@ pub(crate) enum Command {
     Verify(Verify),
     /// Check that a results directory is whole: the journal and results as they were written, every figure as the journal has it
     Check(Check),
-    /// Say what changed between two results: new, gone, broken, slower, counting wrongly
+    /// Show what changed between two results: new, gone, broken, slower, counting wrongly
     Compare(Compare),
     /// Show figures along a series of kernels or results, and where they change level
     Trend(Trend),
@@ -199,7 +199,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "clock", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
 
-    /// With --resume: what is done again besides what was never brought to its end
+    /// With --resume: what is done again besides what was not completed
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume")]
     pub(crate) again: AgainChoice,
 
@@ -219,7 +219,7 @@ pub(crate) enum AgainChoice {
     /// Runs that failed because the host failed: no QEMU, a full disk, a guest that was killed
     #[default]
     Host,
-    /// Blocks with runs that failed, whyever, whole and as if nothing were known of them
+    /// Blocks with runs that failed for any reason, whole, as if they had not been run
     Failed,
 }
 

@@ -24,7 +24,7 @@ pub(crate) const INFRASTRUCTURE: u8 = 3;
 pub(crate) const UNEXPECTED: u8 = 4;
 /// A limit that the study's gates set is broken.
 pub(crate) const REGRESSION: u8 = 5;
-/// A gate could be judged neither way: too few or too scattered figures, or none.
+/// A gate could not be decided: too few or too scattered figures, or none.
 pub(crate) const INCONCLUSIVE: u8 = 6;
 /// `verify` found other raw figures than those recorded.
 pub(crate) const NOT_REPRODUCED: u8 = 7;
@@ -45,7 +45,7 @@ Exit codes:
     7  verify: re-executed runs have other raw figures
   130  interrupted; what was measured is kept, `run --resume DIR` goes on";
 
-/// An error that knows its exit code.
+/// An error and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// The exit code.
@@ -62,7 +62,7 @@ impl Failure {
         }
         match want_of_host(&error) {
             // Whatever it was wanted for, and whoever would be to blame for other errors there.
-            Some(help) => Self { code: INFRASTRUCTURE, report: miette::Report::new(Wanting { error, help }) },
+            Some(help) => Self { code: INFRASTRUCTURE, report: miette::Report::new(Helped { error, help }) },
             None => Self { code, report: miette::Report::from_err(error) },
         }
     }
@@ -75,6 +75,78 @@ impl Failure {
     /// A wrong input.
     pub(crate) fn usage(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::new(USAGE, error)
+    }
+}
+
+impl From<bpfassay_runner::Error> for Failure {
+    fn from(error: bpfassay_runner::Error) -> Self {
+        use bpfassay_runner::Error;
+        let (code, help) = match error {
+            Error::Testbed(error) => return error.into(),
+            Error::Journal(error) => return error.into(),
+            Error::Expand(error) => return error.into(),
+            // These two are shown with the lines that they are about.
+            Error::Study(error) => return Self::usage(error),
+            Error::Tool(error) => return Self::usage(error),
+            Error::Results(_) | Error::Vm(_) | Error::Runner(_) => (INFRASTRUCTURE, None),
+            Error::HostSetup(_) | Error::Json(_) | Error::Catalogue(_) => (INTERNAL, None),
+            Error::ToolRefused { .. } | Error::Kernel(_) | Error::Ior(_) => (USAGE, None),
+            Error::Machine(_) => (USAGE, None),
+            Error::ToolUnknown { .. } => {
+                (USAGE, Some("begin again in another directory, with --tool, or leave out what makes other guests"))
+            }
+            Error::NotIor { .. } => (
+                USAGE,
+                Some(
+                    "a script that starts IOR, such as libtool or a wrapper makes, is not enough: put the program itself in \
+                     its place",
+                ),
+            ),
+            Error::NoManifest => (USAGE, Some("name the manifest with --manifest, or leave --available out")),
+            Error::NoGuest(_) => (
+                USAGE,
+                Some("name a testbed manifest that holds it, or narrow the study with --arch, --kernel or --available"),
+            ),
+            Error::GuestsGone { is_kernel: true, .. } => {
+                (USAGE, Some("begin again in another directory, with --kernel and the path of the image"))
+            }
+            Error::GuestsGone { is_kernel: false, .. } => {
+                (USAGE, Some("begin again in another directory, with --tool"))
+            }
+            Error::OtherGuests => (
+                INFRASTRUCTURE,
+                Some("use the bpfassay and the kernel packages that made it; results.json lists them under provenance"),
+            ),
+            Error::Cache { .. } => (
+                INFRASTRUCTURE,
+                Some("the cache must be a directory that can be made and written to: name another one with --cache"),
+            ),
+            Error::BlockId(_) => (USAGE, Some("take the results directory that bpfassay wrote, as it wrote it")),
+            Error::WithoutGuests(_) => (
+                USAGE,
+                Some(
+                    "begin again with `bpfassay here`, in another directory; `bpfassay report` shows what was measured",
+                ),
+            ),
+            Error::WallClock => (USAGE, Some("run the study with --clock instructions")),
+            Error::Continued => (USAGE, Some("verify a run that was done in one go")),
+            Error::NothingComplete => (USAGE, Some("go on with it first: bpfassay run --resume DIR")),
+            Error::VerifyHost(_) => (INFRASTRUCTURE, Some("see the messages above; then verify again")),
+            Error::Temporary(_) => (INFRASTRUCTURE, Some("free some space there")),
+            Error::NoProgram(_) => (
+                INFRASTRUCTURE,
+                Some(
+                    "put it into PATH: the guests' programs of the cache or of the flake (packages payload-ARCH) will do",
+                ),
+            ),
+            Error::Mount { .. } => {
+                (USAGE, Some("--mount names the directory where the file system under test is mounted"))
+            }
+        };
+        match (help, want_of_host(&error)) {
+            (Some(help), None) => Self { code, report: miette::Report::new(Helped { error, help }) },
+            _ => Self::new(code, error),
+        }
     }
 }
 
@@ -141,26 +213,26 @@ pub(crate) fn finish(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// An error that comes of the host's want of something, with what to do about it.
+/// An error with what to do about it.
 #[derive(Debug)]
-struct Wanting<E> {
+struct Helped<E> {
     error: E,
     help: &'static str,
 }
 
-impl<E: Display> Display for Wanting<E> {
+impl<E: Display> Display for Helped<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl<E: std::error::Error> std::error::Error for Wanting<E> {
+impl<E: std::error::Error> std::error::Error for Helped<E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.error.source()
     }
 }
 
-impl<E: std::error::Error> miette::Diagnostic for Wanting<E> {
+impl<E: std::error::Error> miette::Diagnostic for Helped<E> {
     fn help<'a>(&'a self) -> Option<Box<dyn Display + 'a>> {
         Some(Box::new(self.help))
     }

@@ -1,14 +1,27 @@
 //! The host's own packages: what is missing, and installing it when the user agrees.
 
 use std::{
+    collections::BTreeSet,
     io::{BufRead, IsTerminal, Write},
     process::{Command, Stdio},
 };
 
+use bpfassay_study::Plan;
+
 use crate::{
+    cli,
     exit::{Failure, INFRASTRUCTURE},
     output,
 };
+
+/// Finds what the host lacks for `plan`, and installs it: the Debian packages of `needed`, and QEMU.
+///
+/// # Errors
+/// As with [`install`]; where dpkg cannot be asked.
+pub(crate) fn install_for(plan: &Plan, needed: &[&str], global: &cli::Global) -> Result<(), Failure> {
+    let archs: BTreeSet<_> = plan.cells.iter().map(|cell| cell.target.arch).collect();
+    install(&bpfassay_runner::missing_packages(needed, &archs)?, answers_yes(global.yes))
+}
 
 /// Whether questions are answered with yes: by `--yes`, or by CI systems that set `CI=true`.
 pub(crate) fn answers_yes(flag: bool) -> bool {
@@ -20,7 +33,7 @@ pub(crate) fn install_command(packages: &[String]) -> String {
     format!("apt-get install --no-install-recommends {}", packages.join(" "))
 }
 
-/// Installs `packages`, after asking where nobody has agreed yet.
+/// Installs `packages`, after a question, unless the user has agreed already.
 ///
 /// # Errors
 /// An infrastructure failure with the command to run: not root, the user says no, or apt-get fails.
@@ -59,8 +72,8 @@ pub(crate) fn install(packages: &[String], yes: bool) -> Result<(), Failure> {
         let output = apt.output().map_err(|error| by_hand(&format!("apt-get cannot be run: {error}")))?;
         // A mirror of one suite may fail to answer while the packages are in another: only the installation decides.
         if !output.status.success() && arguments[0] == "install" {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+            let text = String::from_utf8_lossy(&output.stderr);
+            let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");
             return Err(by_hand(&format!("apt-get failed: {last}")));
         }
     }

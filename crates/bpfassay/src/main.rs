@@ -1,22 +1,21 @@
 //! The command `bpfassay`: its arguments, its questions, its output, its exit codes.
 //!
-//! Here: [`cli`] (what can be said), [`exit`] (the exit codes), one module per command in [`commands`], what commands share
-//! ([`chosen`], [`setup`], [`session`], [`host`], [`progress`]), and [`output`], through which everything is printed. Errors become
+//! Here: [`cli`] (the arguments), [`exit`] (the exit codes), one module per command in [`commands`], what commands share
+//! ([`selection`], [`host`], [`stop`], [`progress`]), and [`output`], through which everything is printed. Errors become
 //! reports here and nowhere else.
-//! Not here: anything that another program could want to do without a command line; that lies in the libraries.
+//! Not here: anything that another program could want to do without a command line; that lies in the libraries, first of all in
+//! bpfassay-runner.
 
 #![forbid(unsafe_code)]
 
-mod chosen;
 mod cli;
 mod commands;
 mod exit;
 mod host;
 mod output;
 mod progress;
-mod provenance;
-mod session;
-mod setup;
+mod selection;
+mod stop;
 
 use std::{io::Write as _, panic::AssertUnwindSafe, process::ExitCode};
 
@@ -29,9 +28,9 @@ fn main() -> ExitCode {
     }));
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(said) => {
-            output::answer(&said);
-            return ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(exit::USAGE));
+        Err(answer) => {
+            output::print_clap(&answer);
+            return ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(exit::USAGE));
         }
     };
     output::log_to_stderr(cli.global.verbose);

@@ -121,14 +121,14 @@ fn is_ours(number: &str) -> bool {
     matches!(number.parse::<u8>(), Ok(0..=4 | 22..=24 | 30..=37 | 39 | 90..=97)) && !number.starts_with('+')
 }
 
-/// Prints what clap says of the command line: help, or what is wrong with it. The arguments stand in it
+/// Prints the answer of clap to the command line: help, or what is wrong with it. The arguments are part of it,
 /// among colours of its own: where they hold what is no text, it has none.
-pub(crate) fn answer(said: &clap::Error) {
-    let rendered = said.render();
+pub(crate) fn print_clap(answer: &clap::Error) {
+    let rendered = answer.render();
     let is_safe = std::env::args_os().all(|argument| !argument.to_string_lossy().contains(plain::is_hazard));
     let text = |colours: bool| if colours && is_safe { rendered.ansi().to_string() } else { rendered.to_string() };
     // There is no way to report that there is none; the exit code remains.
-    let _ = if said.use_stderr() {
+    let _ = if answer.use_stderr() {
         let mut screen = coloured_stderr();
         screen.colours &= is_safe;
         screen.write_all(text(screen.colours).as_bytes())

@@ -348,7 +348,7 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     fs::set_permissions(&agent, fs::Permissions::from_mode(0o644)).unwrap();
     let output = here();
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("there is no bpfassay-guest in PATH that may be executed"), "{}", said(&output));
+    assert!(said(&output).contains("there is no executable bpfassay-guest in PATH"), "{}", said(&output));
     assert!(!directory.path().join("out").exists());
 
     fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();

@@ -172,7 +172,7 @@ fn a_regression_of_less_than_half_a_per_cent_is_found() {
     }
     let directory = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
-        for (name, out) in [("planted.toml", "base"), ("planted-dearer.toml", "new")] {
+        for (name, out) in [("planted.toml", "base"), ("planted-slower.toml", "new")] {
             let path = directory.path();
             scope.spawn(move || {
                 done(bpfassay(path).arg("run").arg(study(name)).args(["--jobs", "1", "--yes", "--output", out]), 0)

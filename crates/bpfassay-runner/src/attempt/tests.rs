@@ -85,16 +85,16 @@ fn the_first_tool_run_is_to_blame_for_a_death_under_it() {
     let plan = plan(1, 1);
     let (mut attempt, tools) = first(&plan);
     let boot = next(&attempt);
-    let guilty = id(&boot, tools[0]);
+    let blamed = id(&boot, tools[0]);
     let conclusion = attempt.ended(&boot, &seen(tools[0], true), &panicked(), NOW);
-    assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: guilty.clone() });
+    assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: blamed.clone() });
     let [failed] = conclusion.failed.as_slice() else { panic!("{conclusion:#?}") };
-    assert_eq!((&failed.run.spec.id, &failed.failure), (&guilty, &failure(FailureKind::Panic, "Kernel panic")));
+    assert_eq!((&failed.run.spec.id, &failed.failure), (&blamed, &failure(FailureKind::Panic, "Kernel panic")));
     assert_eq!((failed.boot, failed.started_unix_ms, failed.duration_ms), (1, 5000 + tools[0] as u64, 130));
     // All others again, from the warm-up.
     let again = next(&attempt);
     assert_eq!((again.boot, again.runs.len(), &again.confirming), (2, boot.runs.len() - 1, &None));
-    assert!(again.runs[0].warm_up && !again.ids().contains(&guilty));
+    assert!(again.runs[0].warm_up && !again.ids().contains(&blamed));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
     let plan = plan(2, 1);
     let (_, tools) = first(&plan);
     let (before, suspect) = (tools[0], tools[1]);
-    for is_guilty in [true, false] {
+    for is_blamed in [true, false] {
         let (mut attempt, _) = first(&plan);
         let boot = next(&attempt);
         let conclusion = attempt.ended(&boot, &seen(suspect, true), &panicked(), NOW);
@@ -140,16 +140,16 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
         let confirming = next(&attempt);
         assert_eq!(confirming.confirming, Some(id(&boot, suspect)));
         assert_eq!(confirming.ids(), [id(&boot, 0), id(&boot, suspect)], "the warm-up and the suspect alone");
-        let (guilty, conclusion) = if is_guilty {
+        let (blamed, conclusion) = if is_blamed {
             (suspect, attempt.ended(&confirming, &seen(1, true), &panicked(), NOW))
         } else {
             (before, attempt.ended(&confirming, &seen(2, false), &BootEnd::Done, NOW))
         };
-        assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, guilty) });
+        assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, blamed) });
         let failed = &conclusion.failed[0];
-        assert_eq!((failed.boot, &failed.run.spec.id), (1, &id(&boot, guilty)));
+        assert_eq!((failed.boot, &failed.run.spec.id), (1, &id(&boot, blamed)));
         let words = failed.failure.to_string();
-        if is_guilty {
+        if is_blamed {
             assert!(words.contains("boot 2 of this run alone ended badly, too: Kernel panic"), "{words}");
             assert_eq!(failed.failure.after, None);
         } else {
@@ -525,7 +525,7 @@ fn world(plan: &Plan, harms: &[Harm]) -> BTreeMap<String, Harm> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// However many tools do harm: it ends, every run comes to one end, none of the innocent fails, and only the guilty do, or what
+    /// However many tools do harm: it ends, every run comes to one end, none of the innocent fails, and only the blamed do, or what
     /// is like them.
     #[test]
     fn every_run_comes_to_one_end_and_only_the_guilty_fail(rounds in 1..4_u32, harms in prop::collection::vec(harms(), 9)) {
@@ -536,17 +536,17 @@ proptest! {
         let tools = block.runs.iter().filter(|run| is_tool_run(run)).count();
         prop_assert!(boots <= 2 * tools + 1, "{boots} boots");
         prop_assert_eq!(came.keys().collect::<BTreeSet<_>>(), block.runs.iter().map(|run| &run.spec.id).collect());
-        let is_guilty = |run: &PlannedRun| world.get(&run.spec.id).is_some_and(|harm| *harm != Harm::None);
+        let is_blamed = |run: &PlannedRun| world.get(&run.spec.id).is_some_and(|harm| *harm != Harm::None);
         for run in &block.runs {
             let (failed, measured_with) = &came[&run.spec.id];
-            let like = block.runs.iter().filter(|other| other.cell == run.cell && is_guilty(other)).count();
+            let like = block.runs.iter().filter(|other| other.cell == run.cell && is_blamed(other)).count();
             match failed {
                 None => {
-                    prop_assert!(!is_guilty(run), "{} got away", run.spec.id);
+                    prop_assert!(!is_blamed(run), "{} got away", run.spec.id);
                     prop_assert!(measured_with.iter().all(|with| came[with].0.is_none()), "measured beside one that failed");
                 }
                 Some(FailureKind::NotTried) => prop_assert!(like >= MOST_BLAMED, "{} was to be tried", run.spec.id),
-                Some(_) => prop_assert!(is_guilty(run), "{} is innocent", run.spec.id),
+                Some(_) => prop_assert!(is_blamed(run), "{} is innocent", run.spec.id),
             }
         }
     }

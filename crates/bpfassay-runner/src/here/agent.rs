@@ -25,13 +25,13 @@ const JOB: &str = "/dev/stdin";
 
 /// The agent as a program of this system.
 #[derive(Debug)]
-pub struct Agent {
+pub(crate) struct Agent {
     /// `bpfassay-guest`.
-    pub program: PathBuf,
+    pub(crate) program: PathBuf,
     /// Where the file system under test is mounted.
-    pub mount: PathBuf,
+    pub(crate) mount: PathBuf,
     /// The real IOR, where there is one.
-    pub external_ior: Option<PathBuf>,
+    pub(crate) external_ior: Option<PathBuf>,
 }
 
 /// The job for `block`.

@@ -32,7 +32,7 @@ const ENDING: Duration = Duration::from_secs(30);
 enum End {
     /// It closed its output.
     Closed,
-    /// It was told to stop.
+    /// It was asked to stop.
     Cancelled,
     /// It did something that it must not, or too slowly.
     KernelIncident(FailureKind, String),
@@ -212,7 +212,7 @@ impl Boot<'_> {
     }
 }
 
-/// What an agent has said of itself.
+/// What an agent has reported of itself.
 struct AgentReport {
     /// The phase announced last.
     phase: Phase,

@@ -39,13 +39,13 @@ impl Observer for Nobody {
     fn progress(&self, _: &Progress<'_>) {}
 }
 
-/// What the journal holds after the plan was carried out by an agent that writes `frames` and then does `end`, a line of
+/// What the journal has after the plan was executed by an agent that writes `frames` and then does `end`, a line of
 /// shell; and the directory that it lies in.
 fn executed(plan: &Plan, frames: &[u8], end: &str) -> (Summary, Contents, tempfile::TempDir) {
     executed_until(plan, frames, end, &CancellationToken::new())
 }
 
-/// The same with somebody who may cancel.
+/// The same with a token that may be cancelled.
 fn executed_until(
     plan: &Plan,
     frames: &[u8],
@@ -76,7 +76,7 @@ fn executed_until(
     let program = directory.path().join("agent");
     let root = directory.path().display();
     // Its arguments are kept, and the job that they name.
-    let script = format!("#!/bin/sh\necho \"$*\" >{root}/told; cp \"$3\" {root}/job; cat {root}/frames\n{end}\n");
+    let script = format!("#!/bin/sh\necho \"$*\" >{root}/arguments; cp \"$3\" {root}/job; cat {root}/frames\n{end}\n");
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let agent = Agent { program, mount: "/mnt/nfs".into(), external_ior: Some("/opt/ior".into()) };
@@ -121,10 +121,11 @@ fn what_an_agent_says_of_its_runs_is_recorded() {
     assert_eq!(summary, Summary { refused: 2, ..Summary::default() });
     assert!(failures(&contents).is_empty());
     let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
-    let told = read("told");
+    let arguments = read("arguments");
     assert!(
-        told.starts_with("here --job /dev/stdin ") && told.ends_with(" --mount /mnt/nfs --external-ior /opt/ior\n"),
-        "{told}"
+        arguments.starts_with("here --job /dev/stdin ")
+            && arguments.ends_with(" --mount /mnt/nfs --external-ior /opt/ior\n"),
+        "{arguments}"
     );
     let job: Job = serde_json::from_str(&read("job")).unwrap();
     let Task::Runs { runs } = job.task else { panic!("no runs") };

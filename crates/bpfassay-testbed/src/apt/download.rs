@@ -7,7 +7,8 @@ impl Apt<'_> {
     /// The files of `packages`, checked: from the cache, or downloaded.
     ///
     /// # Errors
-    /// [`AptError`], [`Error::Offline`], [`Error::Mismatch`], [`Error::DiskFull`], [`Error::Program`], [`Error::Io`].
+    /// [`super::AptError`] where the mirror fails, [`Error::Offline`] where the network may not be used, [`Error::Mismatch`] for a file that is not
+    /// the index's, [`Error::DiskFull`], [`Error::Program`] where there is no apt, [`Error::Io`].
     pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
         let mut missing = Vec::new();
         for package in packages {

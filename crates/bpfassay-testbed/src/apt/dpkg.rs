@@ -11,11 +11,12 @@ use crate::{Error, Result, cache::free_space};
 /// How much larger than a package its content is, at most (the modules of bookworm's kernels are not compressed).
 pub const GROWTH: u64 = 6;
 
-/// Unpacks the files of a Debian package, a part of `what`, into `directory`, owned by whoever runs this, without `left_out` (paths that
+/// Unpacks the files of a Debian package, a part of `what`, into `directory`, owned by the user that runs this, without `left_out` (paths that
 /// begin with `./`). Nothing in the package is run.
 ///
 /// # Errors
-/// [`Error::Command`] for what is no package, [`Error::DiskFull`], [`Error::Program`], [`Error::Io`].
+/// [`Error::Command`] for what is no package, [`Error::DiskFull`] where the disk fills up, [`Error::Program`] where there is no `dpkg-deb` or
+/// `tar`, [`Error::Io`] where their output cannot be read.
 pub fn unpack(package: &Path, directory: &Path, left_out: &[&str], what: &str) -> Result<()> {
     let mut reader = Command::new("dpkg-deb")
         .arg("--fsys-tarfile")

@@ -1,4 +1,4 @@
-//! What the host's own apt configuration says: where the Debian archive is, and how to get there.
+//! The host's own apt configuration: where the Debian archive is, and how to reach it.
 
 use std::{path::Path, process::Command};
 
@@ -25,13 +25,13 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Asks the host's apt; `mirror` names the archive in place of what it says.
+    /// Asks the host's apt; `mirror` replaces the archive that it names.
     pub(super) fn read(mirror: Option<&str>) -> Result<Self> {
         let dump =
             program("apt-config", "reading the host's apt configuration", Command::new("apt-config").arg("dump"))?;
         let archive = match mirror {
             Some(mirror) => mirror.to_owned(),
-            // Release files tell origins for certain, but before the first `apt-get update` there are none.
+            // Release files have the origin, but before the first `apt-get update` there are none.
             None => match find_archive(&index_targets(&[])?) {
                 Some(archive) => archive,
                 None => find_archive(&index_targets(&["--no-release-info"])?).ok_or(AptError::NoArchive)?,
@@ -74,7 +74,7 @@ pub(crate) fn find_archive(targets: &str) -> Option<String> {
     })
 }
 
-/// The lines of `apt-config dump` that tell how to reach archives.
+/// The lines of `apt-config dump` with the settings that reach archives.
 pub(crate) fn settings(dump: &str) -> Vec<String> {
     const OURS: &[&str] = &["IndexTargets", "Languages", "Changelogs", "GzipIndexes", "CompressionTypes", "cdrom"];
     dump.lines()

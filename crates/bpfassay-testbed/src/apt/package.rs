@@ -56,13 +56,6 @@ impl Package {
     pub fn file_name(&self) -> String {
         format!("{}_{}_{}.deb", self.name, self.version.replace(':', "%3a"), self.architecture)
     }
-
-    /// The version without epoch and Debian revision: `6.12.107` of `6.12.107-1~bpo12+1`.
-    #[must_use]
-    pub fn upstream_version(&self) -> &str {
-        let version = self.version.split_once(':').map_or(self.version.as_str(), |(_, rest)| rest);
-        version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
-    }
 }
 
 /// The packages in the text of a `Packages` index whose names `keep` selects.
@@ -202,7 +195,7 @@ fn uri_line(line: &str) -> Option<Package> {
     })
 }
 
-/// A size in bytes. No package has 0: whoever relied on it would make room for nothing, and then read without end.
+/// A size in bytes. No package has 0, and reading is bounded by it.
 fn positive(text: &str) -> Option<u64> {
     text.parse().ok().filter(|&size| size > 0)
 }
@@ -285,7 +278,6 @@ mod tests {
         let text = format!("'http://m/pool/l/a_1%253a2-3_amd64.deb' a_1%3a2-3_amd64.deb 12 SHA256:{digest}\n");
         let packages = parse_print_uris(&text).unwrap();
         assert_eq!(packages[0].version, "1:2-3");
-        assert_eq!(packages[0].upstream_version(), "2");
         assert_eq!(packages[0].file_name(), "a_1%3a2-3_amd64.deb");
         assert_eq!(packages[0].specification(), "a:amd64=1:2-3");
         assert!(parse_print_uris("'http://m/a_1_amd64.deb' a_1_amd64.deb 12 MD5Sum:00").is_err());

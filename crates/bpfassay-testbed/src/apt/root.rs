@@ -54,10 +54,11 @@ impl Apt<'_> {
     /// The indexes of `suite` for `architectures`, of which the first counts as native; fetched where they are missing or
     /// old, or [`super::Options::refresh`] asks for it.
     ///
-    /// Where the mirror fails and indexes are there, these are used and a warning says so, unless a refresh was asked for.
+    /// Where the mirror fails and indexes are there, these are used with a warning, unless a refresh was asked for.
     ///
     /// # Errors
-    /// [`AptError`], [`Error::Offline`], [`Error::DiskFull`], [`Error::Program`], [`Error::Io`].
+    /// [`AptError`] where the mirror fails, [`Error::Offline`] where there are none and the network may not be used, [`Error::DiskFull`],
+    /// [`Error::Program`] where there is no apt, [`Error::Io`].
     pub fn root(&self, suite: &str, architectures: &[Arch]) -> Result<Root> {
         self.root_at(suite, architectures, false)
     }
@@ -179,7 +180,7 @@ impl Root {
     /// The packages of `arch` (and of no architecture) whose names `keep` selects.
     ///
     /// # Errors
-    /// [`AptError::Parse`], [`Error::Command`], [`Error::Program`].
+    /// [`AptError::Parse`] for an index that is malformed; [`Error::Command`], [`Error::Program`] where apt fails or is not there.
     pub fn packages(&self, arch: Arch, keep: impl FnMut(&str) -> bool) -> Result<Vec<Indexed>> {
         let architecture = format!("Architecture: {}", debian_name(arch));
         let purpose = "asking for the private package indexes";
@@ -196,7 +197,8 @@ impl Root {
     /// nothing were installed; without recommended packages; sorted.
     ///
     /// # Errors
-    /// [`AptError::Unsatisfiable`], [`AptError::Parse`], [`Error::Program`].
+    /// [`AptError::Unsatisfiable`] for packages that do not exist or exclude each other, [`AptError::Parse`] where apt's answer is malformed,
+    /// [`Error::Program`] where there is no apt.
     pub fn closure<T: AsRef<str>>(&self, packages: &[T]) -> Result<Vec<Package>> {
         let mut command = self.command("apt-get");
         command.args(["install", "--print-uris", "-qq", "-y", "--no-install-recommends"]);
@@ -261,4 +263,4 @@ impl IndexState {
 }
 
 #[cfg(test)]
-mod served;
+mod tests;

@@ -1,5 +1,5 @@
 //! Where apt downloads when root runs it: in a directory of its own that the user can write to as whom apt uses the network,
-//! outside the cache, which may lie where only root can go.
+//! outside the cache, which may be where only root has access.
 //!
 //! What a mirror sends is parsed by that user until its hash or signature was checked; root then copies it into the cache.
 
@@ -34,8 +34,8 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// One with room for `needed` bytes of `what`, for `user`; `None` where this process cannot become another user anyway, or
-    /// the host's apt shall not.
+    /// One with room for `needed` bytes of `what`, for `user`; `None` where this process cannot become another user, or
+    /// the host's apt is configured not to.
     pub(super) fn make(user: &str, what: &str, needed: u64) -> Result<Option<Self>> {
         if !rustix::process::geteuid().is_root() || user == "root" || user.is_empty() {
             return Ok(None);
@@ -66,12 +66,12 @@ impl Sandbox {
         Ok(Some(sandbox))
     }
 
-    /// Where the files of packages come to lie; nobody but the user may read or write it.
+    /// The directory for the files of packages; only the user may read or write it.
     pub(super) fn files(&self) -> PathBuf {
         self.session.path().join("files")
     }
 
-    /// Where package indexes come to lie.
+    /// The directory for package indexes.
     pub(super) fn lists(&self) -> PathBuf {
         self.session.path().join("lists")
     }
@@ -107,14 +107,14 @@ impl Sandbox {
     }
 }
 
-/// Says so where apt used the network as root in spite of all.
+/// Warns where apt used the network as root all the same.
 pub(super) fn warn_of_root(stderr: &[u8]) {
     if let Some(line) = String::from_utf8_lossy(stderr).lines().find(|line| line.contains(UNSANDBOXED)) {
         tracing::warn!("apt: {}", line.escape_debug());
     }
 }
 
-/// apt's words.
+/// apt's message.
 pub(super) const UNSANDBOXED: &str = "performed unsandboxed as root";
 
 /// Copies the files of one directory, not those below it, to another.

@@ -1,6 +1,12 @@
 //! SHA-256 digests: the names of everything in the cache.
 
-use std::{borrow::Cow, fmt, io, io::Read, path::Path, str::FromStr};
+use std::{
+    borrow::Cow,
+    fmt,
+    io::{self, BufReader, Read, Write},
+    path::Path,
+    str::FromStr,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
@@ -38,23 +44,16 @@ impl Digest {
     ///
     /// # Errors
     /// Those of `reader`.
-    pub fn of_reader(mut reader: impl Read) -> io::Result<Self> {
+    pub fn of_reader(reader: impl Read) -> io::Result<Self> {
         let mut hasher = Hasher::default();
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            match reader.read(&mut buffer) {
-                Ok(0) => return Ok(hasher.finish()),
-                Ok(length) => hasher.update(&buffer[..length]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        io::copy(&mut BufReader::with_capacity(256 << 10, reader), &mut hasher)?;
+        Ok(hasher.finish())
     }
 
     /// Of a regular file's content.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where it cannot be read.
     pub fn of_file(path: &Path) -> Result<Self> {
         bpfassay_input::open(path).and_then(Self::of_reader).map_err(Error::io("read", path))
     }
@@ -74,6 +73,17 @@ impl Hasher {
     #[must_use]
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
+    }
+}
+
+impl Write for Hasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

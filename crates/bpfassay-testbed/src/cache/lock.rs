@@ -1,4 +1,4 @@
-//! Locks: what concurrent processes, and the threads of one, wait on; and who it is that they wait for.
+//! Locks between concurrent processes and threads, and who holds them.
 
 use std::{
     fmt,
@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 
 use crate::{Error, Result};
 
-/// How often somebody who waits is told for whom.
+/// How often a process that waits reports the holder.
 const NOTICE: Duration = Duration::from_secs(30);
 
 /// A lock on one name in the cache, held until dropped.
@@ -39,7 +39,7 @@ pub(super) fn take(path: &Path, mode: Mode) -> Result<Lock> {
     let mut options = File::options();
     options.create(true).truncate(false).read(true).write(true);
     let mut file = open(&mut options, path).map_err(Error::io("open the lock", path))?;
-    wait(&file, mode, NOTICE, |holder, waited| tell(path, holder, waited)).map_err(Error::io("lock", path))?;
+    wait(&file, mode, NOTICE, |holder, waited| report(path, holder, waited)).map_err(Error::io("lock", path))?;
     if mode == Mode::Exclusive {
         // For those who wait. A full disk is no reason not to go on.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{} {}", std::process::id(), started(std::process::id())));
@@ -47,11 +47,10 @@ pub(super) fn take(path: &Path, mode: Mode) -> Result<Lock> {
     Ok(Lock { _file: Some(file) })
 }
 
-/// Waits until nobody makes what the lock `path` is about, in a cache that cannot be written to; where there is no such lock,
-/// nobody does.
+/// Waits until the lock `path` is free, in a cache that cannot be written to; where there is no such lock, it is.
 pub(super) fn await_maker(path: &Path) -> Lock {
     let Ok(file) = open(File::options().read(true), path) else { return Lock { _file: None } };
-    match wait(&file, Mode::Shared, NOTICE, |holder, waited| tell(path, holder, waited)) {
+    match wait(&file, Mode::Shared, NOTICE, |holder, waited| report(path, holder, waited)) {
         Ok(()) => Lock { _file: Some(file) },
         Err(error) => {
             tracing::debug!("cannot lock {}: {error}", path.display());
@@ -64,10 +63,10 @@ fn open(options: &mut fs::OpenOptions, path: &Path) -> io::Result<File> {
     options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32).open(path)
 }
 
-fn tell(path: &Path, holder: &Holder, waited: Duration) {
+fn report(path: &Path, holder: &Holder, waited: Duration) {
     let name = path.file_name().unwrap_or_default().display();
     match holder {
-        // Another thread makes it, and says so.
+        // Another thread of this process reports what it makes.
         Holder::Us => {}
         holder if waited < NOTICE => tracing::info!("waiting for the lock `{name}` of the cache: {holder} has it"),
         holder => {
@@ -80,8 +79,8 @@ fn tell(path: &Path, holder: &Holder, waited: Duration) {
     }
 }
 
-/// Locks `file`. As long as somebody else holds it, `tell` is called with who that is: at once, and every `interval`.
-fn wait(file: &File, mode: Mode, interval: Duration, tell: impl Fn(&Holder, Duration) + Send) -> io::Result<()> {
+/// Locks `file`. As long as another process or thread holds it, `report` is called with the holder: at once, and every `interval`.
+fn wait(file: &File, mode: Mode, interval: Duration, report: impl Fn(&Holder, Duration) + Send) -> io::Result<()> {
     let attempt = match mode {
         Mode::Exclusive => file.try_lock(),
         Mode::Shared => file.try_lock_shared(),
@@ -96,7 +95,7 @@ fn wait(file: &File, mode: Mode, interval: Duration, tell: impl Fn(&Holder, Dura
         let (done, waiting) = mpsc::channel::<()>();
         scope.spawn(move || {
             loop {
-                tell(&Holder::of(file), begun.elapsed());
+                report(&Holder::of(file), begun.elapsed());
                 if waiting.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
@@ -124,7 +123,7 @@ enum Holder {
     Us,
     /// A process of this machine.
     Process { pid: u32, name: String },
-    /// One in another container or on another machine, or whom the system does not name.
+    /// One in another container or on another machine, or one that the system does not name.
     Unknown,
 }
 
@@ -139,7 +138,7 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// As the system tells, or else as the last process of ours wrote that took the lock and lives.
+    /// From /proc/locks, or else from what the last holder wrote into the file, if that process still runs.
     fn of(file: &File) -> Self {
         let written = || {
             let text = bpfassay_input::read_file(file.try_clone().ok()?, 100).ok()?;
@@ -154,7 +153,7 @@ impl Holder {
             Some(pid) => {
                 let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
                 let name = String::from_utf8_lossy(&name).trim_end().to_owned();
-                // Whoever has the lock chose it.
+                // The holder chose its name.
                 let name = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
                 Self::Process { pid, name }
             }
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_told_again_and_again_for_whom() {
+    fn a_process_that_waits_reports_the_holder_at_intervals() {
         let (_directory, path) = file();
         File::create(&path).unwrap();
         let mut other = Command::new("flock")
@@ -216,21 +215,21 @@ mod tests {
             .unwrap();
         io::BufRead::read_line(&mut io::BufReader::new(other.stdout.take().unwrap()), &mut String::new()).unwrap();
         let pid = other.id();
-        let (told, stdin) = (Mutex::new(Vec::new()), Mutex::new(other.stdin.take()));
+        let (reported, stdin) = (Mutex::new(Vec::new()), Mutex::new(other.stdin.take()));
         let file = File::open(&path).unwrap();
         wait(&file, Mode::Exclusive, Duration::from_millis(20), |holder, waited| {
-            let mut told = told.lock().unwrap();
-            told.push((holder.clone(), waited));
-            if told.len() == 3 {
+            let mut reported = reported.lock().unwrap();
+            reported.push((holder.clone(), waited));
+            if reported.len() == 3 {
                 stdin.lock().unwrap().take();
             }
         })
         .unwrap();
         other.wait().unwrap();
-        let told = told.into_inner().unwrap();
-        assert!(told.len() >= 3);
-        assert_eq!(told[0].0, Holder::Process { pid, name: "flock".to_owned() });
-        assert!(told[2].1 >= Duration::from_millis(40), "{told:?}");
+        let reported = reported.into_inner().unwrap();
+        assert!(reported.len() >= 3);
+        assert_eq!(reported[0].0, Holder::Process { pid, name: "flock".to_owned() });
+        assert!(reported[2].1 >= Duration::from_millis(40), "{reported:?}");
     }
 
     #[test]
@@ -241,13 +240,13 @@ mod tests {
         assert!(text.starts_with(&format!("{} ", std::process::id())), "{text}");
         let file = File::open(&path).unwrap();
         assert_eq!(Holder::of(&file), Holder::Us);
-        let (told, held) = (Mutex::new(Vec::new()), Mutex::new(Some(held)));
+        let (reported, held) = (Mutex::new(Vec::new()), Mutex::new(Some(held)));
         wait(&file, Mode::Shared, Duration::from_millis(1), |holder, _| {
-            told.lock().unwrap().push(holder.clone());
+            reported.lock().unwrap().push(holder.clone());
             held.lock().unwrap().take();
         })
         .unwrap();
-        assert_eq!(told.into_inner().unwrap()[0], Holder::Us);
+        assert_eq!(reported.into_inner().unwrap()[0], Holder::Us);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub struct Object {
     pub digest: Digest,
     /// Its length in bytes.
     pub size: u64,
-    /// Where it lies; read-only, shared with other processes.
+    /// The file; read-only, shared with other processes.
     pub path: PathBuf,
 }
 
@@ -52,7 +52,7 @@ impl Write for ObjectWriter<'_> {
 }
 
 impl Cache {
-    /// Where the object `digest` lies or would lie.
+    /// The path of the object `digest`, whether or not it exists.
     fn object_path(&self, digest: &Digest) -> PathBuf {
         let name = digest.to_string();
         self.root.join("objects").join(&name[..2]).join(&name[2..])
@@ -61,7 +61,7 @@ impl Cache {
     /// The object `digest`, if it is there and sound. A damaged one is reported, removed, and counts as absent.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`].
+    /// [`Error::Io`] where it cannot be read, [`Error::Damaged`] where it is damaged and cannot be removed.
     pub fn object(&self, digest: &Digest) -> Result<Option<Object>> {
         let path = self.object_path(digest);
         let metadata = match fs::metadata(&path) {
@@ -83,7 +83,7 @@ impl Cache {
     /// beforehand (0: not known).
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`], and what `write` returns.
+    /// [`Error::DiskFull`] and [`Error::Io`] where it cannot be stored, and what `write` returns.
     pub fn add<E: From<Error>>(
         &self,
         what: &str,
@@ -96,7 +96,7 @@ impl Cache {
     /// Stores `bytes`.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`].
+    /// [`Error::DiskFull`] and [`Error::Io`] where they cannot be stored.
     pub fn add_bytes(&self, what: &str, bytes: &[u8]) -> Result<Object> {
         self.add(what, bytes.len() as u64, |writer| self.write_all(what, writer, bytes))
     }
@@ -104,7 +104,7 @@ impl Cache {
     /// Stores a copy of the file `source`. Its content must have the digest `expected`, where that is given.
     ///
     /// # Errors
-    /// [`Error::Mismatch`], [`Error::DiskFull`], [`Error::Io`].
+    /// [`Error::Mismatch`] for another content than expected; [`Error::DiskFull`] and [`Error::Io`] where it cannot be read or stored.
     pub fn add_file(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<Object> {
         let file = bpfassay_input::open(source).map_err(Error::io("read", source))?;
         let size = file.metadata().map_err(Error::io("read", source))?.len();
@@ -121,11 +121,11 @@ impl Cache {
         })
     }
 
-    /// Takes the file `source`, which must lie in [`Cache::scratch`], into the store without copying it. Its content must
+    /// Takes the file `source`, which must be in [`Cache::scratch`], into the store without copying it. Its content must
     /// have the digest `expected`, where that is given.
     ///
     /// # Errors
-    /// [`Error::Mismatch`], [`Error::Io`].
+    /// [`Error::Mismatch`] for another content than expected; [`Error::Io`] where it cannot be read or moved.
     pub fn adopt(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<Object> {
         let digest = Digest::of_file(source)?;
         matches_expected(what, expected, digest)?;

@@ -27,7 +27,7 @@ use rustix::{
 use super::Access;
 use crate::{Error, Result};
 
-/// Tells backup programs that what lies here can be made again: <https://bford.info/cachedir/>.
+/// Marks the directory for backup programs as one that can be made again: <https://bford.info/cachedir/>.
 const TAG: &str = "CACHEDIR.TAG";
 const SIGNATURE: &str = "Signature: 8a477f597d28d172789f06886806bc55";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by bpfassay.\n";
@@ -55,7 +55,7 @@ enum State {
 /// Opens the cache in `root`; makes one where the directory is missing or empty.
 ///
 /// # Errors
-/// [`Error::NotACache`] for everything else that lies there, [`Error::Io`].
+/// [`Error::NotACache`] for everything else that is there, [`Error::Io`].
 pub(super) fn open(root: &Path) -> Result<(OwnedFd, Access)> {
     match fs::metadata(root) {
         Ok(metadata) if !metadata.is_dir() => return Err(refusal(root, "it is no directory")),
@@ -97,7 +97,7 @@ pub(super) fn open(root: &Path) -> Result<(OwnedFd, Access)> {
 }
 
 /// A lock on the directory itself, as far as the file system has that: two processes may find it empty at once. What
-/// somebody else locks for long is not waited for.
+/// another process locks for long is not waited for.
 fn alone(directory: BorrowedFd<'_>) -> Option<OwnedFd> {
     let copy = rustix::fs::openat(directory, c".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     for _ in 0..200 {
@@ -118,7 +118,10 @@ fn state(root: &Path, directory: BorrowedFd<'_>) -> Result<State> {
         Some(text) if text == MARKER_TEXT && tagged => return Ok(State::Cache),
         Some(text) if text.starts_with(MARKER_START) && text.ends_with('\n') && text != MARKER_TEXT => {
             let version = text.trim_start_matches(MARKER_START).trim_end().escape_debug();
-            return Err(refusal(root, format!("it is a cache of layout {version}, which this version does not know")));
+            return Err(refusal(
+                root,
+                format!("it is a cache of layout {version}, which this version does not support"),
+            ));
         }
         _ => {}
     }
@@ -168,7 +171,7 @@ fn is_ours(owner: u32) -> bool {
     owner == 0 || owner == rustix::process::geteuid().as_raw()
 }
 
-/// Each part must be a directory of its own: what is removed in a part lies below the cache then.
+/// Each part must be a directory of its own: what is removed in a part is below the cache then.
 fn check_part(root: &Path, directory: BorrowedFd<'_>, part: &str, make: bool) -> Result<()> {
     let path = root.join(part);
     match rustix::fs::statat(directory, part, AtFlags::SYMLINK_NOFOLLOW) {

@@ -24,7 +24,7 @@ impl Cache {
     /// absent.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`].
+    /// [`Error::Io`] where it cannot be read, [`Error::Damaged`] where it is damaged and cannot be removed.
     pub fn recorded<T: DeserializeOwned>(&self, kind: &str, key: &Digest) -> Result<Option<T>> {
         let path = self.record_path(kind, key);
         let text = match bpfassay_input::read(&path, MAX_RECORD) {
@@ -45,17 +45,9 @@ impl Cache {
     /// Records `fact` for `key`, in place of what was recorded before.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`].
+    /// [`Error::DiskFull`] and [`Error::Io`] where it cannot be written.
     pub fn record<T: Serialize>(&self, kind: &str, key: &Digest, fact: &T) -> Result<()> {
         self.write_small(&self.record_path(kind, key), fact)
-    }
-
-    /// Forgets what was recorded for `key`.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn forget(&self, kind: &str, key: &Digest) -> Result<()> {
-        self.remove(&self.record_path(kind, key))
     }
 
     /// Writes a small JSON file in one step. Where the cache may only be read, nothing is written: it is found out again.

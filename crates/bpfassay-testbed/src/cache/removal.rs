@@ -1,4 +1,4 @@
-//! Removing what lies in the cache, without following a symbolic link on the way to it or in it.
+//! Removing files and directories of the cache, without following a symbolic link on the way to it or in it.
 
 use std::{
     ffi::CString,
@@ -21,7 +21,7 @@ pub(super) fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Ar
     rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Removes what lies at `path` below `root`, a directory with everything in it; absent is fine.
+/// Removes what is at `path` below `root`, a directory with everything in it; absent is fine.
 ///
 /// # Errors
 /// Those of the system; of a path that leaves `root`, by `..` or through a symbolic link.
@@ -52,7 +52,7 @@ pub(super) fn remove_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> 
 pub(super) fn remove_at(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        // Linux says EISDIR, POSIX EPERM.
+        // Linux returns EISDIR, POSIX EPERM.
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error),
     }

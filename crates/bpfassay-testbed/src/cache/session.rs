@@ -1,7 +1,7 @@
 //! What a process makes in the cache's `tmp`: in a directory of its own, which it holds by a lock.
 //!
-//! The lock is the system's, and ends with the process, whatever ends that: a directory that carries our name and whose
-//! lock is free has no owner any more, and is removed. Process ids would say less where containers share a cache.
+//! The lock is released by the system when the process ends, however it ends: a directory with our prefix and a free lock has no owner
+//! any more, and is removed. Process ids would not do where containers share a cache.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ const OWNER: &str = "owner";
 pub(crate) struct Session {
     tmp: OwnedFd,
     path: PathBuf,
-    /// Its lock says that somebody lives.
+    /// Its lock shows that the owner runs.
     _owner: fs::File,
 }
 
@@ -80,13 +80,13 @@ fn own(tmp: BorrowedFd<'_>, path: &Path) -> io::Result<fs::File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = fs::File::from(rustix::fs::openat(&directory, OWNER, flags, Mode::from_raw_mode(0o600))?);
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    // For people who look.
+    // For people.
     writeln!(file, "{}", std::process::id())?;
     Ok(file)
 }
 
-/// Removes what carries our name in `tmp`, the directory at `path`, and has no owner any more. Entries of others stay, whatever
-/// they are. Those that are not yet owned go only where nobody begins one meanwhile: where we are `alone`.
+/// Removes what has our prefix in `tmp`, the directory at `path`, and no owner any more. Other entries stay. Those that have no owner
+/// yet are removed only where no other process can be making one: where we are `alone`.
 pub(crate) fn sweep(tmp: BorrowedFd<'_>, path: &Path, prefix: &str, alone: bool) -> Result<()> {
     let failed = |error: Errno| Error::io("read", path)(error.into());
     for entry in Dir::read_from(tmp).map_err(failed)? {
@@ -96,7 +96,7 @@ pub(crate) fn sweep(tmp: BorrowedFd<'_>, path: &Path, prefix: &str, alone: bool)
         if !begun.unwrap_or(name.to_bytes()).starts_with(prefix.as_bytes()) {
             continue;
         }
-        // What cannot be looked at or removed is in nobody's way.
+        // What cannot be read or removed does no harm.
         let removed = match abandoned(tmp, name) {
             Ok(None) => Ok(()),
             Ok(Some(_held)) => remove_at(tmp, name),
@@ -134,7 +134,7 @@ fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedF
 /// An empty directory in the cache's file system, removed when dropped.
 #[derive(Debug)]
 pub struct Scratch {
-    // Dropped before the directory that it lies in.
+    // Dropped before its parent directory.
     directory: tempfile::TempDir,
     _session: Option<Arc<Session>>,
 }

@@ -19,9 +19,9 @@ const MAX_LISTING: u64 = 256 << 20;
 /// A directory in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
-    /// Where its content lies; to be left as it is, shared with other processes.
+    /// Its content; to be left as it is, shared with other processes.
     pub path: PathBuf,
-    /// Digest over the paths, modes and contents of its files: the same for the same content wherever it lies.
+    /// Digest over the paths, modes and contents of its files: the same for the same content at any path.
     pub digest: Digest,
     /// Its files, sorted by path.
     pub files: Vec<TreeFile>,
@@ -55,7 +55,7 @@ impl Cache {
     /// file that differs is hashed. A damaged tree is reported, removed, and counts as absent.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`].
+    /// [`Error::Io`] where it cannot be read, [`Error::Damaged`] where it is damaged and cannot be removed.
     pub fn tree(&self, kind: &str, key: &Digest) -> Result<Option<Tree>> {
         let home = self.tree_path(kind, key);
         self.open_tree(&home, false)
@@ -65,7 +65,8 @@ impl Cache {
     /// how many bytes it takes, about. Of several processes that want it, one makes it and the others wait.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`], [`Error::Damaged`], and what `fill` returns.
+    /// [`Error::DiskFull`] where less than `needed` bytes are free, [`Error::Io`] and [`Error::Damaged`] where the cache cannot be read or
+    /// written, and what `fill` returns.
     pub fn make_tree<E: From<Error>>(
         &self,
         kind: &str,

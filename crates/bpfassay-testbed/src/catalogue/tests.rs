@@ -76,12 +76,12 @@ fn with(line: &str) -> String {
 }
 
 #[test]
-fn unknown_keys_name_the_nearest() {
+fn unknown_keys_are_refused_with_their_line() {
     assert!(Catalogue::parse("x.toml", &with("")).is_ok());
-    let error = Catalogue::parse("x.toml", &with("suit = \"sid\"")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "x.toml: line 10: unknown key `suit`, did you mean `suite`? Known are name, suite, release, packages, architectures"
+    let error = Catalogue::parse("x.toml", &with("suit = \"sid\"")).unwrap_err().to_string();
+    assert!(
+        error.starts_with("x.toml: ") && error.contains("line 10") && error.contains("unknown field `suit`"),
+        "{error}"
     );
 }
 

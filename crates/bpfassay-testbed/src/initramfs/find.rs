@@ -16,7 +16,7 @@ const NAME_LENGTH: usize = 6 + 8 * 11;
 /// larger than `limit` bytes are refused.
 ///
 /// # Errors
-/// [`ArchiveError::Read`]; [`ArchiveError::Malformed`] for anything that is no newc archive.
+/// [`ArchiveError::Read`] where the file cannot be read, [`ArchiveError::Malformed`] for anything that is no newc archive.
 pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, ArchiveError> {
     let file = bpfassay_input::open(path).map_err(|source| ArchiveError::Read { path: path.to_owned(), source })?;
     find_in(BufReader::new(file), wanted, limit).map_err(|source| match source.kind() {

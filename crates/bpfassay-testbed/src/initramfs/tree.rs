@@ -18,7 +18,7 @@ use super::{Archive, ArchiveError, Content, Node};
 /// As many symbolic links as Linux follows in one path.
 const MAX_LINKS: u32 = 40;
 
-/// Directories that the guest fills while it runs: links into them say nothing about the host.
+/// Directories that the guest fills while it runs: links into them do not refer to the host.
 const LIVE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 
 /// Where a real IOR is looked for first.

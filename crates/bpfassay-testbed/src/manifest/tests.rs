@@ -27,7 +27,7 @@ fn the_form_is_the_golden_one() {
     assert_eq!(manifest.to_json().unwrap(), GOLDEN);
     assert_eq!(manifest.provider.name, "debian");
     let target = manifest.target(Arch::Riscv64, "7.2").unwrap();
-    assert_eq!(target.kernel.packages[0].upstream_version(), "7.2.12");
+    assert_eq!(target.kernel.packages[0].version, "7.2.12-1");
     assert_eq!(manifest.target(Arch::X86_64, "7.2"), None);
 }
 

@@ -1,4 +1,4 @@
-//! Decompression of kernel modules and kernels, bounded: xz, zstd, gzip, or none, told apart by their first bytes.
+//! Decompression of kernel modules and kernels, bounded: xz, zstd, gzip, or none, distinguished by the first bytes.
 
 use std::{
     io::{self, Read},
@@ -13,12 +13,12 @@ pub(super) const SUFFIXES: [&str; 3] = [".xz", ".zst", ".gz"];
 /// Why bytes cannot be decompressed.
 #[derive(Debug, thiserror::Error)]
 pub enum DecompressError {
-    /// The compressed stream is damaged or uses something that the decoder does not know.
+    /// The compressed stream is damaged or uses something that the decoder does not support.
     #[error("the {format} stream is damaged or cut short")]
     Damaged {
         /// The format found.
         format: &'static str,
-        /// The decoder's words.
+        /// The decoder's message.
         #[source]
         source: io::Error,
     },
@@ -31,10 +31,10 @@ pub enum DecompressError {
 }
 
 /// `bytes` decompressed, or as they are if they do not begin like a compressed stream. The first stream counts; what
-/// follows it is ignored, because kernels carry four bytes behind theirs. At most `limit` bytes may come out.
+/// follows it is ignored, because kernels have four bytes behind theirs. The output is at most `limit` bytes.
 ///
 /// # Errors
-/// [`DecompressError`].
+/// [`DecompressError`] for a damaged stream, or one with more than `limit` bytes in it.
 pub fn decompress(bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, DecompressError> {
     let input = bytes.as_slice();
     let (format, result) = if input.starts_with(b"\xfd7zXZ\0") {
@@ -53,7 +53,7 @@ pub fn decompress(bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, DecompressError
     if output.len() as u64 > limit { Err(DecompressError::TooLarge { limit }) } else { Ok(output) }
 }
 
-/// Up to one byte more than `limit`: enough to tell that there is more.
+/// Up to one byte more than `limit`: enough to detect that there is more.
 fn bounded(reader: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
     reader.take(limit.saturating_add(1)).read_to_end(&mut output)?;

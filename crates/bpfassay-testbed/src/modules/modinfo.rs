@@ -8,7 +8,7 @@ pub enum ModInfoError {
     /// It is no object file.
     #[error("it is not an ELF object")]
     NotElf(#[source] object::Error),
-    /// The section is missing or lies outside the file.
+    /// The section is missing or outside the file.
     #[error("it has no readable section .modinfo")]
     NoSection(#[source] Option<object::Error>),
     /// A name in it cannot be a module's.
@@ -19,10 +19,10 @@ pub enum ModInfoError {
     },
 }
 
-/// What a module says about itself, as far as insertion goes. Names are [`canonical`].
+/// What of a module's information matters for its insertion. Names are [`canonical`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModInfo {
-    /// Its name, if it says so.
+    /// Its name, if it is there.
     pub name: Option<String>,
     /// Modules whose symbols it uses.
     pub depends: Vec<String>,
@@ -36,7 +36,7 @@ impl ModInfo {
     /// Reads a module (ELF, decompressed).
     ///
     /// # Errors
-    /// [`ModInfoError`].
+    /// [`ModInfoError`] for what is no ELF object, has no section `.modinfo`, or names a module that cannot be one.
     pub fn parse(module: &[u8]) -> Result<Self, ModInfoError> {
         let file = object::File::parse(module).map_err(ModInfoError::NotElf)?;
         let section = file.section_by_name(".modinfo").ok_or(ModInfoError::NoSection(None))?;
@@ -46,7 +46,7 @@ impl ModInfo {
     /// Reads the content of a `.modinfo` section: `key=value`, each ended by a zero byte.
     ///
     /// # Errors
-    /// [`ModInfoError::Name`].
+    /// [`ModInfoError::Name`] for a name that cannot be a module's.
     pub fn parse_section(section: &[u8]) -> Result<Self, ModInfoError> {
         let mut info = Self::default();
         for line in section.split(|&byte| byte == 0) {

@@ -15,7 +15,7 @@ const TRAILER: usize = 12;
 const PKCS7: u8 = 2;
 
 /// The module without its signature; all of it where there is none, or none that a kernel would look at
-/// (`mod_check_sig` in kernel/module_signature.c): then the kernel shall say so.
+/// (`mod_check_sig` in kernel/module_signature.c): then the kernel reports it.
 #[must_use]
 pub fn cut(module: &[u8]) -> &[u8] {
     unsigned(module).unwrap_or(module)

@@ -25,19 +25,19 @@ use crate::{
 /// The package with the programs; each of its binaries is one object.
 pub(super) const PACKAGE: &str = "bpfassay-tracer-ebpf";
 
-/// The environment variable that tells the tracer's build script where the objects lie.
+/// The environment variable with the directory of the objects, for the tracer's build script.
 pub(super) const VARIABLE: &str = "BPFASSAY_EBPF_OBJECTS";
 
-/// Where they lie in the target directory: a directory for each architecture.
+/// Their place in the target directory: a directory for each architecture.
 pub(super) const DIRECTORY: &str = "ebpf";
 
 /// The linker that rustc calls.
 pub(super) const LINKER: &str = include_str!("link.sh");
 
-/// Where it lies in the target directory.
+/// Its place in the target directory.
 const LINKER_FILE: &str = "link.sh";
 
-/// To be changed whenever the same source, linker and toolchain shall give other objects.
+/// To be changed whenever other objects are built of the same source, linker and toolchain.
 const KEY_VERSION: &str = "1";
 
 /// Kind of cache record: source and architecture → objects.
@@ -120,7 +120,7 @@ fn build(building: &Building<'_>, arch: Arch) -> Result<()> {
     run_logged(command, sandbox::PROGRAM, sandbox::PACKAGE, &log, "build the tracer's eBPF programs in Rust")
 }
 
-/// What cargo is told besides what it is told for every program.
+/// Cargo's environment besides the one for every program.
 fn variables_for(arch: Arch) -> Vec<(String, String)> {
     let linker = format!("/target/{LINKER_FILE}");
     [

@@ -69,7 +69,7 @@ impl Stage {
     /// Reads what `packages` of the workspace in `workspace` need.
     ///
     /// # Errors
-    /// [`StageError`], [`Error::Io`].
+    /// [`StageError`] for manifests that cannot be understood, [`Error::Io`] where a file cannot be read.
     pub fn read(workspace: &Path, packages: &[&str]) -> Result<Self> {
         let root = read_toml(&workspace.join("Cargo.toml"))?;
         let lock_path = workspace.join("Cargo.lock");
@@ -81,7 +81,7 @@ impl Stage {
     /// became of the workspace since.
     ///
     /// # Errors
-    /// [`StageError`].
+    /// [`StageError`] for manifests that cannot be understood.
     pub fn part(&self, packages: &[&str]) -> Result<Self> {
         let root = self.staged_toml("Cargo.toml")?;
         Self::collect(root, self.lock.clone(), "Cargo.lock".into(), packages, |package, files| {
@@ -145,7 +145,7 @@ impl Stage {
     /// Writes the stage to `directory`, with the whole lock file, which cargo reduces to what is needed.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let lock = ("Cargo.lock", self.lock.as_bytes());
         let files = self.files.iter().map(|(path, content)| (path.as_str(), content.as_slice()));
@@ -199,7 +199,7 @@ fn stage_package(workspace: &Path, package: &str, files: &mut BTreeMap<String, V
     Ok(manifest)
 }
 
-/// Names in `[workspace.dependencies]`, and whether they lie in this workspace.
+/// Names in `[workspace.dependencies]`, and whether they are packages of this workspace.
 fn workspace_dependencies(root: &Table) -> BTreeMap<String, bool> {
     let table = root.get("workspace").and_then(|workspace| workspace.get("dependencies")).and_then(Value::as_table);
     table.into_iter().flatten().map(|(name, value)| (name.clone(), value.get("path").is_some())).collect()
@@ -234,7 +234,7 @@ fn strip_workspace(root: &mut Table, packages: &BTreeSet<String>) {
 }
 
 /// The packages of a lock file that `roots` reach, as `name version checksum`. Development dependencies of the roots
-/// are among them, because the file does not tell them apart.
+/// are among them, because the file does not distinguish them.
 fn locked(lock: &str, roots: &BTreeSet<String>) -> Result<BTreeSet<String>, toml::de::Error> {
     let lock: Table = toml::from_str(lock)?;
     let packages: Vec<&Value> = lock.get("package").and_then(Value::as_array).into_iter().flatten().collect();

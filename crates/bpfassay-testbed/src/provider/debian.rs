@@ -14,7 +14,7 @@ pub use self::{
     listing::{Cached, Listing},
     version::compare_versions,
 };
-use super::{Provider, Request, with_checkout};
+use super::{Provider, Request, Sources, with_checkout};
 use crate::{Result, manifest::Manifest};
 
 /// Debian's packages.
@@ -25,7 +25,7 @@ impl Provider for Debian {
         "debian"
     }
 
-    fn takes(&self, _: &Request<'_>) -> bool {
+    fn takes(&self, _: &Sources) -> bool {
         true
     }
 

@@ -14,7 +14,7 @@ use bpfassay_protocol::Arch;
 #[cfg(test)]
 pub(crate) use self::header::tests::arm64_image;
 pub use self::header::{ImageKind, identify};
-use super::{Provider, Request, with_checkout};
+use super::{Provider, Request, Sources, with_checkout};
 use crate::{
     Error, Result,
     cache::{Cache, Digest, Hasher},
@@ -42,8 +42,8 @@ impl Provider for Local {
         "local"
     }
 
-    fn takes(&self, request: &Request<'_>) -> bool {
-        request.local.is_some()
+    fn takes(&self, sources: &Sources) -> bool {
+        sources.local.is_some()
     }
 
     fn kernels(&self, _: &Request<'_>, _: Arch) -> Result<Vec<String>> {
@@ -52,7 +52,7 @@ impl Provider for Local {
 
     fn provide(&self, request: &Request<'_>) -> Result<Manifest> {
         let mut kernels = Vec::new();
-        if let Some(local) = &request.local {
+        if let Some(local) = &request.sources.local {
             for (arch, _) in &request.targets {
                 kernels.push(prepare(request.apt.cache(), &local.image, local.modules.as_deref(), Some(*arch))?);
             }
@@ -67,7 +67,8 @@ const MAX_IMAGE: u64 = 1 << 30;
 /// The content of the kernel image at `path`.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, or a file of an unlikely size; [`Error::Io`].
+/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, or a file of more than 1 GiB; [`Error::Io`] where it cannot be
+/// read.
 pub fn read_image(path: &Path) -> Result<Vec<u8>> {
     let refuse = |problem: &str| Error::LocalKernel { path: path.to_owned(), problem: problem.to_owned() };
     let metadata = match fs::metadata(path) {
@@ -123,7 +124,7 @@ pub fn prepare(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option
         }
         (Some(release), _) | (None, Some(release)) => release,
         (None, None) => {
-            let problem = "does not say its release (compressed?): give its modules too, or an uncompressed Image";
+            let problem = "has no readable release (compressed?): give its modules too, or an uncompressed Image";
             return Err(refuse(image, problem.to_owned()));
         }
     };

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use bpfassay_protocol::Arch;
 
-use super::{Provider, Request};
+use super::{Provider, Request, Sources};
 use crate::{
     Result,
     image::role,
     manifest::{Check, Manifest},
 };
 
-/// Testbeds that are described by a manifest, which names whoever made them.
+/// Testbeds that are described by a manifest, which names their maker.
 pub(super) struct ManifestFile;
 
 impl Provider for ManifestFile {
@@ -19,8 +19,8 @@ impl Provider for ManifestFile {
         "manifest"
     }
 
-    fn takes(&self, request: &Request<'_>) -> bool {
-        request.manifest.is_some()
+    fn takes(&self, sources: &Sources) -> bool {
+        sources.manifest.is_some()
     }
 
     fn host_packages(&self) -> &'static [&'static str] {
@@ -36,8 +36,8 @@ impl Provider for ManifestFile {
     fn provide(&self, request: &Request<'_>) -> Result<Manifest> {
         let mut manifest = load(request, Check::Content)?;
         if !request.shell {
-            // `fetch` prepares for `shell`, too. With what nobody uses in them guests would be others, and take another number of
-            // instructions to boot, than those that `run` makes by itself.
+            // `fetch` prepares for `shell`, too. With the segment of the shell, guests would take another number of instructions
+            // to boot than those that `run` makes by itself.
             for target in &mut manifest.targets {
                 target.initramfs.retain(|segment| segment.role != role::SHELL);
             }
@@ -47,6 +47,6 @@ impl Provider for ManifestFile {
 }
 
 fn load(request: &Request<'_>, check: Check) -> Result<Manifest> {
-    let path = request.manifest.as_deref().unwrap_or(Path::new(""));
+    let path = request.sources.manifest.as_deref().unwrap_or(Path::new(""));
     Manifest::load(path, check)
 }

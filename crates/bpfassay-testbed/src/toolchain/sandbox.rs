@@ -17,7 +17,7 @@ pub const PACKAGE: &str = "util-linux";
 /// A directory of the host in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Where it lies on the host.
+    /// Its path on the host.
     pub host: PathBuf,
     /// The directory in the root, without leading slash; it must exist.
     pub inside: &'static str,
@@ -170,8 +170,8 @@ mod tests {
             echo \"$X ${SECRET-unset} $HOME\"; ls -A /tmp | wc -l; test -e /proc/self/status && echo proc; \
             echo >/dev/null && echo dev";
         for root in [rustix::process::geteuid().is_root(), false] {
-            let Some((said, written)) = shell(root, script) else { return };
-            let lines: Vec<&str> = said.lines().map(str::trim).collect();
+            let Some((printed, written)) = shell(root, script) else { return };
+            let lines: Vec<&str> = printed.lines().map(str::trim).collect();
             assert_eq!(
                 lines,
                 ["/mnt", "from the host", "refused", "0", "x y unset /tmp", "0", "proc", "dev"],
@@ -187,7 +187,7 @@ mod tests {
         if shell(false, "true").is_none() {
             return;
         }
-        // A shell starts the sandbox and tells when the program in it runs; then the shell is killed.
+        // A shell starts the sandbox and reports when the program in it runs; then the shell is killed.
         let sandbox = Sandbox::new(Path::new("/"));
         let mut command = sandbox.command_as(false, "/bin/sh", "/", &[]);
         command.args(["-c", "echo running; exec sleep 1000"]);
@@ -195,9 +195,9 @@ mod tests {
         caller.args(["-c", "\"$@\" & wait", "caller"]).arg(command.get_program()).args(command.get_args());
         let mut caller = caller.stdout(std::process::Stdio::piped()).spawn().unwrap();
         let mut output = caller.stdout.take().unwrap();
-        let mut said = [0; 8];
-        output.read_exact(&mut said).unwrap();
-        assert_eq!(&said, b"running\n");
+        let mut printed = [0; 8];
+        output.read_exact(&mut printed).unwrap();
+        assert_eq!(&printed, b"running\n");
         caller.kill().unwrap();
         caller.wait().unwrap();
         // The end of the stream comes when the last process that holds it is gone.

@@ -18,7 +18,7 @@ use crate::{
     manifest::Component,
 };
 
-/// Where store paths lie, in the guest and in the directory of a closure.
+/// The directory of store paths, in the guest and in the directory of a closure.
 const STORE: &str = "nix/store/";
 
 /// The package of one tool.
@@ -36,7 +36,7 @@ impl Closure {
         refuse(&self.tool, format!("{} {problem}", self.directory.display()))
     }
 
-    /// Adds it to `archive`, and says what was added: the store path, and the digest of the program.
+    /// Adds it to `archive`, and returns what was added: the store path, and the digest of the program.
     ///
     /// # Errors
     /// [`Error::Tool`] where the program, or what the kernel would start it with, is not in the closure or of another architecture;

@@ -35,9 +35,9 @@ pub(crate) enum Request {
 }
 
 /// The options, as given.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Args {
-    probe: ProbeConfiguration,
+    probe: Option<ProbeConfiguration>,
     map: Option<MapLayout>,
     loader: Option<Loader>,
     interval: Option<Duration>,
@@ -108,75 +108,59 @@ impl Request {
             ValueExt as _,
         };
 
-        let (mut probe, mut map, mut loader, mut interval) = (None, None, None, None);
-        let (mut cgroup, mut mount, mut listen) = (None, None, None);
-        let (mut merge, mut stay, mut latency, mut bpf_stats) = (None, None, None, None);
-        let (mut map_entries, mut maxactive, mut symbol_cache, mut attach_order) = (None, None, None, None);
-        let (mut functions, mut uprobe) = (BTreeMap::new(), Vec::new());
+        let mut args = Args::default();
         let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
         while let Some(option) = parser.next()? {
             match option {
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("features") => return Ok(Self::Features),
                 Long("version") | Short('V') => return Ok(Self::Version),
-                Long("probe") => set(&mut probe, "probe", parser.value()?.parse()?)?,
-                Long("map") => set(&mut map, "map", parser.value()?.parse()?)?,
-                Long("loader") => set(&mut loader, "loader", parser.value()?.parse()?)?,
-                Long("interval") => set(&mut interval, "interval", parser.value()?.parse_with(parse_interval)?)?,
-                Long("cgroup") => set(&mut cgroup, "cgroup", parser.value()?.into())?,
-                Long("mount") => set(&mut mount, "mount", parser.value()?.into())?,
-                Long("listen") => set(&mut listen, "listen", parser.value()?.parse()?)?,
-                Long("bpf-stats") => set(&mut bpf_stats, "bpf-stats", ())?,
-                Long("merge") => set(&mut merge, "merge", ())?,
-                Long("stay") => set(&mut stay, "stay", ())?,
-                Long("latency") => set(&mut latency, "latency", ())?,
+                Long("probe") => set(&mut args.probe, "probe", parser.value()?.parse()?)?,
+                Long("map") => set(&mut args.map, "map", parser.value()?.parse()?)?,
+                Long("loader") => set(&mut args.loader, "loader", parser.value()?.parse()?)?,
+                Long("interval") => set(&mut args.interval, "interval", parser.value()?.parse_with(parse_interval)?)?,
+                Long("cgroup") => set(&mut args.cgroup, "cgroup", parser.value()?.into())?,
+                Long("mount") => set(&mut args.mount, "mount", parser.value()?.into())?,
+                Long("listen") => set(&mut args.listen, "listen", parser.value()?.parse()?)?,
+                Long("bpf-stats") => flag(&mut args.bpf_stats, "bpf-stats")?,
+                Long("merge") => flag(&mut args.merge, "merge")?,
+                Long("stay") => flag(&mut args.stay, "stay")?,
+                Long("latency") => flag(&mut args.latency, "latency")?,
                 Long("map-entries") => {
                     set(
-                        &mut map_entries,
+                        &mut args.map_entries,
                         "map-entries",
                         parser.value()?.parse_with(|text| parse_count(text, MAX_ENTRIES))?,
                     )?;
                 }
                 Long("maxactive") => {
                     set(
-                        &mut maxactive,
+                        &mut args.maxactive,
                         "maxactive",
                         parser.value()?.parse_with(|text| parse_count(text, MAX_MAXACTIVE))?,
                     )?;
                 }
-                Long("attach-order") => set(&mut attach_order, "attach-order", parser.value()?.parse()?)?,
-                Long("uprobe") => uprobe.push(parser.value()?.into()),
-                Long("symbol-cache") => set(&mut symbol_cache, "symbol-cache", parser.value()?.into())?,
+                Long("attach-order") => set(&mut args.attach_order, "attach-order", parser.value()?.parse()?)?,
+                Long("uprobe") => args.uprobe.push(parser.value()?.into()),
+                Long("symbol-cache") => set(&mut args.symbol_cache, "symbol-cache", parser.value()?.into())?,
                 Long("function") => {
                     let (name, other) = parser.value()?.parse_with(parse_function)?;
-                    if functions.insert(name, other).is_some() {
+                    if args.functions.insert(name, other).is_some() {
                         return Err(ArgumentError::Twice("function"));
                     }
                 }
                 other => return Err(other.unexpected().into()),
             }
         }
-        let probe = probe.ok_or(ArgumentError::NoProbe)?;
-        Ok(Self::Trace(Box::new(Args {
-            probe,
-            map,
-            loader,
-            interval,
-            bpf_stats: bpf_stats.is_some(),
-            cgroup,
-            mount,
-            listen,
-            merge: merge.is_some(),
-            stay: stay.is_some(),
-            latency: latency.is_some(),
-            map_entries,
-            maxactive,
-            uprobe,
-            functions,
-            symbol_cache,
-            attach_order,
-        })))
+        if args.probe.is_none() {
+            return Err(ArgumentError::NoProbe);
+        }
+        Ok(Self::Trace(Box::new(args)))
     }
+}
+
+fn flag(slot: &mut bool, name: &'static str) -> Result<(), ArgumentError> {
+    if std::mem::replace(slot, true) { Err(ArgumentError::Twice(name)) } else { Ok(()) }
 }
 
 fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), ArgumentError> {
@@ -192,13 +176,14 @@ impl Args {
     /// # Errors
     /// [`ArgumentError`].
     pub(crate) fn resolve(self) -> Result<TracerConfig, ArgumentError> {
-        if self.probe.is_baseline() {
+        let probe = self.probe.ok_or(ArgumentError::NoProbe)?;
+        if probe.is_baseline() {
             return Err(ArgumentError::Baseline);
         }
         let configuration = ProbeConfiguration {
-            map: self.map.unwrap_or(self.probe.map),
-            loader: self.loader.unwrap_or(self.probe.loader),
-            ..self.probe
+            map: self.map.unwrap_or(probe.map),
+            loader: self.loader.unwrap_or(probe.loader),
+            ..probe
         };
         if configuration.probe == Probe::Programs && self.listen.is_some() {
             return Err(ArgumentError::NoMetrics);

@@ -138,7 +138,7 @@ fn perf_event(event: Event<'_>) -> Result<OwnedFd> {
 
 /// The number of a source of perf events.
 fn event_source(name: &str) -> Result<u32> {
-    perf::source(name).map_err(|error| Failure::kernel(format_args!("event source {name}"), &error))
+    perf::source(name).map_err(|error| Failure::kernel(perf::source_path(name), &error))
 }
 
 /// The id of a tracepoint that every kernel has.

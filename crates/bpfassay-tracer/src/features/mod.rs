@@ -10,7 +10,7 @@ mod helpers;
 mod insn;
 mod kfuncs;
 mod probe_env;
-pub(crate) mod sys;
+mod sys;
 mod system;
 mod token;
 mod types;

@@ -12,6 +12,7 @@ use bpfassay_protocol::feature::Support;
 use libbpf_sys::{bpf_attach_type, bpf_map_type, bpf_prog_type};
 
 use super::insn::Code;
+use crate::kernel::verifier::{reason, shorten};
 
 /// A number that user space was never meant to see (include/linux/errno.h), so libc has no words for it.
 const ENOTSUPP: i32 = 524;
@@ -63,7 +64,7 @@ impl From<Failure> for Support {
     }
 }
 
-/// Loads `code`; on refusal the failure carries the telling line of the verifier's log.
+/// Loads `code`; on refusal the failure has the reason in the verifier's log.
 ///
 /// # Errors
 /// The kernel's.
@@ -73,22 +74,10 @@ pub(super) fn load(program: ProgramSpec<'_>, code: &Code) -> Result<OwnedFd> {
 
 /// The kernel's error in the words of the verifier, where it had any.
 pub(super) fn refusal(error: &io::Error, log: &str) -> Failure {
-    match telling_line(log) {
-        Some(line) => Failure::Refused { errno: error.raw_os_error(), message: line.to_owned() },
+    match reason(&log.lines().collect::<Vec<_>>()) {
+        Some(line) => Failure::Refused { errno: error.raw_os_error(), message: shorten(line) },
         None => Failure::kernel("load", error),
     }
-}
-
-/// The last line of a verifier's log that says something of the program and not of the verifier's work. Linux 7.3 explains
-/// it at length below (`Verification failed: …`).
-pub(crate) fn telling_line(log: &str) -> Option<&str> {
-    const STATISTICS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
-    let log = log.split("\nVerification failed:").next().unwrap_or(log);
-    log.lines()
-        .rev()
-        .map(str::trim)
-        .find(|line| !line.is_empty() && !STATISTICS.iter().any(|word| line.starts_with(word)))
-        .map(|line| &line[..line.floor_char_boundary(300)])
 }
 
 /// Creates a map.
@@ -250,16 +239,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_telling_line_is_the_last_about_the_program() {
+    fn the_message_is_the_reason_or_the_kernels_error() {
+        let error = io::Error::from_raw_os_error(22);
+        let refused = |message: &str| Failure::Refused { errno: Some(22), message: message.to_owned() };
         let log = "0: (85) call bpf_loop#181\nunknown func bpf_loop#181\nprocessed 1 insns (limit 1000000) max_states_per_insn 0\n";
-        assert_eq!(telling_line(log), Some("unknown func bpf_loop#181"));
-        assert_eq!(telling_line("processed 0 insns\n\n"), None);
+        assert_eq!(refusal(&error, log), refused("unknown func bpf_loop#181"));
         let log = "calling kernel function f is not allowed\n\nVerification failed: Policy: …\n\nSuggestion:\n  Use a kfunc\n";
-        assert_eq!(telling_line(log), Some("calling kernel function f is not allowed"));
-        assert_eq!(
-            refusal(&io::Error::from_raw_os_error(22), ""),
-            Failure::Refused { errno: Some(22), message: "load: Invalid argument".to_owned() }
-        );
+        assert_eq!(refusal(&error, log), refused("calling kernel function f is not allowed"));
+        assert_eq!(refusal(&error, "processed 0 insns\n\n"), refused("load: Invalid argument"));
+        assert_eq!(refusal(&error, ""), refused("load: Invalid argument"));
     }
 
     #[test]

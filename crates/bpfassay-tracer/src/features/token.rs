@@ -6,17 +6,20 @@
 //! gives the mount back; the child makes the token, and a map with it.
 
 use std::{
-    ffi::CStr,
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
-    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
-    ptr,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
 };
 
 use bpfassay_bpf::MapSpec;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+use rustix::{
+    fs::{Mode, OFlags, openat},
+    mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen},
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+        SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    },
+    thread::{UnshareFlags, unshare_unsafe},
 };
 
 use super::sys::{Failure, Result};
@@ -51,19 +54,15 @@ pub(super) fn create() -> Result<()> {
     }
 }
 
-/// The child's part: each step is told to the parent, with its error number or 0.
+/// The child's part: each step is reported to the parent, with its error number or 0.
 fn become_delegate(parent: &OwnedFd) -> io::Result<()> {
-    // SAFETY: no pointers.
-    let entered = status(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) }.into());
-    tell(parent, entered.map(drop), None)?;
-    // SAFETY: the name is static.
-    let context = opened(unsafe { libc::syscall(libc::SYS_fsopen, c"bpf".as_ptr(), 0) });
-    let context = passed(parent, context, true)?;
-    let mount = hear(parent)?.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+    // SAFETY: this process has one thread, and nothing in it depends on the namespaces.
+    let entered = unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) };
+    report(parent, entered.map_err(io::Error::from), None)?;
+    let context = passed(parent, fsopen(c"bpf", FsOpenFlags::empty()), true)?;
+    let mount = receive(parent)?.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
     drop(context);
-    // SAFETY: the name is static.
-    let root = unsafe { libc::openat(mount.as_raw_fd(), c".".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY) };
-    let root = passed(parent, opened(root.into()), false)?;
+    let root = passed(parent, openat(&mount, c".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()), false)?;
     let token = passed(parent, bpfassay_bpf::token(root.as_fd()), false)?;
     let map = MapSpec { flags: libbpf_sys::BPF_F_TOKEN_FD, token: Some(token.as_fd()), ..MapSpec::array(4) };
     passed(parent, map.create(), false).map(drop)
@@ -71,7 +70,7 @@ fn become_delegate(parent: &OwnedFd) -> io::Result<()> {
 
 /// This process's part.
 fn set_up(child: &OwnedFd) -> Result<()> {
-    let step = |what: &str| hear(child).map_err(|error| Failure::kernel(what, &error));
+    let step = |what: &str| receive(child).map_err(|error| Failure::kernel(what, &error));
     // A kernel or a sandbox without user namespaces says nothing of tokens.
     step("user namespace").map_err(|failure| match failure {
         Failure::Refused { message, .. } => Failure::NotTried(message),
@@ -80,7 +79,7 @@ fn set_up(child: &OwnedFd) -> Result<()> {
     let context =
         step("fsopen")?.ok_or_else(|| Failure::NotTried("token: the child passed on no file system".to_owned()))?;
     let mount = mount(&context)?;
-    tell(child, Ok(()), Some(mount.as_fd())).map_err(|error| Failure::NotTried(format!("token: {error}")))?;
+    report(child, Ok(()), Some(mount.as_fd())).map_err(|error| Failure::NotTried(format!("token: {error}")))?;
     for what in ["open the file system", "BPF_TOKEN_CREATE", "map with a token"] {
         step(what)?;
     }
@@ -90,49 +89,33 @@ fn set_up(child: &OwnedFd) -> Result<()> {
 /// Delegates everything, and mounts. Kernels that know of no delegation ignore the options (kernel/bpf/inode.c,
 /// `bpf_parse_param`) and refuse the token.
 fn mount(context: &OwnedFd) -> Result<OwnedFd> {
-    /// `enum fsconfig_command` (include/uapi/linux/mount.h).
-    const SET_STRING: u32 = 1;
-    const CREATE: u32 = 6;
-    let configure = |command: u32, key: Option<&CStr>, value: Option<&CStr>| {
-        let pointer = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
-        // SAFETY: null or strings that outlive the call.
-        let done =
-            unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, pointer(key), pointer(value), 0) };
-        status(done).map_err(|error| Failure::kernel("fsconfig", &error))
-    };
+    let configured = |done: rustix::io::Result<()>| done.map_err(|error| Failure::kernel("fsconfig", &error.into()));
     for key in [c"delegate_cmds", c"delegate_maps", c"delegate_progs", c"delegate_attachs"] {
-        configure(SET_STRING, Some(key), Some(c"any"))?;
+        configured(fsconfig_set_string(context, key, c"any"))?;
     }
-    configure(CREATE, None, None)?;
-    // SAFETY: no pointers.
-    opened(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), 0, 0) })
-        .map_err(|error| Failure::kernel("fsmount", &error))
+    configured(fsconfig_create(context))?;
+    fsmount(context, FsMountFlags::empty(), MountAttrFlags::empty())
+        .map_err(|error| Failure::kernel("fsmount", &error.into()))
 }
 
-/// A result of a system call, or of libbpf, which sets errno too.
-fn status(value: libc::c_long) -> io::Result<libc::c_long> {
-    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
-}
-
-fn opened(value: libc::c_long) -> io::Result<OwnedFd> {
-    // SAFETY: a new descriptor that nobody else owns.
-    status(value).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
-/// Tells how a step went that opens something, and passes that on if `along`.
-fn passed(peer: &OwnedFd, made: io::Result<OwnedFd>, along: bool) -> io::Result<OwnedFd> {
-    match made {
-        Ok(fd) => tell(peer, Ok(()), along.then(|| fd.as_fd())).map(|()| fd),
+/// Reports how a step went that opens something, and passes that on if `along`.
+fn passed<E: Into<io::Error>>(
+    peer: &OwnedFd,
+    made: std::result::Result<OwnedFd, E>,
+    along: bool,
+) -> io::Result<OwnedFd> {
+    match made.map_err(Into::into) {
+        Ok(fd) => report(peer, Ok(()), along.then(|| fd.as_fd())).map(|()| fd),
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(libc::EIO);
-            tell(peer, Err(error), None)?;
+            report(peer, Err(error), None)?;
             Err(io::Error::from_raw_os_error(number))
         }
     }
 }
 
 /// Sends an error number, or 0 with a descriptor or without.
-fn tell(peer: &OwnedFd, done: io::Result<()>, along: Option<BorrowedFd<'_>>) -> io::Result<()> {
+fn report(peer: &OwnedFd, done: io::Result<()>, along: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let number = done.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
     let bytes = number.to_ne_bytes();
     let descriptors: Vec<BorrowedFd<'_>> = along.into_iter().collect();
@@ -145,8 +128,8 @@ fn tell(peer: &OwnedFd, done: io::Result<()>, along: Option<BorrowedFd<'_>>) -> 
     done
 }
 
-/// Receives what [`tell`] sent.
-fn hear(peer: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+/// Receives what [`report`] sent.
+fn receive(peer: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut bytes = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

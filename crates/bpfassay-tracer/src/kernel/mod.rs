@@ -1,6 +1,6 @@
 //! Facts of the running kernel, each read in one place.
 //!
-//! Here: type information, tracefs and debugfs, symbols, the JIT compiler, preemption, `bpf(2)`, perf events, mounts and
+//! Here: type information, tracefs and debugfs, symbols, the JIT compiler, preemption, the verifier's log, `bpf(2)`, perf events, mounts and
 //! cgroups. Not here: what follows from them for a tracer.
 
 pub(crate) mod bpf;
@@ -13,3 +13,4 @@ pub(crate) mod preemption;
 pub(crate) mod symbols;
 pub(crate) mod tracefs;
 pub(crate) mod unread;
+pub(crate) mod verifier;

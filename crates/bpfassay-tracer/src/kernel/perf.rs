@@ -15,8 +15,13 @@ use super::tracefs;
 /// # Errors
 /// The kernel has no such source, or its number cannot be read.
 pub(crate) fn source(name: &str) -> io::Result<u32> {
-    let number = tracefs::number(&Path::new("/sys/bus/event_source/devices").join(name).join("type"))?;
+    let number = tracefs::number(Path::new(&source_path(name)))?;
     u32::try_from(number).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// The file that has the number.
+pub(crate) fn source_path(name: &str) -> String {
+    format!("/sys/bus/event_source/devices/{name}/type")
 }
 
 /// What a perf event is of.

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 pub struct KernelIncident {
     /// What kind.
     pub kind: KernelIncidentKind,
-    /// The line that told, without its time stamp.
+    /// The line that reported it, without its time stamp.
     pub line: String,
     /// The kernel's time stamp of that line, in microseconds since boot, where it had one.
     pub time_us: Option<u64>,
-    /// Telling lines that followed (registers that locate it, task, first frames), bounded in number. Complete only in
+    /// Lines with details that followed (registers that locate it, task, first frames), bounded in number. Complete only in
     /// [`crate::Ending::incidents`], because they follow the line that reported it.
     pub details: Vec<String>,
 }

@@ -14,8 +14,8 @@ const TAIL_LINE: usize = 512;
 
 /// Writes a console to a file up to a limit and remembers its end.
 ///
-/// Once the limit is reached the file takes no more, until [`Self::finish`] adds the last lines: how a guest begins
-/// and how it ends is what tells.
+/// Once the limit is reached the file takes no more, until [`Self::finish`] adds the last lines: what matters
+/// is how a guest begins and how it ends.
 #[derive(Debug)]
 pub(crate) struct ConsoleLog {
     name: String,
@@ -53,7 +53,7 @@ impl ConsoleLog {
         &self.name
     }
 
-    /// Adds bytes as they came to the file. A failure to write ends the file, not the guest; [`Self::finish`] tells.
+    /// Adds bytes as they came to the file. A failure to write ends the file, not the guest; [`Self::finish`] reports it.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
         self.left -= room as u64;
@@ -168,6 +168,6 @@ mod tests {
         fill(&mut log, 3);
         let (tail, problem) = log.finish();
         assert_eq!(tail.len(), 3);
-        assert!(problem.unwrap().contains("No space left"), "the operating system's words");
+        assert!(problem.unwrap().contains("No space left"), "the operating system's message");
     }
 }

@@ -42,7 +42,7 @@ pub(crate) async fn watch(
         }
     };
     let mut buffer = vec![0; 16 << 10];
-    // A reset connection is QEMU's death; its exit status tells more than this error does.
+    // A reset connection is QEMU's death; its exit status has more information than this error.
     while let Ok(count @ 1..) = console.read(&mut buffer).await {
         let bytes = &buffer[..count];
         log.bytes(bytes);

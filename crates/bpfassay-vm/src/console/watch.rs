@@ -1,12 +1,12 @@
 //! Finds incidents in console lines. Pure.
 //!
-//! A kernel message is matched at its beginning only, after the time stamp: the same words inside a sentence (`RETBleed:
+//! A kernel message is matched at its beginning only, after the time stamp: the same text inside a sentence (`RETBleed:
 //! WARNING: …`) are no incidents. A time stamp in the middle of a line begins a message too, because a program's
 //! unfinished line may stand before it.
 
 use super::{KernelIncident, KernelIncidentKind};
 
-/// Incidents kept; a guest that reports more has long been judged.
+/// Incidents kept of one guest.
 const MAX_INCIDENTS: usize = 32;
 /// Detail lines kept per incident.
 const MAX_DETAILS: usize = 16;
@@ -14,7 +14,7 @@ const MAX_DETAILS: usize = 16;
 const MAX_FRAMES: u32 = 6;
 /// Bytes of a line kept.
 const MAX_KEPT: usize = 512;
-/// Lines after the telling one among which details are looked for.
+/// Lines after the headline among which details are looked for.
 const REACH: u32 = 120;
 
 /// Beginnings of messages, by kind. In a list, the first that fits counts.
@@ -81,7 +81,7 @@ const HEADLINES: &[(KernelIncidentKind, &[&str])] = &[
     ),
 ];
 
-/// Beginnings of lines that say more about the incident before them.
+/// Beginnings of lines with details about the incident before them.
 const DETAILS: &[&str] = &[
     "Oops",
     "Internal error: ",
@@ -158,7 +158,7 @@ impl Watch {
     }
 }
 
-/// Whether a headline of `kind` right after `open` tells of the same event.
+/// Whether a headline of `kind` right after `open` reports the same event.
 fn belongs(open: &KernelIncident, kind: KernelIncidentKind) -> bool {
     use KernelIncidentKind::{Bug, HardLockup, HungTask, Oops, Panic, RcuStall, SoftLockup};
     // Only a death has more than one headline of its own; a second oops under the first one's panic is its consequence.
@@ -192,7 +192,7 @@ fn classify(message: &str) -> Option<KernelIncidentKind> {
             return holds.then_some(*kind);
         }
     }
-    // x86 before 6.10 names other exceptions without a common word: `invalid opcode: 0000 [#1] PREEMPT SMP`.
+    // x86 before 6.10 prints other exceptions without a common prefix: `invalid opcode: 0000 [#1] PREEMPT SMP`.
     if message.contains(": 0000 [#") || message.contains(": 0002 [#") {
         return Some(KernelIncidentKind::Oops);
     }
@@ -209,7 +209,7 @@ fn is_rcu_stall(message: &str) -> bool {
     })
 }
 
-/// Whether a line is a telling frame of a back trace: ` vfs_read+0x1a/0x90` or `[<ffffffff8112>] vfs_read+0x1a/0x90`, but
+/// Whether a line is a frame of a back trace that locates the fault: ` vfs_read+0x1a/0x90` or `[<ffffffff8112>] vfs_read+0x1a/0x90`, but
 /// neither a guess of the unwinder (`? `) nor one of the functions that print the trace.
 fn line_is_frame(message: &str) -> bool {
     const PRINTING: &[&str] = &["dump_backtrace+", "show_stack+", "dump_stack", "panic+", "vpanic+", "__warn+"];
@@ -312,16 +312,16 @@ mod tests {
         #[test]
         fn any_lines_are_taken(lines: Vec<String>) {
             let mut watch = Watch::default();
-            let told = lines.iter().filter_map(|line| watch.line(line)).count();
-            prop_assert_eq!(told, watch.incidents().len());
+            let reported = lines.iter().filter_map(|line| watch.line(line)).count();
+            prop_assert_eq!(reported, watch.incidents().len());
         }
 
         #[test]
-        fn a_panic_is_told_whatever_stands_before_it(before in "[^\\[\n]{0,40}", time in 0u64..1_000_000) {
+        fn a_panic_is_reported_whatever_precedes_it(before in "[^\\[\n]{0,40}", time in 0u64..1_000_000) {
             let line = format!("{before}[{time:5}.000001] Kernel panic - not syncing: x");
-            let told = Watch::default().line(&line).unwrap();
-            prop_assert_eq!(told.kind, KernelIncidentKind::Panic);
-            prop_assert_eq!(told.time_us, Some(time * 1_000_000 + 1));
+            let reported = Watch::default().line(&line).unwrap();
+            prop_assert_eq!(reported.kind, KernelIncidentKind::Panic);
+            prop_assert_eq!(reported.time_us, Some(time * 1_000_000 + 1));
         }
     }
 }

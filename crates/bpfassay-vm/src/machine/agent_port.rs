@@ -1,4 +1,4 @@
-//! The virtio-serial port that carries frames between agent and host.
+//! The virtio-serial port for frames between agent and host.
 
 use std::ffi::OsString;
 
@@ -18,7 +18,7 @@ pub(crate) struct AgentPort {
 
 impl Device for AgentPort {
     fn arguments(&self) -> Vec<OsString> {
-        let mut words = channel("agent", descriptor::AGENT, self.clock).to_vec();
+        let mut all = channel("agent", descriptor::AGENT, self.clock).to_vec();
         // Port 0 is reserved for a console, hence two ports. On PCI, which all three boards have: the `virtio-mmio`
         // transport is a module in some distribution kernels and built in in others.
         let mut bus = "virtio-serial-pci,id=serial,max_ports=2".to_owned();
@@ -27,11 +27,11 @@ impl Device for AgentPort {
             // processor does so itself, between two of its instructions.
             bus.push_str(",ioeventfd=off");
         }
-        words.extend(["-device".into(), bus.into()]);
-        words.extend([
+        all.extend(["-device".into(), bus.into()]);
+        all.extend([
             "-device".into(),
             format!("virtserialport,bus=serial.0,nr=1,chardev=agent,name={AGENT_PORT}").into(),
         ]);
-        words
+        all
     }
 }

@@ -18,11 +18,11 @@ pub(crate) struct Boot {
 
 impl Device for Boot {
     fn arguments(&self) -> Vec<OsString> {
-        let mut words = vec!["-kernel".into(), self.kernel.clone()];
+        let mut all = vec!["-kernel".into(), self.kernel.clone()];
         if let Some(initrd) = &self.initrd {
-            words.extend(["-initrd".into(), initrd.clone()]);
+            all.extend(["-initrd".into(), initrd.clone()]);
         }
-        words.extend(["-append".into(), self.command_line.clone().into()]);
-        words
+        all.extend(["-append".into(), self.command_line.clone().into()]);
+        all
     }
 }

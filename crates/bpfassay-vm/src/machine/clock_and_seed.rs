@@ -22,12 +22,12 @@ impl Device for ClockAndSeed {
             // The clock of the VM and not of the host: a guest that the host stops does not see time jump.
             Clock::Wall => arguments(["-rtc", "base=utc,clock=vm"]),
             Clock::Instructions => {
-                let mut words = arguments(["-icount", "shift=0,sleep=off"]);
+                let mut all = arguments(["-icount", "shift=0,sleep=off"]);
                 // The random generators of QEMU's processors and the seed that it hands to the kernel (docs/devel/replay.rst
                 // and util/guest-random.c of QEMU). It takes 64 bits.
-                words.extend(["-seed".into(), self.seed.to_string().into()]);
-                words.extend(arguments(["-rtc", "base=2026-01-01T00:00:00,clock=vm"]));
-                words
+                all.extend(["-seed".into(), self.seed.to_string().into()]);
+                all.extend(arguments(["-rtc", "base=2026-01-01T00:00:00,clock=vm"]));
+                all
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::{
 pub(crate) struct Console {
     /// Architecture of the guest.
     pub(crate) arch: Arch,
-    /// Whether the kernel says everything it has to say. If not, it says warnings and worse.
+    /// Whether the kernel prints all its messages. If not, it prints warnings and worse.
     pub(crate) verbose: bool,
     /// By which clock the guest runs.
     pub(crate) clock: Clock,
@@ -33,9 +33,9 @@ impl Console {
 
 impl Device for Console {
     fn arguments(&self) -> Vec<OsString> {
-        let mut words = channel("console", descriptor::CONSOLE, self.clock).to_vec();
-        words.extend(arguments(["-serial", "chardev:console"]));
-        words
+        let mut all = channel("console", descriptor::CONSOLE, self.clock).to_vec();
+        all.extend(arguments(["-serial", "chardev:console"]));
+        all
     }
 
     fn kernel_parameters(&self) -> Vec<String> {

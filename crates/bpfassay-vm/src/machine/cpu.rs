@@ -23,7 +23,7 @@ impl Cpu {
     /// - x86_64: everything that TCG can do, but no fast string operations: kernels that see ERMS or FSRM copy with `rep
     ///   movsb`, where one instruction moves any number of bytes and which TCG ends a translation block for.
     /// - aarch64: Neoverse N1, a server processor with large system extension atomics and without pointer
-    ///   authentication, which TCG pays dearly for (`max` boots 0.2 s slower even with `pauth-impdef=on`).
+    ///   authentication, which is slow under TCG (`max` boots 0.2 s slower even with `pauth-impdef=on`).
     /// - riscv64: the generic RV64GC, the only model that QEMU 7.2 offers besides boards' own.
     #[must_use]
     pub(crate) fn model(self) -> &'static str {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Accelerator, device::Device};
 
-/// Whether kernel and processes lie at the same addresses on every boot.
+/// Whether kernel and processes have the same addresses on every boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Aslr {
@@ -34,7 +34,7 @@ pub(crate) struct KernelParams {
 
 impl Device for KernelParams {
     fn kernel_parameters(&self) -> Vec<String> {
-        let mut words = vec![
+        let mut parameters = vec![
             // A panic resets the machine at once, and `-no-reboot` makes QEMU exit; the trace is on the console by then.
             "panic=-1",
             // After an oops nothing measured is worth having, and a guest with a dead nfsd thread would only hang.
@@ -49,21 +49,21 @@ impl Device for KernelParams {
         ];
         if self.arch == Arch::X86_64 {
             // The clock of a virtual machine need not be watched by a second one, whose delays under load mark it unstable.
-            words.push("tsc=reliable");
-            words.push("no_timer_check");
+            parameters.push("tsc=reliable");
+            parameters.push("no_timer_check");
             if self.accelerator == Accelerator::Tcg && self.cpus == 1 {
                 // The local timer's calibration is 0.1 s of waiting, and the HPET does as well for one emulated processor. More
                 // than one would have to wake each other for every tick.
-                words.push("nolapic_timer");
+                parameters.push("nolapic_timer");
             }
         }
         match self.aslr {
-            Aslr::Fixed => words.extend(["nokaslr", "norandmaps"]),
-            // Where the kernel has it: from Linux 5.13 on (39218ff4c625), not for every architecture at first. Others pass
-            // the word by.
-            Aslr::Processes => words.extend(["nokaslr", "randomize_kstack_offset=on"]),
-            Aslr::Random => words.push("randomize_kstack_offset=on"),
+            Aslr::Fixed => parameters.extend(["nokaslr", "norandmaps"]),
+            // Where the kernel has it: from Linux 5.13 on (39218ff4c625), not for every architecture at first. Others ignore
+            // the parameter.
+            Aslr::Processes => parameters.extend(["nokaslr", "randomize_kstack_offset=on"]),
+            Aslr::Random => parameters.push("randomize_kstack_offset=on"),
         }
-        words.into_iter().map(str::to_owned).collect()
+        parameters.into_iter().map(str::to_owned).collect()
     }
 }

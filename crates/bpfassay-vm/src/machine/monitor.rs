@@ -10,8 +10,8 @@ pub(crate) struct Monitor;
 
 impl Device for Monitor {
     fn arguments(&self) -> Vec<OsString> {
-        let mut words = socket("monitor", descriptor::MONITOR).to_vec();
-        words.extend(arguments(["-mon", "chardev=monitor,mode=control"]));
-        words
+        let mut all = socket("monitor", descriptor::MONITOR).to_vec();
+        all.extend(arguments(["-mon", "chardev=monitor,mode=control"]));
+        all
     }
 }

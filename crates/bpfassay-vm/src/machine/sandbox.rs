@@ -1,11 +1,11 @@
-//! QEMU's own filter of system calls: what a guest that has taken over its QEMU may ask of the host's kernel.
+//! QEMU's own filter of system calls: what a guest that has taken over its QEMU can ask of the host's kernel.
 
 use std::ffi::OsString;
 
 use crate::device::{Device, arguments};
 
-/// The filter with all its denials: no system calls that nobody uses any more, no change of user, no other programs, no change of
-/// priorities and processors. Without hardware.
+/// The filter with all its denials: no obsolete system calls, no change of user, no other programs, no change of
+/// priorities and processors. No hardware.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sandbox {
     /// Whether it is on: this QEMU was built with it and this host's kernel takes it ([`crate::Confinement::sandbox`]).

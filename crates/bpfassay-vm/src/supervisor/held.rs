@@ -1,4 +1,4 @@
-//! Incidents of the kernel that wait until everything is read that the agent had sent by then: that says in which run they came.
+//! Incidents of the kernel that wait until everything is read that the agent had sent by then, which shows in which run they came.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What can be said to `bpfassay compare` and `bpfassay trend`.
+//! Arguments of `bpfassay compare` and `bpfassay trend`.
 
 use std::path::PathBuf;
 

@@ -1,11 +1,13 @@
-//! What the documentation says is so: its commands are commands, its studies are studies, its links lead somewhere.
+//! What the documentation claims is true: its commands and options exist, its studies expand, its links lead somewhere.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and says aloud what it skips"
+    reason = "a test fails by panicking, and prints what it skips"
 )]
+
+mod options;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,7 +57,7 @@ impl Page {
     }
 }
 
-/// The pages at the top, docs/ and the pages beside the results; `None`, said aloud, where the sources are built without them (Nix).
+/// The pages at the top, docs/ and the pages beside the results; `None`, with a message, where the sources are built without them (Nix).
 fn pages() -> Option<Vec<Page>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if !root.join("README.md").exists() {
@@ -64,7 +66,7 @@ fn pages() -> Option<Vec<Page>> {
     }
     let mut paths: Vec<_> =
         ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].iter().map(|name| root.join(name)).collect();
-    for folder in ["docs", "results", "results/quick"] {
+    for folder in ["ci", "docs", "results", "results/quick"] {
         let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
         paths.extend(entries.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
     }

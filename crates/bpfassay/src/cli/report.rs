@@ -1,4 +1,4 @@
-//! What can be said to `bpfassay report`.
+//! Arguments of `bpfassay report`.
 
 use std::path::PathBuf;
 

@@ -4,14 +4,15 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_results::plain;
+use bpfassay_runner::{Error, KVM_PATIENCE, Store, missing_packages};
 use bpfassay_testbed::{payload, provider::debian::Kernels, toolchain::HOST_PACKAGES};
 use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator, qemu::debian_packages};
 
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS},
-    host, provenance,
-    setup::{self, Store},
+    exit::{INFRASTRUCTURE, Outcome, SUCCESS},
+    host,
+    selection::store_options,
 };
 
 /// Free disk that a cold start takes, in MiB: toolchain root, payload build, packages and kernels of `quick`.
@@ -37,28 +38,27 @@ enum State {
 pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outcome {
     let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
     if arguments.install {
-        host::install(&setup::missing_packages(HOST_PACKAGES, &archs)?, host::answers_yes(global.yes))?;
+        host::install(&missing_packages(HOST_PACKAGES, &archs)?, host::answers_yes(global.yes))?;
     }
-    let mut findings = vec![packages(setup::missing_packages(HOST_PACKAGES, &archs)), memory()];
+    let mut findings = vec![packages(missing_packages(HOST_PACKAGES, &archs)), memory()];
     // Every finding counts: what cannot be looked at is one, and does not end the report.
-    let store = Store::open(global);
+    let store = Store::open(&store_options(global));
     match &store {
         Ok(store) => {
             findings.push(disk(store));
             findings.push(toolchain(store));
             findings.extend(mirrors(store));
         }
-        Err(failure) => {
-            findings
-                .push(bad(with_causes(failure.report.as_ref()), "name a directory that you may write to with --cache"));
+        Err(error) => {
+            findings.push(bad(with_causes(error), "name a directory that you may write to with --cache"));
         }
     }
     for &arch in &archs {
         findings.push(qemu(arch).await);
     }
     if let Ok(store) = &store {
-        findings.push(kvm(store).await.unwrap_or_else(|failure| {
-            let what = format!("KVM: could not be tried: {}", with_causes(failure.report.as_ref()));
+        findings.push(kvm(store).await.unwrap_or_else(|error| {
+            let what = format!("KVM: could not be tried: {}", with_causes(&error));
             note(what, "guests run under TCG; bpfassay fetch, then doctor again")
         }));
     }
@@ -92,22 +92,22 @@ fn bad(what: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding { what: what.into(), state: State::Bad, remedy: Some(remedy.into()) }
 }
 
-fn packages(missing: Result<Vec<String>, Failure>) -> Finding {
+fn packages(missing: Result<Vec<String>, Error>) -> Finding {
     match missing {
         Ok(missing) if missing.is_empty() => good("host packages: all installed"),
         Ok(missing) => bad(
             format!("host packages: missing {}", missing.join(", ")),
             format!("bpfassay doctor --install, or as root: {}", host::install_command(&missing)),
         ),
-        Err(failure) => bad(
-            format!("host packages: {}", with_causes(failure.report.as_ref())),
+        Err(error) => bad(
+            format!("host packages: {}", with_causes(&error)),
             "guests are made from Debian's packages: use a Debian host, or --manifest FILE",
         ),
     }
 }
 
 fn memory() -> Finding {
-    let host = provenance::host();
+    let host = bpfassay_runner::provenance::host();
     let facts = host.facts(1);
     let available = host.room.available_mib;
     let memory = format!("memory: {available} MiB available; {} CPUs ({})", facts.cpus, facts.cpu_model);
@@ -196,7 +196,7 @@ async fn qemu(arch: Arch) -> Finding {
 }
 
 /// KVM is tried with a kernel of the cache: booting is the only way to know.
-async fn kvm(store: &Store) -> Result<Finding, Failure> {
+async fn kvm(store: &Store) -> Result<Finding, Error> {
     let Some(&arch) = Arch::ALL.iter().find(|arch| arch.name() == std::env::consts::ARCH) else {
         return Ok(note("KVM: no guests of this host's architecture", "none: guests run under TCG"));
     };
@@ -215,9 +215,7 @@ async fn kvm(store: &Store) -> Result<Finding, Failure> {
     let scratch = store.cache.scratch()?;
     let machine = Machine::new(arch, kernel.image.path);
     let log = scratch.path().join("console.log");
-    let choice = accelerator::choose(&qemu, &machine, AcceleratorWish::Auto, &log, setup::KVM_PATIENCE)
-        .await
-        .map_err(Failure::infrastructure)?;
+    let choice = accelerator::choose(&qemu, &machine, AcceleratorWish::Auto, &log, KVM_PATIENCE).await?;
     Ok(match choice.accelerator {
         bpfassay_vm::Accelerator::Kvm => good(format!("KVM: works; {}", choice.reason)),
         bpfassay_vm::Accelerator::Tcg if choice.reason.contains("Permission denied") => note(

@@ -1,19 +1,21 @@
 //! `bpfassay fetch`: prepare everything for a study, so that it then runs offline.
 
+use bpfassay_runner::{HostSetup, Shell, Store, Testbed, Trial};
+use bpfassay_vm::AcceleratorWish;
+
 use crate::{
-    chosen::Chosen,
     cli,
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
-    output,
-    setup::{self, Store},
+    host, output,
+    selection::{selection, store_options},
 };
 
 pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
     let overlays = cli::Overlays { ior: Vec::new(), manifest: None, available: false };
-    let chosen = Chosen::read(&arguments.selection)?;
-    let plan = setup::expand(&chosen, &overlays, arguments.selection.clock, global)?;
-    let store = Store::open(global)?;
-    setup::host_packages(&plan, setup::needed(&store, &chosen, &overlays)?, global)?;
+    let (selection, options) = (selection(&arguments.selection, &overlays)?, store_options(global));
+    let plan = selection.expand(&options)?;
+    host::install_for(&plan, selection.host_packages(), global)?;
+    let store = Store::open(&options)?;
     if arguments.verify {
         let checked = store.cache.check()?;
         super::print(&format!("checked {} files, {} MiB\n", checked.files, checked.bytes >> 20))?;
@@ -21,8 +23,8 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
             super::print(&format!("damaged, removed: {}\n", output::path(path)))?;
         }
     }
-    let testbed = setup::testbed(&store, &chosen, &overlays, &plan, setup::Shell::With)?;
-    setup::rig(&store, testbed.images, &plan, bpfassay_vm::AcceleratorWish::Auto, setup::Trial::Boot).await?;
+    let testbed = Testbed::provide(&store, &selection, &plan, Shell::With)?;
+    HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Boot).await?;
     if let Some(path) = &arguments.manifest_out {
         let text = testbed.manifest.to_json().map_err(|error| Failure::new(INTERNAL, error))?;
         std::fs::write(path, text).map_err(|source| {

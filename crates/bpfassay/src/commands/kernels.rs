@@ -4,17 +4,18 @@ use std::fmt::Write;
 
 use bpfassay_protocol::Arch;
 use bpfassay_results::plain;
+use bpfassay_runner::Store;
 use bpfassay_testbed::provider::debian::{Kernels, Listing};
 use serde_json::json;
 
 use crate::{
     cli,
     exit::{Outcome, SUCCESS},
-    setup::Store,
+    selection::store_options,
 };
 
 pub(crate) fn kernels(arguments: &cli::Kernels, global: &cli::Global) -> Outcome {
-    let store = Store::open(global)?;
+    let store = Store::open(&store_options(global))?;
     let apt = store.apt();
     let kernels = Kernels::new(&apt, &store.catalogue);
     let mut listings = Vec::new();

@@ -3,18 +3,19 @@
 use std::fmt::Write;
 
 use bpfassay_results::plain;
+use bpfassay_runner::{Error, HostSetup, Shell, Store, Testbed, Trial};
 use bpfassay_study::Plan;
+use bpfassay_vm::AcceleratorWish;
 
 use crate::{
-    chosen::Chosen,
     cli,
-    exit::{Failure, INTERNAL, Outcome, SUCCESS},
-    setup::{self, Store},
+    exit::{Outcome, SUCCESS},
+    selection::{offline, selection, store_options},
 };
 
 pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome {
-    let chosen = Chosen::read(&arguments.selection)?;
-    let plan = setup::expand(&chosen, &arguments.overlays, arguments.selection.clock, global)?;
+    let selection = selection(&arguments.selection, &arguments.overlays)?;
+    let plan = selection.expand(&store_options(global))?;
     if arguments.json {
         super::print_json(serde_json::to_string_pretty(&plan))?;
         return Ok(SUCCESS);
@@ -22,15 +23,13 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
     super::print(&as_text(&plan))?;
     if arguments.qemu {
         // Only what is in the cache: planning downloads and builds nothing.
-        let store = Store::open_offline(global)?;
-        let testbed = setup::testbed(&store, &chosen, &arguments.overlays, &plan, setup::Shell::Without)?;
-        let host_setup =
-            setup::rig(&store, testbed.images, &plan, bpfassay_vm::AcceleratorWish::Auto, setup::Trial::Recorded)
-                .await?;
+        let store = Store::open(&offline(global))?;
+        let testbed = Testbed::provide(&store, &selection, &plan, Shell::Without)?;
+        let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Recorded).await?;
         let mut text = String::new();
         for block in &plan.blocks {
-            let machine = host_setup.machine(&plan.study, block).map_err(|error| Failure::new(INTERNAL, error))?;
-            let (qemu, choice) = host_setup.qemu(block.target.arch).map_err(|error| Failure::new(INTERNAL, error))?;
+            let machine = host_setup.machine(&plan.study, block).map_err(Error::from)?;
+            let (qemu, choice) = host_setup.qemu(block.target.arch).map_err(Error::from)?;
             // Writing to a string cannot fail.
             let reason = plain::line(&choice.reason);
             let _ = writeln!(text, "\n# {}\n# accelerator {}: {reason}", plain::line(&block.id), choice.accelerator);

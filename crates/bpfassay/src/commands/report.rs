@@ -36,7 +36,7 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
     };
     match arguments.output {
         Some(_) => super::write(&file, &written)?,
-        // A results directory may be a stranger's: nothing is written through what lies there.
+        // Anybody may have made the results directory: nothing is written through a link in it.
         None => super::write_beside(&file, &written)?,
     }
     super::print(&format!("{}\n", output::path(&file)))?;

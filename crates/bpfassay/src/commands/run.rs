@@ -3,84 +3,74 @@
 use std::path::{Path, PathBuf};
 
 use bpfassay_protocol::Arch;
-use bpfassay_report::{render, to_do};
-use bpfassay_results::{
-    Again, Contents, Entry, Event, FailureKind, Header, JOURNAL_VERSION, Journal, Outcome as RunOutcome, Provenance,
-    Results, RunFailure, ToDo, event::Concluded, file,
-};
-use bpfassay_runner::{Summary, unix_ms};
+use bpfassay_report::render;
+use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, file};
+use bpfassay_runner::{EventObserver, Interrupted, Session, Shell, Store, Summary, Testbed};
 use bpfassay_stats::Verdict;
-use bpfassay_study::{Block, Clock, Plan};
 use bpfassay_vm::shell_words;
 
 use crate::{
-    chosen::{Chosen, is_image},
     cli::{self, MessageFormat},
-    exit::{Failure, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
-    output,
-    progress::{self, Reporting, bundled},
-    session::{Session, check_ids},
-    setup::{self, Store},
+    exit::{INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
+    host, output,
+    progress::{self, Reporter, Reporting, bundled},
+    selection::{self, is_image, store_options},
+    stop,
 };
 
 pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
-    let resumed = match &arguments.resume {
-        Some(directory) => Some(with_guests(directory)?),
-        None => None,
+    let interrupted = arguments.resume.as_deref().map(Interrupted::open).transpose()?;
+    let options = store_options(global);
+    let selection = match &interrupted {
+        Some(_) => selection::overlays(&arguments.overlays),
+        None => selection::selection(&arguments.selection, &arguments.overlays)?,
     };
-    let chosen = match &resumed {
-        Some(_) => Chosen::default(),
-        None => Chosen::read(&arguments.selection)?,
-    };
-    let mut plan = match &resumed {
-        Some((_, contents)) => contents.header.plan.clone(),
-        None => setup::expand(&chosen, &arguments.overlays, arguments.selection.clock, global)?,
+    let plan = match &interrupted {
+        Some(interrupted) => interrupted.plan().clone(),
+        None => selection.expand(&options)?,
     };
     if let Some(directory) = &arguments.output {
         // Before the minutes that setting up may take.
         Journal::may_create(directory)?;
     }
-    let store = Store::open(global)?;
-    setup::host_packages(&plan, setup::needed(&store, &chosen, &arguments.overlays)?, global)?;
-    let begun_with = match &resumed {
-        Some((journal, contents)) if arguments.overlays.manifest.is_none() && arguments.overlays.ior.is_empty() => {
-            setup::recorded(&contents.header.provenance, journal.path(), &plan)?
+    host::install_for(&plan, selection.host_packages(), global)?;
+    let store = Store::open(&options)?;
+    let begun_with = match &interrupted {
+        Some(interrupted) if selection.sources.manifest.is_none() && selection.sources.ior.is_empty() => {
+            interrupted.testbed()?
         }
         _ => None,
     };
     let testbed = match begun_with {
         Some(testbed) => testbed,
-        None => setup::testbed(&store, &chosen, &arguments.overlays, &plan, setup::Shell::Without)?,
+        None => Testbed::provide(&store, &selection, &plan, Shell::Without)?,
     };
-    let session = Session::set_up(&store, testbed, &plan, arguments.accelerator, arguments.jobs).await?;
-    if resumed.is_none() && plan.study.clock_of_host && session.has_kvm() {
-        plan = setup::expand(&chosen, &arguments.overlays, Some(Clock::Wall), global)?;
-    }
-    let provenance = session.provenance.clone();
-
-    let mut never_ready = Vec::new();
-    let (directory, journal, blocks) = match resumed {
-        Some((mut journal, contents)) => {
-            let directory = arguments.resume.clone().unwrap_or_default();
-            let blocks = to_do(&contents, again(arguments.again));
-            never_ready = given_up(&contents, &blocks);
-            if !blocks.is_empty() {
-                let entry = Entry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) };
-                journal.append(&entry)?;
-            }
-            (directory, journal, blocks)
+    let session = Session::set_up(&store, testbed, plan, arguments.accelerator, arguments.jobs).await?;
+    let (session, work) = match interrupted {
+        Some(interrupted) => {
+            let work = interrupted.resume(again(arguments.again), session.provenance().clone())?;
+            (session, work)
         }
-        None => begin(&plan, arguments.output.as_deref(), provenance)?,
+        None => {
+            let session = session.with_clock_of_host(selection, &options)?;
+            let work = session.begin(arguments.output.as_deref())?;
+            (session, work)
+        }
     };
-    let study = if arguments.resume.is_some() { bundled(&plan) } else { Some(arguments.selection.study.as_str()) };
+    let plan = session.plan();
+    let directory = work.directory.clone();
     let overlays = overlays(&arguments, global);
-    let reporting = Reporting { study, overlays: &overlays, format: arguments.message_format, here: None };
-    let summary = until_narrow(&plan, &directory, journal, blocks, async |blocks, journal| {
-        session.execute(&plan, blocks, never_ready.clone(), journal, &directory, reporting).await
-    })
-    .await?;
+    let reporter = Reporter::new(Reporting {
+        study: if arguments.resume.is_some() { bundled(plan) } else { Some(arguments.selection.study.as_str()) },
+        clock: plan.study.clock,
+        overlays: &overlays,
+        format: arguments.message_format,
+        here: None,
+    });
+    let summary = session.execute(work, &EventObserver::new(plan, &reporter), &stop::on_signals()).await;
+    reporter.finish();
     let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_words([&directory]));
-    report(&directory, &End { summary, how_to_go_on }, arguments.message_format)
+    report(&directory, &End { summary: summary?, how_to_go_on }, arguments.message_format)
 }
 
 /// What is done again of what ended badly.
@@ -91,14 +81,6 @@ const fn again(asked: cli::AgainChoice) -> Again {
     }
 }
 
-/// The blocks that were given up because no guest of theirs was ever ready, but for those that are to be done again.
-fn given_up(contents: &Contents, blocks: &[ToDo]) -> Vec<(Block, RunFailure)> {
-    let standing = contents.standing();
-    let is_left = |block: &&Block| blocks.iter().all(|todo| todo.block.id != block.id);
-    let all = contents.header.plan.blocks.iter().filter(is_left);
-    all.filter_map(|block| Some((block.clone(), standing.past(block).never_ready()?.clone()))).collect()
-}
-
 /// How the run ended.
 pub(super) struct End {
     /// What it came to.
@@ -107,62 +89,10 @@ pub(super) struct End {
     pub(super) how_to_go_on: String,
 }
 
-/// What was begun in `directory`, if it was begun with guests: what a machine itself was measured to do, no guest goes on with.
-fn with_guests(directory: &Path) -> Result<(Journal, Contents), Failure> {
-    let (journal, contents) = Journal::resume(directory)?;
-    if contents.header.provenance.is_without_guests() {
-        let help = "begin again with `bpfassay here`, in another directory; `bpfassay report` shows what was measured";
-        let report = miette::miette!(
-            help = help,
-            "cannot go on with {}: it was begun by `bpfassay here`, without guests",
-            directory.display()
-        );
-        return Err(Failure { code: USAGE, report });
-    }
-    check_ids(&contents.header.plan)?;
-    Ok((journal, contents))
-}
-
-/// What there is to go on with: the results directory, its journal, and the blocks that are left to do.
-pub(super) type Begun = (PathBuf, Journal, Vec<ToDo>);
-
-/// Begins `plan` in the results directory `output`, or one with a name of its own.
-pub(super) fn begin(plan: &Plan, output: Option<&Path>, provenance: Provenance) -> Result<Begun, Failure> {
-    let started_unix_ms = unix_ms();
-    let directory = output.map_or_else(|| default_directory(plan, started_unix_ms), Path::to_owned);
-    let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
-    let journal = Journal::create(&directory, &header)?;
-    let blocks = to_do(&Contents::read(&directory)?, Again::Nothing);
-    Ok((directory, journal, blocks))
-}
-
-/// Has `execute` do `blocks`, and then whatever sequential sampling asks for: what was measured decides whether there is more to
-/// do. Where boots are fixed there is not.
-pub(super) async fn until_narrow(
-    plan: &Plan,
-    directory: &Path,
-    mut journal: Journal,
-    mut blocks: Vec<ToDo>,
-    execute: impl AsyncFn(Vec<ToDo>, Journal) -> Result<Summary, Failure>,
-) -> Result<Summary, Failure> {
-    loop {
-        let summary = execute(blocks, journal).await?;
-        if summary.cancelled || summary.paused.is_some() || plan.until().is_none() {
-            return Ok(summary);
-        }
-        let contents;
-        (journal, contents) = Journal::resume(directory)?;
-        blocks = to_do(&contents, Again::Nothing);
-        if blocks.is_empty() {
-            return Ok(summary);
-        }
-    }
-}
-
 /// Derives the results in `directory` and prints them, with what is left to do.
 pub(super) fn report(directory: &Path, end: &End, format: MessageFormat) -> Outcome {
     let End { summary: Summary { cancelled, paused, .. }, how_to_go_on } = end;
-    let (results, fingerprint) = conclude(directory)?;
+    let (results, fingerprint) = bpfassay_runner::conclude(directory)?;
     let code = if *cancelled { INTERRUPTED } else { verdict(&results, paused.is_some()) };
     let path = directory.join(file::FILE_NAME);
     match format {
@@ -217,17 +147,6 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     args
 }
 
-/// Derives the results from the journal and writes `results.json`. The fingerprint goes with them where raw figures are the
-/// same everywhere.
-fn conclude(directory: &Path) -> Result<(Results, Option<String>), Failure> {
-    let results = bpfassay_report::derive_all(Contents::read(directory)?);
-    file::write(directory, &results).map_err(Failure::infrastructure)?;
-    let is_counted = results.plan.study.clock == Clock::Instructions;
-    let fingerprint =
-        is_counted.then(|| bpfassay_results::fingerprint(results.runs.iter().map(|run| &run.record)).to_string());
-    Ok((results, fingerprint))
-}
-
 /// What the results come to: what is known to be broken first, then what went wrong, then what is not known. `paused`: whether
 /// blocks were left because the host failed.
 fn verdict(results: &Results, paused: bool) -> u8 {
@@ -259,17 +178,13 @@ fn as_expected(results: &Results) -> bool {
         && results.kernel_features.iter().all(|matrix| matrix.surprises().next().is_none())
 }
 
-fn default_directory(plan: &Plan, unix_ms: u64) -> PathBuf {
-    Path::new("bpfassay-results").join(format!("{}-{}", plan.study.name, unix_ms / 1000))
-}
-
 #[cfg(test)]
 mod tests {
     use bpfassay_results::{
-        RunRecord,
+        Contents, Entry, Header, JOURNAL_VERSION, Provenance, RunFailure, RunRecord,
         provenance::{Artefact, HostFacts},
     };
-    use bpfassay_study::{Available, Narrowing};
+    use bpfassay_study::{Available, Block, Narrowing};
 
     use super::*;
 

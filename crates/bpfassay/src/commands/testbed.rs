@@ -4,6 +4,7 @@ use std::path::Path;
 
 use bpfassay_protocol::Arch;
 use bpfassay_results::plain;
+use bpfassay_runner::Store;
 use bpfassay_testbed::{
     catalogue::Catalogue,
     compose::{self, TestbedSpec},
@@ -14,14 +15,14 @@ use crate::{
     cli,
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
     output,
-    setup::Store,
+    selection::offline,
 };
 
 pub(crate) fn testbed(arguments: &cli::Testbed, global: &cli::Global) -> Outcome {
     match &arguments.command {
         cli::TestbedCommand::Compose { spec, output } => {
             let spec = TestbedSpec::load(spec)?;
-            let store = Store::open_offline(global)?;
+            let store = Store::open(&offline(global))?;
             let manifest = compose::compose(&store.cache, &spec)?;
             compose::pack(&manifest, output)?;
             print(&manifest, &output.join(compose::MANIFEST))?;

@@ -1,4 +1,4 @@
-//! What our crates say of what they do, by `tracing`.
+//! The messages of our crates, by `tracing`.
 
 use std::fmt::{self, Debug};
 
@@ -14,7 +14,7 @@ use super::{coloured_stderr, colours, stderr};
 /// Most characters of a field that are shown.
 const MOST: usize = 4000;
 
-/// Our own crates say what they do (`-v`: more, `-vv`: everything); others only what is wrong. `RUST_LOG` has the last word.
+/// Our own crates report what they do (`-v`: more, `-vv`: everything); others only what is wrong. `RUST_LOG` has the last word.
 pub(crate) fn log_to_stderr(verbose: u8) {
     let default = match verbose {
         0 => "warn,bpfassay=info,bpfassay_testbed=info,bpfassay_vm=warn,bpfassay_runner=warn",
@@ -28,7 +28,7 @@ pub(crate) fn log_to_stderr(verbose: u8) {
         .with_ansi(colours(&stderr().stream))
         .fmt_fields(Fields)
         .with_writer(coloured_stderr)
-        // Where nobody reads standard error any more, telling so there would end the thread that tells.
+        // Where standard error is closed, a message about that would end the thread that writes it.
         .log_internal_errors(false)
         .with_target(false)
         .without_time()

@@ -18,7 +18,7 @@ const MOST: usize = 16_000;
 pub(crate) fn print_report(report: &miette::Report) {
     let stream = stderr().stream;
     let text = shown(report, colours(&stream), stream.is_terminal());
-    // Nobody can be told that standard error is gone; the exit code remains.
+    // There is no way to report that standard error is gone; the exit code remains.
     let _ = coloured_stderr().write_all(text.as_bytes());
 }
 

@@ -15,7 +15,6 @@ use bpfassay_results::{
 use bpfassay_vm::shell_words;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Sink;
 use crate::output::{self, Bar};
 
 /// Most lines of one boot that its guest asks to be shown.
@@ -45,9 +44,8 @@ struct Guest {
 const TEMPLATE: &str = "{bar:24} {pos}/{len} runs{prefix}  {elapsed}  {wide_msg}";
 
 impl Shown {
-    /// For `runs` runs.
-    pub(super) fn new(runs: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(runs), Bar::target());
+    pub(super) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), Bar::target());
         // A template of ours that does not parse is shown plainly; a test parses it.
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style);
@@ -114,12 +112,15 @@ impl Shown {
             self.line(&line);
         }
     }
-}
 
-impl Sink for Shown {
-    fn take(&self, event: &Event) {
+    /// Shows `event`.
+    pub(super) fn take(&self, event: &Event) {
         match event {
-            Event::Started(_) | Event::Concluded(_) => {}
+            Event::Started(started) => {
+                self.bar.set_position(0);
+                self.bar.set_length(started.runs);
+            }
+            Event::Concluded(_) => {}
             Event::Booting { block, target, boot, confirming } => {
                 let guest = Guest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };
                 self.guests(|guests| drop(guests.insert(block.clone(), guest)));
@@ -151,7 +152,8 @@ impl Sink for Shown {
         }
     }
 
-    fn finish(&self) {
+    /// Takes away the bar.
+    pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
@@ -200,7 +202,7 @@ fn lines_of(ended: &RunEnded) -> Vec<String> {
     lines
 }
 
-/// What a tracer counted of the workload; nothing where nobody counted.
+/// What a tracer counted of the workload; empty where none counted.
 fn counted(figures: &[ByteFigure]) -> String {
     let errors: Vec<_> = figures
         .iter()

@@ -44,7 +44,7 @@ pub fn builds(entry: &Entry, flavour: &str, index: &[Indexed]) -> Vec<Build> {
 }
 
 /// Collects the packages of one release at one version: those that the entry names, and what they depend on as far as it
-/// carries the release in its name.
+/// has the release in its name.
 fn build(entry: &Entry, release: &str, version: &str, index: &[Indexed]) -> Build {
     let suffix = format!("-{release}");
     let mut names: Vec<String> = entry.packages.iter().map(|name| name.replace('@', release)).collect();
@@ -55,8 +55,8 @@ fn build(entry: &Entry, release: &str, version: &str, index: &[Indexed]) -> Buil
         next += 1;
         let found = index.iter().find(|found| found.package.name == name && found.package.version == version);
         let Some(found) = found else {
-            // Backports drop linux-base of old builds. Those up to 6.18 carry its files in linux-image; where they are in
-            // no other package either, unpacking says so.
+            // Backports drop linux-base of old builds. Those up to 6.18 have its files in linux-image; where they are in
+            // no other package either, unpacking reports it.
             if !name.starts_with("linux-base-") {
                 missing.get_or_insert(name);
             }

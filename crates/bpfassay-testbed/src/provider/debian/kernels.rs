@@ -47,7 +47,8 @@ impl<'a> Kernels<'a> {
     /// The kernel `name` of `arch`, if it is in the cache; the network is not used.
     ///
     /// # Errors
-    /// [`CatalogueError::UnknownKernel`], [`Error::Io`], [`Error::Damaged`].
+    /// [`CatalogueError::UnknownKernel`] for a name that is not in the catalogue; [`Error::Io`], [`Error::Damaged`] where the cache cannot be read
+    /// or repaired.
     pub fn cached(&self, arch: Arch, name: &str) -> Result<Option<Kernel>> {
         self.catalogue.find(arch, name)?;
         let Some(choice) = self.remembered(arch, name)? else { return Ok(None) };
@@ -59,8 +60,8 @@ impl<'a> Kernels<'a> {
     /// [`crate::apt::Options::refresh`] asks for the newest.
     ///
     /// # Errors
-    /// [`CatalogueError`], [`AptError`], [`Error::Offline`], [`Error::DiskFull`], [`Error::KernelLayout`], and others of
-    /// [`Error`].
+    /// [`CatalogueError`] for an unknown name, and for a build that is not in its suite or incomplete; [`AptError`] where the mirror fails;
+    /// [`Error::Offline`] where the network may not be used; [`Error::DiskFull`]; [`Error::KernelLayout`] for packages without an image.
     pub fn prepare(&self, arch: Arch, name: &str) -> Result<Kernel> {
         let selection = self.catalogue.find(arch, name)?;
         let refresh = self.apt.options().refresh && !self.apt.options().offline;

@@ -17,9 +17,9 @@ pub struct Listing {
     /// The suites that hold it, first choice first.
     pub suites: Vec<String>,
     /// Its builds in these suites, oldest first within each; none where a package index has not been fetched yet or cannot
-    /// be had.
+    /// be fetched.
     pub builds: Option<Vec<(String, Build)>>,
-    /// Why a package index cannot be had, and what to do.
+    /// Why a package index cannot be fetched, and what to do.
     pub problem: Option<String>,
     /// What is in the cache: the build that the name means now, and builds fetched by their own names.
     pub cached: Vec<Cached>,
@@ -62,7 +62,8 @@ impl Kernels<'_> {
     /// whose mirror does not have it is reported in [`Listing::problem`].
     ///
     /// # Errors
-    /// [`Error::Command`] for an index that cannot be read, [`Error::DiskFull`], [`Error::Io`].
+    /// [`Error::Command`] for an index that cannot be read, [`Error::DiskFull`] where there is no space for one, [`Error::Io`] where the cache
+    /// cannot be read.
     pub fn list(&self, arch: Arch) -> Result<Vec<Listing>> {
         let mut suites = BTreeMap::new();
         let mut listings = Vec::new();
@@ -121,7 +122,7 @@ impl Kernels<'_> {
         for name in names {
             match self.cached(arch, &name) {
                 Ok(Some(kernel)) => cached.push(Cached { name, release: kernel.release, version: kernel.version }),
-                // A build whose name the command line cannot say (7.3-rc7) is not fetched by it.
+                // A build whose name cannot be given on the command line (7.3-rc7) is not fetched by it.
                 Ok(None) | Err(Error::Catalogue(_)) => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! What a kernel image says about itself.
+//! Architecture and release of a kernel image, from its header.
 
 use bpfassay_protocol::Arch;
 
@@ -50,7 +50,7 @@ fn has(image: &[u8], at: usize, magic: &[u8]) -> bool {
     image.get(at..).is_some_and(|rest| rest.starts_with(magic))
 }
 
-/// The release in the banner `Linux version RELEASE (…`. The same words without a release stand elsewhere in a kernel.
+/// The release in the banner `Linux version RELEASE (…`. The same text without a release occurs elsewhere in a kernel.
 fn banner(image: &[u8]) -> Option<String> {
     const BEFORE: &[u8] = b"Linux version ";
     let mut rest = image;
@@ -96,7 +96,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn images_say_their_architecture_and_release() {
+    fn architecture_and_release_are_read_from_images() {
         let found = identify(&arm64_image("6.12.1-mine+")).unwrap();
         assert_eq!(found, ImageKind { arch: Arch::Aarch64, release: Some("6.12.1-mine+".into()) });
         let found = identify(&x86_image("6.1.0-50-amd64")).unwrap();

@@ -22,8 +22,11 @@ pub(crate) fn path(file: impl AsRef<Path>) -> Option<PathBuf> {
 /// `NotFound` where tracefs is not mounted or has no such event, `InvalidData` for what is no number, or the kernel's error.
 pub(crate) fn event_id(event: &str) -> io::Result<u64> {
     let file = format!("events/{event}/id");
-    let path = path(&file).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("tracefs has no {file}")))?;
-    number(&path)
+    let missing = || match path("events") {
+        Some(_) => format!("tracefs has no {file}"),
+        None => "tracefs is not mounted".to_owned(),
+    };
+    number(&path(&file).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing()))?)
 }
 
 /// The whole number in the file at `path`.

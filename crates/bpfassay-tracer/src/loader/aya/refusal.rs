@@ -5,7 +5,7 @@ use std::{error::Error, io};
 use ::aya::{EbpfError, maps::MapError, programs::ProgramError};
 use bpfassay_protocol::tracer::{Refusal, Step};
 
-use crate::loader::plan::refusal::{shorten, telling_line};
+use crate::kernel::verifier::{reason, shorten};
 
 /// `error` in aya's and the verifier's own words.
 pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'static)) -> Refusal {
@@ -21,7 +21,7 @@ pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'st
         message: shorten(&program.map_or(words.clone(), |program| format!("program `{program}`: {words}"))),
         verifier: log.and_then(|log| {
             let lines: Vec<&str> = log.lines().collect();
-            telling_line(&lines).map(shorten)
+            reason(&lines).map(shorten)
         }),
         findings: Vec::new(),
     }

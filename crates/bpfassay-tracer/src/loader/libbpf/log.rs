@@ -5,7 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use bpfassay_protocol::tracer::Refusal;
 use libbpf_rs::{PrintLevel, set_print};
 
-use crate::loader::plan::refusal::{Failure, shorten, telling_line};
+use crate::{
+    kernel::verifier::{reason, shorten},
+    loader::plan::refusal::Failure,
+};
 
 /// Most bytes kept. A verifier log is cut at its beginning then: its telling line is the last.
 const MAX_LOG: usize = 4 << 20;
@@ -46,7 +49,7 @@ pub(crate) fn refusal(failure: Failure, printed: &str) -> Refusal {
         program: failure.program.or_else(|| about_a_program.and_then(|line| program_of(line)).map(str::to_owned)),
         errno: failure.error.raw_os_error(),
         message: about_a_program.map_or_else(|| failure.error.to_string(), |line| shorten(line)),
-        verifier: telling_line(&verifier).map(shorten),
+        verifier: reason(&verifier).map(shorten),
         findings: Vec::new(),
     }
 }
@@ -91,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_the_verifier_names_program_error_and_telling_line() {
+    fn a_refusal_of_the_verifier_names_program_error_and_reason() {
         let printed = "libbpf: prog 'read_exit': BPF program load failed: -EACCES
 libbpf: prog 'read_exit': -- BEGIN PROG LOAD LOG --
 0: R1=ctx() R10=fp0
@@ -143,14 +146,14 @@ libbpf: failed to load object 'bpfassay'
     #[test]
     fn a_log_of_statistics_only_tells_nothing() {
         let (_, log) = split("prog 'a': -- BEGIN PROG LOAD LOG --\nverification time 3 usec\nprocessed 3 insns\n\n");
-        assert_eq!(telling_line(&log), None);
+        assert_eq!(reason(&log), None);
     }
 
     proptest! {
         #[test]
         fn anything_printed_makes_a_bounded_refusal(printed in "(libbpf: |prog '|-- BEGIN PROG LOAD LOG --|\n|'|é|\\PC){0,60}") {
             let refusal = refusal(failure(Step::Load, None, 1), &printed);
-            prop_assert!(refusal.message.len() <= crate::loader::plan::refusal::MAX_LINE && !refusal.message.ends_with('\n'));
+            prop_assert!(refusal.message.len() <= crate::kernel::verifier::MAX_LINE && !refusal.message.ends_with('\n'));
         }
     }
 }

@@ -1,11 +1,8 @@
-//! What both loaders need to report a refusal.
+//! A failure as both loaders report it.
 
 use std::io;
 
 use bpfassay_protocol::tracer::Step;
-
-/// Longest line of the verifier, or message, in a refusal, in bytes.
-pub(crate) const MAX_LINE: usize = 4096;
 
 /// A step that failed, before it is put into the words of a [`Refusal`].
 #[derive(Debug)]
@@ -14,51 +11,4 @@ pub(crate) struct Failure {
     pub(crate) program: Option<String>,
     /// Carries the kernel's error number, if it was the kernel that refused.
     pub(crate) error: io::Error,
-}
-
-/// The verifier says why in the last line before its statistics. Linux 7.3 goes on after that line: a heading, reason,
-/// place, causes and a suggestion in many lines (kernel/bpf/diagnostics.c); where it has nothing but those, the heading
-/// says why.
-pub(crate) fn telling_line<'a>(log: &[&'a str]) -> Option<&'a str> {
-    const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns processed "];
-    const HEADING: &str = "Verification failed: ";
-    let last = |log: &[&'a str]| {
-        let mut lines = log.iter().rev().map(|line| line.trim());
-        lines.find(|line| !line.is_empty() && !STATISTICS.iter().any(|statistics| line.starts_with(statistics)))
-    };
-    let Some(heading) = log.iter().rposition(|line| line.starts_with(HEADING)) else { return last(log) };
-    // An instruction (`0: (79) r0 = …`) or the state at one (`0: R1=ctx()`) tells nothing.
-    let is_trace = |line: &str| line.split_once(':').is_some_and(|(number, _)| number.parse::<u32>().is_ok());
-    last(&log[..heading]).filter(|line| !is_trace(line)).or(log.get(heading).copied())
-}
-
-pub(crate) fn shorten(line: &str) -> String {
-    line[..line.floor_char_boundary(MAX_LINE)].to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn diagnostics_do_not_hide_what_the_verifier_says() {
-        // Debian's 7.3~rc7, shortened.
-        let log = "0: R1=ctx() R10=fp0
-0: (bf) r0 = r5
-R5 !read_ok
-
-Verification failed: Register Type Safety: Unreadable register
-
-Reason:
-  R5 has never been initialized on this path, so the verifier cannot use it as an input.
-
-Suggestion:
-  Initialize R5 on every path before this instruction.
-
-processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_states 0 mark_read 0";
-        let lines: Vec<&str> = log.lines().collect();
-        assert_eq!(telling_line(&lines), Some("R5 !read_ok"));
-        let alone: Vec<&str> = lines.iter().copied().filter(|line| *line != "R5 !read_ok").collect();
-        assert_eq!(telling_line(&alone), Some("Verification failed: Register Type Safety: Unreadable register"));
-    }
 }

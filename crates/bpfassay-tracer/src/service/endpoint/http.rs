@@ -2,8 +2,9 @@
 
 use crate::service::metrics::Format;
 
-/// Longest head of a request, in bytes.
+/// Longest head of a request, in bytes, and most header fields in it.
 pub(crate) const MAX_HEAD: usize = 8 << 10;
+const MAX_HEADERS: usize = 64;
 
 /// What a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,58 +39,30 @@ impl Status {
     }
 }
 
-/// Reads the head of a request where the only page is at `page`; `None` until all of it is there.
+/// Reads the head of a request where the only page is at `page`; `None` until all of it is there, or what is there is wrong.
 pub(crate) fn read(bytes: &[u8], page: &str) -> Option<Wanted> {
-    let refuse = |status| Some(Wanted::Refusal { status, head: false });
-    // Empty lines before the request line are to be ignored (RFC 9112, 2.2).
-    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
-    let Some(end) = head_ends(&bytes[start..]) else {
-        return if bytes.len() >= MAX_HEAD { refuse(Status::HeadTooLarge) } else { None };
-    };
-    if start + end > MAX_HEAD {
-        return refuse(Status::HeadTooLarge);
-    }
-    let Ok(text) = str::from_utf8(&bytes[start..start + end]) else { return refuse(Status::BadRequest) };
-    let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
-    let mut words = lines.next().unwrap_or_default().split(' ');
-    let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
-    else {
-        return refuse(Status::BadRequest);
-    };
-    match version.strip_prefix("HTTP/") {
-        None => return refuse(Status::BadRequest),
-        Some(number) if !number.starts_with("1.") => return refuse(Status::VersionNotSupported),
-        Some(_) => {}
-    }
-    let head = method == "HEAD";
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    let parsed = request.parse(&bytes[..bytes.len().min(MAX_HEAD)]);
+    let head = request.method == Some("HEAD");
     let refuse = |status| Some(Wanted::Refusal { status, head });
-    let mut accept = Vec::new();
-    for line in lines.take_while(|line| !line.is_empty()) {
-        let Some((name, value)) = line.split_once(':') else { return refuse(Status::BadRequest) };
-        if name.is_empty() || name.contains([' ', '\t']) {
-            return refuse(Status::BadRequest);
-        }
-        if name.eq_ignore_ascii_case("accept") {
-            accept.push(value);
-        }
+    match parsed {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return None,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return refuse(Status::HeadTooLarge),
+        Err(httparse::Error::Version) => return refuse(Status::VersionNotSupported),
+        Err(_) => return refuse(Status::BadRequest),
     }
-    if path(target) != Some(page) {
+    if request.path.and_then(path) != Some(page) {
         return refuse(Status::NotFound);
     }
-    if !head && method != "GET" {
+    if !head && request.method != Some("GET") {
         return refuse(Status::MethodNotAllowed);
     }
+    let accept = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("accept"));
+    // A value that is not UTF-8 names no format that there is.
+    let accept: Vec<&str> = accept.filter_map(|header| str::from_utf8(header.value).ok()).collect();
     Some(Wanted::Page { format: negotiate(&accept), head })
-}
-
-/// Where the head ends: behind the first empty line.
-fn head_ends(bytes: &[u8]) -> Option<usize> {
-    let newlines = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'\n').map(|(at, _)| at);
-    newlines.map(|at| at + 1).find_map(|next| match &bytes[next..] {
-        [b'\n', ..] => Some(next + 1),
-        [b'\r', b'\n', ..] => Some(next + 2),
-        _ => None,
-    })
 }
 
 /// The path of a request target in origin form (`/metrics?x`) or absolute form (`http://host/metrics`).

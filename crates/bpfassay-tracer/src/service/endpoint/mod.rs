@@ -8,11 +8,10 @@
 pub(crate) mod http;
 
 use std::{
-    fmt, fs,
-    io::{self, Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    fmt, fs, io,
+    net::{SocketAddr, TcpListener},
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{AsFd as _, OwnedFd},
         unix::{
             fs::FileTypeExt as _,
             net::{UnixListener, UnixStream},
@@ -23,7 +22,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::{
+    event::{PollFd, PollFlags},
+    io::Errno,
+    net::{SendFlags, Shutdown, SocketFlags, accept_with, send, shutdown},
+};
 
 use self::http::Wanted;
 use crate::service::metrics::Format;
@@ -114,15 +117,10 @@ pub(crate) type Render<'a> = &'a mut dyn FnMut(Format) -> Option<String>;
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     address: Address,
-    listener: Listener,
+    /// Does not block; neither do connections.
+    listener: OwnedFd,
     page: Page,
     connections: Vec<Connection>,
-}
-
-#[derive(Debug)]
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
 }
 
 impl Endpoint {
@@ -134,11 +132,11 @@ impl Endpoint {
         let bound = match &address {
             Address::Tcp(wanted) => TcpListener::bind(wanted).and_then(|listener| {
                 listener.set_nonblocking(true)?;
-                Ok((Address::Tcp(listener.local_addr()?), Listener::Tcp(listener)))
+                Ok((Address::Tcp(listener.local_addr()?), listener.into()))
             }),
             Address::Unix(path) => bind_unix(path).and_then(|listener| {
                 listener.set_nonblocking(true)?;
-                Ok((address.clone(), Listener::Unix(listener)))
+                Ok((address.clone(), listener.into()))
             }),
         };
         match bound {
@@ -193,28 +191,28 @@ impl Endpoint {
 
     fn accept(&mut self, now: Instant) -> Result<(), ListenError> {
         while self.connections.len() < MAX_CONNECTIONS {
-            match self.listener.accept() {
+            match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(stream) => self.connections.push(Connection::new(stream, self.page, now)),
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EAGAIN) => break,
-                    // The client has gone already, or the machine is short of something for a moment (accept(2)).
-                    Some(
-                        libc::ECONNABORTED
-                        | libc::EINTR
-                        | libc::EPROTO
-                        | libc::ENETDOWN
-                        | libc::ENETUNREACH
-                        | libc::EHOSTUNREACH
-                        | libc::EHOSTDOWN
-                        | libc::ENOPROTOOPT
-                        | libc::EPERM
-                        | libc::EMFILE
-                        | libc::ENFILE
-                        | libc::ENOBUFS
-                        | libc::ENOMEM,
-                    ) => break,
-                    _ => return Err(ListenError::Accept { address: self.address.clone(), source: error }),
-                },
+                // The client has gone already, or the machine is short of something for a moment (accept(2)).
+                Err(
+                    Errno::AGAIN
+                    | Errno::CONNABORTED
+                    | Errno::INTR
+                    | Errno::PROTO
+                    | Errno::NETDOWN
+                    | Errno::NETUNREACH
+                    | Errno::HOSTUNREACH
+                    | Errno::HOSTDOWN
+                    | Errno::NOPROTOOPT
+                    | Errno::PERM
+                    | Errno::MFILE
+                    | Errno::NFILE
+                    | Errno::NOBUFS
+                    | Errno::NOMEM,
+                ) => break,
+                Err(error) => {
+                    return Err(ListenError::Accept { address: self.address.clone(), source: error.into() });
+                }
             }
         }
         Ok(())
@@ -246,67 +244,9 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-impl Listener {
-    fn accept(&self) -> io::Result<Stream> {
-        let stream = match self {
-            Self::Tcp(listener) => Stream::Tcp(listener.accept()?.0),
-            Self::Unix(listener) => Stream::Unix(listener.accept()?.0),
-        };
-        match &stream {
-            Stream::Tcp(tcp) => tcp.set_nonblocking(true)?,
-            Stream::Unix(unix) => unix.set_nonblocking(true)?,
-        }
-        Ok(stream)
-    }
-
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(listener) => listener.as_fd(),
-            Self::Unix(listener) => listener.as_fd(),
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
-    }
-
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(bytes),
-            Self::Unix(stream) => stream.read(bytes),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The standard library sends with MSG_NOSIGNAL and has SIGPIPE ignored: a client that is gone is an error here.
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn no_more(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Connection {
-    stream: Stream,
+    stream: OwnedFd,
     page: Page,
     state: State,
     deadline: Instant,
@@ -323,7 +263,7 @@ enum State {
 }
 
 impl Connection {
-    fn new(stream: Stream, page: Page, now: Instant) -> Self {
+    fn new(stream: OwnedFd, page: Page, now: Instant) -> Self {
         Self { stream, page, state: State::Asking(Vec::new()), deadline: now + PATIENCE }
     }
 
@@ -346,16 +286,16 @@ impl Connection {
                 Ok(true) => {}
                 Ok(false) => return false,
                 Err(error) => {
-                    return matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+                    return matches!(error, Errno::AGAIN | Errno::INTR);
                 }
             }
         }
     }
 
-    fn ask(&mut self, now: Instant, render: Render<'_>) -> io::Result<bool> {
+    fn ask(&mut self, now: Instant, render: Render<'_>) -> Result<bool, Errno> {
         let State::Asking(asked) = &mut self.state else { return Ok(true) };
         let mut bytes = [0; 2048];
-        let read = self.stream.read(&mut bytes)?;
+        let read = rustix::io::read(&self.stream, &mut bytes)?;
         if read == 0 {
             return Ok(false);
         }
@@ -374,19 +314,19 @@ impl Connection {
         Ok(true)
     }
 
-    fn answer(&mut self) -> io::Result<bool> {
+    fn answer(&mut self) -> Result<bool, Errno> {
         let State::Answering(answer, sent) = &mut self.state else { return Ok(true) };
-        *sent += self.stream.write(&answer[*sent..])?;
+        *sent += send(&self.stream, &answer[*sent..], SendFlags::NOSIGNAL)?;
         if *sent == answer.len() {
-            self.stream.no_more()?;
+            shutdown(&self.stream, Shutdown::Write)?;
             self.state = State::Draining(0);
         }
         Ok(true)
     }
 
-    fn drain(&mut self) -> io::Result<bool> {
+    fn drain(&mut self) -> Result<bool, Errno> {
         let State::Draining(drained) = &mut self.state else { return Ok(true) };
-        let read = self.stream.read(&mut [0; 4096])?;
+        let read = rustix::io::read(&self.stream, &mut [0; 4096])?;
         *drained += read;
         Ok(read > 0 && *drained <= MAX_DRAINED)
     }

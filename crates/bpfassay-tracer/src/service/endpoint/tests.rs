@@ -1,5 +1,6 @@
 use std::{
-    net::Ipv4Addr,
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},

@@ -1,4 +1,4 @@
-//! How long the rest of a plan will take, judged by what was done of it.
+//! How long the rest of a plan will take, estimated from what was done of it.
 
 use std::{collections::BTreeMap, num::NonZeroU32};
 
@@ -35,7 +35,7 @@ struct Waiting {
 
 /// What is left, and how long such things took.
 #[derive(Debug)]
-pub(super) struct Left {
+pub(super) struct Remaining {
     jobs: NonZeroU32,
     blocks: BTreeMap<String, Waiting>,
     by_cell: BTreeMap<String, Mean>,
@@ -45,7 +45,7 @@ pub(super) struct Left {
     boots: Mean,
 }
 
-impl Left {
+impl Remaining {
     /// All of `blocks`, `jobs` of them side by side.
     pub(super) fn new(blocks: &[ToDo], jobs: NonZeroU32) -> Self {
         let waiting = |todo: &ToDo| Waiting {
@@ -118,7 +118,7 @@ impl Left {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::tests::plan;
+    use crate::events::tests::plan;
 
     fn todo(plan: &bpfassay_study::Plan) -> Vec<ToDo> {
         plan.blocks.iter().cloned().map(ToDo::fresh).collect()
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn nothing_is_known_before_the_first_run() {
         let plan = plan();
-        let mut left = Left::new(&todo(&plan), jobs(1));
+        let mut left = Remaining::new(&todo(&plan), jobs(1));
         left.booted(&plan.blocks[0], 3.0);
         assert_eq!(left.seconds(), None);
     }
@@ -141,7 +141,7 @@ mod tests {
         // Two targets with two runs each: the baseline and fexit.
         let plan = plan();
         let (first, second) = (&plan.blocks[0], &plan.blocks[1]);
-        let mut left = Left::new(&todo(&plan), jobs(1));
+        let mut left = Remaining::new(&todo(&plan), jobs(1));
         left.booted(first, 3.0);
         left.ended(&first.id, &first.runs[0].cell, 2.0);
         // One run of the same target, a boot and two runs of the other: all as long as what is known.
@@ -161,7 +161,7 @@ mod tests {
         let plan = plan();
         let block = &plan.blocks[0];
         let seconds = |number| {
-            let mut left = Left::new(&todo(&plan), jobs(number));
+            let mut left = Remaining::new(&todo(&plan), jobs(number));
             left.booted(block, 1.0);
             left.ended(&block.id, &block.runs[0].cell, 2.0);
             left.seconds()

@@ -7,7 +7,6 @@ use bpfassay_results::{
     Provenance,
     provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},
 };
-use bpfassay_runner::{HostSetup, slots};
 use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
     cache::Digest,
@@ -15,24 +14,27 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::Machine;
 
-use crate::exit::{Failure, INTERNAL};
+use crate::{Error, HostSetup, slots};
 
 /// This host.
-pub(crate) struct Host {
+#[derive(Debug)]
+pub struct Host {
     /// Room for guests.
-    pub(crate) room: slots::Host,
+    pub room: slots::Host,
     facts: HostFacts,
 }
 
 impl Host {
     /// As results have it, with `jobs` guests side by side.
-    pub(crate) fn facts(&self, jobs: u32) -> HostFacts {
+    #[must_use]
+    pub fn facts(&self, jobs: u32) -> HostFacts {
         HostFacts { jobs, ..self.facts.clone() }
     }
 }
 
 /// Looks at this host. What it does not report is `unknown` or 0, never a guess.
-pub(crate) fn host() -> Host {
+#[must_use]
+pub fn host() -> Host {
     let uname = rustix::system::uname();
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -71,8 +73,8 @@ fn bpfassay() -> Artefact {
 }
 
 /// What went into results measured on this machine itself, `target`, by `agent`; `payload` are the programs that it starts.
-pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Path]) -> Result<Provenance, Failure> {
-    let program = |path: &&Path| -> Result<Artefact, Failure> {
+pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Path]) -> Result<Provenance, Error> {
+    let program = |path: &&Path| -> Result<Artefact, Error> {
         Ok(Artefact {
             name: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
             version: path.display().to_string(),
@@ -130,7 +132,7 @@ pub(crate) fn collect(
     manifest: &Manifest,
     plan: &Plan,
     host: HostFacts,
-) -> Result<Provenance, Failure> {
+) -> Result<Provenance, Error> {
     let mut qemu = std::collections::BTreeMap::new();
     for (&arch, (program, choice)) in &host_setup.qemu {
         let mut machine = Machine::new(arch, "");
@@ -154,7 +156,7 @@ pub(crate) fn collect(
         host,
         qemu,
         targets: targets(manifest, plan),
-        manifest: serde_json::to_value(manifest).map_err(|error| Failure::new(INTERNAL, error))?,
+        manifest: serde_json::to_value(manifest)?,
     })
 }
 

@@ -1,0 +1,33 @@
+//! Runs the bundled study `quick` from the library, and prints each event and how many cells the results have.
+
+#![allow(clippy::print_stdout, reason = "an example")]
+
+use bpfassay_runner::{EventObserver, EventSink, Selection, Session, Shell, Store, StoreOptions, Testbed, conclude};
+use bpfassay_vm::AcceleratorWish;
+use tokio_util::sync::CancellationToken;
+
+struct Print;
+
+impl EventSink for Print {
+    fn event(&self, event: &bpfassay_results::Event) {
+        println!("{event:?}");
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), bpfassay_runner::Error> {
+    let options = StoreOptions::default();
+    let selection = Selection::of_study("quick");
+    let plan = selection.expand(&options)?;
+    let store = Store::open(&options)?;
+    let testbed = Testbed::provide(&store, &selection, &plan, Shell::Without)?;
+    let session = Session::set_up(&store, testbed, plan, AcceleratorWish::Auto, None).await?;
+    let session = session.with_clock_of_host(selection, &options)?;
+    let work = session.begin(None)?;
+    let directory = work.directory.clone();
+    let observer = EventObserver::new(session.plan(), &Print);
+    session.execute(work, &observer, &CancellationToken::new()).await?;
+    let (results, _) = conclude(&directory)?;
+    println!("{} cells, in {}", results.cells.len(), directory.display());
+    Ok(())
+}

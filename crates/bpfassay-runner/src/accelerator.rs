@@ -1,0 +1,83 @@
+//! Which QEMU and which accelerator boot the guests: tried once by booting, and kept in the cache.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bpfassay_study::{Plan, Target};
+use bpfassay_testbed::{cache::Digest, image::GuestImage};
+use bpfassay_vm::{
+    Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
+    accelerator::{self, AcceleratorKey},
+};
+
+use crate::{Error, HostSetup, HostSetupError, Store};
+
+/// How long a kernel may take to come to its end under KVM: it takes two seconds where KVM works.
+pub const KVM_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Kind of cache record for accelerators tried.
+const ACCELERATORS: &str = "accelerator";
+
+/// How the accelerator is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trial {
+    /// By booting, unless the cache has the outcome of a trial on this very host.
+    Boot,
+    /// From the cache, without booting anything.
+    Recorded,
+}
+
+impl HostSetup {
+    /// Finds QEMU for every architecture of `plan`, and the accelerator to use.
+    ///
+    /// # Errors
+    /// [`Error::Vm`] where there is no QEMU, where KVM is demanded and does not work, or where it cannot be tried;
+    /// [`Error::HostSetup`] where `images` lacks a target of the plan; [`Error::Testbed`] where the cache cannot be read or written.
+    pub async fn find(
+        store: &Store,
+        images: BTreeMap<Target, GuestImage>,
+        plan: &Plan,
+        wish: AcceleratorWish,
+        trial: Trial,
+    ) -> Result<Self, Error> {
+        let mut qemu = BTreeMap::new();
+        for target in plan.targets() {
+            if qemu.contains_key(&target.arch) {
+                continue;
+            }
+            let found = Qemu::find(target.arch, None).await?;
+            let image = images.get(target).ok_or_else(|| HostSetupError::NoImage(target.clone()))?;
+            let choice = choose(store, &found, image, wish, trial).await?;
+            qemu.insert(target.arch, (found, choice));
+        }
+        Ok(Self { qemu, images })
+    }
+}
+
+async fn choose(
+    store: &Store,
+    qemu: &Qemu,
+    image: &GuestImage,
+    wish: AcceleratorWish,
+    trial: Trial,
+) -> Result<AcceleratorChoice, Error> {
+    let key = Digest::of(&serde_json::to_vec(&AcceleratorKey::of_host(qemu))?);
+    let recorded: Option<AcceleratorChoice> = store.cache.recorded(ACCELERATORS, &key)?;
+    match (wish, recorded, trial) {
+        (AcceleratorWish::Auto, Some(choice), _) => return Ok(choice),
+        (AcceleratorWish::Kvm, Some(choice), _) if choice.accelerator == Accelerator::Kvm => return Ok(choice),
+        (AcceleratorWish::Auto, None, Trial::Recorded) => {
+            let reason = "not tried yet on this host: `run` and `fetch` try KVM by booting".to_owned();
+            return Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason });
+        }
+        _ => {}
+    }
+    let scratch = store.cache.scratch()?;
+    let machine = Machine::new(qemu.arch, image.kernel());
+    let log = scratch.path().join("console.log");
+    let choice = accelerator::choose(qemu, &machine, wish, &log, KVM_PATIENCE).await?;
+    if wish == AcceleratorWish::Auto {
+        store.cache.record(ACCELERATORS, &key, &choice)?;
+    }
+    tracing::info!("{} guests run under {}: {}", qemu.arch, choice.accelerator, choice.reason);
+    Ok(choice)
+}

@@ -1,0 +1,146 @@
+//! Why a study cannot be planned, set up or executed.
+
+use std::path::PathBuf;
+
+use bpfassay_results::{JournalError, ResultsError};
+use bpfassay_study::{ExpandError, Interface, StudyError, Target};
+use bpfassay_testbed::catalogue::CatalogueError;
+use bpfassay_tool::ToolError;
+use bpfassay_vm::VmError;
+
+use crate::{HostSetupError, RunnerError};
+
+/// An error of a step from the study to its results. Guests and runs that fail are no errors, but records of the journal.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The study cannot be read.
+    #[error(transparent)]
+    Study(#[from] StudyError),
+    /// The study does not expand to a plan.
+    #[error(transparent)]
+    Expand(#[from] ExpandError),
+    /// A tool file cannot be read.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// The study cannot test this tool.
+    #[error("cannot test the tool {name}: {problem}")]
+    ToolRefused {
+        /// The tool.
+        name: String,
+        /// Why not, and what to do.
+        problem: String,
+    },
+    /// Guests would have to be made again with a tool whose file is not known.
+    #[error("these guests would have to be made again, without the file of the tool {name}, which is not known here")]
+    ToolUnknown {
+        /// The tool.
+        name: String,
+    },
+    /// The image that was named is no kernel for the study.
+    #[error(transparent)]
+    Kernel(Box<bpfassay_testbed::Error>),
+    /// The directory of a real IOR cannot be read.
+    #[error(transparent)]
+    Ior(Box<bpfassay_testbed::Error>),
+    /// A program that is to be IOR is not.
+    #[error("{} names none of IOR's interfaces ({}): it is no IOR", path.display(), interfaces())]
+    NotIor {
+        /// The program.
+        path: PathBuf,
+    },
+    /// Only what a testbed manifest has is wanted, but no manifest is named.
+    #[error("only the targets of a testbed manifest are wanted, and no manifest is named")]
+    NoManifest,
+    /// The testbed has no guest for a target of the plan.
+    #[error("the testbed manifest has no guest for {0}")]
+    NoGuest(Target),
+    /// The guests that a run was begun with are gone, and cannot be made again.
+    #[error("{what} that this run was begun with {} gone", if *is_kernel { "is" } else { "are" })]
+    GuestsGone {
+        /// What is gone.
+        what: &'static str,
+        /// Whether it is a kernel image of the user's; otherwise guests with tools under test.
+        is_kernel: bool,
+        /// What is wrong with the files.
+        #[source]
+        source: Box<bpfassay_testbed::Error>,
+    },
+    /// Guests that were made again are not those of the run.
+    #[error("the guests of this run are gone, and those that can be made now are others")]
+    OtherGuests,
+    /// The cache cannot be used.
+    #[error("cannot use the cache {}", path.display())]
+    Cache {
+        /// Its directory.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: Box<bpfassay_testbed::Error>,
+    },
+    /// The catalogue of kernels that is compiled in is wrong: a fault of this library.
+    #[error(transparent)]
+    Catalogue(CatalogueError),
+    /// A testbed cannot be made or read.
+    #[error(transparent)]
+    Testbed(#[from] bpfassay_testbed::Error),
+    /// No QEMU was found for an architecture, or KVM was demanded and does not work.
+    #[error(transparent)]
+    Vm(#[from] VmError),
+    /// The host set-up lacks something that the plan needs: a fault of whoever prepared it.
+    #[error(transparent)]
+    HostSetup(#[from] HostSetupError),
+    /// A value of this library cannot be written as JSON: a fault of this library.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// The journal cannot be begun, read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The results cannot be written.
+    #[error("the results cannot be written, but the journal is complete")]
+    Results(#[source] ResultsError),
+    /// The execution had to end before everything was done.
+    #[error(transparent)]
+    Runner(#[from] RunnerError),
+    /// A block of a journal has an id that cannot name a log.
+    #[error("the plan has a block `{0}`, which cannot name a log")]
+    BlockId(String),
+    /// A run on a machine itself cannot be continued with guests.
+    #[error("cannot continue {}: it was begun by `bpfassay here`, without guests", .0.display())]
+    WithoutGuests(PathBuf),
+    /// Figures of the wall clock are different each time.
+    #[error("the figures of a wall clock are different each time: there is nothing to verify")]
+    WallClock,
+    /// The run to verify was continued with other guests or on another host.
+    #[error(
+        "this run was continued with another testbed or on another host: the journal does not record which figures came from which"
+    )]
+    Continued,
+    /// No block of the run to verify is complete.
+    #[error("no block of this run is complete: there is nothing to verify")]
+    NothingComplete,
+    /// The host failed while a run was verified.
+    #[error("host failure in block {0}: the figures were not compared")]
+    VerifyHost(String),
+    /// No temporary directory could be made.
+    #[error("cannot make a temporary directory")]
+    Temporary(#[source] std::io::Error),
+    /// This machine has an architecture that no study has.
+    #[error("studies cannot be executed on this machine")]
+    Machine(#[from] bpfassay_protocol::UnknownName),
+    /// A program is missing on this machine.
+    #[error("there is no executable {0} in PATH")]
+    NoProgram(&'static str),
+    /// The file system under test is not mounted.
+    #[error("cannot use {} as the mount of the file system under test", path.display())]
+    Mount {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+fn interfaces() -> String {
+    Interface::ALL.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,204 @@
+//! Events for programs and people, made of what the runner reports: with what is done, what is left, and how long that will take.
+
+mod remaining;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use bpfassay_report::derive::of_run;
+use bpfassay_results::{
+    Event, Outcome, RunRecord, ToDo,
+    event::{EVENTS_VERSION, Ending, RunEnded, Started},
+};
+use bpfassay_study::{Block, Cell, Plan};
+
+use self::remaining::Remaining;
+use crate::{Observer, Progress};
+
+/// Receives events, from several tasks at once. Must be quick: guests wait for it.
+pub trait EventSink: Send + Sync {
+    /// Something happened.
+    fn event(&self, event: &Event);
+
+    /// The command line that does just the cell with this id again, where there is one.
+    fn repeat(&self, _cell: &str) -> Option<Vec<String>> {
+        None
+    }
+
+    /// The command line that opens a shell in a guest of the cell with this id, where there is one.
+    fn shell(&self, _cell: &str) -> Option<Vec<String>> {
+        None
+    }
+}
+
+/// Makes events of what the runner reports.
+pub struct EventObserver<'a> {
+    plan: &'a Plan,
+    /// Cells whose refusals the study expects, by id.
+    refusals: BTreeSet<&'a str>,
+    state: Mutex<State>,
+    sink: &'a dyn EventSink,
+}
+
+struct State {
+    directory: PathBuf,
+    /// Runs that have ended, by name: one that is done again does not count twice.
+    done: BTreeSet<String>,
+    /// Runs that are to be done.
+    of: u64,
+    /// Runs that are left to do of each cell.
+    cells: BTreeMap<String, u64>,
+    left: Remaining,
+}
+
+impl State {
+    fn new(blocks: &[ToDo], slots: NonZeroU32, directory: &Path) -> Self {
+        let mut cells = BTreeMap::new();
+        for run in blocks.iter().flat_map(ToDo::open) {
+            *cells.entry(run.cell.clone()).or_default() += 1;
+        }
+        let of = cells.values().sum();
+        let left = Remaining::new(blocks, slots);
+        Self { directory: directory.to_owned(), done: BTreeSet::new(), of, cells, left }
+    }
+}
+
+impl<'a> EventObserver<'a> {
+    /// For the execution of `plan`.
+    #[must_use]
+    pub fn new(plan: &'a Plan, sink: &'a dyn EventSink) -> Self {
+        let expects =
+            |cell: &&Cell| plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe));
+        Self {
+            plan,
+            refusals: plan.cells.iter().filter(expects).map(|cell| cell.id.as_str()).collect(),
+            state: Mutex::new(State::new(&[], NonZeroU32::MIN, Path::new(""))),
+            sink,
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// `blocks` are to be done now, `slots` of them side by side.
+    fn started(&self, blocks: &[ToDo], slots: NonZeroU32, directory: &Path) -> Event {
+        let state = State::new(blocks, slots, directory);
+        let runs = state.of;
+        self.change(|old| *old = state);
+        Event::Started(Started {
+            version: EVENTS_VERSION,
+            study: self.plan.study.name.clone(),
+            clock: self.plan.study.clock,
+            directory: directory.to_owned(),
+            runs,
+            jobs: slots.get(),
+        })
+    }
+
+    fn run_ended(&self, record: &RunRecord) -> RunEnded {
+        let seconds = seconds(record.duration_ms);
+        let is_refusal_expected = self.refusals.contains(record.cell.as_str());
+        let (outcome, is_expected, message) = match &record.outcome {
+            Outcome::Measured(_) => (Ending::Measured, !is_refusal_expected, None),
+            Outcome::Refused(refusal) => (Ending::Refused, is_refusal_expected, Some(refusal.message.clone())),
+            // The log is reported by itself.
+            Outcome::Failed(failure) => {
+                let failure = bpfassay_results::RunFailure { log: None, ..failure.clone() };
+                (Ending::Failed, false, Some(failure.to_string()))
+            }
+        };
+        let failure = match &record.outcome {
+            Outcome::Failed(failure) => Some(failure),
+            Outcome::Measured(_) | Outcome::Refused(_) => None,
+        };
+        let (directory, done, of, cells_done, cells_of, seconds_left) = self.change(|state| {
+            if state.done.insert(record.run.clone())
+                && let Some(left) = state.cells.get_mut(&record.cell)
+            {
+                *left = left.saturating_sub(1);
+            }
+            let cells_done = state.cells.values().filter(|left| **left == 0).count() as u64;
+            state.left.ended(&record.block, &record.cell, seconds);
+            let State { directory, done, of, cells, left } = state;
+            (directory.clone(), done.len() as u64, *of, cells_done, cells.len() as u64, left.seconds())
+        });
+        RunEnded {
+            run: record.run.clone(),
+            cell: record.cell.clone(),
+            outcome,
+            is_expected,
+            seconds,
+            message,
+            bytes: of_run(self.plan, record).map(|derived| derived.bytes).unwrap_or_default(),
+            log: failure.and_then(|failure| failure.log.as_ref()).map(|log| directory.join(log)),
+            repeat: failure.and_then(|_| self.sink.repeat(&record.cell)),
+            shell: failure.and_then(|_| self.sink.shell(&record.cell)),
+            done,
+            of,
+            cells_done,
+            cells_of,
+            seconds_left,
+        }
+    }
+
+    /// A boot begins that does `runs` of `block`: those that had ended are to do again.
+    fn begun_again(&self, block: &Block, runs: &[String]) {
+        self.change(|state| {
+            for run in block.runs.iter().filter(|run| runs.contains(&run.spec.id)) {
+                if state.done.remove(&run.spec.id) {
+                    *state.cells.entry(run.cell.clone()).or_default() += 1;
+                    state.left.again(&block.id, &run.cell);
+                }
+            }
+        });
+    }
+}
+
+fn seconds(milliseconds: u64) -> f64 {
+    milliseconds as f64 / 1000.0
+}
+
+impl Observer for EventObserver<'_> {
+    fn progress(&self, progress: &Progress<'_>) {
+        let event = match progress {
+            Progress::Started { blocks, slots, directory } => self.started(blocks, *slots, directory),
+            Progress::Waiting(block, pause) => Event::Waiting { block: block.id.clone(), seconds: pause.as_secs_f64() },
+            Progress::Booting(block, started) => {
+                if started.confirming.is_none() {
+                    self.begun_again(block, &started.runs);
+                }
+                Event::Booting {
+                    block: block.id.clone(),
+                    target: block.target.clone(),
+                    boot: started.boot,
+                    confirming: started.confirming.clone(),
+                }
+            }
+            Progress::Ready(block, ready) => {
+                let seconds = seconds(ready.ready_after_ms);
+                self.change(|state| state.left.booted(block, seconds));
+                Event::Ready { block: block.id.clone(), seconds, kernel_release: ready.facts.kernel_release.clone() }
+            }
+            Progress::Phase(block, run, phase) => {
+                Event::Phase { block: block.id.clone(), run: (*run).to_owned(), phase: *phase }
+            }
+            Progress::RunEnded(record) => Event::RunEnded(Box::new(self.run_ended(record))),
+            Progress::Ended(block, ended) => Event::GuestEnded {
+                block: block.id.clone(),
+                failure: ended.failure.clone(),
+                verdict: Some(ended.verdict.clone()),
+            },
+            Progress::Paused(why) => Event::Paused { message: (*why).to_owned() },
+            Progress::Log(block, text) => Event::Log { block: block.id.clone(), text: (*text).to_owned() },
+        };
+        self.sink.event(&event);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! This machine as the only target of a study.
+
+use std::{
+    fs,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::Arch;
+use bpfassay_results::Provenance;
+use bpfassay_study::{Available, Clock, LeftOut, Narrowing, Plan, Study, Target};
+use tokio_util::sync::CancellationToken;
+
+use super::{Agent, HereConfig, execute_here};
+use crate::{Error, Observer, Progress, Summary, Work, provenance, selection::interfaces_of, work::check_ids};
+
+/// The agent, and the programs that it starts.
+const AGENT: &str = "bpfassay-guest";
+const PAYLOAD: [&str; 2] = ["bpfassay-tracer", "bpfassay-ior"];
+
+/// What is to be measured on this machine.
+#[derive(Debug, Default)]
+pub struct HereSelection {
+    /// The name of a bundled study, or the path of a study file.
+    pub study: String,
+    /// What is kept of the study.
+    pub narrowing: Narrowing,
+    /// Where the file system under test is mounted.
+    pub mount: PathBuf,
+    /// The program of a real IOR, to use in place of the embedded engine.
+    pub ior: Option<PathBuf>,
+}
+
+/// This machine, ready to measure a plan without guests: what [`crate::Session`] is with guests.
+#[derive(Debug)]
+pub struct ThisMachine {
+    plan: Plan,
+    agent: Agent,
+    provenance: Provenance,
+}
+
+impl ThisMachine {
+    /// Expands the study with this machine as its only target, and finds the programs that execute it.
+    ///
+    /// # Errors
+    /// [`Error::Mount`], [`Error::Machine`], [`Error::Study`], [`Error::Expand`], [`Error::BlockId`]; [`Error::Ior`], [`Error::NotIor`];
+    /// [`Error::NoProgram`] for a program that `PATH` lacks; [`Error::Testbed`] for one that cannot be read.
+    pub fn set_up(selection: &HereSelection) -> Result<Self, Error> {
+        let mount = |source| Error::Mount { path: selection.mount.clone(), source };
+        let mount = fs::canonicalize(&selection.mount).map_err(mount)?;
+        let host = provenance::host();
+        let facts = host.facts(1);
+        let uname = rustix::system::uname();
+        let arch: Arch = uname.machine().to_string_lossy().parse()?;
+        let target = Target { arch, kernel: uname.release().to_string_lossy().into_owned() };
+        let study = bpfassay_study::load(&selection.study)?;
+        let (study, left_out) = on(study, target.clone(), facts.memory_kib / 1024, host.room.cpus);
+        let mut available = Available::default();
+        if let Some(program) = &selection.ior {
+            available.external_ior.insert(arch, interfaces_of(program)?);
+        }
+        let mut plan = bpfassay_study::expand(&study, &selection.narrowing, &available)?;
+        plan.left_out.extend(left_out);
+        // The kernel's release is part of them.
+        check_ids(&plan)?;
+        let agent = Agent { program: program(AGENT)?, mount, external_ior: selection.ior.clone() };
+        let mut payload = PAYLOAD.iter().map(|name| program(name)).collect::<Result<Vec<_>, _>>()?;
+        payload.extend(selection.ior.clone());
+        let payload: Vec<&Path> = payload.iter().map(PathBuf::as_path).collect();
+        let provenance = provenance::here(facts, target, &agent.program, &payload)?;
+        Ok(Self { plan, agent, provenance })
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The mount of the file system under test, without symbolic links.
+    #[must_use]
+    pub fn mount(&self) -> &Path {
+        &self.agent.mount
+    }
+
+    /// Begins the plan in a results directory: see [`Work::begin`].
+    ///
+    /// # Errors
+    /// [`Error::Journal`]
+    pub fn begin(&self, directory: Option<&Path>) -> Result<Work, Error> {
+        Work::begin(&self.plan, directory, self.provenance.clone())
+    }
+
+    /// Executes `work` as [`crate::Session::execute`] does with guests.
+    ///
+    /// # Errors
+    /// [`Error::Runner`], [`Error::Journal`]
+    pub async fn execute(
+        &self,
+        work: Work,
+        observer: &dyn Observer,
+        cancel: &CancellationToken,
+    ) -> Result<Summary, Error> {
+        let directory = work.directory.clone();
+        work.until_narrow(&self.plan, async |blocks, journal| {
+            observer.progress(&Progress::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: &directory });
+            let blocks = blocks.into_iter().map(|todo| todo.block).collect();
+            let config = HereConfig { study: &self.plan.study, blocks, agent: &self.agent, directory: &directory };
+            Ok(execute_here(config, journal, observer, cancel).await?)
+        })
+        .await
+    }
+}
+
+/// `study` on a machine that is there already, and what of it is not possible.
+fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Option<LeftOut>) {
+    let mut study = Study { targets: vec![target], clock: Clock::Wall, clock_of_host: false, ..study };
+    let parameters = std::mem::take(&mut study.guest.kernel_parameters);
+    study.guest.cpus = cpus;
+    study.guest.memory_mib = u32::try_from(memory_mib).unwrap_or(u32::MAX);
+    let left_out = (!parameters.is_empty()).then(|| LeftOut {
+        what: format!("kernel parameters {}", parameters.join(" ")),
+        reason: "this machine has been booted already".to_owned(),
+    });
+    (study, left_out)
+}
+
+/// The program `name`, where `PATH` has it.
+fn program(name: &'static str) -> Result<PathBuf, Error> {
+    which::which(name).map_err(|_| Error::NoProgram(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_study_is_done_on_this_machine_as_it_is() {
+        let mut study = bpfassay_study::load("quick").unwrap();
+        study.guest.kernel_parameters = vec!["mitigations=off".to_owned()];
+        let target = Target { arch: Arch::X86_64, kernel: "6.12.117+deb13-amd64".to_owned() };
+        let (study, left_out) = on(study, target.clone(), 7900, 4);
+        assert_eq!((study.targets.as_slice(), study.clock), ([target].as_slice(), Clock::Wall));
+        assert_eq!((study.guest.cpus, study.guest.memory_mib), (4, 7900));
+        assert_eq!(left_out.unwrap().what, "kernel parameters mitigations=off");
+        // Names of kernels in expectations and gates stand for the builds that a release string names.
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let cell = plan.cells.iter().find(|cell| !cell.is_baseline()).unwrap();
+        let gate = bpfassay_study::Gate { kernels: vec!["6.12".to_owned()], ..Default::default() };
+        assert!(gate.covers(&plan.study, cell));
+    }
+}

@@ -1,0 +1,172 @@
+//! What is to be run and with which guests: a study, the part of it that is kept, and what comes beside it. Tool files are read once, so
+//! that plan and guests are made of the same.
+
+use std::{collections::BTreeSet, io::Read as _, path::Path};
+
+use bpfassay_protocol::Arch;
+use bpfassay_study::{Available, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
+use bpfassay_testbed::{
+    apt::{Apt, missing_host_packages},
+    initramfs::tree::Overlay,
+    manifest::{Check, Manifest},
+    provider::{
+        Request, Sources,
+        local::{self, LocalKernel},
+    },
+};
+use bpfassay_tool::Loaded;
+use bpfassay_vm::qemu::{debian_packages, is_on_path};
+
+use crate::{Error, Store, StoreOptions};
+
+/// A study, what is kept of it, and what its guests are made of.
+#[derive(Debug, Default)]
+pub struct Selection {
+    /// The name of a bundled study, or the path of a study file.
+    pub study: String,
+    /// These targets in place of the study's own, where there are any.
+    pub targets: Vec<Target>,
+    /// What is kept of the study.
+    pub narrowing: Narrowing,
+    /// This clock in place of the study's own.
+    pub clock: Option<Clock>,
+    /// Findings that the tools may not have: a gate, in addition to the study's own.
+    pub deny: Vec<Denied>,
+    /// Tools under test, in addition to the study's probe configurations.
+    pub tools: Vec<Loaded>,
+    /// What the guests are made of: a testbed that was made before, a kernel of the user's in place of the study's targets, a real IOR.
+    pub sources: Sources,
+    /// Only the targets that the manifest has.
+    pub only_available: bool,
+}
+
+impl Selection {
+    /// The whole of a study.
+    #[must_use]
+    pub fn of_study(study: &str) -> Self {
+        Self { study: study.to_owned(), ..Self::default() }
+    }
+
+    /// Reads the study and expands what is kept of it. `store` is opened only where the study names kernels by a pattern.
+    ///
+    /// # Errors
+    /// [`Error::Study`], [`Error::Expand`] for the study and what is kept of it; [`Error::Kernel`], [`Error::Ior`], [`Error::NotIor`],
+    /// [`Error::ToolRefused`], [`Error::NoManifest`], [`Error::Testbed`] for what comes beside it.
+    pub fn expand(&self, store: &StoreOptions) -> Result<Plan, Error> {
+        let mut study = bpfassay_study::load(&self.study)?;
+        let mut narrowing = self.narrowing.clone();
+        if !self.targets.is_empty() {
+            study.targets.clone_from(&self.targets);
+        }
+        if let Some(kernel) = &self.sources.local {
+            study.targets = vec![Target { arch: self.arch_of(kernel)?, kernel: local::NAME.to_owned() }];
+            narrowing.archs.clear();
+            narrowing.kernels.clear();
+        }
+        if let Some(clock) = self.clock {
+            study.clock = clock;
+            study.clock_of_host = false;
+        }
+        self.test_tools(&mut study)?;
+        if study.targets.iter().any(Target::is_pattern) {
+            let store = Store::open(store)?;
+            let apt = store.apt();
+            let request = self.request(&apt, &store);
+            study.resolve_patterns(|arch| self.sources.provider().kernels(&request, arch).map_err(Error::from))?;
+        }
+        let mut available = Available { targets: self.available()?, ..Available::default() };
+        for (arch, tree) in &self.sources.ior {
+            let overlay = Overlay::read(*arch, tree).map_err(|error| Error::Ior(Box::new(error.into())))?;
+            available.external_ior.insert(*arch, interfaces_of(&overlay.program)?);
+        }
+        Ok(bpfassay_study::expand(&study, &narrowing, &available)?)
+    }
+
+    /// What is asked of a provider, but the targets.
+    #[must_use]
+    pub fn request<'a>(&'a self, apt: &'a Apt<'a>, store: &'a Store) -> Request<'a> {
+        Request::new(apt, &store.catalogue, &self.sources)
+    }
+
+    /// Debian packages that this host needs to make the guests, besides QEMU; empty where they are made elsewhere.
+    #[must_use]
+    pub fn host_packages(&self) -> &'static [&'static str] {
+        self.sources.provider().host_packages()
+    }
+
+    /// The architecture of the user's kernel.
+    fn arch_of(&self, kernel: &LocalKernel) -> Result<Arch, Error> {
+        let refuse = |error| Error::Kernel(Box::new(error));
+        let image = kernel.image.as_path();
+        let problem = |problem| refuse(bpfassay_testbed::Error::LocalKernel { path: image.to_owned(), problem });
+        let kind = local::identify(&local::read_image(image).map_err(refuse)?).map_err(problem)?;
+        let wanted = &self.narrowing.archs;
+        if !wanted.is_empty() && !wanted.contains(&kind.arch) {
+            let wanted: Vec<_> = wanted.iter().map(|arch| arch.name()).collect();
+            return Err(problem(format!("is a kernel for {}, not for {}", kind.arch, wanted.join(" or "))));
+        }
+        Ok(kind.arch)
+    }
+
+    /// Adds the tools to what `study` measures.
+    fn test_tools(&self, study: &mut Study) -> Result<(), Error> {
+        for tool in &self.tools {
+            let refuse = |problem| Error::ToolRefused { name: tool.file.name.clone(), problem };
+            study.test_tool(tool.under_test()?).map_err(refuse)?;
+        }
+        if !self.deny.is_empty() {
+            let probes = study.tool_files.iter().map(|tool| tool.file.name.clone()).collect();
+            study.gates.push(Gate { probes, deny: Denied::kinds(&self.deny), ..Gate::default() });
+        }
+        Ok(())
+    }
+
+    /// The targets of the testbed manifest, where only these are wanted.
+    fn available(&self) -> Result<Option<BTreeSet<Target>>, Error> {
+        if !self.only_available {
+            return Ok(None);
+        }
+        // Its files are checked when they are used.
+        let manifest = Manifest::load(self.sources.manifest.as_deref().ok_or(Error::NoManifest)?, Check::Size)?;
+        Ok(Some(manifest.targets.into_iter().map(|made| Target { arch: made.arch, kernel: made.name }).collect()))
+    }
+}
+
+/// The interfaces of the IOR in the file `path`: those whose names are in the program, since a program for another architecture cannot
+/// be executed.
+///
+/// # Errors
+/// [`Error::Ior`] if it cannot be read, [`Error::NotIor`] if it has none of them.
+pub(crate) fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Error> {
+    const LIMIT: u64 = 256 << 20;
+    let read =
+        |source| Error::Ior(Box::new(bpfassay_testbed::Error::Io { action: "read", path: path.to_owned(), source }));
+    let mut bytes = Vec::new();
+    bpfassay_input::open(path).map_err(read)?.take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
+    // As a whole string constant of the program.
+    let holds = |name: &str| {
+        bytes.windows(name.len() + 2).any(|window| {
+            window.first() == Some(&0) && window.last() == Some(&0) && window[1..=name.len()] == *name.as_bytes()
+        })
+    };
+    let found: BTreeSet<Interface> =
+        Interface::ALL.iter().copied().filter(|interface| holds(interface.name())).collect();
+    // Without this the embedded engine would run in place of the one that was asked for.
+    if found.is_empty() { Err(Error::NotIor { path: path.to_owned() }) } else { Ok(found) }
+}
+
+/// The Debian packages of `needed`, and of QEMU for `archs`, that this host lacks. Where nothing is `needed`, the guests are made
+/// elsewhere, and QEMU need not come from Debian's packages.
+///
+/// # Errors
+/// [`Error::Testbed`] where packages are needed and the host has no dpkg.
+pub fn missing_packages(needed: &[&str], archs: &BTreeSet<Arch>) -> Result<Vec<String>, Error> {
+    let is_wanted = |arch: &&Arch| !needed.is_empty() || !is_on_path(**arch);
+    let qemu = archs.iter().filter(is_wanted).flat_map(|&arch| debian_packages(arch).split_whitespace());
+    let wanted: Vec<&str> = needed.iter().copied().chain(qemu).collect();
+    match missing_host_packages(&wanted) {
+        // No Debian: the search for QEMU reports what is missing.
+        Err(bpfassay_testbed::Error::Program { .. }) if needed.is_empty() => Ok(Vec::new()),
+        missing => Ok(missing?),
+    }
+}

@@ -1,0 +1,53 @@
+//! What guests are made with: the cache, the kernel catalogue, and the way to packages.
+
+use std::path::PathBuf;
+
+use bpfassay_testbed::{
+    apt::{Apt, Options},
+    cache::Cache,
+    catalogue::Catalogue,
+};
+
+use crate::Error;
+
+/// Where the cache is, and how packages may be fetched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// The directory of the cache; `None`: the user's own ([`Cache::locate`]).
+    pub cache: Option<PathBuf>,
+    /// How packages may be fetched.
+    pub packages: Options,
+}
+
+/// The cache and the kernel catalogue.
+#[derive(Debug)]
+pub struct Store {
+    /// The cache.
+    pub cache: Cache,
+    /// The kernels that have names.
+    pub catalogue: Catalogue,
+    packages: Options,
+}
+
+impl Store {
+    /// Opens the cache, and makes it where it does not exist.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] if the directory cannot be made or written to; [`Error::Testbed`] if it is something else than a cache, or if no
+    /// directory is known; [`Error::Catalogue`] never, unless the catalogue that is compiled in is wrong.
+    pub fn open(options: &StoreOptions) -> Result<Self, Error> {
+        let catalogue = Catalogue::bundled().map_err(Error::Catalogue)?;
+        let root = Cache::locate(options.cache.as_deref())?;
+        let cache = Cache::open(&root).map_err(|error| match error {
+            error @ bpfassay_testbed::Error::NotACache { .. } => error.into(),
+            source => Error::Cache { path: root.clone(), source: Box::new(source) },
+        })?;
+        Ok(Self { cache, catalogue, packages: options.packages.clone() })
+    }
+
+    /// Debian's packages.
+    #[must_use]
+    pub fn apt(&self) -> Apt<'_> {
+        Apt::new(&self.cache, self.packages.clone())
+    }
+}

@@ -1,0 +1,118 @@
+//! The guests of a plan: made or found by a provider, with the tools under test in them; or those that a run was begun with.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use bpfassay_protocol::{Arch, with_causes};
+use bpfassay_results::Provenance;
+use bpfassay_study::{Plan, Target};
+use bpfassay_testbed::{
+    image::GuestImage,
+    manifest::{Check, Manifest},
+    provider::{Request, local},
+    tools::tools_segment,
+};
+use bpfassay_tool::{Loaded, Supply};
+
+use crate::{Error, Selection, Store};
+
+/// Whether guests can be used by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shell {
+    /// With a shell in them.
+    With,
+    /// Only what measuring needs.
+    Without,
+}
+
+/// The guests of a plan.
+#[derive(Debug)]
+pub struct Testbed {
+    /// What boots each target.
+    pub images: BTreeMap<Target, GuestImage>,
+    /// What the images consist of.
+    pub manifest: Manifest,
+}
+
+impl Testbed {
+    /// Makes or finds the guests for the targets of `plan`, which is that of `selection`, by the provider that the selection asks for.
+    ///
+    /// # Errors
+    /// [`Error::Testbed`] where the provider fails; [`Error::NoGuest`] where a manifest lacks a target; [`Error::ToolUnknown`] where the
+    /// plan is of a run that was begun with tools whose files `selection` does not have.
+    pub fn provide(store: &Store, selection: &Selection, plan: &Plan, shell: Shell) -> Result<Self, Error> {
+        let apt = store.apt();
+        let request = Request {
+            targets: plan.targets().iter().map(|target| (target.arch, target.kernel.clone())).collect(),
+            shell: shell == Shell::With,
+            ..selection.request(&apt, store)
+        };
+        let mut manifest = selection.sources.provider().provide(&request)?;
+        add_tools(store, selection, plan, &mut manifest)?;
+        Self::of_manifest(manifest, plan)
+    }
+
+    /// The guests that a run was begun with, where all their files exist and are sound; `None`: they must be made again. `journal` is
+    /// the file that `provenance` was read from.
+    ///
+    /// # Errors
+    /// [`Error::GuestsGone`] where they cannot be made again from the plan alone.
+    pub fn recorded(provenance: &Provenance, journal: &Path, plan: &Plan) -> Result<Option<Self>, Error> {
+        let text = provenance.manifest.to_string();
+        let sound = Manifest::parse(journal, text.as_bytes())
+            .map_err(bpfassay_testbed::Error::from)
+            .and_then(|manifest| manifest.check_files(journal, Check::Content).map(|()| manifest));
+        let error = match sound {
+            Ok(manifest) => return Self::of_manifest(manifest, plan).map(Some),
+            Err(error) => error,
+        };
+        let is_kernel = plan.targets().iter().any(|target| target.kernel == local::NAME);
+        if is_kernel || !plan.study.tool_files.is_empty() {
+            let what = if is_kernel { "the kernel" } else { "the guests" };
+            return Err(Error::GuestsGone { what, is_kernel, source: Box::new(error) });
+        }
+        tracing::info!("the guests that this run was begun with are gone ({}); making them again", with_causes(&error));
+        Ok(None)
+    }
+
+    fn of_manifest(manifest: Manifest, plan: &Plan) -> Result<Self, Error> {
+        let mut images = BTreeMap::new();
+        for target in plan.targets() {
+            let made = manifest.target(target.arch, &target.kernel).ok_or_else(|| Error::NoGuest(target.clone()))?;
+            images.insert(target.clone(), GuestImage::from_manifest(made)?);
+        }
+        Ok(Self { images, manifest })
+    }
+}
+
+/// Puts the tools of `selection`, and the programs that are workloads of `plan`, into the guests of `manifest`.
+fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut Manifest) -> Result<(), Error> {
+    // A plan that is continued names its tools, not where their files are.
+    let has_file = |name: &str| selection.tools.iter().any(|tool| tool.file.name == name);
+    if let Some(tool) = plan.study.tool_files.iter().find(|tool| !has_file(&tool.file.name)) {
+        return Err(Error::ToolUnknown { name: tool.file.name.clone() });
+    }
+    let folder = bpfassay_study::folder(&selection.study);
+    let mut supplies: Vec<Supply<'_>> = selection.tools.iter().map(Loaded::supply).collect();
+    let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
+    for case in cases {
+        supplies.extend(plan.study.workload(case).and_then(|workload| workload.supply(folder.as_deref())));
+    }
+    if supplies.is_empty() {
+        return Ok(());
+    }
+    // The manifest of another builder may have guests of architectures that this plan does not need.
+    let is_needed =
+        |arch: Arch, name: &str| plan.targets().iter().any(|to| (to.arch, to.kernel.as_str()) == (arch, name));
+    manifest.targets.retain(|made| is_needed(made.arch, &made.name));
+    let archs: BTreeSet<Arch> = manifest.targets.iter().map(|target| target.arch).collect();
+    for arch in archs {
+        let Some(segment) = tools_segment(&store.apt(), arch, &supplies)? else { continue };
+        for target in manifest.targets.iter_mut().filter(|target| target.arch == arch) {
+            target.initramfs.push(segment.clone());
+        }
+    }
+    Ok(())
+}

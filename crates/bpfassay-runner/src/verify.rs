@@ -1,0 +1,156 @@
+//! Executing a run again, to find out whether it measures the same figures.
+
+use std::path::{Path, PathBuf};
+
+use bpfassay_results::{
+    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, ToDo,
+    fingerprint::{RecordDifference, difference},
+};
+use bpfassay_study::{Block, Clock, Plan, Target};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Error, Observer, Selection, Session, Shell, Store, Testbed, provenance, unix_ms, work::check_ids};
+
+/// A run whose figures are to be measured again.
+#[derive(Debug)]
+pub struct Verification {
+    directory: PathBuf,
+    contents: Contents,
+    plan: Plan,
+}
+
+/// What a verification found.
+#[derive(Debug)]
+pub enum Verified {
+    /// The raw figures of all runs are the same.
+    Same,
+    /// Some are not.
+    Different {
+        /// One for each run with other figures.
+        differences: Vec<RecordDifference>,
+        /// The results directory with what was measured now.
+        kept: PathBuf,
+    },
+    /// It was cancelled before its end.
+    Cancelled,
+}
+
+impl Verification {
+    /// Reads the run in the results directory `directory`. Only complete blocks can be verified; of these `sample` are taken, evenly
+    /// over the plan (`None`: all).
+    ///
+    /// # Errors
+    /// [`Error::Journal`], [`Error::BlockId`] where the journal cannot be used; [`Error::WallClock`], [`Error::Continued`],
+    /// [`Error::NothingComplete`] where there is nothing to verify.
+    pub fn new(directory: &Path, sample: Option<u32>) -> Result<Self, Error> {
+        let contents = Contents::read(directory)?;
+        check_ids(&contents.header.plan)?;
+        let plan = contents.header.plan.with_blocks(choose(&contents, sample)?);
+        Ok(Self { directory: directory.to_owned(), contents, plan })
+    }
+
+    /// What is executed again.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How many boots the run has, those that are not executed again among them.
+    #[must_use]
+    pub fn boots(&self) -> usize {
+        self.contents.header.plan.blocks.len()
+    }
+
+    /// Debian packages that this host needs to make the guests again, besides QEMU.
+    #[must_use]
+    pub fn host_packages(&self) -> &'static [&'static str] {
+        let provider = self.contents.header.provenance.manifest["provider"]["name"].as_str();
+        bpfassay_testbed::provider::host_packages(provider.unwrap_or_default())
+    }
+
+    /// The guests that the run was done with, or the same made again.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are others.
+    pub fn testbed(&self, store: &Store) -> Result<Testbed, Error> {
+        let (recorded, plan) = (&self.contents.header.provenance, &self.plan);
+        if let Some(testbed) = Testbed::recorded(recorded, &self.directory, plan)? {
+            return Ok(testbed);
+        }
+        let testbed = Testbed::provide(store, &Selection::default(), plan, Shell::Without)?;
+        let now = provenance::targets(&testbed.manifest, plan);
+        let is_planned = |target: &Target| plan.targets().iter().any(|planned| **planned == *target);
+        let then: Vec<_> = recorded.targets.iter().filter(|made| is_planned(&made.target)).collect();
+        if now.iter().collect::<Vec<_>>() == then { Ok(testbed) } else { Err(Error::OtherGuests) }
+    }
+
+    /// Executes the plan with `session`, which is set up for it, and compares the raw figures of every run.
+    ///
+    /// # Errors
+    /// [`Error::VerifyHost`] where the host failed a block; [`Error::Temporary`], [`Error::Journal`], [`Error::Runner`]
+    pub async fn execute(
+        &self,
+        session: &Session,
+        observer: &dyn Observer,
+        cancel: &CancellationToken,
+    ) -> Result<Verified, Error> {
+        let plan = &self.plan;
+        let again = tempfile::Builder::new().prefix("bpfassay-verify-").tempdir().map_err(Error::Temporary)?;
+        let directory = again.path().join("results");
+        let provenance = session.provenance().clone();
+        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: unix_ms(), plan: plan.clone(), provenance };
+        let journal = Journal::create(&directory, &header)?;
+        let todo = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
+        let summary = session.once(todo, Vec::new(), journal, &directory, observer, cancel).await?;
+        if summary.cancelled {
+            return Ok(Verified::Cancelled);
+        }
+        let repeated = Contents::read(&directory)?;
+        if let Some(todo) = repeated.to_do(Again::Host).first() {
+            return Err(Error::VerifyHost(todo.block.id.clone()));
+        }
+        let differences = differences(plan, &self.contents, &repeated);
+        Ok(match differences.is_empty() {
+            true => Verified::Same,
+            false => Verified::Different { differences, kept: again.keep().join("results") },
+        })
+    }
+}
+
+/// The runs of `plan` with other raw figures in `second` than in `first`.
+fn differences(plan: &Plan, first: &Contents, second: &Contents) -> Vec<RecordDifference> {
+    let (first, second) = (first.records(), second.records());
+    let runs = plan.blocks.iter().flat_map(|block| &block.runs).map(|run| run.spec.id.as_str());
+    runs.filter_map(|run| match (first.get(run), second.get(run)) {
+        (Some(first), Some(second)) => difference(first, second),
+        (first, second) => Some(RecordDifference {
+            run: run.to_owned(),
+            place: String::new(),
+            first: first.map(|_| "a record".to_owned()),
+            second: second.map(|_| "a record".to_owned()),
+        }),
+    })
+    .collect()
+}
+
+/// The complete blocks, of which `sample` are taken evenly over the plan.
+fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Error> {
+    let header = &contents.header;
+    if header.plan.study.clock != Clock::Instructions {
+        return Err(Error::WallClock);
+    }
+    let is_other =
+        |entry: &Entry| matches!(entry, Entry::Resumed { provenance, .. } if **provenance != header.provenance);
+    if contents.entries.iter().any(is_other) {
+        return Err(Error::Continued);
+    }
+    let standing = contents.standing();
+    let is_complete = |block: &&Block| block.runs.iter().all(|run| standing.is_final(&run.spec.id));
+    let complete: Vec<&Block> = header.plan.blocks.iter().filter(is_complete).collect();
+    if complete.is_empty() {
+        return Err(Error::NothingComplete);
+    }
+    let count = complete.len();
+    let wanted = sample.map_or(count, |sample| usize::try_from(sample).unwrap_or(usize::MAX)).min(count);
+    Ok((0..wanted).filter_map(|index| complete.get(index * count / wanted)).map(|&block| block.clone()).collect())
+}

@@ -1,0 +1,171 @@
+//! What is left to do of a plan, and the results directory that it is done in: begun, or continued after an interruption.
+
+use std::path::{Path, PathBuf};
+
+use bpfassay_report::to_do;
+use bpfassay_results::{
+    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, Provenance, Results, RunFailure, ToDo, file, plain,
+};
+use bpfassay_study::{Block, Clock, Plan};
+
+use crate::{Error, Summary, Testbed, unix_ms};
+
+/// The blocks to do, and the journal that everything is recorded in.
+#[derive(Debug)]
+pub struct Work {
+    /// The results directory.
+    pub directory: PathBuf,
+    /// Its journal.
+    pub journal: Journal,
+    /// The blocks to do, each with what is known of it.
+    pub blocks: Vec<ToDo>,
+    /// Blocks that were given up before, because no guest of theirs was ever ready, and how.
+    pub never_ready: Vec<(Block, RunFailure)>,
+}
+
+impl Work {
+    /// Begins `plan` in the results directory `directory`, which must not hold a journal yet; `None`: in
+    /// `bpfassay-results/STUDY-TIME`.
+    ///
+    /// # Errors
+    /// [`Error::Journal`]
+    pub fn begin(plan: &Plan, directory: Option<&Path>, provenance: Provenance) -> Result<Self, Error> {
+        let started_unix_ms = unix_ms();
+        let own = || Path::new("bpfassay-results").join(format!("{}-{}", plan.study.name, started_unix_ms / 1000));
+        let directory = directory.map_or_else(own, Path::to_owned);
+        let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
+        let journal = Journal::create(&directory, &header)?;
+        let blocks = to_do(&Contents::read(&directory)?, Again::Nothing);
+        Ok(Self { directory, journal, blocks, never_ready: Vec::new() })
+    }
+
+    /// Has `execute` do the blocks, and then those that sequential sampling asks for, until the intervals are narrow enough. Where the
+    /// number of boots is fixed, `execute` is called once.
+    ///
+    /// # Errors
+    /// Those of `execute`; [`Error::Journal`]
+    pub(crate) async fn until_narrow(
+        self,
+        plan: &Plan,
+        execute: impl AsyncFn(Vec<ToDo>, Journal) -> Result<Summary, Error>,
+    ) -> Result<Summary, Error> {
+        let Self { directory, mut journal, mut blocks, never_ready: _ } = self;
+        loop {
+            let summary = execute(blocks, journal).await?;
+            if summary.cancelled || summary.paused.is_some() || plan.until().is_none() {
+                return Ok(summary);
+            }
+            let contents;
+            (journal, contents) = Journal::resume(&directory)?;
+            blocks = to_do(&contents, Again::Nothing);
+            if blocks.is_empty() {
+                return Ok(summary);
+            }
+        }
+    }
+}
+
+/// A run that was interrupted, to be continued.
+#[derive(Debug)]
+pub struct Interrupted {
+    directory: PathBuf,
+    journal: Journal,
+    contents: Contents,
+}
+
+impl Interrupted {
+    /// Opens the journal in `directory`, which no other process may be writing.
+    ///
+    /// # Errors
+    /// [`Error::Journal`]; [`Error::WithoutGuests`] for a run on a machine itself; [`Error::BlockId`]
+    pub fn open(directory: &Path) -> Result<Self, Error> {
+        let (journal, contents) = Journal::resume(directory)?;
+        if contents.header.provenance.is_without_guests() {
+            return Err(Error::WithoutGuests(directory.to_owned()));
+        }
+        check_ids(&contents.header.plan)?;
+        Ok(Self { directory: directory.to_owned(), journal, contents })
+    }
+
+    /// The plan that it was begun with.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.contents.header.plan
+    }
+
+    /// The guests that it was begun with; `None`: they must be made again.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::recorded`].
+    pub fn testbed(&self) -> Result<Option<Testbed>, Error> {
+        Testbed::recorded(&self.contents.header.provenance, self.journal.path(), self.plan())
+    }
+
+    /// What is left to do, and what `again` adds. The journal records that the run is continued with `provenance`, unless nothing is
+    /// left.
+    ///
+    /// # Errors
+    /// [`Error::Journal`]
+    pub fn resume(self, again: Again, provenance: Provenance) -> Result<Work, Error> {
+        let Self { directory, mut journal, contents } = self;
+        let blocks = to_do(&contents, again);
+        let standing = contents.standing();
+        let is_left = |block: &&Block| blocks.iter().all(|todo| todo.block.id != block.id);
+        let given_up = contents.header.plan.blocks.iter().filter(is_left);
+        let never_ready =
+            given_up.filter_map(|block| Some((block.clone(), standing.past(block).never_ready()?.clone()))).collect();
+        if !blocks.is_empty() {
+            journal.append(&Entry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) })?;
+        }
+        Ok(Work { directory, journal, blocks, never_ready })
+    }
+}
+
+/// Derives the results from the journal in `directory` and writes `results.json`. With them comes the fingerprint of the raw figures,
+/// where these are the same everywhere: under the instruction clock.
+///
+/// # Errors
+/// [`Error::Journal`], [`Error::Results`]
+pub fn conclude(directory: &Path) -> Result<(Results, Option<String>), Error> {
+    let results = bpfassay_report::derive_all(Contents::read(directory)?);
+    file::write(directory, &results).map_err(Error::Results)?;
+    let is_counted = results.plan.study.clock == Clock::Instructions;
+    let fingerprint = is_counted.then(|| bpfassay_results::fingerprint(results.runs.iter().map(|run| &run.record)));
+    Ok((results, fingerprint))
+}
+
+/// Longest id of a block, in bytes: file systems refuse file names with more than that and what is around it.
+const LONGEST_ID: usize = 200;
+
+/// Checks that the ids of the blocks of `plan` name files in the directory where they are put, and nowhere else: anybody may have
+/// written the journal that a plan is read from.
+pub(crate) fn check_ids(plan: &Plan) -> Result<(), Error> {
+    let is_name = |id: &str| {
+        let is_part = |c: char| c != '/' && !plain::is_hazard(c);
+        (1..=LONGEST_ID).contains(&id.len()) && !id.starts_with('.') && id.chars().all(is_part)
+    };
+    match plan.blocks.iter().find(|block| !is_name(&block.id)) {
+        None => Ok(()),
+        Some(block) => Err(Error::BlockId(plain::excerpt(&block.id, LONGEST_ID))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_study::{Available, Narrowing};
+
+    use super::*;
+
+    #[test]
+    fn ids_of_blocks_name_files_where_they_are_put() {
+        let study = bpfassay_study::load("ceems-ior").unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        assert!(check_ids(&plan).is_ok());
+        let long = "x".repeat(LONGEST_ID + 1);
+        for id in ["../../evil", "/etc/cron.d/evil", "a/b", "..", ".hidden", "", "a\nb", "a\u{1b}[2J", "a\0b", &long] {
+            let mut plan = plan.clone();
+            plan.blocks[1].id = id.to_owned();
+            assert!(matches!(check_ids(&plan), Err(Error::BlockId(_))), "{id:?}");
+        }
+    }
+}

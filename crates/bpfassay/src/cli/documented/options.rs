@@ -1,0 +1,293 @@
+//! Every option that a message, a help text or a page names exists: in the command that it is named with, or in one of the listed programs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{Command, CommandFactory as _};
+use proc_macro2::{TokenStream, TokenTree};
+use pulldown_cmark::{Event, Options, Parser};
+
+use super::pages;
+use crate::cli::Cli;
+
+/// Options of other programs: they may be named where the program is.
+const OTHERS: &[(&str, &[&str])] = &[
+    ("apt-get", &["no-install-recommends", "print-uris"]),
+    ("cargo", &["all-targets", "dry-run", "locked", "release", "version", "workspace", "features", "test", "no-deps"]),
+    ("ci/test", &["no-vm"]),
+    ("chaos", &["faults", "guests", "list", "manifest", "markdown", "only", "parallel", "seed", "verbose"]),
+    ("dpkg-query", &["show", "showformat"]),
+    (
+        "fio",
+        &["bs", "directory", "filename", "ioengine", "name", "output-format", "randrepeat", "rw", "size", "thread"],
+    ),
+    ("git", &["depth"]),
+    ("ior", &["ranks"]),
+    ("nix", &["rebuild"]),
+    ("nix-store", &["check", "realise"]),
+];
+
+/// Crates whose messages users do not read: the tests of the project.
+const NOT_SHOWN: [&str; 2] = ["bpfassay-chaos", "bpfassay-fuzz"];
+
+/// The options that a text may name.
+struct Known {
+    bpfassay: Command,
+    /// Options of all commands together.
+    any: BTreeSet<String>,
+    others: BTreeMap<&'static str, BTreeSet<String>>,
+}
+
+fn of(command: &Command) -> BTreeSet<String> {
+    let own = command.get_arguments().filter_map(|argument| argument.get_long().map(str::to_owned));
+    own.chain(["help".to_owned()]).collect()
+}
+
+fn of_all(command: &Command) -> BTreeSet<String> {
+    command.get_subcommands().fold(of(command), |all, inner| all.union(&of_all(inner)).cloned().collect())
+}
+
+impl Known {
+    fn new() -> Self {
+        let mut bpfassay = Cli::command();
+        // Gives every command the options of all.
+        bpfassay.build();
+        let set = |options: &[&str]| options.iter().map(|&option| option.to_owned()).collect();
+        let mut others: BTreeMap<_, BTreeSet<String>> =
+            OTHERS.iter().map(|(name, options)| (*name, set(options))).collect();
+        others.insert("bpfassay-tracer", of_tracer());
+        others.insert("bpfassay-guest", set(&["external-ior", "job", "mount"]));
+        Self { any: of_all(&bpfassay), bpfassay, others }
+    }
+
+    /// The options of `text` that do not exist.
+    fn unknown(&self, text: &str) -> Vec<String> {
+        // What is between backquotes is by itself a command, as is what follows the name of the command up to the end of a sentence.
+        text.split('`').flat_map(|part| part.split([';', '\n'])).flat_map(|part| self.unknown_in(part, text)).collect()
+    }
+
+    fn unknown_in(&self, part: &str, whole: &str) -> Vec<String> {
+        let named = options(part);
+        let words: Vec<&str> = part.split_whitespace().collect();
+        let start = words.iter().position(|word| *word == "bpfassay").map_or(0, |at| at + 1);
+        let mut command = &self.bpfassay;
+        for word in words.iter().skip(start).filter(|word| !word.starts_with('-')) {
+            match command.find_subcommand(word) {
+                Some(inner) => command = inner,
+                None => break,
+            }
+        }
+        let is_command = !std::ptr::eq(command, &self.bpfassay);
+        let expected = if is_command { of(command) } else { self.any.clone() };
+        // Other programs are named in the same text.
+        let others: Vec<_> = self.others.iter().filter(|(name, _)| has_word(whole, name)).map(|(_, of)| of).collect();
+        let exists = |option: &String| expected.contains(option) || others.iter().any(|of| of.contains(option));
+        named.into_iter().filter(|option| !exists(option)).collect()
+    }
+}
+
+/// The options that the tracer's parser takes: the names in its arms `Long("NAME")`.
+fn of_tracer() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for file in sources("bpfassay-tracer") {
+        let text = fs::read_to_string(file).unwrap();
+        found.extend(text.split("Long(\"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned));
+    }
+    assert!(found.contains("probe"), "the tracer's parser is written in another way: {found:?}");
+    found
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| c.is_whitespace() || "`(),;:'\"".contains(c))
+        .any(|found| found == word || found.ends_with(&format!("/{word}")))
+}
+
+/// The names of options in `text`: `--name`, at the beginning of a word.
+fn options(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("--") {
+        let before = text[..at].chars().next_back();
+        let name: String =
+            text[at + 2..].chars().take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-').collect();
+        // `var(--ink)` of a style sheet, rules of tables, and dashes are none.
+        let is_style = text[..at].ends_with("var(");
+        let begins = before.is_none_or(|c| c.is_whitespace() || "`(\"'[|/".contains(c));
+        if begins && !is_style && name.starts_with(|c: char| c.is_ascii_lowercase()) {
+            found.push(name.trim_end_matches('-').to_owned());
+        }
+    }
+    found
+}
+
+fn sources(name: &str) -> Vec<PathBuf> {
+    fn below(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let is_test = path.file_stem().is_some_and(|stem| stem == "tests" || stem == "test_support");
+            if path.is_dir() && !is_test {
+                below(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs") && !is_test {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src"), &mut found);
+    found
+}
+
+/// The texts among the literals of `tokens`, but for those of tests and comments: what is one word is an argument, not a message.
+fn texts(tokens: TokenStream, found: &mut Vec<String>) {
+    let mut is_test = false;
+    let mut is_attribute = false;
+    for token in tokens {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == '#' => is_attribute = true,
+            TokenTree::Group(group) if std::mem::take(&mut is_attribute) => {
+                let text = group.stream().to_string();
+                is_test |= text.replace(' ', "") == "cfg(test)";
+                // Messages of errors are attributes; comments are not read here.
+                if text.starts_with("error") {
+                    texts(group.stream(), found);
+                }
+            }
+            TokenTree::Group(group) if is_test => is_test = group.delimiter() != proc_macro2::Delimiter::Brace,
+            TokenTree::Group(group) => texts(group.stream(), found),
+            TokenTree::Punct(punct) if punct.as_char() == ';' => is_test = false,
+            TokenTree::Literal(literal) if !is_test => {
+                let text = literal.to_string();
+                if text.contains('"') && text.contains(' ') {
+                    found.push(text.replace("\\n", "\n"));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn report(unknown: Vec<(String, Vec<String>)>, count: usize, least: usize) {
+    let text: String =
+        unknown.iter().map(|(place, options)| format!("{place}: --{}\n", options.join(", --"))).collect();
+    assert!(unknown.is_empty(), "options that do not exist are named:\n{text}");
+    assert!(count >= least, "only {count} options were found");
+}
+
+#[test]
+fn options_of_messages_exist() {
+    let known = Known::new();
+    let (mut unknown, mut count) = (Vec::new(), 0);
+    let crates = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+    for name in crates.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        if NOT_SHOWN.contains(&name.as_str())
+            || !Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(&name).join("src").is_dir()
+        {
+            continue;
+        }
+        for file in sources(&name) {
+            let tokens: TokenStream = fs::read_to_string(&file).unwrap().parse().unwrap();
+            let mut found = Vec::new();
+            texts(tokens, &mut found);
+            for text in found {
+                // Messages of the tracer and the guest's programs are about their own options.
+                let text = if name == "bpfassay" { text } else { format!("{text} ({name})") };
+                count += options(&text).len();
+                let missing = known.unknown(&text);
+                if !missing.is_empty() {
+                    unknown.push((format!("{}: {text}", file.display()), missing));
+                }
+            }
+        }
+    }
+    report(unknown, count, 50);
+}
+
+#[test]
+fn options_of_help_exist() {
+    fn of_command(command: &mut Command, known: &Known, found: &mut Vec<(String, Vec<String>)>) -> usize {
+        let text = command.render_long_help().to_string();
+        let unknown = known.unknown(&text);
+        if !unknown.is_empty() {
+            found.push((command.get_name().to_owned(), unknown));
+        }
+        let inner: usize = command.get_subcommands_mut().map(|inner| of_command(inner, known, found)).sum();
+        inner + options(&text).len()
+    }
+    let known = Known::new();
+    let mut unknown = Vec::new();
+    let count = of_command(&mut known.bpfassay.clone(), &known, &mut unknown);
+    report(unknown, count, 50);
+}
+
+#[test]
+fn options_of_pages_exist() {
+    let Some(pages) = pages() else { return };
+    let known = Known::new();
+    let (mut unknown, mut count) = (Vec::new(), 0);
+    for page in pages {
+        for event in Parser::new_ext(&page.text, Options::ENABLE_TABLES) {
+            let (Event::Code(text) | Event::Text(text)) = event else { continue };
+            // The name of the tool stands in the text around an option.
+            for line in text.lines().filter(|line| !options(line).is_empty()) {
+                count += options(line).len();
+                let paragraph = page.text.split("\n\n").find(|part| part.contains(line)).unwrap_or(line);
+                let missing = known.unknown_in(line, paragraph);
+                if !missing.is_empty() {
+                    unknown.push((format!("{}: {line}", page.path.display()), missing));
+                }
+            }
+        }
+    }
+    report(unknown, count, 50);
+}
+
+#[test]
+fn an_invented_option_is_found() {
+    let known = Known::new();
+    for text in [
+        "name another mirror with --debian-mirror URL",
+        "run `bpfassay run --testbed nix`",
+        "bpfassay fetch --resume DIR",
+        "go on with `run --manifest-out FILE`",
+        "(--offlin)",
+        "apt-get install --yess",
+        "testbed pack MANIFEST --spec DIR",
+        "install it (--no-install-recommends)",
+    ] {
+        assert_eq!(known.unknown(text).len(), 1, "{text}");
+    }
+    for text in [
+        "name another directory with --cache or XDG_CACHE_HOME",
+        "`bpfassay --offline run quick --kernel 6.12`",
+        "go on with: bpfassay run --resume {}; or begin again with --tool",
+        "apt-get install --no-install-recommends {}",
+        "| --- | --- |",
+        "a -- b",
+        "color: var(--ink)",
+        "bpfassay testbed check --spec FILE",
+    ] {
+        assert!(known.unknown(text).is_empty(), "{text}: {:?}", known.unknown(text));
+    }
+    assert_eq!(options("--a-b=1 x--y --8 [--k|--l] `--m-`"), ["a-b", "k", "l", "m"]);
+}
+
+#[test]
+fn texts_of_a_source_are_its_messages() {
+    let source = r##"
+        /// A comment with "--comment one".
+        #[error("error --one {}", x)]
+        struct E;
+        const A: &str = "--argument";
+        fn f() { g("message --two", r#"raw --three x"#) }
+        #[cfg(test)]
+        use a::b;
+        fn g() { h("four --four") }
+        #[cfg(test)]
+        mod tests { const B: &str = "in a test --five"; }
+    "##;
+    let mut found = Vec::new();
+    texts(source.parse().unwrap(), &mut found);
+    assert_eq!(found.iter().flat_map(|text| options(text)).collect::<Vec<_>>(), ["one", "two", "three", "four"]);
+}

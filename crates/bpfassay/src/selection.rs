@@ -1,0 +1,92 @@
+//! From arguments to what the library runs: which study, which part of it, which kernels, tools and testbed.
+
+use std::path::{Path, PathBuf};
+
+use bpfassay_runner::{Selection, StoreOptions};
+use bpfassay_study::Narrowing;
+use bpfassay_testbed::{
+    apt,
+    provider::{Sources, local::LocalKernel},
+};
+
+use crate::{
+    cli,
+    exit::{Failure, USAGE},
+};
+
+/// Where the cache is and how packages may be fetched, as the options of every command have it.
+pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
+    let packages = apt::Options {
+        offline: global.offline,
+        refresh: global.refresh,
+        accept_stale: global.accept_stale,
+        mirror: None,
+    };
+    StoreOptions { cache: global.cache.clone(), packages }
+}
+
+/// The same for commands that download nothing, whatever the options are.
+pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
+    let mut options = store_options(global);
+    (options.packages.offline, options.packages.refresh) = (true, false);
+    options
+}
+
+/// Reads the tool files of the arguments and puts everything together.
+///
+/// # Errors
+/// A usage failure: a tool file that is wrong, an image beside other kernels, modules without an image.
+pub(crate) fn selection(arguments: &cli::Selection, overlays: &cli::Overlays) -> Result<Selection, Failure> {
+    let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
+    let mut own = self::overlays(overlays);
+    own.sources.local = local_kernel(&arguments.kernel, arguments.modules.as_deref())?;
+    Ok(Selection {
+        study: arguments.study.clone(),
+        narrowing: Narrowing {
+            archs: arguments.arch.clone(),
+            kernels: arguments.kernel.clone(),
+            probes: arguments.probe.clone(),
+            cells: arguments.cell.clone(),
+            replicates: arguments.replicates,
+            until: arguments.until,
+        },
+        clock: arguments.clock,
+        deny: arguments.deny.clone(),
+        tools: tools.collect::<Result<_, _>>()?,
+        ..own
+    })
+}
+
+/// Only what is overlaid on the guests of a plan that is known already.
+pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
+    Selection {
+        sources: Sources { manifest: overlays.manifest.clone(), local: None, ior: overlays.ior.clone() },
+        only_available: overlays.available,
+        ..Selection::default()
+    }
+}
+
+/// The kernel image given in place of names, if one was.
+fn local_kernel(kernels: &[String], modules: Option<&Path>) -> Result<Option<LocalKernel>, Failure> {
+    let refuse =
+        |help: &str, what: &str| Err(Failure { code: USAGE, report: miette::miette!(help = help, "{}", what) });
+    match kernels {
+        [one] if is_image(one) => {
+            Ok(Some(LocalKernel { image: PathBuf::from(one), modules: modules.map(Path::to_owned) }))
+        }
+        names if names.iter().any(|name| is_image(name)) => refuse(
+            "run the study once per image",
+            "--kernel takes the path of one image by itself, or names of the catalogue",
+        ),
+        _ if modules.is_some() => refuse(
+            "give the path of the image with --kernel (./bzImage), or leave --modules out: kernels of the catalogue have their own",
+            "--modules belongs to the path of a kernel image, and --kernel names none",
+        ),
+        _ => Ok(None),
+    }
+}
+
+/// Whether an argument of `--kernel` is the path of an image and no name of the catalogue, all of which begin with a digit.
+pub(crate) fn is_image(argument: &str) -> bool {
+    argument.contains('/') || (!argument.starts_with(|c: char| c.is_ascii_digit()) && Path::new(argument).is_file())
+}
