@@ -4,7 +4,7 @@
 //! of programs, maps and attachments are the kernel's numbers. Not here: object files, BTF, perf events, and what an answer
 //! means.
 //!
-//! Every error is the kernel's, as an [`std::io::Error`] with its number, where nothing else is said.
+//! Every error is the kernel's, as an [`std::io::Error`] with its number, unless documented otherwise.
 
 mod link;
 mod map;

@@ -1,4 +1,4 @@
-//! Where members of the kernel's structures lie.
+//! Offsets of members of the kernel's structures.
 //!
 //! Rust has no CO-RE relocations: the loader `aya` finds these offsets in the running kernel's BTF and writes them into
 //! a read-only global of the programs before it loads them.

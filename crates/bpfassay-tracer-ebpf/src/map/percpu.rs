@@ -25,8 +25,8 @@ pub(crate) fn add(by: By, subject: &Subject, operation: u32, outcome: Outcome) {
     };
     let key = subject.key(operation);
     let value = counters.get_ptr_mut(key).or_else(|| {
-        // Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that nobody's counts are
-        // overwritten, and whoever lost that race finds the winner's entry.
+        // Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that no counts are
+        // overwritten, and the CPU that lost that race finds the winner's entry.
         let _ = counters.insert(key, Value::default(), u64::from(BPF_NOEXIST));
         counters.get_ptr_mut(key)
     });

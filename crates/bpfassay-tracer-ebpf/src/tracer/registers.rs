@@ -1,4 +1,4 @@
-//! What aya-ebpf does not tell of the registers.
+//! Registers that aya-ebpf has no names for.
 
 use aya_ebpf::programs::ProbeContext;
 

@@ -1,4 +1,4 @@
-//! Pairs of programs at function entry and return (kprobe and kretprobe). Registers at return tell nothing of the
+//! Pairs of programs at function entry and return (kprobe and kretprobe). Registers at return do not have the
 //! arguments, so what a call is about is remembered at its entry, per thread, on a small stack: calls can be nested (a
 //! file system on top of another).
 //!

@@ -3,7 +3,7 @@
 //! returned.
 //!
 //! Where tasks are preempted inside the kernel there are six copies of these programs: `raw-tracepoint.bpf.c` and
-//! `tracepoint.bpf.c` on the C side say why.
+//! `tracepoint.bpf.c` on the C side have the reason.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 

@@ -83,7 +83,7 @@ struct {
 	__type(value, __u64);
 } tallies SEC(".maps");
 
-/* Set before loading; the verifier then removes the code that is not wanted. Filters: zero means any. */
+/* Set before loading; the verifier then removes the code that is not needed. Filters: zero means any. */
 struct tracer_settings {
 	__u64 cgroup;
 	__u64 mount;

@@ -5,7 +5,7 @@
  * path is whole (theirs leaves out directories that are not mount points), and a key that is new loses no call.
  *
  * The kernel throws keys out, with their counts, when it runs short of free entries, which with per-CPU free lists
- * begins long before the map is full: insertions are tallied, so that the reader can tell how many went.
+ * begins long before the map is full: insertions are tallied, so that the reader can report how many keys went.
  */
 #include "path.h"
 

@@ -81,8 +81,8 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 		const struct counter_value zero = {};
 
 		/*
-		 * Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that nobody's counts are
-		 * overwritten, and whoever lost that race finds the winner's entry.
+		 * Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that no counts are
+		 * overwritten, and the CPU that lost that race finds the winner's entry.
 		 */
 		bpf_map_update_elem(map, &key, &zero, BPF_NOEXIST);
 		value = bpf_map_lookup_elem(map, &key);

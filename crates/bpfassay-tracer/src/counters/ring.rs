@@ -19,7 +19,7 @@ pub(crate) struct Ring {
     sums: Box<Sums>,
 }
 
-/// What came through so far.
+/// The sums of all events so far.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     /// By key.
@@ -81,7 +81,7 @@ impl Ring {
         }
     }
 
-    /// Takes every event that is there.
+    /// Takes every event in the buffer.
     ///
     /// # Errors
     /// The kernel's error.

@@ -66,7 +66,7 @@ pub(super) enum Atomic {
     StoreRelease = 0x110,
 }
 
-/// Instructions in the making.
+/// A builder of instructions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Code(pub(super) Vec<u64>);
 
@@ -137,7 +137,7 @@ impl Code {
         self.push(insn(STX | DW | ATOMIC, dst, src, offset, operation as i32))
     }
 
-    /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`); `low` and `high` say by what.
+    /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`); `low` and `high` are what by.
     pub(super) fn address(self, dst: Reg, kind: u8, low: i32, high: i32) -> Self {
         let first = encode(LD | DW | IMM, dst as u8 | kind << 4, 0, low);
         self.push(first).push(encode(0, 0, 0, high))

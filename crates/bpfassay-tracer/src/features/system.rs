@@ -82,7 +82,7 @@ fn read(path: &str) -> Result<String> {
     }
 }
 
-/// Whether the kernel tells its configuration.
+/// Whether the kernel shows its configuration.
 fn config() -> Result<Option<String>> {
     match fs::metadata("/proc/config.gz") {
         Ok(_) => Ok(None),

@@ -71,7 +71,7 @@ fn become_delegate(parent: &OwnedFd) -> io::Result<()> {
 /// This process's part.
 fn set_up(child: &OwnedFd) -> Result<()> {
     let step = |what: &str| receive(child).map_err(|error| Failure::kernel(what, &error));
-    // A kernel or a sandbox without user namespaces says nothing of tokens.
+    // Nothing follows for tokens from a kernel or a sandbox without user namespaces.
     step("user namespace").map_err(|failure| match failure {
         Failure::Refused { message, .. } => Failure::NotTried(message),
         other => other,

@@ -6,7 +6,7 @@ use std::fs;
 /// (`sched_dynamic_show`, kernel/sched/debug.c).
 const DYNAMIC: &str = "/sys/kernel/debug/sched/preempt";
 
-/// Whether this kernel preempts its own code. Where it does not tell, the answer is yes: it costs instructions, while the
+/// Whether this kernel preempts its own code. Where it does not report that, the answer is yes: it costs instructions, while the
 /// other one could cost counts.
 pub(crate) fn is_preemptible() -> bool {
     let version = rustix::system::uname();

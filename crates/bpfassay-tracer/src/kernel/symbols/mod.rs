@@ -15,7 +15,7 @@ use super::unread::{Unread, unread};
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// What the table has of `wanted`; from the file `cache`, if it is given and knows them all.
+/// What the table has of `wanted`; from the file `cache`, if it is given and has them all.
 ///
 /// # Errors
 /// [`Unread`].

@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// [`SYSCALLS`](crate::loader::plan::probes::SYSCALLS) in [`COPIES`](bpfassay_tracer_common::COPIES).
 const WANTED: u64 = 4096;
 
-/// Raises the limit as far as it goes. Where that is not far enough, attaching fails and says why (EMFILE).
+/// Raises the limit as far as it goes. Where that is not far enough, attaching fails and reports why (EMFILE).
 pub(crate) fn make_room() {
     let now = getrlimit(Resource::Nofile);
     for limit in raised(now) {

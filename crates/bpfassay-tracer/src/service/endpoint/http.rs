@@ -6,7 +6,7 @@ use crate::service::metrics::Format;
 pub(crate) const MAX_HEAD: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
 
-/// What a client wants.
+/// What a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The page, in this format if it has several; for `HEAD` without the page itself.
