@@ -10,7 +10,7 @@ use bpfassay_runner::EventSink;
 use bpfassay_study::{Clock, Plan};
 
 use self::shown::Shown;
-use crate::{cli::MessageFormat, commands, exit::Failure, output};
+use crate::{cli::MessageFormat, output};
 
 /// How to report what happens.
 #[derive(Debug, Clone, Copy)]
@@ -84,17 +84,9 @@ impl EventSink for Reporter<'_> {
 }
 
 /// `event` on a line of its own.
-fn json(event: &Event) -> Option<String> {
+pub(crate) fn json(event: &Event) -> Option<String> {
     let text = serde_json::to_string(event).ok()?;
     Some(plain::json(&text).into_owned() + "\n")
-}
-
-/// Reports to programs that everything is over.
-///
-/// # Errors
-/// An infrastructure failure where it cannot be written.
-pub(crate) fn conclude(event: &Event) -> Result<(), Failure> {
-    json(event).map_or(Ok(()), |line| commands::print(&line))
 }
 
 /// The study of a plan that was read back, for [`Reporting::study`]: results have its name, which finds bundled ones only.

@@ -116,14 +116,15 @@ pub(super) fn report(directory: &Path, end: &End, format: MessageFormat) -> Outc
         }
         MessageFormat::Json => {
             let count = |verdict| results.gates.iter().filter(|gate| gate.verdict == verdict).count() as u64;
-            progress::conclude(&Event::Concluded(Concluded {
+            let line = progress::json(&Event::Concluded(Concluded {
                 results: path,
                 passes: count(Verdict::Pass),
                 regressions: count(Verdict::Regression),
                 inconclusive: count(Verdict::Inconclusive),
                 fingerprint,
                 exit_code: code,
-            }))?;
+            }));
+            super::print(&line.unwrap_or_default())?;
         }
     }
     Ok(code)
