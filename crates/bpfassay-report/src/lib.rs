@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What follows from a journal, and how it is shown.
 //!
-//! Here: [`derive`] (from a journal to results), [`mod@compare`] (two results), [`mod@trend`] (many), [`check`] (whether a results
-//! directory is whole), [`render`] (what people and programs read). All but [`check`] are pure functions of values.
+//! Here: [`mod@derive`] (from a journal to results), [`mod@compare`] (two results), [`mod@trend`] (many), [`mod@check`] (whether a results
+//! directory is whole), [`render`] (what people and programs read). All but [`mod@check`] are pure functions of values.
 //! Not here: the journal and the types of results (bpfassay-results), estimators (bpfassay-stats), running anything
 //! (bpfassay-runner), what a study is (bpfassay-study).
 

@@ -223,9 +223,9 @@ pub struct CellAccess {
     pub call_error: Figure<ByteErrors>,
     /// The same for mountstats.
     pub mountstats_error: Figure<ByteErrors>,
-    /// Over the runs: see [`RunAccess::relative_error_ior_interval`].
+    /// Over the runs: see `RunAccess::relative_error_ior_interval`.
     pub relative_error_ior_interval: Figure<Summary>,
-    /// Over the runs: see [`RunAccess::relative_error_instantaneous`].
+    /// Over the runs: see `RunAccess::relative_error_instantaneous`.
     pub relative_error_instantaneous: Figure<Summary>,
 }
 
