@@ -22,8 +22,6 @@ use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use bpfassay_protocol::Arch;
-
 pub use self::{
     dpkg::{GROWTH, missing_host_packages, unpack},
     failure::AptError,
@@ -89,16 +87,6 @@ impl<'a> Apt<'a> {
         }
         let host = host::Host::read(self.options.mirror.as_deref())?;
         Ok(self.host.get_or_init(|| host))
-    }
-}
-
-/// Debian's name of an architecture.
-#[must_use]
-pub const fn debian_name(arch: Arch) -> &'static str {
-    match arch {
-        Arch::X86_64 => "amd64",
-        Arch::Aarch64 => "arm64",
-        Arch::Riscv64 => "riscv64",
     }
 }
 

@@ -274,12 +274,7 @@ pub(crate) fn machine(start: &[u8]) -> Option<Arch> {
     if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
         return None;
     }
-    match header.e_machine.get(LittleEndian) {
-        elf::EM_X86_64 => Some(Arch::X86_64),
-        elf::EM_AARCH64 => Some(Arch::Aarch64),
-        elf::EM_RISCV => Some(Arch::Riscv64),
-        _ => None,
-    }
+    Arch::of_elf_machine(header.e_machine.get(LittleEndian).0)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //!
 //! Not here, and refused by the loader: `kprobe-multi`, which aya (0.14 to 0.16) cannot attach; `complete`; `task-io`.
 
+mod arch;
 pub(crate) mod count;
 mod descriptor;
 mod entry;
@@ -16,7 +17,6 @@ pub(crate) mod kernel;
 mod named;
 mod names;
 mod opened;
-mod registers;
 mod returns;
 mod syscalls;
 mod uprobe;

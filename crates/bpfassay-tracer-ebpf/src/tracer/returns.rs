@@ -18,13 +18,13 @@ use aya_ebpf::{
 use bpfassay_tracer_common::{Operation, tally as tallies};
 
 use super::{
+    arch::stack_pointer,
     count::{By, Outcome, Subject, clock, count, tally, thread},
     entry::Arguments as _,
     files::{is_regular, subject_of_syscall},
     kernel::Place,
     named,
     opened::opened,
-    registers::stack_pointer,
 };
 
 const DEPTH: usize = 4;

@@ -25,10 +25,7 @@ impl Console {
     /// The kernel's name for the port.
     #[must_use]
     pub(crate) fn tty(self) -> &'static str {
-        match self.arch {
-            Arch::X86_64 | Arch::Riscv64 => "ttyS0",
-            Arch::Aarch64 => "ttyAMA0",
-        }
+        self.arch.facts().console
     }
 }
 
