@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What follows from a journal, and how it is shown.
 //!
-//! Here: [`derive`] (from a journal to results), [`mod@compare`] (two results), [`mod@trend`] (many), [`check`] (whether a results
+//! Here: [`fn@derive`] (from a journal to results), [`mod@compare`] (two results), [`mod@trend`] (many), [`check`] (whether a results
 //! directory is whole), [`render`] (what people and programs read). All but [`check`] are pure functions of values.
 //! Not here: the journal and the types of results (bpfassay-results), estimators (bpfassay-stats), running anything
 //! (bpfassay-runner), what a study is (bpfassay-study).

@@ -3,7 +3,7 @@
 //!
 //! The first line is the [`Header`], every other an [`Entry`]. A crash loses at most the line being written: a last line
 //! without its newline is *torn* and set aside; anything else that cannot be read is an error that names the line. Every line carries a sum
-//! over itself and all lines before it ([`chain`]), and what the lines say must be possible under the plan in the header ([`sound`]): damage
+//! over itself and all lines before it (`chain`), and what the lines say must be possible under the plan in the header (`sound`): damage
 //! does not go unnoticed.
 //! One writer at a time: it holds a lock on the file (`flock`), which the system releases when the writer dies.
 

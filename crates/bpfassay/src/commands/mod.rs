@@ -97,7 +97,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// The same with a JSON text, in which strings stay what they are.
 ///
 /// # Errors
-/// As with [`print`]; what made the text no text.
+/// As with [`fn@print`]; what made the text no text.
 fn print_json(text: Result<String, serde_json::Error>) -> Result<(), Failure> {
     let text = text.map_err(|error| Failure::new(INTERNAL, error))?;
     print(&(plain::json(&text).into_owned() + "\n"))
