@@ -10,6 +10,8 @@ use bpfassay_tool::finding::{Compared, FindingResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(doc)]
+use crate::RunAccess;
 use crate::{Access, Merit};
 use crate::{Figure, RunFailure};
 
