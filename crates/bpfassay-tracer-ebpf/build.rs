@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Tells the programs whose registers they read: `bpf_target_arch`, as aya-ebpf's build script tells aya-ebpf.
 
 use std::env;
@@ -6,10 +7,10 @@ fn main() {
     const ARCH: &str = "AYA_BPF_TARGET_ARCH";
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed={ARCH}");
-    println!("cargo::rustc-check-cfg=cfg(bpf_target_arch, values(\"x86_64\", \"aarch64\", \"riscv64\"))");
-    // On a host, where the programs are only looked at, its own.
+    println!("cargo::rustc-check-cfg=cfg(bpf_target_arch, values(any()))");
+    // Rust's targets name the extensions of RISC-V, too (`riscv64gc`). On a host, where the programs are only looked at, its own.
     let host = || env::var("HOST").ok()?.split('-').next().map(str::to_owned);
     if let Some(arch) = env::var(ARCH).ok().or_else(host) {
-        println!("cargo::rustc-cfg=bpf_target_arch=\"{}\"", arch.replace("riscv64gc", "riscv64"));
+        println!("cargo::rustc-cfg=bpf_target_arch=\"{}\"", arch.trim_end_matches("gc"));
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles the eBPF programs and embeds them.
 //!
 //! Every `src/bpf/*.bpf.c` is one probe; it is compiled once per map layout (`src/bpf/map_*.h`) into an object named
@@ -17,6 +18,8 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+
+use bpfassay_protocol::Arch;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -141,12 +144,7 @@ struct Compiler {
 
 impl Compiler {
     fn find() -> Result<Self> {
-        let arch = match variable("CARGO_CFG_TARGET_ARCH")?.as_str() {
-            "x86_64" => "x86",
-            "aarch64" => "arm64",
-            "riscv64" => "riscv",
-            other => return Err(format!("the tracer has no register layout for {other}").into()),
-        };
+        let arch = variable("CARGO_CFG_TARGET_ARCH")?.parse::<Arch>()?.facts().bpf_target;
         // Set by libbpf-sys, which installs the headers of the very libbpf that it builds.
         let libbpf_headers = variable("DEP_BPF_INCLUDE")?;
         Ok(Self { clang: find_clang()?, arch, libbpf_headers })

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system call `bpf(2)`, for programs that do not link libbpf and for those that need the kernel's own error.
 //!
 //! Here: safe functions over commands of `bpf(2)`, each with the attributes that it needs (include/uapi/linux/bpf.h). Types

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! BTF (Documentation/bpf/btf.rst), the type information of kernels and eBPF objects: prototypes of functions, and how the
 //! keys and values of maps are laid out; and whether an object's programs read what a kernel's functions have ([`prototype::check`]).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the keys and values of an object's maps are laid out, field by field.
 
 use super::{Btf, MAX_DEPTH, Type, kind, u32_at};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the programs of an object read what the kernel's functions have: a program that reads the wrong argument counts wrongly
 //! without an error.
 //!
@@ -131,14 +132,8 @@ fn compare(hook: Hook, found: &Accesses, prototype: &Prototype, arch: Arch) -> (
 }
 
 /// Which argument, from 0, the register at `offset` of `struct pt_regs` holds at a function's entry; `None`: another register.
-/// arch/x86/include/asm/ptrace.h and the System V ABI; arch/arm64/include/asm/ptrace.h (`regs[0]` to `regs[7]`);
-/// arch/riscv/include/asm/ptrace.h (`a0` is the eleventh); 6.12.
 fn argument_register(arch: Arch, offset: usize) -> Option<usize> {
-    match arch {
-        Arch::X86_64 => [112, 104, 96, 88, 72, 64].iter().position(|&register| register == offset),
-        Arch::Aarch64 => (offset < 64 && offset.is_multiple_of(8)).then_some(offset / 8),
-        Arch::Riscv64 => ((80..144).contains(&offset) && offset.is_multiple_of(8)).then(|| (offset - 80) / 8),
-    }
+    arch.facts().argument_offsets.iter().position(|&register| register == offset)
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a workload that is any program prints: standard output whole, but bounded, and the end of standard error.
 
 use std::{
@@ -8,10 +9,10 @@ use std::{
 use bpfassay_protocol::job::MAX_OUTPUT;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::error::{Error, Result};
-
-/// How much of the end of standard error is kept for messages, in bytes.
-const OUTPUT_TAIL: usize = 2048;
+use crate::{
+    error::{Error, Result},
+    output_tail::{self, OutputTail},
+};
 
 /// The two streams of a program.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(crate) struct Capture {
     output: Option<PipeReader>,
     error: Option<PipeReader>,
     text: Vec<u8>,
-    last: Vec<u8>,
+    last: OutputTail,
 }
 
 impl Capture {
@@ -31,7 +32,7 @@ impl Capture {
         for reader in [&output, &error] {
             fcntl_setfl(reader, fcntl_getfl(reader)? | OFlags::NONBLOCK)?;
         }
-        let ours = Self { output: Some(output), error: Some(error), text: Vec::new(), last: Vec::new() };
+        let ours = Self { output: Some(output), error: Some(error), text: Vec::new(), last: OutputTail::default() };
         Ok((ours, standard_output, standard_error))
     }
 
@@ -44,8 +45,7 @@ impl Capture {
     pub(crate) fn take(&mut self) -> Result<bool> {
         let Self { output, error, text, last } = self;
         drain(error, |bytes| {
-            last.extend_from_slice(bytes);
-            last.drain(..last.len().saturating_sub(OUTPUT_TAIL));
+            last.push(bytes);
             true
         })?;
         drain(output, |bytes| {
@@ -54,11 +54,12 @@ impl Capture {
         })
     }
 
-    /// Its last words: of standard error, or where it wrote nothing there of standard output.
+    /// The end of standard error, or where it wrote nothing there of standard output.
     pub(crate) fn output_tail(&self) -> String {
-        let words = if self.last.is_empty() { &self.text } else { &self.last };
-        let begin = words.len().saturating_sub(OUTPUT_TAIL);
-        String::from_utf8_lossy(words.get(begin..).unwrap_or_default()).into_owned()
+        match self.last.bytes().is_empty() {
+            true => String::from_utf8_lossy(output_tail::last(&self.text)).into_owned(),
+            false => self.last.to_string(),
+        }
     }
 
     /// All of standard output.
@@ -88,6 +89,7 @@ mod tests {
     use std::{io::Write as _, process::Command};
 
     use super::*;
+    use crate::output_tail::OUTPUT_TAIL;
 
     #[test]
     fn output_is_kept_whole_and_complaints_to_their_end() {

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes that the agent starts, and all the others that become its children because it is process 1.
 
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
-    os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
+    io::{self, Read},
+    os::fd::{AsFd, BorrowedFd},
     os::unix::process::ExitStatusExt,
     process::ExitStatus,
     time::{Duration, Instant},
@@ -12,6 +13,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags},
+    fs::{OFlags, fcntl_setfl},
     io::Errno,
     process::{Pid, Signal, WaitOptions, kill_process, wait},
 };
@@ -19,10 +21,8 @@ use rustix::{
 use crate::{
     error::{Error, Result},
     link::wait_readable,
+    signals,
 };
-
-/// How much of a program's output is kept for messages, in bytes.
-const OUTPUT_TAIL: u64 = 2048;
 
 /// Every child that has ended and has not been asked for. Only one may exist: it takes all of them.
 #[derive(Debug)]
@@ -33,19 +33,10 @@ pub(crate) struct Children {
 }
 
 impl Children {
-    /// Starts watching; `SIGCHLD` must be blocked ([`crate::power::block_signals`]).
+    /// Starts watching; `SIGCHLD` must be blocked ([`signals::block`]).
     pub(crate) fn watch() -> Result<Self> {
-        // SAFETY: the set is initialised by sigemptyset; a descriptor of zero or above is new and ours.
-        let signals = unsafe {
-            let mut set = std::mem::zeroed();
-            libc::sigemptyset(&raw mut set);
-            libc::sigaddset(&raw mut set, libc::SIGCHLD);
-            let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-            if fd < 0 {
-                return Err(Error::system("watch child processes")(io::Error::last_os_error()));
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
+        let signals = signals::descriptor(&[libc::SIGCHLD]).map_err(Error::system("watch child processes"))?;
+        fcntl_setfl(&signals, OFlags::NONBLOCK).map_err(Error::system("watch child processes"))?;
         Ok(Self { signals: signals.into(), ended: BTreeMap::new() })
     }
 
@@ -136,38 +127,13 @@ pub(crate) fn ended_how(status: ExitStatus) -> String {
     }
 }
 
-/// The end of the text in a file that a program wrote.
-pub(crate) fn output_tail(file: &mut File) -> String {
-    let mut read = || -> io::Result<Vec<u8>> {
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(OUTPUT_TAIL)))?;
-        let mut words = Vec::new();
-        file.take(OUTPUT_TAIL).read_to_end(&mut words)?;
-        Ok(words)
-    };
-    // It goes into the message about another error, which matters more than this one.
-    read().map_or_else(|error| format!("(unreadable: {error})"), |words| String::from_utf8_lossy(&words).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     #[test]
     fn ends_are_told_as_predicates() {
         assert_eq!(ended_how(ExitStatus::from_raw(3 << 8)), "ended with exit status 3");
         assert_eq!(ended_how(ExitStatus::from_raw(9)), "was ended by signal 9");
-    }
-
-    #[test]
-    fn only_the_end_of_a_long_output_is_kept() {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all("x".repeat(5000).as_bytes()).unwrap();
-        file.write_all(b"no space left on device").unwrap();
-        let words = output_tail(&mut file);
-        assert_eq!(words.len(), 2048);
-        assert!(words.ends_with("no space left on device"));
     }
 }

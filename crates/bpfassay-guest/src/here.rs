@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent on a running system: it measures on a file system that is mounted there, and tells what comes of it in frames
 //! on standard output, as guests do through their port.
 //!
@@ -20,7 +21,7 @@ use crate::{
     link::Link,
     nfs, power,
     proc::mountinfo,
-    read_job, run,
+    read_job, run, signals,
     steps::Steps,
     stop,
 };
@@ -84,8 +85,8 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments
 
 /// Measures; the last message where it is not that everything is done.
 fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
-    power::block_signals()?;
-    power::block_signals_to_end()?;
+    signals::block()?;
+    signals::block_to_end()?;
     link.phase(Phase::SetUp, None)?;
     let mut steps = Steps::default();
     let job = read_job(&arguments.job)?;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent inside the guest: process 1 of its initramfs, from the first mount to power-off; or, as `bpfassay-guest here`,
 //! a program on a running system that measures on a file system which is mounted there ([`here`]).
 //!
@@ -22,11 +23,13 @@ mod link;
 mod made;
 mod modules;
 mod nfs;
+mod output_tail;
 mod phases;
 mod power;
 mod proc;
 mod run;
 mod shell;
+mod signals;
 mod soundness;
 mod steps;
 mod stop;
@@ -62,16 +65,16 @@ pub fn main() -> ExitCode {
     if std::process::id() != 1 {
         return here::main(std::env::args().skip(1));
     }
-    power::report_panics();
+    link::report_panics();
     match live() {
         Ok(()) => power::off(),
-        Err(error) => power::fail(&error),
+        Err(error) => link::fail(&error),
     }
 }
 
 /// Everything between the kernel's start of this process and power-off.
 fn live() -> Result<()> {
-    power::block_signals()?;
+    signals::block()?;
     let mut steps = Steps::default();
     steps.ended("kernel")?;
     system::mount_first()?;

@@ -1,10 +1,15 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The port to the host: finding it, frames out, frames in; or a file for the frames, where no host listens.
 
 use std::{
     fs::{self, File, OpenOptions},
     io::{Read, Write},
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
-    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
+    os::fd::{AsRawFd, OwnedFd},
+    panic,
+    sync::{
+        Arc, Condvar, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -12,12 +17,13 @@ use std::{
 use bpfassay_protocol::{
     AGENT_PORT, frame,
     message::{GuestMessage, HostMessage, Phase},
+    with_causes,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     error::{Error, Result},
-    power,
+    power, signals,
     uevent::Listener,
 };
 
@@ -60,7 +66,7 @@ impl Link {
         link.hello()?;
         let listen = move || match link.listen(reader) {
             Ok(never) => match never {},
-            Err(error) => power::fail(&error),
+            Err(error) => fail(&error),
         };
         thread::Builder::new().name("host".to_owned()).spawn(listen).map_err(Error::system("start a thread"))?;
         Ok(Some(link))
@@ -156,23 +162,52 @@ impl Link {
     }
 }
 
-/// Signals of the port's driver that the host has connected or hung up, as a readable file. `SIGIO` must be blocked in
-/// every thread ([`power::block_signals`]).
-fn connection_events(port: &File) -> Result<OwnedFd> {
-    // SAFETY: plain system calls on a file descriptor that is open; the set is initialised by sigemptyset.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGIO);
-        let events = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC);
-        if events < 0
-            || libc::fcntl(port.as_raw_fd(), libc::F_SETOWN, libc::getpid()) < 0
-            || libc::fcntl(port.as_raw_fd(), libc::F_SETFL, libc::O_ASYNC) < 0
-        {
-            return Err(Error::system("watch the port to the host")(std::io::Error::last_os_error()));
+/// Reports to the host (and on the console) what failed, then powers off.
+pub(crate) fn fail(error: &Error) -> ! {
+    fail_with(with_causes(error))
+}
+
+/// Set once the first failure is being reported: the reports of those that follow from it are not sent.
+static FAILING: AtomicBool = AtomicBool::new(false);
+
+fn fail_with(message: String) -> ! {
+    power::say(&format!("failed: {message}"));
+    if !FAILING.swap(true, Ordering::SeqCst) {
+        // Where it failed early the port may be there and not open yet.
+        let sent =
+            Link::try_open().and_then(|link| link.map_or(Ok(()), |l| l.send_last(&GuestMessage::Failed { message })));
+        if let Err(error) = sent {
+            power::say(&format!("could not report it to the host: {}", with_causes(&error)));
         }
-        Ok(OwnedFd::from_raw_fd(events))
     }
+    power::off()
+}
+
+/// A panic anywhere in the agent is reported like any other failure.
+pub(crate) fn report_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let what = panic.payload_as_str().unwrap_or("unknown reason");
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        fail_with(format!("the agent panicked at {place}: {what}; this is a bug in bpfassay-guest"))
+    }));
+}
+
+/// Signals of the port's driver that the host has connected or hung up, as a readable file. `SIGIO` must be blocked in
+/// every thread ([`signals::block`]).
+fn connection_events(port: &File) -> Result<OwnedFd> {
+    let watch = Error::system("watch the port to the host");
+    let events = match signals::descriptor(&[libc::SIGIO]) {
+        Ok(events) => events,
+        Err(error) => return Err(watch(error)),
+    };
+    // SAFETY: plain system calls on a file descriptor that is open.
+    let status = unsafe {
+        match libc::fcntl(port.as_raw_fd(), libc::F_SETOWN, libc::getpid()) {
+            0 => libc::fcntl(port.as_raw_fd(), libc::F_SETFL, libc::O_ASYNC),
+            error => error,
+        }
+    };
+    if status < 0 { Err(watch(std::io::Error::last_os_error())) } else { Ok(events) }
 }
 
 /// Blocks until something happened to a virtio-serial port.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carrying out one run: fresh state, tracer, workload with its barriers, readings, clean-up.
 
 use std::{
@@ -19,13 +20,14 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::{
     cgroup::Cgroup,
-    children::{Children, ended_how, output_tail},
+    children::{Children, ended_how},
     environment::Environment,
     error::{Error, Result},
     figures,
     lines::{Lines, Taken},
     link::{Link, wait_readable},
     nfs::remove_tree,
+    output_tail,
     phases::Phases,
     proc::{idle, mountinfo, mountstats},
     soundness::Snapshot,
@@ -264,7 +266,7 @@ impl Run<'_> {
                 Some(status) => Err(Error::Program {
                     program: workload::NEIGHBOUR.to_owned(),
                     problem: ended_how(status),
-                    output: output_tail(&mut neighbour.output),
+                    output: output_tail::of_file(&mut neighbour.output),
                 }),
             }
         });

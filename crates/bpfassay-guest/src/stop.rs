@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stopping early on a running system: by a signal, or because nobody listens any more. What runs is killed with its cgroups, and
 //! what was made is removed.
 
 use std::{
     io,
-    os::fd::{AsFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -19,7 +20,7 @@ use crate::{
     error::{Error, Result},
     link::wait_readable,
     made::Record,
-    power,
+    power, signals,
 };
 
 /// How long the agent may take to come to its end by itself, once nothing of what it measures lives.
@@ -43,10 +44,10 @@ pub(crate) fn check() -> Result<()> {
 }
 
 /// Watches for reasons to stop, for as long as this process lives. `cgroups` is the directory of the cgroup that everything measured
-/// lives in, `record` says what was made. The signals must be blocked in every thread ([`power::block_signals_to_end`]).
+/// lives in, `record` says what was made. The signals must be blocked in every thread ([`signals::block_to_end`]).
 pub(crate) fn watch(cgroups: String, record: Record) -> Result<()> {
     let output = io::stdout().as_fd().try_clone_to_owned().map_err(Error::system("duplicate standard output"))?;
-    let signals = signals()?;
+    let signals = signals::descriptor(&signals::TO_END).map_err(Error::system("watch signals"))?;
     let watch = move || {
         let reason = match await_reason(&output, &signals) {
             Ok(reason) => reason,
@@ -84,21 +85,4 @@ fn await_reason(output: &OwnedFd, signals: &OwnedFd) -> Result<String> {
     wait_readable(&mut waiting, None)?;
     let [signal, _] = &waiting;
     Ok(if signal.revents().is_empty() { "nobody listens any more" } else { "by a signal" }.to_owned())
-}
-
-/// `SIGTERM`, `SIGINT` and `SIGHUP` as a readable file.
-fn signals() -> Result<OwnedFd> {
-    // SAFETY: the set is initialised by sigemptyset; a descriptor of zero or above is new and ours.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        for signal in power::TO_END {
-            libc::sigaddset(&raw mut set, signal);
-        }
-        let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC);
-        if fd < 0 {
-            return Err(Error::system("watch signals")(io::Error::last_os_error()));
-        }
-        Ok(OwnedFd::from_raw_fd(fd))
-    }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tracer as a child process: starting it, asking for readings, ending it.
 
 use std::{
@@ -20,12 +21,12 @@ use rustix::{
 };
 
 use crate::{
-    children::{Children, ended_how, output_tail, pid_of},
+    children::{Children, ended_how, pid_of},
     environment::Environment,
     error::{Error, Result},
     lines::{Lines, Taken},
     link::wait_readable,
-    workload,
+    output_tail, workload,
 };
 
 /// How long loading and attaching may take before this run is given up (the host may be less patient).
@@ -293,7 +294,7 @@ impl AsFd for Tracer {
 }
 
 fn failure(problem: impl Into<String>, stderr: &mut File) -> Error {
-    Error::Program { program: "the tracer".to_owned(), problem: problem.into(), output: output_tail(stderr) }
+    Error::Program { program: "the tracer".to_owned(), problem: problem.into(), output: output_tail::of_file(stderr) }
 }
 
 /// The next message; `None` at the end of the output, an error as a predicate of the tracer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The workload's command line and process.
 
 use std::{
@@ -21,10 +22,11 @@ use rustix::process::Pid;
 use crate::{
     capture::Capture,
     cgroup::Cgroup,
-    children::{output_tail, pid_of},
+    children::pid_of,
     environment::Environment,
     error::{Error, Result},
     nfs::remove_tree,
+    output_tail,
     test_dir::{RunDirectory, TestDir},
 };
 
@@ -249,7 +251,7 @@ impl Running {
     /// The end of what it printed.
     pub(crate) fn output_tail(&mut self) -> String {
         match &mut self.output {
-            Output::File(file) => output_tail(file),
+            Output::File(file) => output_tail::of_file(file),
             Output::Captured(capture) => capture.output_tail(),
         }
     }
@@ -318,7 +320,7 @@ pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<N
         Ok(_) => Err(Error::Program {
             program: NEIGHBOUR.to_owned(),
             problem: "ended before it was at work".to_owned(),
-            output: output_tail(&mut output),
+            output: output_tail::of_file(&mut output),
         }),
         Err(error) => Err(Error::system("wait for the neighbour")(error)),
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Strict TOML: a file is read by hand, every complaint has its place in the text, and all complaints are reported at once.
 //!
 //! [`read`] parses a text and gives its root [`Section`] to a reader. What the reader finds wrong is recorded at the span of the
@@ -17,7 +18,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-/// Names that are closer than this (Jaro-Winkler) are offered as what was meant.
+/// Names that are closer than this (Jaro-Winkler) are suggested.
 const CLOSE: f64 = 0.75;
 
 /// Most complaints of one file.
@@ -126,7 +127,7 @@ pub fn read<T>(
     Err(Invalid { origin: origin.to_owned(), text: text.to_owned(), complaints, omitted: document.omitted.get() })
 }
 
-/// The nearest of `known`, if one is near enough to be what was meant.
+/// The nearest of `known`, if one is near enough to be suggested.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
@@ -398,7 +399,7 @@ impl<'d, 'i> Field<'d, 'i> {
         read.into_iter().collect()
     }
 
-    /// As [`Self::each`], for values of which each may stand there once only; `kind` says what they are.
+    /// As [`Self::each`], for values of which each may stand there once only; `kind` names them.
     ///
     /// # Errors
     /// As of [`Self::each`], and where a value stands there twice.

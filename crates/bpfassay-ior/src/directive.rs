@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR's directives: `key=value`, as scripts and `-O` have them.
 
 use crate::{
     OptionsError,
-    args::{Output, SummaryFormat},
     error::shown,
     options::{AccessOrder, Api, MmapOptions, Options, Packet, PosixOptions, ReorderRandom},
+    output::{Output, SummaryFormat},
 };
 
 /// Where the settings of the POSIX and MMAP interfaces go: IOR keeps them apart from the rest (see [`super::script`]).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The options of one IOR test, and the rules that IOR itself checks before it starts.
 
 use std::fmt;
@@ -238,7 +239,7 @@ pub struct Options {
     pub order: AccessOrder,
     /// `--random-offset-seed`: seed of `-z`; `None`: the time.
     pub random_seed: Option<i32>,
-    /// `-v`: how much to tell.
+    /// `-v`: how much to print.
     pub verbose: u8,
     /// `--posix.…`.
     pub posix: PosixOptions,

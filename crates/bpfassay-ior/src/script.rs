@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR's script files: several tests, each inheriting what the one before had.
 //!
 //! ```text
@@ -17,9 +18,9 @@
 
 use crate::{
     OptionsError,
-    args::Output,
     directive::{self, Target},
     options::{Api, MmapOptions, Options, PosixOptions},
+    output::Output,
 };
 
 /// Longest script accepted, in bytes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR's JSON summary (`-O summaryFormat=JSON`), read as what an untrusted program wrote.
 //!
 //! IOR writes it piece by piece and not quite as JSON: a quotient 0/0 becomes a bare `nan`, an infinite one the string
@@ -103,7 +104,7 @@ pub struct Repetition {
     pub close_s: Option<f64>,
     /// First open begun to last close done, in seconds: what `bw_mib` divides by.
     pub total_s: Option<f64>,
-    /// Bytes moved by all tasks; `None` where the summary does not tell.
+    /// Bytes moved by all tasks; `None` where the summary does not have it.
     pub moved: Option<Moved>,
 }
 

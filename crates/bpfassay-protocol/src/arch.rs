@@ -1,4 +1,12 @@
-//! Architectures of guests.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The architectures of guests, and everything that differs between them as data: one file for each in `arch/`.
+//!
+//! A new architecture is a file there, and here its `mod`, its name and its line of [`Arch::facts`]. A fact that it does not give is
+//! a compile error: [`ArchFacts`] has no defaults.
+
+mod aarch64;
+mod riscv64;
+mod x86_64;
 
 use crate::names;
 
@@ -11,5 +19,104 @@ names! {
         Aarch64 = "aarch64",
         /// 64-bit RISC-V.
         Riscv64 = "riscv64",
+    }
+}
+
+impl Arch {
+    /// What differs between this architecture and the others.
+    #[must_use]
+    pub const fn facts(self) -> &'static ArchFacts {
+        match self {
+            Self::X86_64 => &x86_64::FACTS,
+            Self::Aarch64 => &aarch64::FACTS,
+            Self::Riscv64 => &riscv64::FACTS,
+        }
+    }
+
+    /// The architecture of a 64-bit little-endian ELF file, by the `e_machine` of its header.
+    #[must_use]
+    pub fn of_elf_machine(machine: u16) -> Option<Self> {
+        Self::ALL.iter().copied().find(|arch| arch.facts().elf_machine == machine)
+    }
+
+    /// The triplet of GNU tools and of Debian's library directories: `aarch64-linux-gnu`.
+    #[must_use]
+    pub fn gnu_triplet(self) -> String {
+        format!("{self}-linux-gnu")
+    }
+}
+
+/// The facts of one architecture.
+#[derive(Debug)]
+pub struct ArchFacts {
+    /// Debian's name of it.
+    pub debian_name: &'static str,
+    /// Rust's target for the guest's programs.
+    pub rust_target: &'static str,
+    /// Debian's package with the C compiler for it.
+    pub gcc_package: &'static str,
+    /// `e_machine` of its ELF files (include/uapi/linux/elf-em.h).
+    pub elf_machine: u16,
+    /// The form of the kernel images that QEMU boots.
+    pub image: ImageFormat,
+    /// Debian packages with QEMU's program and the firmware that it needs, separated by spaces.
+    pub qemu_packages: &'static str,
+    /// QEMU's machine type under TCG. Where QEMU has versions of it, the one of the oldest QEMU supported: the guest then sees the same
+    /// hardware under every newer QEMU.
+    pub machine_type: &'static str,
+    /// The same under KVM.
+    pub kvm_machine_type: &'static str,
+    /// QEMU's processor model under TCG, chosen on purpose, because it decides what an instruction does. Under KVM it is `host`.
+    pub cpu_model: &'static str,
+    /// The kernel's name of the first serial port.
+    pub console: &'static str,
+    /// Kernel parameters of every guest.
+    pub kernel_parameters: &'static [&'static str],
+    /// Further kernel parameters of a guest with one emulated processor.
+    pub single_tcg_cpu_parameters: &'static [&'static str],
+    /// Sizes of memory, in MiB, at which QEMU refuses an initramfs: from the first, up to the second and the initramfs together.
+    pub refused_memory_mib: Option<(u32, u32)>,
+    /// The name by which libbpf's headers know it: the end of `__TARGET_ARCH_x86`.
+    pub bpf_target: &'static str,
+    /// What stands before `sys_NAME` in the names of the functions of system calls (arch/*/include/asm/syscall_wrapper.h).
+    pub syscall_prefix: &'static str,
+    /// Offsets in `struct pt_regs` of the registers with a function's arguments, in bytes, first argument first.
+    pub argument_offsets: &'static [usize],
+    /// How many bytes behind a function's entry a kprobe is put where the entry is refused.
+    pub behind_ftrace_site: Option<usize>,
+    /// Whether the kernel may refuse `bpf_get_current_task` to programs that the JIT compiler did not compile.
+    pub current_task_needs_jit: bool,
+}
+
+/// The form of a kernel image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageFormat {
+    /// `bzImage`: `HdrS` at 0x202, and the release at an offset that the header gives (Documentation/arch/x86/boot.rst).
+    BzImage,
+    /// `Image`: these four bytes at 0x38.
+    Image {
+        /// The magic number.
+        magic: [u8; 4],
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_architectures_share_what_must_tell_them_apart() {
+        for (at, arch) in Arch::ALL.iter().enumerate() {
+            let one = arch.facts();
+            assert_eq!(Arch::of_elf_machine(one.elf_machine), Some(*arch));
+            for other in Arch::ALL[at + 1..].iter().map(|other| other.facts()) {
+                assert_ne!(one.debian_name, other.debian_name);
+                assert_ne!(one.rust_target, other.rust_target);
+                assert_ne!(one.image, other.image);
+                assert_ne!(one.bpf_target, other.bpf_target);
+                assert_ne!(one.syscall_prefix, other.syscall_prefix);
+            }
+        }
+        assert_eq!(Arch::BUILT_FOR.name(), std::env::consts::ARCH);
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is to be run and with which guests: a study, the part of it that is kept, and what comes beside it. Tool files are read once, so
 //! that plan and guests are made of the same.
 
@@ -15,7 +16,7 @@ use bpfassay_testbed::{
     },
 };
 use bpfassay_tool::Loaded;
-use bpfassay_vm::qemu::{debian_packages, is_on_path};
+use bpfassay_vm::qemu::is_on_path;
 
 use crate::{Error, Store, StoreOptions};
 
@@ -162,7 +163,7 @@ pub(crate) fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Error> {
 /// [`Error::Testbed`] where packages are needed and the host has no dpkg.
 pub fn missing_packages(needed: &[&str], archs: &BTreeSet<Arch>) -> Result<Vec<String>, Error> {
     let is_wanted = |arch: &&Arch| !needed.is_empty() || !is_on_path(**arch);
-    let qemu = archs.iter().filter(is_wanted).flat_map(|&arch| debian_packages(arch).split_whitespace());
+    let qemu = archs.iter().filter(is_wanted).flat_map(|&arch| arch.facts().qemu_packages.split_whitespace());
     let wanted: Vec<&str> = needed.iter().copied().chain(qemu).collect();
     match missing_host_packages(&wanted) {
         // No Debian: the search for QEMU reports what is missing.

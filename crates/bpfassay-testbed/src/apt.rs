@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Debian packages through the host's own apt configuration, with private indexes: nothing on the host changes.
 //!
 //! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today spoils no other. The
@@ -20,8 +21,6 @@ use std::{
     process::Command,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
-
-use bpfassay_protocol::Arch;
 
 pub use self::{
     dpkg::{GROWTH, missing_host_packages, unpack},
@@ -88,16 +87,6 @@ impl<'a> Apt<'a> {
         }
         let host = host::Host::read(self.options.mirror.as_deref())?;
         Ok(self.host.get_or_init(|| host))
-    }
-}
-
-/// Debian's name of an architecture.
-#[must_use]
-pub const fn debian_name(arch: Arch) -> &'static str {
-    match arch {
-        Arch::X86_64 => "amd64",
-        Arch::Aarch64 => "arm64",
-        Arch::Riscv64 => "riscv64",
     }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guest's own programs, cross-built: agent, tracer and embedded IOR, static, the same bytes wherever they are
 //! built from the same source with the same toolchain.
 //!
@@ -28,7 +29,7 @@ use crate::{
     apt::Apt,
     cache::{Cache, Digest, Object},
     manifest::Component,
-    toolchain::{Sandbox, Toolchain, gnu_triplet, rust_target, sandbox},
+    toolchain::{Sandbox, Toolchain, sandbox},
 };
 
 /// Packages and programs that go into the guest.
@@ -262,7 +263,7 @@ fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, 
     build_programs(&building, archs)?;
     for &arch in archs {
         let take = |program: Program| {
-            let path = building.target.join(rust_target(arch)).join(PROFILE).join(program.binary);
+            let path = building.target.join(arch.facts().rust_target).join(PROFILE).join(program.binary);
             Ok::<_, Error>(cache.add_file(&format!("{} for {arch}", program.binary), &path, None)?.digest)
         };
         let recorded = Recorded {
@@ -284,7 +285,7 @@ fn build_programs(building: &Building<'_>, archs: &[Arch]) -> Result<()> {
     let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
     command.args(["build", "--frozen", "--profile", PROFILE, "--bins"]);
     for arch in archs {
-        command.args(["--target", rust_target(*arch)]);
+        command.args(["--target", arch.facts().rust_target]);
     }
     for program in [AGENT, TRACER, IOR] {
         command.args(["--package", program.package]);
@@ -309,9 +310,9 @@ fn variables() -> Vec<(String, String)> {
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .to_vec();
     for &arch in Arch::ALL {
-        let target = rust_target(arch).replace('-', "_");
-        let gcc = format!("{}-gcc", gnu_triplet(arch));
-        let ar = format!("{}-ar", gnu_triplet(arch));
+        let target = arch.facts().rust_target.replace('-', "_");
+        let gcc = format!("{}-gcc", arch.gnu_triplet());
+        let ar = format!("{}-ar", arch.gnu_triplet());
         variables.push((format!("CARGO_TARGET_{}_LINKER", target.to_uppercase()), gcc.clone()));
         variables.push((format!("CC_{target}"), gcc));
         variables.push((format!("AR_{target}"), ar));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The uncompressed x86_64 kernel inside a bzImage.
 //!
 //! QEMU enters an ELF `vmlinux` through its PVH entry (Xen's note `XEN_ELFNOTE_PHYS32_ENTRY`, kernel option `CONFIG_PVH`)
@@ -8,7 +9,7 @@
 //! `header` ("HdrS") at 0x202, `payload_offset` at 0x248 and `payload_length` at 0x24c, relative to the protected-mode
 //! code at `(setup_sects + 1) * 512`.
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::arch::ImageFormat;
 use object::{
     Endianness,
     read::elf::{ElfFile64, FileHeader},
@@ -40,7 +41,7 @@ const RECORD: &str = "pvh";
 /// [`Error::Io`] where the image cannot be read, [`Error::DiskFull`], and others of the cache. An image that is not understood is no error: QEMU may
 /// boot it all the same.
 pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
-    if kernel.arch != Arch::X86_64 {
+    if kernel.arch.facts().image != ImageFormat::BzImage {
         return Ok(kernel.image.clone());
     }
     let key = Digest::of_parts(["1", &kernel.image.sha256.to_string()]);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cross toolchain: a root directory with compilers, linkers and static libraries for the three architectures, made
 //! from Debian's packages, and the way to run a program in it.
 //!
@@ -36,7 +37,7 @@ pub const SUITE: &str = "forky";
 /// Debian packages that the host needs to prepare guests, besides QEMU.
 pub const HOST_PACKAGES: &[&str] = &["apt", "debian-archive-keyring", "dpkg", "mount", "tar", "util-linux"];
 
-/// Packages that run here, with all they depend on.
+/// Packages that run here, with all they depend on, besides the compilers for each architecture ([`native`]).
 const NATIVE: &[&str] = &[
     "base-files",
     "binutils",
@@ -46,9 +47,6 @@ const NATIVE: &[&str] = &[
     "dash",
     "findutils",
     "gcc",
-    "gcc-aarch64-linux-gnu",
-    "gcc-riscv64-linux-gnu",
-    "gcc-x86-64-linux-gnu",
     "grep",
     "libc6-dev",
     "libelf-dev",
@@ -113,7 +111,7 @@ impl Toolchain {
     pub fn prepare(apt: &Apt<'_>) -> Result<Self> {
         let cache = apt.cache();
         let host = host_arch()?;
-        let current = Digest::of_parts([KEY_VERSION, SUITE, host.name(), &NATIVE.join(" "), &FOREIGN.join(" ")]);
+        let current = Digest::of_parts([KEY_VERSION, SUITE, host.name(), &native().join(" "), &FOREIGN.join(" ")]);
         if !apt.options().refresh
             && let Some(Recorded { key, packages }) = cache.recorded(KIND, &current)?
             && let Some(tree) = cache.tree(KIND, &key)?
@@ -144,10 +142,18 @@ impl Toolchain {
     }
 }
 
+/// The packages that run here, sorted.
+fn native() -> Vec<&'static str> {
+    let mut names: Vec<&str> =
+        NATIVE.iter().copied().chain(Arch::ALL.iter().map(|arch| arch.facts().gcc_package)).collect();
+    names.sort_unstable();
+    names
+}
+
 /// The packages to take, sorted, each once.
 fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Package>> {
     let root = apt.root(SUITE, &architectures(host))?;
-    let mut packages = root.closure(NATIVE)?;
+    let mut packages = root.closure(&native())?;
     for &arch in Arch::ALL.iter().filter(|&&arch| arch != host) {
         let found: Vec<Package> =
             root.packages(arch, |name| FOREIGN.contains(&name))?.into_iter().map(|indexed| indexed.package).collect();
@@ -179,7 +185,8 @@ pub(crate) fn architectures(host: Arch) -> Vec<Arch> {
 pub fn host_arch() -> Result<Arch> {
     std::env::consts::ARCH.parse().map_err(|_| Error::Build {
         what: format!(
-            "guests can be built on x86_64, aarch64 and riscv64, not on {}: pass a testbed made elsewhere with --manifest",
+            "guests can be built on {}, not on {}: pass a testbed made elsewhere with --manifest",
+            Arch::ALL.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(", "),
             std::env::consts::ARCH
         ),
     })
@@ -217,22 +224,6 @@ fn fill(root: &Path, packages: &[(&Package, &Path)]) -> Result<()> {
         fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
     }
     Ok(())
-}
-
-/// The triplet of GNU tools for an architecture: `aarch64-linux-gnu`.
-#[must_use]
-pub fn gnu_triplet(arch: Arch) -> String {
-    format!("{arch}-linux-gnu")
-}
-
-/// Rust's name of the target for an architecture.
-#[must_use]
-pub fn rust_target(arch: Arch) -> &'static str {
-    match arch {
-        Arch::X86_64 => "x86_64-unknown-linux-gnu",
-        Arch::Aarch64 => "aarch64-unknown-linux-gnu",
-        Arch::Riscv64 => "riscv64gc-unknown-linux-gnu",
-    }
 }
 
 #[cfg(test)]

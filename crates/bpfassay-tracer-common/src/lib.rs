@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Layouts that both sides of the maps share: what the eBPF programs write and the tracer reads.
 //!
 //! This crate is the one source of truth for names, sizes and layouts of maps, keys, values, events and settings, and

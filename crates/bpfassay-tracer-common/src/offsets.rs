@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Offsets of members of the kernel's structures.
 //!
 //! Rust has no CO-RE relocations: the loader `aya` finds these offsets in the running kernel's BTF and writes them into

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay-tracer`: the bundled tracer, a program of its own.
 //!
 //! Here: attaching one probe configuration, counting calls, bytes and errors per (cgroup, mount, operation), and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program as others see it: arguments, exit status, and the refusal line.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finding a QEMU and its version.
 
 use std::{
@@ -77,17 +78,6 @@ pub fn program_name(arch: Arch) -> String {
     format!("qemu-system-{arch}")
 }
 
-/// Debian packages that hold the program for `arch` and the firmware that it needs, separated by spaces.
-#[must_use]
-pub const fn debian_packages(arch: Arch) -> &'static str {
-    match arch {
-        Arch::X86_64 => "qemu-system-x86",
-        Arch::Aarch64 => "qemu-system-arm",
-        // Debian 12; later releases keep the name as a package that pulls in the right one.
-        Arch::Riscv64 => "qemu-system-misc opensbi",
-    }
-}
-
 /// Whether a program that should be the QEMU for guests of `arch` is on `PATH`.
 #[must_use]
 pub fn is_on_path(arch: Arch) -> bool {
@@ -106,14 +96,14 @@ impl Qemu {
             None => which::which(program_name(arch)).map_err(|_| VmError::NoQemu {
                 arch,
                 program: program_name(arch),
-                packages: debian_packages(arch),
+                packages: arch.facts().qemu_packages,
             })?,
         };
         let mut command = Command::new(&program);
         command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|source| {
             if source.kind() == io::ErrorKind::NotFound {
-                VmError::NoQemu { arch, program: program.display().to_string(), packages: debian_packages(arch) }
+                VmError::NoQemu { arch, program: program.display().to_string(), packages: arch.facts().qemu_packages }
             } else {
                 VmError::Spawn { program: program.clone(), source }
             }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The control channel: the engine waits at the beginning and end of every phase and says what the phase did.
 
 #![allow(
@@ -152,7 +153,7 @@ fn without_an_answer_the_engine_gives_up() {
     let output = engine.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(5));
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.contains("the agent did not say go on"), "{message}");
+    assert!(message.contains("the agent did not answer"), "{message}");
 }
 
 #[test]

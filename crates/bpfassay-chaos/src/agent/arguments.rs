@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The arguments with which bpfassay starts QEMU, read by the stand-in and by the player.
 
 use std::{

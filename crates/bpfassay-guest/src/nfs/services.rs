@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The port mapper and the mount protocol on their sockets, for NFSv3 only.
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
 use super::rpc::{self, Exported};
 use crate::{
     error::{Error, Result},
-    power,
+    link,
 };
 
 /// Where the kernel looks for a port mapper first (net/sunrpc/rpcb_clnt.c).
@@ -62,7 +63,7 @@ impl Services {
                         .map_err(Error::system("start a thread"))
                 });
                 if let Err(error) = accepted {
-                    power::fail(&error);
+                    link::fail(&error);
                 }
             }
         };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Answers what the kernel's NFS server asks user space: the caches' questions and the tracking of clients.
 //!
 //! One thread does it for as long as the guest runs, so that no question ever waits for a timeout.
@@ -20,8 +21,7 @@ use rustix::{
 use super::channel::{Cache, Export};
 use crate::{
     error::{Error, Result},
-    link::wait_readable,
-    power,
+    link::{self, wait_readable},
 };
 
 /// Where rpc_pipefs is mounted.
@@ -39,7 +39,7 @@ pub(crate) fn start(export: Export<'static>) -> Result<()> {
     let mut server = Server::new(export)?;
     let run = move || match server.run() {
         Ok(never) => match never {},
-        Err(error) => power::fail(&error),
+        Err(error) => link::fail(&error),
     };
     thread::Builder::new().name("upcalls".to_owned()).spawn(run).map_err(Error::system("start a thread"))?;
     Ok(())

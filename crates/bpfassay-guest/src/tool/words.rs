@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a tool says: its standard output and standard error, as pieces with the time of arrival, bounded.
 
 use std::{
@@ -19,11 +20,9 @@ use rustix::{
 
 use crate::{
     error::{Error, Result},
+    output_tail::OutputTail,
     steps::monotonic_ns,
 };
-
-/// How much of the end of a tool's words is kept for messages, in bytes.
-const OUTPUT_TAIL: usize = 2048;
 
 /// Most bytes taken from a stream at once, so that a tool that never pauses does not hold its reader.
 const AT_ONCE: usize = 256 << 10;
@@ -84,7 +83,7 @@ pub(crate) struct Words {
     pieces: Vec<Piece>,
     bytes: usize,
     dropped: u64,
-    last: Vec<u8>,
+    last: OutputTail,
 }
 
 impl Words {
@@ -96,10 +95,8 @@ impl Words {
     pub(crate) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], reference: Option<Sample>) {
         // What is said of its endpoint it did not say itself.
         if matches!(source, Source::Output | Source::Error) {
-            self.last.extend_from_slice(text);
+            self.last.push(text);
         }
-        let surplus = self.last.len().saturating_sub(OUTPUT_TAIL);
-        self.last.drain(..surplus);
         if let Some(sign) = &mut self.sign {
             sign.take(source, text);
         }
@@ -144,7 +141,7 @@ impl Words {
 
     /// The end of them, for messages.
     pub(super) fn last(&self) -> String {
-        String::from_utf8_lossy(&self.last).into_owned()
+        self.last.to_string()
     }
 
     /// All that was kept, and how many bytes were not.
@@ -222,6 +219,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::output_tail::OUTPUT_TAIL;
 
     #[test]
     fn words_are_kept_with_their_time_and_source() {
@@ -325,7 +323,7 @@ mod tests {
             for chunk in &chunks {
                 words.take(0, Source::Output, chunk, None);
             }
-            prop_assert!(words.last.len() <= OUTPUT_TAIL);
+            prop_assert!(words.last.bytes().len() <= OUTPUT_TAIL);
             prop_assert_eq!(words.into_pieces().0.len(), chunks.len());
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Private package indexes: one suite, some architectures.
 
 use std::{
@@ -13,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use super::{
     Apt, AptError, Indexed, MAX_TEXT, Package, ReleaseFile, cannot_start,
     configuration::{apt_command, follow_move, is_configured, write_configuration},
-    debian_name,
     mirror::ATTEMPTS,
     parse_index, parse_print_uris, program,
     release::Age,
@@ -65,7 +65,7 @@ impl Apt<'_> {
 
     /// As [`Apt::root`]; `force` fetches the indexes however fresh they are.
     pub(crate) fn root_at(&self, suite: &str, architectures: &[Arch], force: bool) -> Result<Root> {
-        let names: Vec<_> = architectures.iter().map(|&arch| debian_name(arch)).collect();
+        let names: Vec<_> = architectures.iter().map(|&arch| arch.facts().debian_name).collect();
         let name = root_name(suite, architectures);
         let directory = self.cache().root().join("apt").join(&name);
         let _lock = self.cache().lock(&format!("apt-{name}"))?;
@@ -182,7 +182,7 @@ impl Root {
     /// # Errors
     /// [`AptError::Parse`] for an index that is malformed; [`Error::Command`], [`Error::Program`] where apt fails or is not there.
     pub fn packages(&self, arch: Arch, keep: impl FnMut(&str) -> bool) -> Result<Vec<Indexed>> {
-        let architecture = format!("Architecture: {}", debian_name(arch));
+        let architecture = format!("Architecture: {}", arch.facts().debian_name);
         let purpose = "asking for the private package indexes";
         let mut command = self.command("apt-get");
         command.args(["indextargets", "--format", "$(FILENAME)", "Created-By: Packages", &architecture]);
@@ -251,7 +251,7 @@ fn read_release(directory: &Path, suite: &str) -> Result<ReleaseFile> {
 
 /// The name of a root's directory and lock.
 fn root_name(suite: &str, architectures: &[Arch]) -> String {
-    architectures.iter().fold(suite.to_owned(), |name, &arch| name + "-" + debian_name(arch))
+    architectures.iter().fold(suite.to_owned(), |name, &arch| name + "-" + arch.facts().debian_name)
 }
 
 impl IndexState {

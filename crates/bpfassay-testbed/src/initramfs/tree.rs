@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A user's directory tree (`--ior ARCH=DIR`), laid over the guest's root directory.
 //!
 //! Nothing outside the directory is read: symbolic links are copied, never followed. What would not work in the guest,
@@ -273,12 +274,7 @@ pub(crate) fn machine(start: &[u8]) -> Option<Arch> {
     if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
         return None;
     }
-    match header.e_machine.get(LittleEndian) {
-        elf::EM_X86_64 => Some(Arch::X86_64),
-        elf::EM_AARCH64 => Some(Arch::Aarch64),
-        elf::EM_RISCV => Some(Arch::Riscv64),
-        _ => None,
-    }
+    Arch::of_elf_machine(header.e_machine.get(LittleEndian).0)
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! The layout of the CEEMS exporter: one value per key in a shared LRU map, with 64 bytes of the mount's path in the key.
 //! `map_lru-shared.h` on the C side has the details.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! BPF trampoline at function exit: counts what the call returned.
 //!
 //! A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Files by their descriptor, and system calls hooked at their own functions: `files.h` on the C side has the reason why fsync and
 //! fdatasync are.
 

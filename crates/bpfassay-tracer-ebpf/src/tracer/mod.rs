@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! The programs, one module per way of hooking, and what they share. A map layout (`map` beside this module) has one
 //! function, `add`, which adds one call. What is counted, and where, is the same as in C (`bpfassay-tracer/src/bpf`).
 //!
@@ -6,6 +7,7 @@
 //!
 //! Not here, and refused by the loader: `kprobe-multi`, which aya (0.14 to 0.16) cannot attach; `complete`; `task-io`.
 
+mod arch;
 pub(crate) mod count;
 mod descriptor;
 mod entry;
@@ -15,7 +17,6 @@ pub(crate) mod kernel;
 mod named;
 mod names;
 mod opened;
-mod registers;
 mod returns;
 mod syscalls;
 mod uprobe;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Calls by path that change names in directories, seen at both ends: `do_mkdirat` and its like. Which mount they are
 //! about is known once they take write access of it (`mnt_want_write`). `named.h` on the C side has the details.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Functions that change names in directories, seen at their entry: `vfs_create`, `vfs_mkdir`, `vfs_unlink`, `vfs_rmdir`, `vfs_rename`.
 //!
 //! How they receive the superblock differs between kernels; the loader reads it from the kernel's BTF

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Pairs of programs at function entry and return (kprobe and kretprobe). Registers at return do not have the
 //! arguments, so what a call is about is remembered at its entry, per thread, on a small stack: calls can be nested (a
 //! file system on top of another).
@@ -17,13 +18,13 @@ use aya_ebpf::{
 use bpfassay_tracer_common::{Operation, tally as tallies};
 
 use super::{
+    arch::stack_pointer,
     count::{By, Outcome, Subject, clock, count, tally, thread},
     entry::Arguments as _,
     files::{is_regular, subject_of_syscall},
     kernel::Place,
     named,
     opened::opened,
-    registers::stack_pointer,
 };
 
 const DEPTH: usize = 4;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! System calls by their number, through the raw tracepoints `sys_enter` and `sys_exit`, which every call passes, or
 //! through the tracepoints of single calls, to each of which the loader attaches the two programs. Both count what was
 //! returned.
@@ -8,56 +9,18 @@
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
 use aya_ebpf::{
-    helpers::generated::bpf_get_current_task,
     macros::{raw_tracepoint, tracepoint},
     programs::{RawTracePointContext, TracePointContext},
 };
 use bpfassay_tracer_common::Operation;
 
 use super::{
+    arch::{is_compat, number},
     count::By,
     descriptor::{begins, ends},
     files::is_regular,
     kernel::{Address, offset, read},
 };
-
-/// arch/x86/entry/syscalls/syscall_64.tbl.
-#[cfg(bpf_target_arch = "x86_64")]
-mod number {
-    pub(super) const READ: [i64; 2] = [0, 17];
-    pub(super) const WRITE: [i64; 2] = [1, 18];
-    pub(super) const READV: [i64; 3] = [19, 295, 327];
-    pub(super) const WRITEV: [i64; 3] = [20, 296, 328];
-    pub(super) const FSYNC: [i64; 2] = [74, 75];
-    /// `open`, `creat`, `openat`, `openat2`.
-    pub(super) const OPEN: [i64; 4] = [2, 85, 257, 437];
-    pub(super) const MKDIR: [i64; 2] = [83, 258];
-    pub(super) const UNLINK: [i64; 1] = [87];
-    pub(super) const UNLINKAT: i64 = 263;
-    pub(super) const RMDIR: [i64; 1] = [84];
-    pub(super) const RENAME: [i64; 3] = [82, 264, 316];
-    pub(super) const MKNOD: [i64; 1] = [133];
-    pub(super) const MKNODAT: i64 = 259;
-}
-
-/// include/uapi/asm-generic/unistd.h.
-#[cfg(not(bpf_target_arch = "x86_64"))]
-mod number {
-    pub(super) const READ: [i64; 2] = [63, 67];
-    pub(super) const WRITE: [i64; 2] = [64, 68];
-    pub(super) const READV: [i64; 3] = [65, 69, 286];
-    pub(super) const WRITEV: [i64; 3] = [66, 70, 287];
-    pub(super) const FSYNC: [i64; 2] = [82, 83];
-    /// `openat`, `openat2`.
-    pub(super) const OPEN: [i64; 2] = [56, 437];
-    pub(super) const MKDIR: [i64; 1] = [34];
-    pub(super) const UNLINK: [i64; 0] = [];
-    pub(super) const UNLINKAT: i64 = 35;
-    pub(super) const RMDIR: [i64; 0] = [];
-    pub(super) const RENAME: [i64; 2] = [38, 276];
-    pub(super) const MKNOD: [i64; 0] = [];
-    pub(super) const MKNODAT: i64 = 33;
-}
 
 /// `AT_REMOVEDIR` (include/uapi/linux/fcntl.h).
 pub(super) const REMOVE_DIRECTORY: u64 = 0x200;
@@ -107,25 +70,6 @@ fn syscall_begins(by: By, number: i64, argument: impl Fn(usize) -> u64) {
         return;
     };
     begins(by, operation, if by_descriptor { Some(argument(0)) } else { None });
-}
-
-/// Whether the calling task is in a call for 32 bits, which has other numbers.
-#[inline(always)]
-fn is_compat() -> bool {
-    // SAFETY: takes no arguments.
-    let task: Address = unsafe { bpf_get_current_task() };
-    // `TS_COMPAT` (arch/x86/include/asm/thread_info.h).
-    #[cfg(bpf_target_arch = "x86_64")]
-    return read::<u32>(task, offset!(thread_status)) & 0x2 != 0;
-    // `TIF_32BIT` (arch/arm64/include/asm/thread_info.h).
-    #[cfg(bpf_target_arch = "aarch64")]
-    return read::<u64>(task, offset!(thread_status)) >> 22 & 1 != 0;
-    // Debian's riscv64 has no programs for 32 bits.
-    #[cfg(bpf_target_arch = "riscv64")]
-    {
-        let _ = task;
-        false
-    }
 }
 
 /// Both programs of a copy.

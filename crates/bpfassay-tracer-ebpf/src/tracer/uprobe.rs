@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! uprobes on the functions of the C library and of MPI-IO, in their libraries or in a static program. The loader attaches
 //! each program to the functions that are in the file ([`bpfassay_tracer_common::functions`]).
 //!

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * What every probe counts and under which key. The crate bpfassay-tracer-common declares the same for Rust; a test
  * compares both sides through the object's BTF.

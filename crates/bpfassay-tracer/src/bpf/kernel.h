@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * What the probes need of the kernel, declared by hand: CO-RE relocates each access to the running kernel's layout,
  * so only the names and types of the members used here matter. No vmlinux.h, no header of the build machine.
@@ -45,27 +45,7 @@ enum bpf_map_type {
 enum { BPF_ANY, BPF_NOEXIST };
 enum { BPF_F_NO_PREALLOC = 1, BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 
-/* Registers as a kprobe's context has them. Their layout is ABI, so they are not relocated. */
-#if defined(__TARGET_ARCH_x86)
-struct pt_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
-	unsigned long orig_ax, ip, cs, flags, sp, ss;
-};
-#elif defined(__TARGET_ARCH_arm64)
-struct pt_regs;
-struct user_pt_regs {
-	__u64 regs[31];
-	__u64 sp, pc, pstate;
-};
-#elif defined(__TARGET_ARCH_riscv)
-struct pt_regs;
-struct user_regs_struct {
-	unsigned long pc, ra, sp, gp, tp, t0, t1, t2, s0, s1, a0, a1, a2, a3, a4, a5, a6, a7;
-	unsigned long s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, t3, t4, t5, t6;
-};
-#else
-#error "no register layout for this architecture"
-#endif
+#include "arch.h"
 
 /* include/uapi/linux/bpf.h */
 struct bpf_raw_tracepoint_args {

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * The layout of the CEEMS exporter (pkg/collector/bpf/vfs/bpf_vfs.h of mahendrapaipuri/ceems, seen at 8393acdd): one
  * value per key in a shared LRU map of 16384 entries, with 64 bytes of the mount's path in the key. Unlike there, the

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * One value per key and CPU, summed by the reader. The kernel does not run a program twice at once on one CPU, and
  * programs that may interrupt each other have different keys (operations) or, as copies of one program, another map than

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * Calls by path that change names in directories, seen at both ends: do_mkdirat, do_mknodat, do_unlinkat, do_rmdir,
  * do_renameat2 (filename_mkdirat and so on in 7.2; the loader finds out). System calls and io_uring end there,

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * Functions that change names in directories, seen at their entry: vfs_create, vfs_mkdir, vfs_unlink, vfs_rmdir,
  * vfs_rename. (named.h counts the calls that lead there, which do not know the mount when they begin.)

@@ -12,33 +12,11 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* arch/x86/include/asm/thread_info.h, arch/arm64/include/asm/thread_info.h */
-#define TS_COMPAT 0x2
-#define TIF_32BIT 22
-
-/* Programs for 32 bits have other numbers. */
-static __always_inline bool is_compat(void)
-{
-#if defined(__TARGET_ARCH_x86)
-	const struct task_struct *task = (void *)bpf_get_current_task();
-
-	return BPF_CORE_READ(task, thread_info.status) & TS_COMPAT;
-#elif defined(__TARGET_ARCH_arm64)
-	const struct task_struct *task = (void *)bpf_get_current_task();
-	const struct thread_info___flags *info = (void *)&task->thread_info;
-
-	return BPF_CORE_READ(info, flags) >> TIF_32BIT & 1;
-#else
-	/* Debian's riscv64 has no programs for 32 bits. */
-	return false;
-#endif
-}
-
 static __always_inline int enter(__u32 copy, struct bpf_raw_tracepoint_args *ctx)
 {
 	struct pt_regs *regs = (void *)ctx->args[0];
 
-	if (is_compat())
+	if (ARCH_IS_COMPAT())
 		return 0;
 	syscall_begins(copy, ctx->args[1], PT_REGS_PARM1_CORE_SYSCALL(regs), PT_REGS_PARM2_CORE_SYSCALL(regs),
 		       PT_REGS_PARM3_CORE_SYSCALL(regs));

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * Pairs of programs at function entry and return: ENTRY(function) and RETURN(function) are the sections. Registers at
  * return do not have the arguments, so what a call is about is remembered at its entry, per thread, on a small stack:

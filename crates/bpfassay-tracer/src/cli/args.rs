@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The options of the command line, and what they mean on this machine.
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the program ends.
 
 use bpfassay_protocol::with_causes;

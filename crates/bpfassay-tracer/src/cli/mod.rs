@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line: what it asks for, and the exit status.
 //!
 //! Not here: anything that is done; `service` is the life of a tracer while its programs count.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows from the bytes of keys and values, as `bpfassay_tracer_common` lays them out.
 
 use std::{

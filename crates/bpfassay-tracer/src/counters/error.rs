@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors of a reading.
 
 use bpfassay_protocol::{Operation, program_set::ProgramEvent};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events that the kernel did not hand to a program, as far as it counts them.
 
 use std::os::fd::AsFd as _;

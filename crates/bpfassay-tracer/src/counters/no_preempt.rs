@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Readings that no other task interrupts.
 //!
 //! While a process reads a map, the kernel keeps programs on perf events (kprobes, tracepoints, fprobes) from running on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ring buffer of events, added up into what the other layouts keep in the kernel.
 
 use std::{

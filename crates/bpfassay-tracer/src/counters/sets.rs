@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Program sets: what their maps hold, and readings of them.
 
 use std::{

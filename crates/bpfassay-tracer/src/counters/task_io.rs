@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Readings of `task-io`: the kernel's own I/O accounts of all tasks, those that are gone included.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can be seen when counting has ended.
 
 use bpfassay_protocol::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can be seen before anything is attached.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The prototypes that the tracer's programs assume: each function once, each shape that they can deal with on a line.
 //!
 //! A kernel function's prototype is no interface: it changes without notice, and a program that reads the wrong argument

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pitfalls: what makes a tracer's figures wrong or fragile without any error, searched for before counting begins and
 //! when it has ended ([`bpfassay_protocol::finding`]).
 //!

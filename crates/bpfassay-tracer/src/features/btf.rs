@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The type information that trial programs and maps need of their own.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What programs are made of: instructions, loops, calls, callbacks, things in map values. What can be run is run, and has to
 //! return what it should: a JIT compiler that takes an instruction may still get it wrong.
 
@@ -16,6 +17,7 @@ use super::{
     probe_env::{Context, ProbeEnv, ProgramBuilder},
     sys::{self, Failure, Result},
 };
+use crate::loader::plan::renamed::SYSCALL_PREFIX;
 
 type Trial = fn(&ProbeEnv) -> Result<()>;
 
@@ -106,7 +108,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
         let program = ProgramSpec {
             attach: bpf::BPF_TRACE_FENTRY,
             // Only functions that may fail on purpose may sleep in a trampoline; system calls are among them.
-            target: env.kernel()?.function(SYSTEM_CALL)?,
+            target: env.kernel()?.function(&format!("{SYSCALL_PREFIX}sys_getpgid"))?,
             flags: bpf::BPF_F_SLEEPABLE,
             ..ProgramSpec::new(bpf::BPF_PROG_TYPE_TRACING)
         };
@@ -158,15 +160,6 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             .map(drop)
     }),
 ];
-
-/// A system call by the name of its function in the kernel.
-const SYSTEM_CALL: &str = if cfg!(target_arch = "x86_64") {
-    "__x64_sys_getpgid"
-} else if cfg!(target_arch = "aarch64") {
-    "__arm64_sys_getpgid"
-} else {
-    "__riscv_sys_getpgid"
-};
 
 pub(super) fn try_all(env: &mut ProbeEnv) {
     for &(name, trial) in CONSTRUCTS {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Helpers that tracers use, in the kinds of programs that they use them in.
 
 use bpfassay_bpf::LoadError;

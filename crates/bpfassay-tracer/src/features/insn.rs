@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs of a few instructions, put together here instead of by a compiler, so that each tries one thing and no more.
 //!
 //! The encoding is that of include/uapi/linux/bpf.h and Documentation/bpf/standardization/instruction-set.rst.

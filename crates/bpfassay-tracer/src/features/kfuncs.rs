@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of the kernel that programs may call (kfuncs). Each is called with the arguments that it takes, by a program that loads.
 
 use bpfassay_bpf::MapSpec;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What this kernel offers to eBPF tools, found out by trying and not by its version.
 //!
 //! Here: trials. Each loads, creates or attaches one thing, by system calls of its own, and keeps the kernel's answer.

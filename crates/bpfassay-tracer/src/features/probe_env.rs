@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The environment of the trials: the kernel's types, and the kinds of programs that tracers are made of.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the feature trials do, with the kernel's error in the messages.
 
 use std::{

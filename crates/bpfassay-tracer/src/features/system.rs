@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is not of programs: types, the JIT compiler, statistics, tokens, settings.
 
 use std::{fs, io, os::fd::AsFd as _};

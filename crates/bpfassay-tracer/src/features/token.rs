@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! BPF tokens: a process without privileges, in a user namespace of its own, gets a part of the rights to the bpf system
 //! call by a file system `bpf` that a privileged process has set up for it (Linux 6.9).
 //!

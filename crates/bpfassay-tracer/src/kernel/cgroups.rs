@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The path of a cgroup (v2) from its id, and the id from its path.
 
 use std::{

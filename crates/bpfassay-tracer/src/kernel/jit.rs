@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the kernel compiles BPF programs.
 
 use std::{fs, io};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The path of a mount from its id, and the id from its path: `/proc/self/mountinfo` (proc(5)), read again whenever the kernel marks it as changed.
 
 use std::{

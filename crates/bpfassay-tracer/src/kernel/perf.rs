@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Perf events, to which programs of kprobes, uprobes and tracepoints are attached.
 
 use std::{

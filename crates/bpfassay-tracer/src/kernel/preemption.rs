@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether tasks can be preempted inside the kernel, and with it inside programs on a BPF trampoline.
 
 use std::fs;

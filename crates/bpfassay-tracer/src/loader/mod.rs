@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading and attaching the programs of a probe configuration.
 //!
 //! Here: `plan`, which is what the loaders have in common, and one folder for each loader. A loader has a function that

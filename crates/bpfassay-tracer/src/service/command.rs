@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands on standard input, one per line.
 
 /// Longest label in bytes; longer ones are refused, so that a sender without newlines is noticed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The counters as text that Prometheus reads: OpenMetrics 1.0 or the older text format 0.0.4.
 //!
 //! Pure: what is written depends on the arguments only. Everything is a sum since the tracer attached, so nothing ever

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay-tracer object`: an eBPF object of the user, loaded and attached by the names of its sections, with one of its maps served over HTTP.
 //!
 //! Here: the life of this mode and its page. Its output: [`bpfassay_protocol::object`].
@@ -6,7 +7,7 @@
 
 use std::{
     borrow::Cow,
-    env, fs,
+    fs,
     io::{self, Read as _, Write as _},
     net::Ipv4Addr,
     path::{Path, PathBuf},
@@ -154,10 +155,8 @@ pub(crate) fn types(elf: &[u8]) -> Result<ObjectLine, ObjectError> {
 /// What `programs` of `elf`, or all of them, read, compared with this kernel's functions.
 fn prototypes(elf: &[u8], programs: &[String]) -> ObjectLine {
     let checked = || {
-        let arch: Arch =
-            env::consts::ARCH.parse().map_err(|_| format!("no registers of {} are known", env::consts::ARCH))?;
         let kernel = btf::read().map_err(|error| btf::cannot(&error))?;
-        prototype::check(elf, &kernel, arch).map_err(|error| error.to_string())
+        prototype::check(elf, &kernel, Arch::BUILT_FOR).map_err(|error| error.to_string())
     };
     match checked() {
         Ok(mut checked) => {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the counters as the tracer keeps them to what a sample or the metrics endpoint shows of them.
 
 use std::{collections::BTreeMap, os::fd::BorrowedFd};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life of an attached tracer: commands in, samples out, counters to Prometheus, until the end of standard input
 //! or a signal.
 

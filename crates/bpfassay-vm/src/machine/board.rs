@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The board and what runs the guest's instructions on it.
 
 use std::{ffi::OsString, fmt};
@@ -37,17 +38,11 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// The machine type. Where QEMU has versions of it, the one of the oldest QEMU supported: the guest then sees the same
-    /// hardware under every newer QEMU.
+    /// The machine type.
     pub(crate) fn machine_type(self) -> &'static str {
-        match (self.arch, self.accelerator) {
-            // Without what no guest here uses and firmware or kernel would spend time on.
-            (Arch::X86_64, _) => "pc-q35-7.2,i8042=off,sata=off,smbus=off,usb=off",
-            (Arch::Aarch64, Accelerator::Tcg) => "virt-7.2,gic-version=3",
-            // The interrupt controller of the host: others are not virtualised by its processor.
-            (Arch::Aarch64, Accelerator::Kvm) => "virt-7.2,gic-version=host",
-            // This board has no versions. OpenSBI comes with QEMU as its default firmware.
-            (Arch::Riscv64, _) => "virt",
+        match self.accelerator {
+            Accelerator::Tcg => self.arch.facts().machine_type,
+            Accelerator::Kvm => self.arch.facts().kvm_machine_type,
         }
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The first serial port: the kernel's console.
 
 use std::ffi::OsString;
@@ -24,10 +25,7 @@ impl Console {
     /// The kernel's name for the port.
     #[must_use]
     pub(crate) fn tty(self) -> &'static str {
-        match self.arch {
-            Arch::X86_64 | Arch::Riscv64 => "ttyS0",
-            Arch::Aarch64 => "ttyAMA0",
-        }
+        self.arch.facts().console
     }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernel parameters that make a guest quick to boot, and quick and plain in dying. No hardware.
 
 use bpfassay_protocol::Arch;
@@ -47,15 +48,9 @@ impl Device for KernelParams {
             "random.trust_cpu=on",
             "random.trust_bootloader=on",
         ];
-        if self.arch == Arch::X86_64 {
-            // The clock of a virtual machine need not be watched by a second one, whose delays under load mark it unstable.
-            parameters.push("tsc=reliable");
-            parameters.push("no_timer_check");
-            if self.accelerator == Accelerator::Tcg && self.cpus == 1 {
-                // The local timer's calibration is 0.1 s of waiting, and the HPET does as well for one emulated processor. More
-                // than one would have to wake each other for every tick.
-                parameters.push("nolapic_timer");
-            }
+        parameters.extend(self.arch.facts().kernel_parameters);
+        if self.accelerator == Accelerator::Tcg && self.cpus == 1 {
+            parameters.extend(self.arch.facts().single_tcg_cpu_parameters);
         }
         match self.aslr {
             Aslr::Fixed => parameters.extend(["nokaslr", "norandmaps"]),

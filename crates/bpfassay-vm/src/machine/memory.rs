@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of the guest.
 
 use std::ffi::OsString;
@@ -15,18 +16,11 @@ pub struct Memory {
 
 impl Memory {
     /// `mib`, or the next larger size at which QEMU for `arch` takes an initramfs of `initramfs` bytes.
-    ///
-    /// For riscv64, QEMU compares the size of the initramfs with the memory's size less its address, though memory
-    /// begins at 2 GiB there (`riscv_load_initrd` in hw/riscv/boot.c: 128 MiB, in later versions 512 MiB, behind the kernel's address).
-    /// Below that address the difference wraps around, and nothing is refused; a little above, everything is.
     #[must_use]
     pub fn for_initramfs(arch: Arch, mib: u32, initramfs: u64) -> Self {
-        // The kernel is loaded behind the firmware: 2 MiB in QEMU 7.2 and 10.0.
-        const FIRST: u32 = 2048 + 128;
-        const LAST: u32 = 2048 + 512 + 16;
-        let takes = LAST.saturating_add(u32::try_from(initramfs.div_ceil(1 << 20)).unwrap_or(u32::MAX));
-        let is_refused = arch == Arch::Riscv64 && (FIRST..takes).contains(&mib);
-        Self { mib: if is_refused { takes } else { mib } }
+        let Some((first, last)) = arch.facts().refused_memory_mib else { return Self { mib } };
+        let takes = last.saturating_add(u32::try_from(initramfs.div_ceil(1 << 20)).unwrap_or(u32::MAX));
+        Self { mib: if (first..takes).contains(&mib) { takes } else { mib } }
     }
 }
 

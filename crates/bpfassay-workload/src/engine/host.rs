@@ -1,4 +1,5 @@
-//! What a report says about the machine and the time.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a report contains about the machine and the time.
 
 use std::ffi::CStr;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A writer of JSON that keeps the order of keys and IOR's way with numbers.
 
 use std::io::{self, Write};
@@ -70,7 +71,7 @@ impl<W: Write> Json<W> {
     }
 
     /// Four decimals; an infinite number as a string, as IOR does; what is not a number, which IOR writes as it is and
-    /// JSON does not know, as `null`.
+    /// JSON does not have, as `null`.
     pub(crate) fn number(&mut self, key: &str, value: f64) -> io::Result<()> {
         self.element(key)?;
         if value.is_nan() {

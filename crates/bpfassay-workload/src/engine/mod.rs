@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The embedded engine: IOR's work without IOR and MPI, for the POSIX and MMAP interfaces.
 //!
 //! It makes the same system calls on the test files as the real IOR with the same options, rank by rank and in the
@@ -20,6 +21,7 @@ mod ranks;
 mod record;
 mod report;
 mod result;
+mod rows;
 mod table;
 mod test_run;
 
@@ -91,7 +93,7 @@ impl Run {
             };
             result.unwrap_or_else(|error| {
                 if !matches!(error, EngineError::Aborted) {
-                    say(format_args!("error: {}", bpfassay_protocol::with_causes(&error)));
+                    print(format_args!("error: {}", bpfassay_protocol::with_causes(&error)));
                 }
                 error.exit_status()
             })
@@ -156,11 +158,11 @@ impl Run {
     }
 }
 
-/// A line on standard error; there is nobody to tell if that fails.
-fn say(message: Arguments<'_>) {
+/// Prints a line on standard error; nothing can report a failure of that.
+fn print(message: Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "bpfassay-ior: {message}");
 }
 
 fn warn(message: Arguments<'_>) {
-    say(format_args!("warning: {message}"));
+    print(format_args!("warning: {message}"));
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ranks: processes that share a piece of memory, with barriers and the exchange of numbers.
 
 use std::{
@@ -152,7 +153,7 @@ impl Team {
                 std::array::from_fn(|index| slots[index].load(Ordering::Relaxed))
             })
             .collect();
-        // Nobody writes again before everybody has read.
+        // No rank writes again before all have read.
         self.barrier()?;
         Ok(all)
     }

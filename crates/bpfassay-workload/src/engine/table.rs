@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results as tables for people, laid out as IOR's.
 
 use std::io::{self, Write};
 
 use super::{
     phase::Stonewall,
-    report::{Capacity, ENGINE, IOR_VERSION, MIB, Row, Setting, Totals},
     result::Figures,
+    rows::{Capacity, ENGINE, IOR_VERSION, MIB, Row, Setting, Totals},
 };
 use bpfassay_ior::Options;
 

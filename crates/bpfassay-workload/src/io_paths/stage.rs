@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What every path needs: files with known data, the ledger, and the barriers around a phase.
 
 use std::{
@@ -137,7 +138,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Begins the phase, carries out `work`, and ends it.
+    /// Begins the phase, runs `work`, and ends it.
     pub(crate) fn phase<T>(
         &mut self,
         work: impl FnOnce(&Self, &mut Ledger) -> Result<T, PathFailure>,

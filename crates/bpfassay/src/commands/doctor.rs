@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay doctor`: is this host fit, and if not, what to do.
 
 use std::{collections::BTreeSet, fmt::Write};
@@ -6,7 +7,7 @@ use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_results::plain;
 use bpfassay_runner::{Error, KVM_PATIENCE, Store, missing_packages};
 use bpfassay_testbed::{payload, provider::debian::Kernels, toolchain::HOST_PACKAGES};
-use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator, qemu::debian_packages};
+use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator};
 
 use crate::{
     cli,
@@ -191,7 +192,9 @@ fn mirrors(store: &Store) -> Vec<Finding> {
 async fn qemu(arch: Arch) -> Finding {
     match Qemu::find(arch, None).await {
         Ok(qemu) => good(format!("QEMU for {arch}: {} ({})", qemu.version_text, qemu.program.display())),
-        Err(error) => bad(format!("QEMU for {arch}: {error}"), format!("apt-get install {}", debian_packages(arch))),
+        Err(error) => {
+            bad(format!("QEMU for {arch}: {error}"), format!("apt-get install {}", arch.facts().qemu_packages))
+        }
     }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tables of other tools under test: what each reported beside what really happened, and what was found of it.
 
 use bpfassay_tool::finding::{Compared, FindingStatus, Kind};

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Architecture and release of a kernel image, from its header.
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::{Arch, arch::ImageFormat};
 
 /// An image that QEMU can boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,22 +20,22 @@ const MAX_RELEASE: usize = 64;
 /// # Errors
 /// What they are instead, and what is wanted.
 pub fn identify(image: &[u8]) -> Result<ImageKind, String> {
-    // Documentation/arch/x86/boot.rst: header magic at 0x202, offset of the version string at 0x20e.
-    if has(image, 0x202, b"HdrS") {
-        let offset = image.get(0x20e..0x210).map_or(0, |bytes| usize::from(u16::from_le_bytes([bytes[0], bytes[1]])));
-        let release = (offset != 0).then(|| image.get(offset + 0x200..)).flatten().and_then(word);
-        return Ok(ImageKind { arch: Arch::X86_64, release });
-    }
     // An EFI application that unpacks the kernel when it runs: drivers/firmware/efi/libstub/zboot-header.S.
     if has(image, 4, b"zimg") {
         return Err("is a compressed EFI image (zboot), which QEMU 7.2 cannot boot: give arch/*/boot/Image".to_owned());
     }
-    // Documentation/arch/arm64/booting.rst and Documentation/arch/riscv/boot-image-header.rst: magic at 0x38.
-    if has(image, 0x38, b"ARM\x64") {
-        return Ok(ImageKind { arch: Arch::Aarch64, release: banner(image) });
-    }
-    if has(image, 0x38, b"RSC\x05") {
-        return Ok(ImageKind { arch: Arch::Riscv64, release: banner(image) });
+    for &arch in Arch::ALL {
+        match arch.facts().image {
+            ImageFormat::BzImage if has(image, 0x202, b"HdrS") => {
+                let offset = image.get(0x20e..0x210).map_or(0, |at| usize::from(u16::from_le_bytes([at[0], at[1]])));
+                let release = (offset != 0).then(|| image.get(offset + 0x200..)).flatten().and_then(word);
+                return Ok(ImageKind { arch, release });
+            }
+            ImageFormat::Image { magic } if has(image, 0x38, &magic) => {
+                return Ok(ImageKind { arch, release: banner(image) });
+            }
+            ImageFormat::BzImage | ImageFormat::Image { .. } => {}
+        }
     }
     Err(if has(image, 0, b"\x7fELF") {
         "is an ELF file (vmlinux): give arch/x86/boot/bzImage, or arch/*/boot/Image on other architectures"

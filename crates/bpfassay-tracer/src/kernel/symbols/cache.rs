@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was found in the symbol table, kept between tracers of one boot (`--symbol-cache`).
 //!
 //! `/proc/kallsyms` has over 200,000 lines, which takes seconds to read on an emulated machine, and a study starts a

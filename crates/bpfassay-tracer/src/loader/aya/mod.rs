@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loader `aya`: objects written in Rust (`bpfassay-tracer-ebpf`), loaded through aya.
 //!
 //! One object holds the programs of every probe with one map layout; only those of one probe are loaded, by the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Refusals from aya's errors.
 
 use std::{error::Error, io};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attaching the programs of a loaded object.
 
 use std::{

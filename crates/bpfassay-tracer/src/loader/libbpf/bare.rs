@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An object of the user: loaded as it is, each program attached by the name of its section, nothing corrected.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Room for the calls that an fprobe watches until their return.
 //!
 //! Before fprobe was built on the function graph tracer (Linux 6.14: 4346ba160409), the kernel reserved room when a link

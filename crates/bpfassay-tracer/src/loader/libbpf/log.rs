@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What libbpf prints while it works, and the refusal that is made of it.
 
 use std::sync::{Mutex, PoisonError};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Preparing an object that is open: its settings and prototypes, and which of its programs and maps this kernel and these
 //! options need.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Program sets: one object each, loaded and attached one after the other.
 
 use std::{collections::BTreeMap, io};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! In which order functions are hooked.
 //!
 //! Where the kernel puts the code of a program, its trampoline and its maps follows from the order in which they are made,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Room for file descriptors: a tracepoint takes two for each copy of each system call's programs.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The compiled eBPF objects, embedded by the build script.
 
 use bpfassay_protocol::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a loader is asked for and what it yields, whichever library it uses.
 
 use std::{any::Any, collections::BTreeMap, os::fd::OwnedFd, path::PathBuf};

@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How programs are attached, by the names of their sections.
 //!
 //! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names have what to hook. A way of attaching that
 //! does not exist yet is a new variant of [`Attachment`].
+
+use bpfassay_protocol::Arch;
 
 /// How a program is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,12 +58,7 @@ impl End {
 const THREE_ARGUMENTS: [&str; 3] = ["mknod", "mknodat", "unlinkat"];
 
 /// Where a kprobe can be put when the entry of a function is refused, in bytes.
-///
-/// On riscv64 the first eight bytes of a function are its ftrace site (`auipc` and `jalr`, or no-ops). Linux 6.12
-/// refuses kprobes there with EINVAL and does not serve them through ftrace either; 7.2 takes them. The instruction
-/// behind the site is the first of the function proper: arguments are still in their registers there, and each call
-/// passes it exactly once.
-pub(crate) const BEHIND_FTRACE_SITE: Option<usize> = if cfg!(target_arch = "riscv64") { Some(8) } else { None };
+pub(crate) const BEHIND_FTRACE_SITE: Option<usize> = Arch::BUILT_FOR.facts().behind_ftrace_site;
 
 /// Functions that every configuration needs: without them it is refused. What else a kernel lacks is not counted, and
 /// reported.

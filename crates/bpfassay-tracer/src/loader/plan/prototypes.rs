@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prototypes of the functions that are hooked, and where programs find the superblock in their arguments.
 
 use std::{

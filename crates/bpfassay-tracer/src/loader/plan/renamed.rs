@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions that the programs name once and that kernels have under several names.
 
 use std::collections::BTreeSet;
+
+use bpfassay_protocol::Arch;
 
 use crate::kernel::btf;
 use crate::loader::plan::options::Options;
@@ -20,13 +23,7 @@ const NEWER: [(&str, &str); 6] = [
 const SYSCALLS: [&str; 2] = ["sys_fsync", "sys_fdatasync"];
 
 /// What stands before that in the kernel (arch/*/include/asm/syscall_wrapper.h).
-pub(crate) const SYSCALL_PREFIX: &str = if cfg!(target_arch = "x86_64") {
-    "__x64_"
-} else if cfg!(target_arch = "aarch64") {
-    "__arm64_"
-} else {
-    "__riscv_"
-};
+pub(crate) const SYSCALL_PREFIX: &str = Arch::BUILT_FOR.facts().syscall_prefix;
 
 /// `options` with the names of the running kernel. Where its type information cannot be read, the older ones stay, and
 /// loading or attaching reports what is missing.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! kretprobes that watch a given number of calls at once.
 //!
 //! The kernel reserves room for the calls that a kretprobe watches when it is made, and misses those beyond. Through the

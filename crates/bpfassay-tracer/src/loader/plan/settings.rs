@@ -1,7 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is decided before any program is loaded, for both loaders: how many copies of a program are attached, and what
 //! its programs may ask for on this kernel.
 
-use bpfassay_protocol::finding::{Finding, Pitfall};
+use bpfassay_protocol::{
+    Arch,
+    finding::{Finding, Pitfall},
+};
 use bpfassay_tracer_common::COPIES;
 
 use crate::kernel::{jit::has_jit, preemption};
@@ -14,10 +18,10 @@ pub(crate) fn copies() -> u32 {
     if preemption::is_preemptible() && has_jit() { COPIES } else { 1 }
 }
 
-/// Whether programs may ask for the calling task. The JIT compiler of riscv64 puts that in itself, and 7.2 refuses it to
-/// programs that are not compiled.
+/// Whether programs may ask for the calling task. Some kernels refuse that to programs that the JIT compiler
+/// did not compile.
 pub(crate) fn is_task_known() -> bool {
-    !cfg!(target_arch = "riscv64") || has_jit()
+    !Arch::BUILT_FOR.facts().current_task_needs_jit || has_jit()
 }
 
 /// What follows where they may not.

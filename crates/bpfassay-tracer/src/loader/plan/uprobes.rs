@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files and offsets of the functions that the probe `uprobe` hooks.
 
 use std::{
@@ -10,6 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use bpfassay_protocol::Arch;
 use bpfassay_tracer_common::functions::{C_LIBRARY, Function, MPI_IO};
 use object::{
     Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind,
@@ -19,17 +21,10 @@ use object::{
 /// The C library.
 const LIBC: &str = "libc.so.6";
 
-/// Where it is searched for after `LD_LIBRARY_PATH`, as libbpf does.
-const DIRECTORIES: [&str; 3] = ["/usr/lib64", "/usr/lib", FOR_ARCHITECTURE];
-
-/// Debian's and its relatives'.
-const FOR_ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") {
-    "/usr/lib/aarch64-linux-gnu"
-} else if cfg!(target_arch = "riscv64") {
-    "/usr/lib/riscv64-linux-gnu"
-} else {
-    "/usr/lib/x86_64-linux-gnu"
-};
+/// Where it is searched for after `LD_LIBRARY_PATH`, as libbpf does; the last is that of Debian and its relatives.
+fn system_directories() -> [String; 3] {
+    ["/usr/lib64".to_owned(), "/usr/lib".to_owned(), format!("/usr/lib/{}", Arch::BUILT_FOR.gnu_triplet())]
+}
 
 /// How the names of libraries begin that have the functions of the C library (glibc, before 2.34 in two parts, and musl) or
 /// of MPI-IO (Open MPI, MPICH and its relatives).
@@ -156,7 +151,7 @@ fn files(named: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     }
     if files.is_empty() {
         let first = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-        let directories = env::split_paths(&first).chain(DIRECTORIES.map(PathBuf::from));
+        let directories = env::split_paths(&first).chain(system_directories().map(PathBuf::from));
         files.push(c_library(directories)?);
     }
     files.sort();
@@ -168,7 +163,8 @@ fn files(named: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
 fn c_library(directories: impl Iterator<Item = PathBuf>) -> io::Result<PathBuf> {
     let mut paths = directories.map(|directory| directory.join(LIBC));
     paths.find(|path| path.is_absolute() && path.is_file()).ok_or_else(|| {
-        let message = format!("no {LIBC} in {}: name a program or library by --uprobe", DIRECTORIES.join(", "));
+        let message =
+            format!("no {LIBC} in {}: name a program or library by --uprobe", system_directories().join(", "));
         io::Error::new(io::ErrorKind::NotFound, message)
     })
 }

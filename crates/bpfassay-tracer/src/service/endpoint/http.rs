@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! As much of HTTP/1.1 as it takes to answer one `GET` of the only page (RFC 9110, RFC 9112). Pure: bytes in, bytes out.
 
 use crate::service::metrics::Format;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An endpoint with one page, the counters (`--listen`) or a map (`object`): HTTP on a TCP or Unix socket, inside the tracer's
 //! own loop.
 //!

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! 64-bit RISC-V.
+
+use super::{ArchFacts, ImageFormat};
+
+#[cfg(target_arch = "riscv64")]
+impl super::Arch {
+    /// The architecture that this program was built for.
+    pub const BUILT_FOR: Self = Self::Riscv64;
+}
+
+pub(super) const FACTS: ArchFacts = ArchFacts {
+    debian_name: "riscv64",
+    rust_target: "riscv64gc-unknown-linux-gnu",
+    gcc_package: "gcc-riscv64-linux-gnu",
+    elf_machine: 243,
+    // Documentation/arch/riscv/boot-image-header.rst.
+    image: ImageFormat::Image { magic: *b"RSC\x05" },
+    // Debian 12; later releases keep the name as a package that pulls in the right one.
+    qemu_packages: "qemu-system-misc opensbi",
+    // This board has no versions. OpenSBI comes with QEMU as its default firmware.
+    machine_type: "virt",
+    kvm_machine_type: "virt",
+    // The generic RV64GC, the only model that QEMU 7.2 offers besides boards' own.
+    cpu_model: "rv64",
+    console: "ttyS0",
+    kernel_parameters: &[],
+    single_tcg_cpu_parameters: &[],
+    // QEMU compares the size of the initramfs with the memory's size less the address where it is to lie, though memory begins at 2 GiB
+    // here (`riscv_load_initrd` in hw/riscv/boot.c: 128 MiB, in later versions 512 MiB, behind the kernel's address). Below that address
+    // the difference wraps around, and nothing is refused; a little above, everything is. The kernel lies behind the firmware: 2 MiB in
+    // QEMU 7.2 and 10.0.
+    refused_memory_mib: Some((2048 + 128, 2048 + 512 + 16)),
+    bpf_target: "riscv",
+    syscall_prefix: "__riscv_",
+    // arch/riscv/include/asm/ptrace.h (6.12): `a0`, the eleventh register, to `a7`.
+    argument_offsets: &[80, 88, 96, 104, 112, 120, 128, 136],
+    // The first eight bytes of a function are its ftrace site (`auipc` and `jalr`, or no-ops). Linux 6.12 refuses kprobes there with
+    // EINVAL and does not serve them through ftrace either; 7.2 takes them. The instruction behind the site is the first of the function
+    // proper: arguments are still in their registers there, and each call passes it exactly once.
+    behind_ftrace_site: Some(8),
+    // The JIT compiler puts that in itself, and 7.2 refuses it to programs that are not compiled ("program requires BPF JIT compiler").
+    current_task_needs_jit: true,
+};

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! 64-bit x86.
+
+use super::{ArchFacts, ImageFormat};
+
+#[cfg(target_arch = "x86_64")]
+impl super::Arch {
+    /// The architecture that this program was built for.
+    pub const BUILT_FOR: Self = Self::X86_64;
+}
+
+pub(super) const FACTS: ArchFacts = ArchFacts {
+    debian_name: "amd64",
+    rust_target: "x86_64-unknown-linux-gnu",
+    gcc_package: "gcc-x86-64-linux-gnu",
+    elf_machine: 62,
+    image: ImageFormat::BzImage,
+    qemu_packages: "qemu-system-x86",
+    // Without what no guest here uses and firmware or kernel would spend time on.
+    machine_type: "pc-q35-7.2,i8042=off,sata=off,smbus=off,usb=off",
+    kvm_machine_type: "pc-q35-7.2,i8042=off,sata=off,smbus=off,usb=off",
+    // Everything that TCG can do, but no fast string operations: kernels that see ERMS or FSRM copy with `rep movsb`, where one
+    // instruction moves any number of bytes and which TCG ends a translation block for.
+    cpu_model: "max,-erms,-fsrm",
+    console: "ttyS0",
+    // The clock of a virtual machine need not be watched by a second one, whose delays under load mark it unstable.
+    kernel_parameters: &["tsc=reliable", "no_timer_check"],
+    // The local timer's calibration is 0.1 s of waiting, and the HPET does as well for one emulated processor. More than one would
+    // have to wake each other for every tick.
+    single_tcg_cpu_parameters: &["nolapic_timer"],
+    refused_memory_mib: None,
+    bpf_target: "x86",
+    syscall_prefix: "__x64_",
+    // arch/x86/include/asm/ptrace.h (6.12) and the System V ABI: di, si, dx, cx, r8, r9.
+    argument_offsets: &[112, 104, 96, 88, 72, 64],
+    behind_ftrace_site: None,
+    current_task_needs_jit: false,
+};
