@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 {
   description = "bpfassay: does an eBPF tool load, count right, and what does it cost, on any kernel";
 

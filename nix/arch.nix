@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The three architectures of guests: Nix's names for them, and the package sets that make things for them on this machine.
 { pkgs }:
 let

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The checks of ci/test that need no guest, in Nix's sandbox.
 { pkgs, workspace }:
 let

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # From a spec to a testbed (crates/bpfassay-testbed/src/compose.rs).
 { pkgs, bpfassay }:
 {

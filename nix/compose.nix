@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The machine of the NixOS tests on real hardware, as a composition for NixOS Compose (`nxc`): one node that runs a study's
 # workload with the tracer, under the wall clock.
 #

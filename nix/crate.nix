@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # One crate of the workspace, built and tested by itself.
 {
   pkgs,

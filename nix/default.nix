@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Everything that the flake offers on one system.
 { pkgs }:
 let

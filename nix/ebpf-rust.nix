@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The eBPF objects in Rust of the bundled tracer, for guests of the architecture `arch`: what
 # crates/bpfassay-testbed/src/payload/ebpf.rs does in Debian's toolchain root, with the native compilers of nixpkgs. They carry
 # `core` for bpfel-unknown-none, which cross compilers lack: `pkgs` is the package set of this machine, whatever `arch` is.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The eBPF objects in C of the bundled tracer, as its build script makes them: one for each probe and map layout. Their
 # registers are those of one architecture; `pkgs` is its package set.
 { pkgs, workspace }:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # A directory tree for `--ior`: IOR with POSIX, MMAP and MPI-IO, and everything that it needs at run time, at the places where
 # it looks for it. `pkgs` is the package set of the guest's architecture.
 { pkgs }:

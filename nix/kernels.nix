@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The kernels of the catalogue (kernels/debian.toml), from nixpkgs, with our configuration fragments (kernels/kconfig).
 { lib }:
 let

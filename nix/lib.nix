@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Functions for other flakes, for one system.
 {
   pkgs,

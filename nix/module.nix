@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The tracer as a service, with its counters for Prometheus.
 {
   config,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # A machine to measure on: an NFS server that this machine mounts from itself, IOR, the tracer, and the programs that run studies here
 # (bpfassay here). NixOS tests and compositions (nix/compose.nix) import it.
 {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The guest's programs for one architecture: static, like those that the Debian provider builds
 # (crates/bpfassay-testbed/src/payload.rs), and with the same profile. `pkgs` is the package set of the architecture.
 {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Programs for this machine: the command, the agent with the embedded engine (for `bpfassay here`), and the tracer.
 { pkgs, workspace }:
 let

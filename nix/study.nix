@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Studies as build results: what a study comes to is a function of the testbed, QEMU, bpfassay and the study, and Nix keeps it
 # as such. `nix build --rebuild` measures again and must get the same bits.
 {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # A testbed: guests for kernels, in a directory with the manifest that `bpfassay --manifest` takes. What Nix evaluates is the
 # spec; the guests are composed by bpfassay itself, as those of every other provider.
 {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Checks for somebody else's eBPF tool: for each kernel of the matrix a NixOS test in which the tool runs while IOR works on
 # an NFS mount.
 { pkgs }:

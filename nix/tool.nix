@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # A tool file whose source is a Nix package, with the package beside it: what `bpfassay run --tool` and mkStudyCheck take.
 { pkgs, arch }:
 let

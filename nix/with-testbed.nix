@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The command `bpfassay` with a testbed and QEMU of the store.
 {
   pkgs,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The Cargo workspace as Nix sees it: source, version, vendored packages, and what every build of it needs.
 { pkgs }:
 let

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # NixOS VM tests: a full NixOS with each kernel, an NFS server and a loopback mount, the agent, IOR and the tracer. The study
 # `bpfassay here` runs nixos.toml there, twice: with the embedded engine, which is held between its phases, and with
 # IOR itself. Its gates decide; $out holds results.json, junit.xml and the journal of each.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Stands in for nixpkgs' large generated file of Haskell packages: packages without dependencies, which evaluate and are never built.
 { pkgs, lib, callPackage }:
 self:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # nixpkgs with a standard environment made of the programs of a Debian tool root (ci/nix/setup), which the builder must see in
 # /usr. No binary cache is needed. `vendor` is that of host-tools.nix.
 { nixpkgs, vendor }:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # For ci/nix-eval only: what packages and checks of ours need beyond host-stdenv.nix to be built in Nix's sandbox
 # with the programs of a Debian tool root. `vendor` holds the crates of Cargo.lock, as `cargo vendor --versioned-dirs` puts
 # them there. Expected in the sandbox: a Rust toolchain in /opt/rust; cargo-nextest, cargo-deny, nixfmt and bpf-linker in /opt/tools; the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lists the studies in studies/ and the IOR scripts in ior-configs/ for `src/bundled.rs`.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lists the tool files in tools/ for `src/bundled.rs`.
 
 use std::{env, error::Error, fmt::Write, fs, path::PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Tells the programs whose registers they read: `bpf_target_arch`, as aya-ebpf's build script tells aya-ebpf.
 
 use std::env;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles the eBPF programs and embeds them.
 //!
 //! Every `src/bpf/*.bpf.c` is one probe; it is compiled once per map layout (`src/bpf/map_*.h`) into an object named
@@ -55,38 +56,35 @@ fn main() -> Result<()> {
     }
     list.push(']');
     fs::write(out.join("objects.rs"), list).map_err(|error| format!("cannot write the list of objects: {error}"))?;
-    list_sets(&out, &compiler)?;
-    list_bundled(&out, &compiler)
+    list_named(&out, &compiler, SETS, "sets")?;
+    list_named(&out, &compiler, BUNDLED, "bundled_objects")
 }
 
-/// Compiles and lists the objects of program sets.
-fn list_sets(out: &Path, compiler: &Compiler) -> Result<()> {
-    let mut list = String::from("&[\n");
-    for set in names(SETS, "", ".bpf.c")? {
-        let object = out.join(format!("set {set}.o"));
-        // Sets have a map of their own and no layouts.
-        compiler.compile(&Path::new(SETS).join(format!("{set}.bpf.c")), "none", &object)?;
-        writeln!(list, "    SetObject {{ set: {set:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},")?;
+/// Compiles the sources in `directory`, and lists their objects by name in the file `list`. They have maps of their own and no
+/// layouts.
+fn list_named(out: &Path, compiler: &Compiler, directory: &str, list: &str) -> Result<()> {
+    let mut objects = Vec::new();
+    for name in names(directory, "", ".bpf.c")? {
+        let object = out.join(format!("{list} {name}.o"));
+        compiler.compile(&Path::new(directory).join(format!("{name}.bpf.c")), "none", &object)?;
+        objects.push((name, object));
     }
-    list.push(']');
-    fs::write(out.join("sets.rs"), list).map_err(|error| format!("cannot write the list of sets: {error}").into())
+    write_named(out, list, &objects)
 }
 
-/// Compiles and lists the objects of bundled tools.
-fn list_bundled(out: &Path, compiler: &Compiler) -> Result<()> {
-    let mut list = String::from("&[\n");
-    for name in names(BUNDLED, "", ".bpf.c")? {
-        let object = out.join(format!("{name}.bpf.o"));
-        compiler.compile(&Path::new(BUNDLED).join(format!("{name}.bpf.c")), "none", &object)?;
-        writeln!(list, "    Bundled {{ name: {name:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},")?;
+/// Writes a list of objects by name.
+fn write_named(out: &Path, list: &str, objects: &[(String, PathBuf)]) -> Result<()> {
+    let mut text = String::from("&[\n");
+    for (name, object) in objects {
+        writeln!(text, "    NamedObject {{ name: {name:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},")?;
     }
-    list.push(']');
-    let path = out.join("bundled_objects.rs");
-    fs::write(&path, list).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
+    text.push(']');
+    let path = out.join(format!("{list}.rs"));
+    fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
 /// Lists the objects in Rust in `aya_objects.rs`. They need a Rust toolchain for eBPF, which hosts do not have and the
-/// build of the guests' programs does: without the variable the list is empty, and the tracer says so.
+/// build of the guests' programs does: without the variable the list is empty, and the tracer reports that.
 fn list_rust_objects(out: &Path) -> Result<()> {
     let mut paths = Vec::new();
     if let Some(directory) = env::var_os(RUST_OBJECTS) {
@@ -98,18 +96,16 @@ fn list_rust_objects(out: &Path) -> Result<()> {
             paths.push(entry?.path());
         }
         if paths.is_empty() {
-            return Err(format!("{} holds no eBPF objects, though {RUST_OBJECTS} says so", directory.display()).into());
+            return Err(format!("{} holds no eBPF objects, though {RUST_OBJECTS} names it", directory.display()).into());
         }
     }
     paths.sort();
-    let mut list = String::from("&[\n");
-    for path in &paths {
+    let mut objects = Vec::new();
+    for path in paths {
         let map = path.file_stem().and_then(|name| name.to_str()).ok_or_else(|| format!("{path:?} is not UTF-8"))?;
-        writeln!(list, "    Object {{ map: {map:?}, elf: &Aligned(*include_bytes!({path:?})).0 }},")?;
+        objects.push((map.to_owned(), path));
     }
-    list.push(']');
-    let path = out.join("aya_objects.rs");
-    fs::write(&path, list).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
+    write_named(out, "aya_objects", &objects)
 }
 
 /// In a static program, libelf (from elfutils 0.189 on) needs zstd, which nothing names, as libbpf-sys only asks for

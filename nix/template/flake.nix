@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 {
   # `nix flake check` runs your eBPF tool on every kernel of bpfassay's catalogue.
   inputs.bpfassay.url = "github:bpfassay/bpfassay";

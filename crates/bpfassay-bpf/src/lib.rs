@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system call `bpf(2)`, for programs that do not link libbpf and for those that need the kernel's own error.
 //!
 //! Here: safe functions over commands of `bpf(2)`, each with the attributes that it needs (include/uapi/linux/bpf.h). Types
 //! of programs, maps and attachments are the kernel's numbers. Not here: object files, BTF, perf events, and what an answer
 //! means.
 //!
-//! Every error is the kernel's, as an [`std::io::Error`] with its number, where nothing else is said.
+//! Every error is the kernel's, as an [`std::io::Error`] with its number, unless documented otherwise.
 
 mod link;
 mod map;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Maps: making them and reading them.
 
 use std::{
@@ -36,7 +37,7 @@ pub struct MapSpec<'a> {
     pub types: Option<(BorrowedFd<'a>, u32, u32)>,
     /// BTF id of a structure of the kernel, for maps of operations; 0 for none.
     pub kernel_type: u32,
-    /// The right to make it, in place of the process' own; `flags` says that there is one.
+    /// The right to create it, in place of the process' own; needs its flag in `flags`.
     pub token: Option<BorrowedFd<'a>>,
 }
 
@@ -200,7 +201,7 @@ impl Map {
         unsafe { call(Command::MapUpdateElem, &mut element) }.map(drop)
     }
 
-    /// Lets nobody change the map any more by system calls, so that programs may take what is in it for constant.
+    /// Forbids changes by system calls from now on, so that programs may take the content for constant.
     ///
     /// # Errors
     /// The kernel's error.

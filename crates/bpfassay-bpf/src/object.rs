@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What programs, maps and links have in common: ids, and information about them.
 
 use std::{

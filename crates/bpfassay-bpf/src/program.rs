@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs: loading, running, statistics.
 
 use std::{
@@ -23,7 +24,7 @@ pub struct ProgramInfo {
     pub jited_bytes: u32,
     /// Instructions after the verifier's rewriting.
     pub instructions: u32,
-    /// Instructions that the verifier looked at (Linux 5.16 and later).
+    /// Instructions that the verifier processed (Linux 5.16 and later).
     pub verified_instructions: Option<u32>,
     /// Runs that were skipped because it was running on that CPU already (Linux 5.12 and later).
     pub recursion_misses: Option<u64>,

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! BTF (Documentation/bpf/btf.rst), the type information of kernels and eBPF objects: prototypes of functions, and how the
 //! keys and values of maps are laid out; and whether an object's programs read what a kernel's functions have ([`prototype::check`]).
 //!
-//! Here: functions of bytes, which may be anybody's: nothing panics and work is bounded. Not here: reading files.
+//! Here: functions of bytes, which are untrusted: nothing panics and work is bounded. Not here: reading files.
 //!
-//! One pass notes where each type lies, so that a kernel's five megabytes cost little; only what is asked for is decoded.
+//! One pass records the offset of each type, so that a kernel's five megabytes cost little; only requested types are decoded.
 
 #![forbid(unsafe_code)]
 
@@ -125,7 +126,7 @@ struct Type {
 }
 
 impl<'a> Btf<'a> {
-    /// Finds out where each type lies.
+    /// Records the offset of each type.
     ///
     /// # Errors
     /// [`BtfError`].

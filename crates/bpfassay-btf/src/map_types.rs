@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the keys and values of an object's maps are laid out, field by field.
 
 use super::{Btf, MAX_DEPTH, Type, kind, u32_at};
 
 /// Most fields of a key or value.
 const MAX_FIELDS: usize = 512;
-/// Most types that are looked at for one key or value: structures can name each other so that there is no end to it.
+/// Most types that are followed for one key or value: structures can name each other without end.
 const MAX_STEPS: u32 = 10_000;
 /// Longest name of a field, in bytes: structures within structures add up to names without end.
 const MAX_NAME: usize = 1024;
@@ -144,7 +145,7 @@ impl Btf<'_> {
         match found.kind {
             kind::INT | kind::ENUM | kind::ENUM64 | kind::PTR => {
                 let size = if found.kind == kind::PTR { 8 } else { usize::try_from(found.size_or_type).ok()? };
-                // BTF_INT_SIGNED is the first bit of an integer's encoding; the flag of an enumeration says the same.
+                // BTF_INT_SIGNED is the first bit of an integer's encoding; the flag of an enumeration means the same.
                 let signed = match found.kind {
                     kind::INT => u32_at(self.types, found.rest)? >> 24 & 1 == 1,
                     kind::PTR => false,
@@ -157,7 +158,7 @@ impl Btf<'_> {
             }
             kind::STRUCT | kind::UNION => {
                 for index in 0..found.length {
-                    // Bit fields are passed over, but looked at.
+                    // Bit fields are left out, but checked.
                     walk.steps += 1;
                     if walk.steps > MAX_STEPS {
                         return None;

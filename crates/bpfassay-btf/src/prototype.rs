@@ -1,10 +1,11 @@
-//! Whether the programs of an object read what the kernel's functions have: a program that reads the wrong argument counts nonsense
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether the programs of an object read what the kernel's functions have: a program that reads the wrong argument counts wrongly
 //! without an error.
 //!
 //! From the object's instructions, followed along all branches, and the kernel's BTF. A program of `SEC("fentry/…")` and its kin finds
 //! the arguments in 8 bytes each, and behind the last one, on `fexit` and `fmod_ret`, the return value (`btf_ctx_access`,
 //! kernel/bpf/btf.c, 6.12); one of `SEC("kprobe/…")` finds the registers of the call (`struct pt_regs`).
-//! What cannot be followed (the context handed to a function or reckoned with) is told as not checked.
+//! What cannot be followed (the context handed to a function or reckoned with) is reported as not checked.
 
 mod flow;
 
@@ -18,7 +19,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use self::flow::{Accesses, accesses};
 use crate::{Btf, Prototype, Shape};
 
-/// Largest program that is looked at, in bytes: 100,000 instructions.
+/// Largest program that is checked, in bytes: 100,000 instructions.
 const MAX_PROGRAM: usize = 800_000;
 
 /// Why nothing can be checked.
@@ -114,7 +115,7 @@ fn compare(hook: Hook, found: &Accesses, prototype: &Prototype, arch: Arch) -> (
     for &slot in slots.iter().filter(|&&slot| slot > count || (slot == count && !returns_value)) {
         differs.push(format!("reads argument {} of {count}: {prototype}", slot + 1));
     }
-    // The return value lies behind the last argument. Who reads a number there that is still an argument, and never what is
+    // The return value lies behind the last argument. A program that reads a number there that is still an argument, and never what is
     // behind it, counts on one argument less.
     if returns_value
         && differs.is_empty()

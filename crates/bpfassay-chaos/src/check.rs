@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the result of a command is an allowed one. Pure: everything that was seen is a parameter.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the scripted guest to the driver: "it is time", and back: "done".
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cache of its own for one trial: the objects of another one, one of them with a bit flipped.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One trial from its beginning to the undisturbed study's fingerprint.
 
 use std::{

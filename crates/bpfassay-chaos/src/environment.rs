@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The environment of a trial: its directories, its guests, the stand-in on its own `PATH`, and what the host does in it.
 
 use std::{

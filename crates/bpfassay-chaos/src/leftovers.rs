@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a command left behind: processes, files, mounts, cgroups, shared memory.
 
 use std::{

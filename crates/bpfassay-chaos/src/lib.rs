@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chaos: draws faults by seed, does them to a study under way, and holds what comes of it against what may come of it.
 //!
 //! The command and QEMU are real, with their processes, signals, sockets and files. The guest is either scripted ([`agent`]), which is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `chaos`: draws faults by seed and does them to bpfassay.
 
 use std::{

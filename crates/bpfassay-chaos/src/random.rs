@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Drawing by seed: SplitMix64. The same seed gives the same numbers on every machine, for ever.
 
 /// A generator of numbers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the stand-in for QEMU is to do, and when: a file beside it, which the driver writes before each command.
 
 use std::{

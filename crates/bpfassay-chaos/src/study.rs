@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The study that is disturbed, and the made-up guests of it.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The results of many trials, as text.
 
 use std::{collections::BTreeMap, fmt::Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A trial: a study, what disturbs it, and what may come of it.
 
 use std::collections::{BTreeMap, BTreeSet};

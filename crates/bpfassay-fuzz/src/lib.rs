@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fuzzing: the table of all entry points for bytes from outside, and mutated inputs for each.
 //!
 //! Here: [`TARGETS`], their corpora, and a generator of mutations that gives the same input for the same seed and number on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Inputs of fuzz targets, by hand:
 //!
 //! - `bpfassay-fuzz list` names the targets,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mutations of inputs: the same for the same seed and number, on every machine.
 
 use bpfassay_stats::random::Generator;

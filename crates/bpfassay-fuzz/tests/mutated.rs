@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Each target with its corpus and mutations of it: no panic, no overflow, no input that takes long or much memory.
 //!
 //! `BPFASSAY_FUZZ_SEED` gives other inputs, `BPFASSAY_FUZZ_SECONDS` more of them, `BPFASSAY_FUZZ_INPUT=NUMBER` only one; a failure

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The BPF programs, maps and links that the kernel holds: which there are, what they are called, and how long programs ran.
 
 use std::{

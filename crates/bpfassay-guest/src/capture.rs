@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a workload that is any program prints: standard output whole, but bounded, and the end of standard error.
 
 use std::{

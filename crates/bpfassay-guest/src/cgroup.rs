@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cgroup (v2) of a workload: made for one run, ended as a whole.
 
 use std::{

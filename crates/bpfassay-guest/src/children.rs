@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes that the agent starts, and all the others that become its children because it is process 1.
 
 use std::{

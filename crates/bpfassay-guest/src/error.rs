@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can go wrong in the agent, and how it is written down.
 
 use std::{io, path::Path};

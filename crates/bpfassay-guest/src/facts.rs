@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the guest knows about itself.
 
 use std::{collections::BTreeMap, fs, path::Path};

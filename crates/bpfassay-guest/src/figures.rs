@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Making a run's figures fit into one frame, and saying what was left out.
 
 use bpfassay_protocol::{

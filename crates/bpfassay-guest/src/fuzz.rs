@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent's readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its
 //! input to one reader and asserts what always holds of the answer; nothing else may use them.
 

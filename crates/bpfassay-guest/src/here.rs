@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent on a running system: it measures on a file system that is mounted there, and tells what comes of it in frames
 //! on standard output, as guests do through their port.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The port to the host: finding it, frames out, frames in; or a file for the frames, where no host listens.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an agent makes on a running system, written down where only its user can write: the next one removes what an agent
 //! left that was killed.
 

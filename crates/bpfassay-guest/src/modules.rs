@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Inserting kernel modules.
 
 use std::{ffi::c_int, fs::File, path::Path};

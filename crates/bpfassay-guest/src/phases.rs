@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The phases that a workload announces, each with the readings at its two barriers.
 
 use bpfassay_protocol::{

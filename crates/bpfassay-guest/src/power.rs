@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
 //! Powering off, and the console for what cannot be reported.
 
 use std::io::{self, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carrying out one run: fresh state, tracer, workload with its barriers, readings, clean-up.
 
 use std::{

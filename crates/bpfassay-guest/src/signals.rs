@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
 //! Signals that the agent takes through file descriptors.
 
 use std::{

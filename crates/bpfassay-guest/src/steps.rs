@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! When each step of the set-up ended.
 
 use rustix::time::{ClockId, clock_gettime};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stopping early on a running system: by a signal, or because nobody listens any more. What runs is killed with its cgroups, and
 //! what was made is removed.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guest as a system: kernel file systems, name, loopback interface.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tracer as a child process: starting it, asking for readings, ending it.
 
 use std::{

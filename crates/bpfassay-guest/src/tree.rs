@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Directories by descriptor: what is emptied or removed is what was opened, whatever its path leads to by then.
 
 use std::{

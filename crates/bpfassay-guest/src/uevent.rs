@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's announcements of devices (netlink, `NETLINK_KOBJECT_UEVENT`).
 
 use std::{

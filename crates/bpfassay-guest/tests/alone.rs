@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent outside a guest.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `here` as root beside a local user who may rename things in the file system under test: what is his neighbour's stays whole.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `here` that is stopped in the middle of a run: no process, cgroup, file or record of it stays.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

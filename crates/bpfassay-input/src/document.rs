@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Strict TOML: a file is read by hand, every complaint has its place in the text, and all complaints are reported at once.
 //!
 //! [`read`] parses a text and gives its root [`Section`] to a reader. What the reader finds wrong is recorded at the span of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Input files: what somebody names is a regular file of a bounded size, or an error says what it is.
 //!
 //! Here: opening and reading files of users, and of what their files name beside themselves; strict TOML, with a place for every

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::{fs::symlink, net::UnixListener};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR's command line, to options and back.
 
 use std::{fmt, slice};

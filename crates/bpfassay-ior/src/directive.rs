@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR's directives: `key=value`, as scripts and `-O` have them.
 
 use crate::{

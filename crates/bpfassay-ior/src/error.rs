@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can be wrong with options and scripts.
 
 /// Why arguments or a script are not options of IOR that this project accepts.

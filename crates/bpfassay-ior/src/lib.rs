@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR from the outside: its command-line options, its script files and its JSON summary, as types.
 //!
 //! Here: parsing options and scripts into the tests that they describe ([`Invocation`], [`Plan`], [`Options`]), the rules that

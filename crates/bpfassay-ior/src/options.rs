@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The options of one IOR test, and the rules that IOR itself checks before it starts.
 
 use std::fmt;

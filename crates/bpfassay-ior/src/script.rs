@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR's script files: several tests, each inheriting what the one before had.
 //!
 //! ```text

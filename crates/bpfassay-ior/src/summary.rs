@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR's JSON summary (`-O summaryFormat=JSON`), read as what an untrusted program wrote.
 //!
 //! IOR writes it piece by piece and not quite as JSON: a quotient 0/0 becomes a bare `nan`, an infinite one the string

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The script files in `ior-configs/`: all of them are valid, and say what they are for.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The control channel between the agent and a workload that can be held between its phases.
 //!
 //! The agent puts the number of an inherited descriptor, one end of a stream socket pair, into the environment variable

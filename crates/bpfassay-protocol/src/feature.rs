@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a kernel offers to eBPF tools, found out by trying and not by its version.
 
 use serde::{Deserialize, Serialize};

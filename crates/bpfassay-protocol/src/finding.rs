@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pitfalls of tracing: what the tracer notices, before and after a run, that makes its figures wrong or fragile.
 
 use serde::{Deserialize, Serialize};

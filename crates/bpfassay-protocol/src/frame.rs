@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Framing of messages on a byte stream: magic, length, payload.
 //!
 //! A frame is the four bytes `BPA` and the protocol version, the payload's length as a little-endian `u32`, and the

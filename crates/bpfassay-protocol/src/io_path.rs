@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ways that data can take between a program and a file: what the workload `io-paths` uses.
 //!
 //! One table for the program that does the work, for the report that judges what a tracer saw of it, and for the

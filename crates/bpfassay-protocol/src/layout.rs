@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where things lie in the guest: the host composes its root file system, the agent finds them there.
 
 /// Path of the agent; the kernel starts it as process 1.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The words that host, guest and tracer share, and the messages they exchange.
 //!
 //! Here: names (architectures, probe configurations, operations), the job that a guest carries out, the messages it

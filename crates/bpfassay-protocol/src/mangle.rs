@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's escapes in `/proc/self/mountinfo` and its relatives, which agent and tracer both read.
 
 /// Undoes the kernel's escapes (`mangle_path`, fs/seq_file.c, as fs/proc_namespace.c calls it): blank, tab, newline, backslash

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages from guest to host and back.
 
 use std::collections::BTreeMap;

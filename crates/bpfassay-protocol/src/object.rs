@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bare eBPF objects: what the tracer says while it loads one, and how it gives a map of it.
 //!
 //! The tracer writes one [`ObjectLine`] per line to standard output and answers `GET /map` with a [`MapPage`].

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations of the ledger: what a tracer counts and a workload does.
 
 use crate::names;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Probe configurations: which hooks, through which map layout and loader.
 //!
 //! Written `probe[+map][@loader]`, for example `fexit+percpu@libbpf`; what is left out takes the default, and output

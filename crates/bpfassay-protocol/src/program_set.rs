@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Program sets: programs of the tracer that summarise what processes do, each set a subject of its own, for the question what
 //! several eBPF tools cost together.
 //!

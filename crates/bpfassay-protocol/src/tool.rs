@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tools under test that are not the bundled tracer: what a guest is told of one, and what it tells about it.
 //!
 //! The guest starts, watches and stops a tool and keeps what it says, byte by byte and with the time of arrival. What the

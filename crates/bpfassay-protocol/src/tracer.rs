@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines of JSON between the tracer and whoever started it.
 //!
 //! The tracer writes one [`TracerLine`] per line to standard output and reads commands from standard input:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a study of 10,000 runs takes, to resume and to report, and what the largest does, of 200,000 (once for real, with its memory: the
 //! example `scale`): `cargo bench -p bpfassay-report`.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The largest plan that there may be, once for real: `cargo run --release -p bpfassay-report --example scale [RUNS]`.
 //!
 //! One process writes the journal of a made-up study of 200,000 runs in 15,000 cells; a second one reads it, derives the results and

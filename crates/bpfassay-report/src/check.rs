@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a results directory is whole: that its journal is as it was written and can be, that its results are as they were written and follow
 //! from the journal, and that the logs that they name are there.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From a journal to results. Pure; what cannot be computed becomes a figure with the reason.
 
 mod bytes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The border to bpfassay-ior, which parses IOR's JSON.
 
 use bpfassay_ior::Summary;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures and outcomes as they stand in tables and messages.
 
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What follows from a journal, and how it is shown.
 //!
 //! Here: [`derive`] (from a journal to results), [`mod@compare`] (two results), [`mod@trend`] (many), [`check`] (whether a results

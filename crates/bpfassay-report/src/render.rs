@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV. Pure functions of
 //! [`bpfassay_results::Results`].
 
@@ -21,8 +22,8 @@ use std::borrow::Cow;
 
 pub use compare::{comparison_markdown, comparison_text};
 pub use csv::csv;
-pub use format::{Format, FormatError, Options};
-pub use html::{NoFigure, comparison_html, figure_svg, html};
+pub use format::{Format, FormatError, NoFigure, Options};
+pub use html::{comparison_html, figure_svg, html};
 pub use junit::{comparison_junit, junit};
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;

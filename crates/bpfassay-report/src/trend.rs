@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A series of kernels, tool versions or days: how figures went along it, and where they changed level. Pure.
 
 use std::{

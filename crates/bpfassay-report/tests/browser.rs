@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pages in a real browser, a headless Chromium: that they need nothing but themselves, complain of nothing, fit the
 //! window, are accessible, and show the numbers of results.json.
 //!

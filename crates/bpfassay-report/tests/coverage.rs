@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tracer saw of each path of the workload `io-paths`, and how that is shown.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Derived figures: exact bytes, overhead against pairs, and a reason for every figure that there is not.
 
 #![allow(

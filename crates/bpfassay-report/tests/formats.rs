@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What other programs read, by the rules of those: JUnit by its schema, OpenMetrics by the parser of Prometheus' own client
 //! library, Markdown by a parser of it.
 //!

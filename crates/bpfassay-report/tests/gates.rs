@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Verdicts on the gates of a study.
 
 #![allow(
@@ -30,7 +31,7 @@ fn of(probe: &str) -> Gate {
     Gate { probes: vec![probe.to_owned()], ..Gate::default() }
 }
 
-fn judged(gate: Gate) -> Results {
+fn evaluated(gate: Gate) -> Results {
     derive(&contents(&gated(vec![gate], Clock::Instructions), outcome))
 }
 
@@ -45,7 +46,7 @@ const FEXIT: &str = "x86_64_6.1_w_nfs4.2_fexit";
 #[test]
 fn overheads_are_held_against_the_limit() {
     let verdict = |limit: &str| {
-        let results = judged(Gate { overhead: Some(share(limit)), ..of("fexit") });
+        let results = evaluated(Gate { overhead: Some(share(limit)), ..of("fexit") });
         let found = verdicts(&results, FEXIT);
         assert_eq!(found.len(), 2, "write and read");
         assert_eq!(found[0].0, Demand::Overhead { limit: share(limit) });
@@ -57,8 +58,8 @@ fn overheads_are_held_against_the_limit() {
 }
 
 #[test]
-fn what_was_refused_as_expected_passes_as_attached_and_has_no_figures_to_judge() {
-    let results = judged(Gate { overhead: Some(share("9%")), attach: true, byte_error: Some(0), ..of("fexit") });
+fn what_was_refused_as_expected_passes_as_attached_and_has_no_figures_to_evaluate() {
+    let results = evaluated(Gate { overhead: Some(share("9%")), attach: true, byte_error: Some(0), ..of("fexit") });
     assert_eq!(verdicts(&results, "aarch64_6.1_w_nfs4.2_fexit"), [(Demand::Attach, None, Verdict::Pass)]);
     // All runs of riscv64 ended in a panic: nothing is known, and that is no pass.
     let panicked = verdicts(&results, "riscv64_6.12_w_nfs4.2_fexit");
@@ -67,7 +68,7 @@ fn what_was_refused_as_expected_passes_as_attached_and_has_no_figures_to_judge()
 }
 
 #[test]
-fn bytes_are_judged_run_by_run() {
+fn bytes_are_evaluated_run_by_run() {
     let with = |missing: u64, limit: u64| {
         let study = gated(vec![Gate { byte_error: Some(limit), ..of("fexit") }], Clock::Instructions);
         let results = derive(&contents(&study, |block, run| match outcome(block, run) {
@@ -98,7 +99,7 @@ fn a_byte_error_that_is_not_known_of_every_run_is_no_pass() {
 #[test]
 fn relative_errors_are_shown_to_be_small_or_they_do_not_pass() {
     let verdict = |limit: &str| {
-        let results = judged(Gate { relative_error: Some(share(limit)), ..of("fexit") });
+        let results = evaluated(Gate { relative_error: Some(share(limit)), ..of("fexit") });
         verdicts(&results, FEXIT)[0].2
     };
     assert_eq!(verdict("0.1%"), Verdict::Pass);
@@ -115,7 +116,7 @@ fn relative_errors_are_shown_to_be_small_or_they_do_not_pass() {
 }
 
 #[test]
-fn the_wall_clock_of_an_emulator_is_judged_on_demand_only() {
+fn the_wall_clock_of_an_emulator_is_evaluated_on_demand_only() {
     let gate = Gate { overhead: Some(share("3%")), ..of("fexit") };
     let verdict = |study: &Study| {
         let results = derive(&contents(study, outcome));
@@ -148,7 +149,7 @@ fn a_baseline_that_differs_from_itself_convicts_nobody() {
 #[test]
 fn gates_speak_of_what_they_name() {
     let cells = |gate: Gate| {
-        let results = judged(Gate { attach: true, ..gate });
+        let results = evaluated(Gate { attach: true, ..gate });
         results.gates.iter().map(|gate| gate.cell.clone()).collect::<Vec<_>>()
     };
     assert_eq!(cells(Gate::default()).len(), 6, "every cell but the baselines");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whatever others wrote into results, no form of them holds what a terminal obeys, what changes the order of text, or what a
 //! table program calculates.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Damage to journals and results, edits by hand, and files that are none: all are refused in words that name the file, and no other figures come
 //! of them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The journal: what survives a crash, what is refused, and what is still to do.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What program sets counted, figures of merit, and how both are shown.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sequential sampling: which boots come next, when they are enough, and what then holds of the figures; warm-up and drift.
 
 #![allow(

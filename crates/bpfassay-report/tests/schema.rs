@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The published schema: the file is current, and results keep to it.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures along a series of kernels.
 
 #![allow(
@@ -19,7 +20,7 @@ use bpfassay_study::Clock;
 use common::made_up::series;
 
 #[test]
-fn the_kernel_that_made_it_dearer_is_found() {
+fn the_kernel_that_made_it_costlier_is_found() {
     let trend = trend(&[("one".to_owned(), series(Clock::Instructions))]).unwrap();
     let is_fexit = |series: &&bpfassay_report::trend::Series| series.under_test == "fexit";
     let found = trend.series.iter().find(is_fexit).unwrap();

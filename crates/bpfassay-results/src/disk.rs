@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of results directories, which others may have filled: only regular files are read, nothing is written through a symbolic link,
 //! and nothing waits for the other end of a pipe.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What happens while a study is run, for programs that watch: `bpfassay run --message-format json` writes one of
 //! these as a JSON object per line. Its schema is published as `results/schema/events-v2.json`.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A figure, or why there is none.
 
 use std::borrow::Cow;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `results.json` on disk.
 //!
 //! Its first key is `digest`: SHA-256, in hexadecimal, of all bytes of the file with zeros in the place of the digest's own digits. The file's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fingerprints of raw figures, and where two runs of the same order differ.
 //!
 //! Under the instruction clock a run is a pure function of kernel, payload, study and seed: executed again, anywhere,

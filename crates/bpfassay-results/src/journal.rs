@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The journal: append-only lines of JSON, each on disk before the next is begun.
 //!
 //! The first line is the [`Header`], every other an [`Entry`]. A crash loses at most the line being written: a last line

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What works, breaks and differs on each target.
 
 use bpfassay_protocol::{

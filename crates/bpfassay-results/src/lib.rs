@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a study leaves behind: the journal that is written while it runs, and `results.json`, the published form of what follows from it.
 //!
 //! Here: [`record`], [`outcome`] and [`journal`] (what is journalled, and reading and writing it), [`Results`] with its parts and [`file`]

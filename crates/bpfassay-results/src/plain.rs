@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Text of others, fit to be shown: what a terminal would obey, what changes the order of text and what is not seen at all is
 //! shown by its number.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What went into a set of results.
 
 use std::collections::BTreeMap;

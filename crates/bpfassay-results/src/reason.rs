@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a figure could not be computed. Of 200,000 runs, millions of figures have one of a few dozen reasons: each is held once.
 
 use std::{cell::RefCell, collections::HashSet, fmt, ops::Deref, sync::Arc};

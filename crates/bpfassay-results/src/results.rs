@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The published form of results: `results.json`, version [`RESULTS_VERSION`].
 
 use bpfassay_protocol::message::GuestFacts;

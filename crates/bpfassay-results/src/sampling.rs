@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What came of sequential sampling (`--until`).
 
 use bpfassay_study::Target;

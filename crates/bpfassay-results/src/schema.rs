@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The published JSON schemas.
 
 use schemars::Schema;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading values whose key says which of several kinds they are. Serde's own way holds the whole value in a form of its own first, which
 //! takes longer than all the rest of reading a journal; where that key comes first, as it does in all that is written here, there is no need to.
 

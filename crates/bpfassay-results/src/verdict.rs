@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What follows from how a boot ended: whether its records count, and if not, who is to blame.
 
 use std::fmt;

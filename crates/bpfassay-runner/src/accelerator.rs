@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which QEMU and which accelerator boot the guests: tried once by booting, and kept in the cache.
 
 use std::{collections::BTreeMap, time::Duration};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a block goes on: which boot comes next, and what is recorded of one that ended. Pure, and decided by what stands in the
 //! journal alone, so that a run that is resumed decides as one that was never interrupted.
 

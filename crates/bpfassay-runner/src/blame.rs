@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which run is to blame for a boot that failed. Pure.
 
 use bpfassay_results::{BootVerdict, Involved, RunFailure};

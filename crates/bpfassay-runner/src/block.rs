@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One block: its boots, one after the other, until nothing of it is left to do.
 
 use std::{

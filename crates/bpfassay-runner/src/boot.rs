@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One boot while it lasts: what its agent reports, and what of that is recorded.
 
 use std::{collections::BTreeMap, time::Instant};

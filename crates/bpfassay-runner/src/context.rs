@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the execution of every block shares: where it records what happens and whom it reports it to.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a study cannot be planned, set up or executed.
 
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events for programs and people, made of what the runner reports: with what is done, what is left, and how long that will take.
 
 mod remaining;

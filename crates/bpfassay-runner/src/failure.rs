@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which named failure the ending of a guest, or an incident on its console, is.
 
 use bpfassay_protocol::message::Phase;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executing a plan on a running system, this one, without guests: by the agent as a program (`bpfassay-guest here`).
 
 mod agent;

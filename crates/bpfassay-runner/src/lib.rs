@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine: from a study to its results, as library calls. The command `bpfassay` is one caller.
 //!
 //! The steps, each a call: a [`Selection`] expands to a plan; a [`Testbed`] has its guests, which a provider of bpfassay-testbed makes or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the host saw of a boot: which runs began and ended when, in the order of the job. Pure: time is a parameter.
 
 use bpfassay_study::PlannedRun;

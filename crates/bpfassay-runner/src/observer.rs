@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is reported while a plan is executed.
 
 use std::{num::NonZeroU32, path::Path, time::Duration};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pool: blocks waiting, guests side by side.
 
 use std::{

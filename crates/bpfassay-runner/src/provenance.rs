@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What goes into results besides figures: this host, its QEMU, and the testbed's manifest.
 
 use std::{fs, path::Path};

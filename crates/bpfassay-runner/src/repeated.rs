@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether whole classes of blocks fail alike, so that it would be of no use to go on with them. Pure.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is to be run and with which guests: a study, the part of it that is kept, and what comes beside it. Tool files are read once, so
 //! that plan and guests are made of the same.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A session: this host, ready to measure a plan with guests. What boots them, how many side by side, and what was used.
 
 use std::{num::NonZeroU32, path::Path};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many guests fit on the host side by side.
 
 use std::num::NonZeroU32;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What guests are made with: the cache, the kernel catalogue, and the way to packages.
 
 use std::path::PathBuf;

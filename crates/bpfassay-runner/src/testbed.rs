@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guests of a plan: made or found by a provider, with the tools under test in them; or those that a run was begun with.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executing a run again, to find out whether it measures the same figures.
 
 use std::path::{Path, PathBuf};

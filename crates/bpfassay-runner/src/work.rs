@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is left to do of a plan, and the results directory that it is done in: begun, or continued after an interruption.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The heavy estimators at the sizes that a study has: `cargo bench -p bpfassay-stats`.
 
 use std::hint::black_box;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mean of paired differences: what something costs in the unit that it was measured in.
 //!
 //! Estimator: the arithmetic mean of the pairs' differences; interval: Student's t. (Student, "The probable error of a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Drift: whether the baseline of interleaved blocks changes with time (a host that warms up, a disk that fills).
 //!
 //! Mann-Kendall trend test: Mann, "Nonparametric tests against trend", Econometrica 13, 1945; Kendall, "Rank

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An effect: a ratio on the log scale with what is known of its error. What tests, verdicts and intervals start from.
 //!
 //! Effects come from paired blocks ([`Effect::paired`]), from two independent sets of runs ([`Effect::independent`]),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Equivalence: the claim that an effect is negligible needs a test of its own, for a difference that was not found may
 //! only have been missed.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Verdicts: pass, regression, inconclusive.
 //!
 //! A gate is a limit on a ratio ("overhead at most 1.05"). Two one-sided tests decide, each at error rate α: *pass*

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures from several boots, each with several iterations: iterations of one boot are not independent of each other.
 //!
 //! Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013: the mean over all levels has the t interval

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Confidence intervals and why there is none.
 
 use schemars::JsonSchema;

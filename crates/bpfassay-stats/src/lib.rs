@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Estimators: from figures to estimates with intervals. Pure functions, one file each.
 //!
 //! From figures to effects: [`effect`] (paired and independent log ratios: the relative overhead), [`hierarchical`] (boots

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many comparisons at once: a matrix of cells finds something by chance unless its p-values are adjusted.
 //!
 //! - Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979: the probability of one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an experiment can find: power and minimum detectable effect.
 //!
 //! Power of the paired t test by the noncentral t distribution (Cohen, "Statistical power analysis for the behavioral

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random numbers for resampling: the same on every machine and in every release.
 //!
 //! Bootstrap intervals and permutation tests are part of results that somebody else repeats to the digit, so the

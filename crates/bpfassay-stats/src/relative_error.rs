@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Relative error: bandwidth reported by IOR / bandwidth reported by the tool (1: exact).
 //!
 //! It comes in two forms, which are never mixed: over IOR's own interval, from the open of the first file to the close of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sampling until the interval is narrow enough (`--until 0.5%`), with its coverage kept.
 //!
 //! Looking again and again and stopping when a 95 % interval happens to be narrow stops when the deviation happens to

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tests of several estimators share: figures to simulate with, and how to count.
 
 use crate::{Effect, random::Generator};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Summary of a set of figures.
 
 use schemars::JsonSchema;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The studies and IOR scripts compiled in.
 
 // `STUDIES` and `SCRIPTS`: pairs of name and text, sorted by name, from studies/*.toml and ior-configs/*.ior.

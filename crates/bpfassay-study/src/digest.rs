@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What names a study or a plan: the digest of its JSON form, made without holding that form in memory.
 
 use std::io::{self, BufWriter, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can be wrong with a study or with the wish to narrow it.
 
 use std::{fmt::Display, io, path::PathBuf};

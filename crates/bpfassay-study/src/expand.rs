@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From a study to the runs to do. Pure: the same study, narrowing and machine give the same plan.
 
 use std::collections::{BTreeMap, BTreeSet};

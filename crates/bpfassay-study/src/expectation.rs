@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Outcomes of attaching that are known beforehand: a kernel that refuses a probe for a known reason is an expected
 //! outcome, not a failure.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gates: what a study demands of its results, and how sure it wants to be.
 
 use std::{fmt, str::FromStr};

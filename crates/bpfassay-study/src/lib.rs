@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Study files: what to run, over which matrix, with which design; and their expansion to a plan.
 //!
 //! Here: reading and checking studies ([`load`], [`Study::parse`]), the studies and expectations compiled in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Narrowing a study from the command line.
 
 use std::{collections::HashSet, fmt::Display};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a study comes to: cells and blocks of runs. How that follows from the study is in [`crate::expand`].
 
 use std::collections::{BTreeSet, HashMap};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading a study file: keys, values, and the IOR scripts it names.
 
 mod expected;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order of runs: a small generator of our own, so that a plan stays the same on every machine and with every
 //! version of any library.
 //!

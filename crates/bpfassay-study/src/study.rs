@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A study as it was read and checked.
 
 use std::{fmt, time::Duration};

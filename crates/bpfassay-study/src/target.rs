@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Targets: an architecture and a kernel.
 
 use std::fmt;

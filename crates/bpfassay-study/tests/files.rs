@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Study files: what is refused, where, and in which words.
 
 #![allow(

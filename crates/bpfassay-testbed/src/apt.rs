@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Debian packages through the host's own apt configuration, with private indexes: nothing on the host changes.
 //!
 //! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today spoils no other. The

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Debian's static busybox, for the interactive shell of a guest. Guests that measure have none.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache: everything that was downloaded or built, by content.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The catalogue: names of kernels, and where they come from.
 //!
 //! It is `kernels/*.toml`, which Nix reads too. Names are what studies and the command line use: a series (`6.12`)

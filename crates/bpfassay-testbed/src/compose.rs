@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests from kernels and programs that were built outside of this program, by Nix or another builder, and testbeds that can be moved
 //! to another machine.
 //!

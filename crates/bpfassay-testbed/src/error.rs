@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can go wrong while a testbed is made, and what to do about it.
 
 use std::{io, path::PathBuf, process::ExitStatus};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guest of one boot: a kernel, and an initramfs made of segments that are kept in the cache and of the job.
 //!
 //! The segments: `base` (agent, tracer, embedded IOR, directories), `modules` (of one kernel, with their order in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Initial RAM file systems as the kernel reads them: cpio archives in the `newc` format, uncompressed.
 //!
 //! The bytes depend on the content alone: entries are sorted by path, owned by root, dated 1970, and numbered in order.

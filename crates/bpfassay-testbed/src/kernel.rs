@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A kernel that is unpacked and ready to boot, whichever provider it comes from.
 
 use std::path::PathBuf;

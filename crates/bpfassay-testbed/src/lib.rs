@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes bootable guests: kernels, initramfs segments, the guest's programs, and the manifest that describes them.
 //!
 //! Here: the cache, access to Debian's packages, the kernel catalogue, kernels unpacked and ready to boot, the

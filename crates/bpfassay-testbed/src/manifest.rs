@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The testbed manifest: every guest that can be booted, and all that went into it.
 //!
 //! Providers write it, builders outside of this program have it written from their spec ([`crate::compose`]), results embed it. It

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernel modules that a guest needs: which ones a kernel has as modules, what they depend on, and in which order they
 //! must be inserted. They travel decompressed in one archive per kernel, so that a guest needs neither modprobe nor a
 //! kernel that decompresses.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guest's own programs, cross-built: agent, tracer and embedded IOR, static, the same bytes wherever they are
 //! built from the same source with the same toolchain.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where guests come from. A provider is one file here and one line in `PROVIDERS`.
 //!
 //! A provider makes or finds the guests of a [`Request`] and describes them in a [`Manifest`]. What all of them share is

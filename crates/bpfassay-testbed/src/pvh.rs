@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The uncompressed x86_64 kernel inside a bzImage.
 //!
 //! QEMU enters an ELF `vmlinux` through its PVH entry (Xen's note `XEN_ELFNOTE_PHYS32_ENTRY`, kernel option `CONFIG_PVH`)

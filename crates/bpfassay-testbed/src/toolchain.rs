@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cross toolchain: a root directory with compilers, linkers and static libraries for the three architectures, made
 //! from Debian's packages, and the way to run a program in it.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `tools` segment of a guest: what the tools under test and the programs of workloads need there, at the places that
 //! [`bpfassay_tool::guest`] names.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool files compiled in. Objects that they name are compiled into the bundled tracer, which loads them by name and tells their
 //! types (`bpfassay-tracer object --bundled`).
 

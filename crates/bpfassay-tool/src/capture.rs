@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a guest brings home from a tool, uninterpreted.
 
 use bpfassay_protocol::object::{MAX_PAGE, MapPage};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tool as its file describes it.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is wrong with a tool: from its samples, ground truth, and what was seen of it in the kernel, to named findings.
 //!
 //! Every kind is evaluated every time: found with evidence, clear, or not evaluated with the reason. Nothing that could not be

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tool as its guest sees it: where its parts lie, and how it is started there. Whoever puts tools into guests and whoever
 //! starts them need nothing else in common.
 

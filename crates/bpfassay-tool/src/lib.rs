@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tools under test that are not the bundled tracer: what is known of one, what it printed, and what is wrong with it.
 //!
 //! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them) and the ones compiled in

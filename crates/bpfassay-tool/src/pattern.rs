@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Regular expressions of tool files: bounded, and matched in time linear in the text.
 
 use std::borrow::Cow;

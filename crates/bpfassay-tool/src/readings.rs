@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From captured bytes to samples.
 //!
 //! Each form turns its bytes into rows of named texts; what is a figure, and of whom, is decided here, once for all of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tool as a study carries it: with all that is needed to read its reports, so that results stand by themselves.
 
 use std::{collections::BTreeMap, io};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tool files: what they mean, what is refused, where, and in which words.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The deliberately wrong tools, as far as they show themselves without a kernel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of user space that the probe `uprobe` hooks: those of the C library, and those of MPI-IO.
 
 /// What a function returns.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Layouts that both sides of the maps share: what the eBPF programs write and the tracer reads.
 //!
 //! This crate is the one source of truth for names, sizes and layouts of maps, keys, values, events and settings, and
@@ -182,7 +183,7 @@ pub struct Value {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// Whose. The operation is told by the place of the slot.
+    /// The key. Its operation follows from the place of the slot.
     pub key: Key,
     /// What.
     pub value: Value,
@@ -213,7 +214,7 @@ pub struct Histogram {
     pub slots: [u64; LATENCY_SLOTS],
 }
 
-/// What the loader writes before loading; the verifier then removes the code that is not wanted. In C it is the
+/// What the loader writes before loading; the verifier then removes the code that is not needed. In C it is the
 /// read-only section `.rodata.settings`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Where members of the kernel's structures lie.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Offsets of members of the kernel's structures.
 //!
 //! Rust has no CO-RE relocations: the loader `aya` finds these offsets in the running kernel's BTF and writes them into
 //! a read-only global of the programs before it loads them.

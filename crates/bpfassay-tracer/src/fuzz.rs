@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tracer's readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its
 //! input to one reader and asserts what always holds of the answer; nothing else may use them.
 
@@ -37,7 +38,7 @@ pub fn mountinfo(text: &[u8]) {
     assert!(at.is_none_or(|(id, device)| table.path(id, device) == Some("/mnt")));
 }
 
-/// Commands on standard input, in whatever pieces: a label is what stands there.
+/// Commands on standard input, in pieces of any size.
 pub fn commands(bytes: &[u8]) {
     let mut commands = Commands::default();
     for piece in bytes.chunks(97) {
@@ -55,7 +56,7 @@ pub fn commands(bytes: &[u8]) {
     let _ = commands.finish();
 }
 
-/// `/proc/kallsyms` and the lists of functions in tracefs and debugfs: nothing is found that was not looked for.
+/// `/proc/kallsyms` and the lists of functions in tracefs and debugfs: only wanted functions are found.
 pub fn kernel_lists(text: &[u8]) {
     let wanted = BTreeSet::from(WANTED);
     assert!(table::read(text, WANTED).is_ok_and(|found| found.keys().all(|name| wanted.contains(name.as_str()))));
@@ -98,7 +99,7 @@ pub fn verifier_log(text: &str) {
     assert!(refusal.message.len() <= 4096 && refusal.verifier.is_none_or(|line| line.len() <= 4096));
 }
 
-/// Command lines, words separated by NUL.
+/// Command lines, arguments separated by NUL.
 pub fn arguments(bytes: &[u8]) {
     let words = || bytes.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
     let _ = Request::parse(words());
@@ -128,7 +129,7 @@ pub fn maps(bytes: &[u8]) {
     }
 }
 
-/// A program, a library or an object: what is hooked in it lies where it says.
+/// A program, a library or an object: the place of each hooked function lies inside it.
 pub fn object(elf: &[u8]) {
     let _ = uprobes::offsets(elf);
     let _ = uprobes::interpreter(elf);

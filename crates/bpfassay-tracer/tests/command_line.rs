@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program as others see it: arguments, exit status, and the refusal line.
 
 use std::{
@@ -29,7 +30,7 @@ fn without_privileges(mut command: Command) -> Command {
             // SAFETY: prctl takes plain numbers here and touches no memory of this process.
             if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability) } != 0 {
                 let error = io::Error::last_os_error();
-                // Somebody who may not drop capabilities has none of them, and a kernel before 5.8 knows two fewer.
+                // A process that may not drop capabilities has none of them, and a kernel before 5.8 has two fewer.
                 if !matches!(error.raw_os_error(), Some(libc::EPERM | libc::EINVAL)) {
                     return Err(error);
                 }
@@ -68,7 +69,7 @@ fn help_and_version_go_to_standard_output() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_status_2() {
+fn invalid_arguments_are_status_2() {
     let cases: [(&[&str], &str); 6] = [
         (&[], "--probe is missing"),
         (&["--probe", "none"], "run the workload without the tracer"),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Choosing the accelerator by booting with it.
 //!
 //! That /dev/kvm exists and opens is not enough: processors refuse the CPU model, nested KVM hangs before the first

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What comes on the agent's port, as messages of bounded size and number.
 //!
 //! A message is weighed before it is decoded, and its weight stays taken until the guest's owner has the message: whatever an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! By which clock a guest runs.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far a QEMU can be kept away from the host here, found out by starting it so.
 //!
 //! Every QEMU gets the limits of `limits.rs`, and its own filter of system calls where it has one; where root started this program,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where on the host the threads of a guest that counts instructions run.
 //!
 //! Such a guest must not notice how fast the host's threads get on, and QEMU has one place where it does: a virtual CPU

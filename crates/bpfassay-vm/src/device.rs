@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the parts of a machine have in common: each gives its QEMU arguments and its kernel parameters, and depends on nothing else.
 //!
 //! The parts are the files of `machine/`, and [`crate::Machine`] is the list of them.

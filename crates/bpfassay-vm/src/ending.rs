@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a guest ended, for results and for people.
 
 use std::fmt;

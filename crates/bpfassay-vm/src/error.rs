@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a guest cannot be started, or cannot be sent a message.
 
 use std::{io, path::PathBuf};

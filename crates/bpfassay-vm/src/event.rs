@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the task that watches a guest reports to its owner, and what the owner asks of it.
 
 use std::time::Duration;

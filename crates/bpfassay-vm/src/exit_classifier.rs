@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classifies how a guest ended, from everything that was observed. Pure.
 
 use std::{io, process::ExitStatus, time::Duration};

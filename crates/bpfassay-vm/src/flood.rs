@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ends a guest that leaves more to be read than the host has memory to spare.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A running guest as its owner sees it.
 
 use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};

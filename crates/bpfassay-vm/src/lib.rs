@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Boots QEMU guests, watches them, exchanges messages with their agent, and reports how they ended.
 //!
 //! Here: the QEMU command line as a list of devices ([`Machine`], pure), finding a QEMU ([`Qemu`]), choosing the

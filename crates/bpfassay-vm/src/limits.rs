@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is done to a QEMU between fork and exec, so that its guest cannot use it against the host.
 //!
 //! No new privileges, no core file, few descriptors, a limited size of files, the root directory as its working directory, an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files that QEMU loads, opened here and inherited by it.
 //!
 //! QEMU opens them anew, as /dev/fd/NUMBER, maybe as another user than this program: whether that user could find them does not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A machine as data, and the command line that builds it. A part of it is a file in `machine/`, and a line of `Machine::devices`.
 
 pub(crate) mod agent_port;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! QMP: the life cycle of the guest as QEMU sees it.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order in which an agent may send its messages. Pure.
 //!
 //! A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A run: phases `attach`, `workload` and

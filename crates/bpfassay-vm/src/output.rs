@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a guest puts out, read as it comes: from a socket, or from the end of a file that grows.
 
 use std::{

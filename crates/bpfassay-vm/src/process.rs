@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starting QEMU with inherited sockets and files, so that nothing of it outlives this program.
 
 use std::{

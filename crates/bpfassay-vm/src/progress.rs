@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far a guest has come, and until when it must have come further. Pure: time is a parameter.
 
 use std::time::Duration;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The console of a guest on the caller's terminal.
 
 use std::{

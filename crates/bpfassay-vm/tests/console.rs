@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The console watch on what real kernels wrote.
 //!
 //! `console/*.log` are consoles of Debian's kernels in QEMU: ordinary boots (`boot-*`) and deaths. The deaths were provoked, by

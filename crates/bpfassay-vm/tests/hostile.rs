@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests that put out as much as they can: each ends in time, by a named kind, and takes little of the host's memory.
 //!
 //! What stands in for QEMU here is this program, started anew: it has QEMU's descriptors and is faster than any guest. It answers the

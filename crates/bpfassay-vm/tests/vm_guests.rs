@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real guests: how each kind of end comes to be told, on the three architectures.
 //!
 //! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` name (6.12 or newer), and say so where they are not set.

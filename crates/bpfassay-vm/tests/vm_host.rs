@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the host side owes its user: the choice of the accelerator, no QEMU left behind, a terminal as it was.
 //!
 //! Some of these tests start this test program anew, because what they look at is a whole process.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Workloads: what a study runs on the file system under test, as the one program `bpfassay-ior`.
 //!
 //! Here: the embedded engine that does IOR's work where no real IOR is installed ([`engine`]), every other way of moving data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The control channel: the engine waits at the beginning and end of every phase and says what the phase did.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine against what a real IOR was recorded to do: everywhere.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine against a real IOR, call by call as strace sees them: where `ior` (and, for several ranks, `mpiexec`) and
 //! `strace` are on the PATH.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay-ior` as a program: what it prints, and how it ends when something is wrong.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exit codes: documented API. Scripts may rely on them; a code never changes its meaning.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's own packages: what is missing, and installing it when the user agrees.
 
 use std::{

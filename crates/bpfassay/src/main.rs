@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `bpfassay`: its arguments, its questions, its output, its exit codes.
 //!
 //! Here: [`cli`] (the arguments), [`exit`] (the exit codes), one module per command in [`commands`], what commands share

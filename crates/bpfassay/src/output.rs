@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Standard output and standard error: whatever the command prints goes through [`Screen`], and nothing else does.
 //!
 //! Kernels, guests, tools, studies and results of strangers wrote much of what is printed. Two things keep it from being

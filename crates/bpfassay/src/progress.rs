@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events on the terminal: for people ([`shown`]) or as JSON for programs, with the commands that repeat what failed.
 
 mod shown;

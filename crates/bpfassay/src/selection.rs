@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From arguments to what the library runs: which study, which part of it, which kernels, tools and testbed.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The stop on a signal.
 
 use tokio::signal::unix::{SignalKind, signal};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What others wrote into studies, manifests, results and messages is shown on a terminal, and not obeyed by it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

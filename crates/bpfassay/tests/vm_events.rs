@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What programs are told while a study is carried out, and the commands that a failed run is told with.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Probe configurations that see what calls return count every byte and every call: a part of the studies that
 //! results/exact.md reports whole.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Other tools under test, as a guest starts, watches and ends them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

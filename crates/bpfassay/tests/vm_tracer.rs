@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real guests: the tracer as a program of its own, with its filters, durations, merging and metrics endpoint.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

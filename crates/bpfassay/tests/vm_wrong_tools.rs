@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Deliberately wrong tools in guests of the three architectures: what is wrong with each is found, and named.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which places of its context a program reads: instructions followed along all branches
 //! (Documentation/bpf/standardization/instruction-set.rst).
 

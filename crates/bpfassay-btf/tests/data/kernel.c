@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // What a kernel's BTF says of some functions, with the prototypes of Linux 6.12 (fs/read_write.c, fs/namei.c).
 // clang-19 -target bpf -g -O2 -c kernel.c -o kernel.o && objcopy -O binary --only-section=.BTF kernel.o kernel.btf
 typedef unsigned long size_t;

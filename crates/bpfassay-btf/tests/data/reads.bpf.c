@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // clang-19 -target bpf -g -O2 -c reads.bpf.c -o reads.bpf.o
 typedef unsigned long long u64;
 #define SEC(n) __attribute__((section(n), used))

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of a run that did not take place: a pure function of the machine's seed, of what ran before in the same boot, and of the run.
 //! So a run that is measured in another boot, or after other runs, has other figures, as in a real guest; and whoever knows the runs of
 //! a boot knows all its figures.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine that stands still, seen from the player: its monitor, through which the guest's ports are written to.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scripted guest: a program in QEMU's place that starts the real QEMU, whose processor stands still, and plays the agent and the
 //! kernel's console itself.
 //!

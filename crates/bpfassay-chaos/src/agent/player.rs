@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The player: from the agent's first word to its last, with whatever the script has it do in between.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a guest puts out: frames, garbage, floods, and the kernel's words.
 
 use std::{fs::File, io, io::Write, thread, time::Duration};

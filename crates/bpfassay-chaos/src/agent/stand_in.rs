@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What bpfassay starts as QEMU.
 
 use std::{

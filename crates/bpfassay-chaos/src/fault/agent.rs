@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hostile agents: what one says that an honest one would not.
 
 use bpfassay_protocol::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a tool does to its guest, as the host sees it: the kernel dies, the guest is off, the agent finds it changed.
 
 use bpfassay_protocol::message::{GuestMessage, RunOutcome};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The faults, one file per kind; in each a table, one line per fault.
 
 mod agent;

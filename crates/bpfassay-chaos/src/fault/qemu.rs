@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! QEMU killed, stopped, or not to be had: failure of the host, which no tool is to blame for.
 
 use super::{Draw, Fault, all_runs, at_moment, host_of};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Signals to the command at any moment.
 
 use super::{Draw, Fault, INTERRUPTED, at_moment};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The environment of one trial with guests: its directory, its study, the command in it, and the result.
 
 use std::{

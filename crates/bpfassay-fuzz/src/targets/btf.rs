@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Type information, and objects.
 
 use std::collections::BTreeSet;

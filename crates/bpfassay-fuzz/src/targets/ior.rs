@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR: options, scripts, summaries.
 
 use bpfassay_ior::{Invocation, Plan, Summary};

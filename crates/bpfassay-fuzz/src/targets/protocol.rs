@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages between host, guest, tracer and workload.
 
 use bpfassay_protocol::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Journals, results and events, and what is made of them.
 
 use std::{fs, io};

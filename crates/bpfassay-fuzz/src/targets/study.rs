@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Studies, and what programs print that are workloads of one.
 
 use std::sync::LazyLock;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tool files, and what tools print.
 
 use std::sync::LazyLock;

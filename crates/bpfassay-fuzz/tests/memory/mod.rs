@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An allocator that counts, for each thread, what it has.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines of the kernel's sunrpc caches (`/proc/net/rpc/*/channel`): questions from the kernel and answers to it.
 //!
 //! A line is words with blanks between them. In a word, blank, tab, newline and backslash are written as `\ooo`; a word

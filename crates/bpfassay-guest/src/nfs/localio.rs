@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! LOCALIO (6.12 and later, where built): a client that finds its server on the same machine reads and writes the
 //! server's files directly, past the protocol.
 

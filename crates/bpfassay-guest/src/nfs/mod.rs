@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's NFS server exporting a tmpfs, and its mount over the loopback interface, without any help from
 //! user-space daemons.
 

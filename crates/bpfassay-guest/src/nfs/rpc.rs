@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! ONC RPC calls and replies (RFC 5531) of the two small services that NFSv3 cannot do without: a port mapper that the
 //! kernel's server registers with (RFC 1833), and the mount protocol (RFC 1813, appendix I). Encoding only.
 

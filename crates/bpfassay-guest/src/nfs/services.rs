@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The port mapper and the mount protocol on their sockets, for NFSv3 only.
 
 use std::{

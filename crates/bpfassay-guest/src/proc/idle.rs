@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time in which no CPU had anything to do: what is left of elapsed time without it is work.
 
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of /proc that the agent reads: parsing only.
 
 pub(crate) mod idle;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `/proc/self/mountinfo` (proc(5)).
 
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The clocks: whether they were set, or made to go at another speed.
 
 use std::{collections::BTreeMap, io};

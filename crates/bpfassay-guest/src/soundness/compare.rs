@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether two readings of the same sources differ, in words.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the system is, after a tool, as it was before the first run: what is not cannot be measured on any more, and the tool
 //! that ran last is to blame.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tools make in the kernel: BPF objects and probes.
 
 use std::{collections::BTreeMap, fs};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes of programs: in a guest there is none between runs but the agent.
 
 use std::{collections::BTreeMap, fs};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is looked at after a tool, a line each.
 
 use std::{collections::BTreeMap, fs, io, path::Path};

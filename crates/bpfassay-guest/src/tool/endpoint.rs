@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Asking a tool for its figures by HTTP.
 
 use std::{

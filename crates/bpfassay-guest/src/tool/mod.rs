@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it is ready, keeping what it
 //! says, ending it, and looking at what it leaves behind.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a tool's processes take: memory and processor time of its cgroup.
 
 use std::fs;

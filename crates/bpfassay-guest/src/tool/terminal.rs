@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The terminal that is a tool's standard output. Programs write every line at once to a terminal, and to a pipe a block of
 //! lines when it is full (C11, 7.21.3): what they count would come minutes late, or never.
 

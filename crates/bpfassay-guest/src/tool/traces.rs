@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What there is of a tool in the kernel: its programs, maps, links and probe events, against what was there before.
 
 use std::{collections::BTreeSet, fs};

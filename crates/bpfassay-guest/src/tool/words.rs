@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a tool says: its standard output and standard error, as pieces with the time of arrival, bounded.
 
 use std::{

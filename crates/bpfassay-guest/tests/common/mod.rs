@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent as `bpfassay-guest here` on this machine, with a file system, cgroups and `/run` of its own: in a mount namespace,
 //! which only root may make.
 #![allow(dead_code, reason = "each test file uses its part")]

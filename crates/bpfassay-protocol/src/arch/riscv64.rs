@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
 //! 64-bit RISC-V.
 
 use super::{ArchFacts, ImageFormat};

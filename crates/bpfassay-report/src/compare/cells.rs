@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which cells belong together, and what became of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

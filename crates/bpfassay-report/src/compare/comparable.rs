@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether two results can be compared at all.
 
 use std::collections::BTreeSet;

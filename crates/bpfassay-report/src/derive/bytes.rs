@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Byte error: what the tracer counted against what the workload moved.
 
 use bpfassay_protocol::{
@@ -24,7 +25,7 @@ pub(super) struct Workload<'a> {
 }
 
 /// Why IOR's summary reports fewer bytes of `operation` than the workload moves, where it does.
-pub(super) fn untold(workload: &Workload<'_>, operation: Operation) -> Option<&'static str> {
+pub(super) fn not_reported(workload: &Workload<'_>, operation: Operation) -> Option<&'static str> {
     (operation == Operation::Read && workload.checks_writes)
         .then_some("IOR's summary does not report the bytes read by -W")
 }
@@ -95,7 +96,7 @@ fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Re
         Ok(reported) => reported,
         Err(reason) => return Figure::missing(reason),
     };
-    if let Some(reason) = untold(workload, operation) {
+    if let Some(reason) = not_reported(workload, operation) {
         return Figure::missing(reason);
     }
     let mut sum = 0u64;

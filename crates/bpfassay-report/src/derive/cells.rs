@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of cells: over the runs of each, and against the baseline.
 
 use std::collections::BTreeMap;

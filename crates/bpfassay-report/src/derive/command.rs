@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of a run of any program: how long it worked, what it reported of its work, and the bytes that it says it moved.
 
 use bpfassay_protocol::{job::Better, message::RunFigures};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is looked up for every cell, made once: with 15,000 cells and 200,000 runs, searching for it each time would take hours.
 
 use std::{cell::RefCell, collections::HashMap};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a probe configuration costs: instructions beyond the baseline's, per call and per MiB.
 
 use std::collections::BTreeMap;

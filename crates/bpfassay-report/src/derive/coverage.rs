@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Coverage: what the tracer saw of each path of the workload `io-paths`.
 
 use bpfassay_protocol::{

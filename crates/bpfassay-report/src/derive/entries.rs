@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a journal holds, in the form of results: which of its records count, and which guests were started.
 
 use std::collections::{HashMap, HashSet};

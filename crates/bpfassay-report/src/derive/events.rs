@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What program sets counted of a workload, against what it says it did.
 
 use bpfassay_protocol::{

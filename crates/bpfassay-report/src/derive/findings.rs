@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pitfalls that the tracer found, per cell.
 
 use bpfassay_protocol::finding::Finding;

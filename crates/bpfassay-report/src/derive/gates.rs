@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Verdicts on the study's gates.
 
 use std::collections::BTreeMap;
@@ -27,15 +28,15 @@ pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateRes
         // There is a result for each cell of the plan, in its order.
         let covered = plan.cells.iter().zip(cells).filter(|(cell, _)| gate.covers(&plan.study, cell));
         for (_, cell) in covered {
-            let found = judge(context, gate, cell);
-            results.extend(found.into_iter().map(|(demand, access, judged)| GateResult {
+            let found = evaluate(context, gate, cell);
+            results.extend(found.into_iter().map(|(demand, access, evaluated)| GateResult {
                 gate: u32::try_from(index).unwrap_or(u32::MAX),
                 demand,
                 cell: cell.cell.clone(),
                 access,
-                verdict: judged.verdict,
-                found: judged.found,
-                evidence: judged.evidence,
+                verdict: evaluated.verdict,
+                found: evaluated.found,
+                evidence: evaluated.evidence,
             }));
         }
     }
@@ -70,13 +71,13 @@ pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {
 }
 
 /// A verdict before it is known which others belong to its family.
-struct Judged {
+struct Evaluated {
     verdict: Verdict,
     found: String,
     evidence: Option<GateEvidence>,
 }
 
-impl Judged {
+impl Evaluated {
     fn new(verdict: Verdict, found: impl Into<String>) -> Self {
         Self { verdict, found: found.into(), evidence: None }
     }
@@ -91,9 +92,9 @@ impl Judged {
     }
 }
 
-type Row = (Demand, Option<Access>, Judged);
+type Row = (Demand, Option<Access>, Evaluated);
 
-fn judge(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
+fn evaluate(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
     let mut rows = Vec::new();
     if gate.attach {
         rows.push((Demand::Attach, None, attach(cell)));
@@ -106,16 +107,16 @@ fn judge(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
     }
     for access in &cell.accesses {
         if let Some(limit) = gate.overhead {
-            let judged = overhead(context, cell, access, limit);
-            rows.push((Demand::Overhead { limit }, Some(access.access), judged));
+            let evaluated = overhead(context, cell, access, limit);
+            rows.push((Demand::Overhead { limit }, Some(access.access), evaluated));
         }
         // Bytes belong to the work as a whole.
         if matches!(access.access, Access::Figure(_)) {
             continue;
         }
         if let Some(limit) = gate.relative_error {
-            let judged = relative_error(context, cell, access, limit);
-            rows.push((Demand::RelativeError { limit }, Some(access.access), judged));
+            let evaluated = relative_error(context, cell, access, limit);
+            rows.push((Demand::RelativeError { limit }, Some(access.access), evaluated));
         }
         if let Some(limit) = gate.byte_error {
             rows.push((Demand::ByteError { limit }, Some(access.access), byte_error(cell, access, limit)));
@@ -124,29 +125,29 @@ fn judge(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
     rows
 }
 
-fn attach(cell: &CellResult) -> Judged {
+fn attach(cell: &CellResult) -> Evaluated {
     match &cell.attach {
-        Attach::Baseline => Judged::new(Verdict::Inconclusive, "nothing to attach"),
-        Attach::Attached { in_spite_of: None, .. } => Judged::new(Verdict::Pass, "attached"),
+        Attach::Baseline => Evaluated::new(Verdict::Inconclusive, "nothing to attach"),
+        Attach::Attached { in_spite_of: None, .. } => Evaluated::new(Verdict::Pass, "attached"),
         Attach::Attached { in_spite_of: Some(expected), .. } => {
-            Judged::new(Verdict::Regression, format!("attached, though a refusal was expected: {}", expected.reason))
+            Evaluated::new(Verdict::Regression, format!("attached, though a refusal was expected: {}", expected.reason))
         }
         Attach::Refused { refusal, expected: true, .. } => {
-            Judged::new(Verdict::Pass, format!("refused, as expected: {}", labels::refusal(refusal)))
+            Evaluated::new(Verdict::Pass, format!("refused, as expected: {}", labels::refusal(refusal)))
         }
         Attach::Refused { refusal, .. } => {
-            Judged::new(Verdict::Regression, format!("refused: {}", labels::refusal(refusal)))
+            Evaluated::new(Verdict::Regression, format!("refused: {}", labels::refusal(refusal)))
         }
         Attach::Unsteady { attached, refused, .. } => {
-            Judged::new(Verdict::Regression, format!("attached in {attached} runs and refused in {refused}"))
+            Evaluated::new(Verdict::Regression, format!("attached in {attached} runs and refused in {refused}"))
         }
-        Attach::Unknown { reason } => Judged::new(Verdict::Inconclusive, format!("not known: {reason}")),
+        Attach::Unknown { reason } => Evaluated::new(Verdict::Inconclusive, format!("not known: {reason}")),
     }
 }
 
 /// What is found of a tool: one fault is enough. Where every kind is denied, what can be looked for is what counts; kinds that are
 /// named have to be.
-fn findings(denied: &[Kind], found: &ToolResult) -> Judged {
+fn findings(denied: &[Kind], found: &ToolResult) -> Evaluated {
     let (mut faults, mut clear, mut open) = (Vec::new(), 0, Vec::new());
     for finding in found.findings.iter().filter(|finding| denied.contains(&finding.kind)) {
         match &finding.status {
@@ -156,28 +157,28 @@ fn findings(denied: &[Kind], found: &ToolResult) -> Judged {
         }
     }
     if !faults.is_empty() {
-        return Judged::new(Verdict::Regression, format!("found: {}", faults.join(", ")));
+        return Evaluated::new(Verdict::Regression, format!("found: {}", faults.join(", ")));
     }
     if clear == 0 {
-        return Judged::new(Verdict::Inconclusive, "nothing of it could be looked for");
+        return Evaluated::new(Verdict::Inconclusive, "nothing of it could be looked for");
     }
     if open.is_empty() {
-        return Judged::new(Verdict::Pass, format!("{clear} kinds looked for, none found"));
+        return Evaluated::new(Verdict::Pass, format!("{clear} kinds looked for, none found"));
     }
     let verdict = if denied.len() == Kind::ALL.len() { Verdict::Pass } else { Verdict::Inconclusive };
-    Judged::new(verdict, format!("{clear} kinds looked for, none found; not evaluated: {}", open.join(", ")))
+    Evaluated::new(verdict, format!("{clear} kinds looked for, none found; not evaluated: {}", open.join(", ")))
 }
 
-fn overhead(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
+fn overhead(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit: Share) -> Evaluated {
     let plan = context.plan;
     let overhead = match &access.overhead {
         Figure::Value(overhead) => overhead,
-        Figure::NotMeasured(reason) => return Judged::new(Verdict::Inconclusive, format!("not measured: {reason}")),
+        Figure::NotMeasured(reason) => return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}")),
     };
     let found = ratio(&overhead.estimate);
     let emulated = context.provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
     if plan.study.clock == Clock::Wall && emulated && !plan.study.design.certainty.insist {
-        return Judged::new(
+        return Evaluated::new(
             Verdict::Inconclusive,
             format!("{found} by the wall clock without KVM, which is not evaluated unless the study insists"),
         );
@@ -189,18 +190,18 @@ fn overhead(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit
         && let Some(p) = evidence.over_looks(context.looks).p_within
         && p < plan.study.design.certainty.error_rate.value()
     {
-        return Judged::new(
+        return Evaluated::new(
             Verdict::Inconclusive,
             format!("{found}, but the baseline differs from itself by {}", ratio(&control.estimate)),
         );
     }
     let evidence = GateEvidence::new(&overhead.effect, limit.ratio());
-    Judged::by(found, evidence.map(|evidence| evidence.over_looks(context.looks)))
+    Evaluated::by(found, evidence.map(|evidence| evidence.over_looks(context.looks)))
 }
 
-fn relative_error(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit: Share) -> Judged {
+fn relative_error(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit: Share) -> Evaluated {
     if let Figure::NotMeasured(reason) = &access.relative_error_ior_interval {
-        return Judged::new(Verdict::Inconclusive, format!("not measured: {reason}"));
+        return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}"));
     }
     let mut by_block = BTreeMap::<&str, Vec<f64>>::new();
     for run in context.runs_of(&cell.cell).iter().filter(|run| run.record.is_counted()) {
@@ -209,34 +210,34 @@ fn relative_error(context: &Context<'_>, cell: &CellResult, access: &CellAccess,
             by_block.entry(&run.record.block).or_default().push(figure.ln());
         }
     }
-    let judged = || -> Result<(String, GateEvidence), StatsError> {
+    let evaluated = || -> Result<(String, GateEvidence), StatsError> {
         let effect = Effect::paired(&observations(by_block).1)?;
         Ok((ratio(&effect.estimate(LEVEL)?), GateEvidence::band(&effect, limit.ratio())?.over_looks(context.looks)))
     };
-    match judged() {
-        Ok((found, evidence)) => Judged::by(found, Ok(evidence)),
-        Err(error) => Judged::new(Verdict::Inconclusive, format!("not estimated: {error}")),
+    match evaluated() {
+        Ok((found, evidence)) => Evaluated::by(found, Ok(evidence)),
+        Err(error) => Evaluated::new(Verdict::Inconclusive, format!("not estimated: {error}")),
     }
 }
 
-fn byte_error(cell: &CellResult, access: &CellAccess, limit: u64) -> Judged {
+fn byte_error(cell: &CellResult, access: &CellAccess, limit: u64) -> Evaluated {
     let errors = match &access.byte_error {
         Figure::Value(errors) => errors,
-        Figure::NotMeasured(reason) => return Judged::new(Verdict::Inconclusive, format!("not measured: {reason}")),
+        Figure::NotMeasured(reason) => return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}")),
     };
     let worst = errors.min.unsigned_abs().max(errors.max.unsigned_abs());
     let found = labels::byte_error(&access.byte_error).unwrap_or_default();
     if worst > limit {
-        return Judged::new(Verdict::Regression, format!("{found} bytes"));
+        return Evaluated::new(Verdict::Regression, format!("{found} bytes"));
     }
     let missing = cell.runs.planned.saturating_sub(cell.runs.measured);
     if errors.not_measured > 0 || missing > 0 {
-        return Judged::new(
+        return Evaluated::new(
             Verdict::Inconclusive,
             format!("{found} bytes, but {missing} of {} runs have no figure", cell.runs.planned),
         );
     }
-    Judged::new(Verdict::Pass, format!("{found} bytes in {} intervals", errors.intervals))
+    Evaluated::new(Verdict::Pass, format!("{found} bytes in {} intervals", errors.intervals))
 }
 
 /// `1.049 [1.048, 1.051], n 3`.
@@ -289,16 +290,16 @@ mod tests {
         let found = || finding::FindingStatus::Found { evidence: vec!["x".to_owned()] };
         let open = || finding::FindingStatus::NotEvaluated { reason: "y".to_owned() };
         let (first, second) = (Kind::ALL[0], Kind::ALL[1]);
-        let judged = |denied: &[Kind], verdicts: &[finding::FindingStatus]| findings(denied, &result(verdicts));
+        let evaluated = |denied: &[Kind], verdicts: &[finding::FindingStatus]| findings(denied, &result(verdicts));
         let clear = || finding::FindingStatus::Clear;
 
-        let regression = judged(&[first, second], &[clear(), found()]);
+        let regression = evaluated(&[first, second], &[clear(), found()]);
         assert_eq!((regression.verdict, regression.found), (Verdict::Regression, format!("found: {second}")));
         // What no gate denies may be found.
-        assert_eq!(judged(&[first], &[clear(), found()]).verdict, Verdict::Pass);
-        assert_eq!(judged(&[first, second], &[clear(), open()]).verdict, Verdict::Inconclusive);
-        assert_eq!(judged(Kind::ALL, &[clear(), open()]).verdict, Verdict::Pass);
-        assert_eq!(judged(Kind::ALL, &[open(), open()]).verdict, Verdict::Inconclusive);
-        assert_eq!(judged(Kind::ALL, &[]).verdict, Verdict::Inconclusive);
+        assert_eq!(evaluated(&[first], &[clear(), found()]).verdict, Verdict::Pass);
+        assert_eq!(evaluated(&[first, second], &[clear(), open()]).verdict, Verdict::Inconclusive);
+        assert_eq!(evaluated(Kind::ALL, &[clear(), open()]).verdict, Verdict::Pass);
+        assert_eq!(evaluated(Kind::ALL, &[open(), open()]).verdict, Verdict::Inconclusive);
+        assert_eq!(evaluated(Kind::ALL, &[]).verdict, Verdict::Inconclusive);
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The matrix of kernel features: outcomes beside expectations.
 
 use std::collections::{HashMap, HashSet};
@@ -128,8 +129,8 @@ fn releases<'a>(plan: &'a Plan, boots: &[Boot]) -> HashMap<&'a Target, Series> {
     let targets: HashMap<&str, &Target> = plan.blocks.iter().map(|block| (block.id.as_str(), &block.target)).collect();
     let mut releases = HashMap::new();
     for boot in boots {
-        let told = boot.facts.as_ref().and_then(|facts| Series::of(&facts.kernel_release));
-        if let (Some(series), Some(target)) = (told, targets.get(boot.block.as_str())) {
+        let reported = boot.facts.as_ref().and_then(|facts| Series::of(&facts.kernel_release));
+        if let (Some(series), Some(target)) = (reported, targets.get(boot.block.as_str())) {
             releases.entry(*target).or_insert(series);
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! At which level intervals are made: under sequential sampling each look has a share of the error.
 
 use bpfassay_stats::{Bounds, Estimate, Interval, StatsError, sequential::Sampling};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which runs are of a cell, and where cells are measured.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of merit: what workloads that are not IOR report of their work.
 
 use bpfassay_protocol::job::{Better, MicrobenchmarkSummary};

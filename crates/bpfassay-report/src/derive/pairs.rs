@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is compared: accesses, summaries, and pairs of runs of the same block and round.
 
 use std::collections::BTreeMap;

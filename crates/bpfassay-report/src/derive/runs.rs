@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of one run.
 
 use bpfassay_protocol::{
@@ -112,7 +113,7 @@ fn of_access(
     let over_all = |pick: fn(&RepetitionFigures) -> &Figure<f64>| geometric_mean(repetitions.iter().map(pick));
     let bandwidth_mib_s = over_all(|figures| &figures.bandwidth_mib_s);
     let (relative_error_ior_interval, relative_error_instantaneous) =
-        match (figures.phases.is_empty(), operation.and_then(|operation| bytes::untold(workload, operation))) {
+        match (figures.phases.is_empty(), operation.and_then(|operation| bytes::not_reported(workload, operation))) {
             (false, _) => (
                 over_all(|figures| &figures.relative_error_ior_interval),
                 over_all(|figures| &figures.relative_error_instantaneous),

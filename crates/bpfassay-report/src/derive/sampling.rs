@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sequential sampling (`--until`): which boots are enough, and what that means for intervals and p-values.
 //!
 //! The effects of one target, workload and file system are measured in the same boots, so they stop together: at the first

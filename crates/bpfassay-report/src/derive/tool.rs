@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is found of another tool under test: its reports joined with what really happened, run by run.
 //!
 //! The truth comes from the bundled tracer where it counted beside the tool: it was asked each time that the tool had reported
@@ -192,7 +193,7 @@ fn of_run(
     };
     let mut findings = finding::evaluate(&evidence, &Limits::default());
     let of_phases = report.zip(readings.as_ref()).into_iter();
-    for found in of_phases.flat_map(|(report, readings)| requested::judge(report, readings, seen, figures)) {
+    for found in of_phases.flat_map(|(report, readings)| requested::evaluate(report, readings, seen, figures)) {
         outweigh(&mut findings, found);
     }
     if let Some(reason) = unreadable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether what is under test attached, in one cell of a table.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A comparison of two results as a table: what changed one by one, what did not counted.
 
 use bpfassay_stats::{Estimate, gate::Change};

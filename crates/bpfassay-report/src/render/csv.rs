@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Raw runs as CSV: one line per run, access and repetition.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a format of a report is.
 
-use super::html::NoFigure;
 use bpfassay_results::Results;
 
 /// A format of a report.
@@ -40,4 +40,16 @@ pub enum FormatError {
     /// No plot, or several, have the title that was asked for.
     #[error(transparent)]
     Figure(#[from] NoFigure),
+}
+
+/// There is no such figure, or there are several.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{found} figures of the report are called {wanted:?}: give a part of the title of one of these: {}", known.join("; "))]
+pub struct NoFigure {
+    /// What was asked for.
+    pub wanted: String,
+    /// How many there are.
+    pub found: usize,
+    /// The titles of all that there are.
+    pub known: Vec<String>,
 }

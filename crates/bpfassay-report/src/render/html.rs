@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report: one HTML file that needs nothing else, neither network nor scripts.
 //!
 //! The tables are those of the terminal; beside them stand plots, what failed with excerpts of its log, and how to do it
@@ -13,10 +14,7 @@ use askama::Template;
 use bpfassay_stats::Verdict;
 
 pub(super) use self::standalone::FORMAT as SVG_FORMAT;
-pub use self::{
-    comparison::comparison_html,
-    standalone::{NoFigure, figure_svg},
-};
+pub use self::{comparison::comparison_html, standalone::figure_svg};
 use self::{
     figures::Plots,
     matrix::{Matrix, matrix},

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! JUnit, as CI systems read it: a test case per gate, and per cell whether it ran and attached as expected.
 
 use bpfassay_stats::{Verdict, gate::Change};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The matrix "works, breaks, differs", before it is text or Markdown.
 
 mod lay_out;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! OpenMetrics text, for a monitoring system to keep what each study found.
 //!
 //! Version 1.0.0 of the format: every family once with type, unit and help, gauges only, `# EOF` at the end.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a report consists of: one list of sections, which text, Markdown and HTML walk.
 
 mod cells;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is said of a study as a whole: its title, and what must be read with its figures.
 
 use std::collections::HashSet;

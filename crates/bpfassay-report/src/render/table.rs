@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A table, before it is text, Markdown or HTML.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report for the terminal.
 
 use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width, presets};

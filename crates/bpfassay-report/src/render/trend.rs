@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A trend as tables: a row per point, a column per probe configuration and access, changes marked and described.
 
 use bpfassay_stats::change_points::ChangePoint;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines that are no longer than a terminal is wide.
 
 /// Adds `line`, broken between words where it is longer than `width`; what follows the first line is indented.

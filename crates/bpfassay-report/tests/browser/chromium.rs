@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A headless Chromium, driven by its DevTools protocol over two pipes
 //! (<https://chromedevtools.github.io/devtools-protocol/>; `--remote-debugging-pipe`: messages end with a zero byte).
 

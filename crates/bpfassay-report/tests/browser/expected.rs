@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tables and counts as a browser has them, beside results.json.
 
 use std::collections::BTreeMap;

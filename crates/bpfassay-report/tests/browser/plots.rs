@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plots as a browser draws them: present, legible, and with their marks where results.json has the figures.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results whose strings are all somebody else's: in every field that takes any text stands what a terminal, a page or a table
 //! program obeys.
 

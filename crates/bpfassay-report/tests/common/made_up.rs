@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Made-up results that have more to show than the plain study.
 
 use bpfassay_protocol::{Arch, probe::Probe};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A made-up journal that is complete: every kind of outcome that a table has to show.
 
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A made-up study of I/O paths: x86_64 and riscv64 measure it, aarch64 refuses fexit.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results of studies that the repository holds, as real guests gave them.
 
 use std::{fs, io::Read as _, path::PathBuf};

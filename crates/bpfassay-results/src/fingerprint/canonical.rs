@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! JSON text with the keys of every object in order, as [`serde_json::Value`] prints it, without that value: for hundreds of thousands
 //! of records it takes most of the time.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The chain of sums that holds a journal together.
 //!
 //! Every line is a JSON object whose first key is `sum`: SHA-256, in hexadecimal, of the text of the sum of the line before (of nothing for the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether what a journal says can be: every entry is of the plan in the header, and comes in an order in which things happen.
 
 use std::collections::{HashMap, hash_map};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What of a journal counts: which record stands for each run, which of them are settled, and how far each block came.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every rule by itself, and all of them against made-up guests.
 
 use std::collections::{BTreeMap, BTreeSet};

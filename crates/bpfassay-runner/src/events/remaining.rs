@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long the rest of a plan will take, estimated from what was done of it.
 
 use std::{collections::BTreeMap, num::NonZeroU32};

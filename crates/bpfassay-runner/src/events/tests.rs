@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use bpfassay_protocol::{Arch, ProbeConfiguration, probe::Probe};
 use bpfassay_results::{FailureKind, RunFailure};
 use bpfassay_study::{Available, Clock, Narrowing};

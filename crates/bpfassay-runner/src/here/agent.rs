@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent as a process of this system: how it is started, given its job, stopped.
 
 use std::{

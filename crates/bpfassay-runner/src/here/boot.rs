@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A block on this system, by one agent: what it sends, how it ends, and what is recorded of that.
 
 use std::time::Duration;

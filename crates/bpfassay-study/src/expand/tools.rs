@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs of other tools under test.
 
 use std::collections::BTreeSet;

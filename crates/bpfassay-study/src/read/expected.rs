@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Refusals that are expected.
 
 use bpfassay_input::document::{self, Field, Invalid, Reported};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Any program as a workload: where it comes from, and how its output is read.
 //!
 //! What cannot be read is an error with the reason, never a number.

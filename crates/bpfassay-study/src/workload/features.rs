@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the kernel offers to eBPF tools: no time is measured, so that there is no metric.
 
 use bpfassay_protocol::job::Workload;

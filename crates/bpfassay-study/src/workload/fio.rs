@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! fio, as a program whose arguments and metrics are given: a fixed number of bytes is written to a file and read again.
 
 use bpfassay_input::document::Reported;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A known number of bytes by each way that data can take between a program and a file: what a tracer sees of each path is
 //! compared, no time is measured, so that there is no metric.
 

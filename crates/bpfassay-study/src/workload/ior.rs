@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR: scripts and options of study files, and the program that does its work.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};

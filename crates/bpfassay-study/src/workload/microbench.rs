@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A fixed number of operations without files.
 
 use bpfassay_input::document::{Field, Reported};

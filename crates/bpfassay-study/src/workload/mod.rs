@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Workloads: what a study runs on the file systems under test.
 //!
 //! A kind of workload is a file here: the keys of its table in a study file, its cases on a target, what a guest runs for each, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! apt's configuration for private package indexes: one suite, the host's own archive and proxies, nothing of the host's state.
 
 use std::{fs, path::Path, process::Command};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Package files: from the cache, or from the mirror.
 
 use super::{Apt, Package, Root, sandbox::Sandbox};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Package files unpacked, and which packages this host has installed.
 
 use std::{

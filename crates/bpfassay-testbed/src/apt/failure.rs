@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What apt's errors mean.
 
 /// Why packages could not be fetched.

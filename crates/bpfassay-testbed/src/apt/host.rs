@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's own apt configuration: where the Debian archive is, and how to reach it.
 
 use std::{path::Path, process::Command};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Asking a mirror: again where the failure may pass, and with an error that names what is to be done.
 
 use std::{path::Path, process::Command, thread, time::Duration};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packages, as package indexes and apt's lists of downloads name them.
 
 use schemars::JsonSchema;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Release files: how old a mirror's view of a suite is.
 
 use std::{fmt, time::Duration};

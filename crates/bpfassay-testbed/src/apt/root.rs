@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Private package indexes: one suite, some architectures.
 
 use std::{

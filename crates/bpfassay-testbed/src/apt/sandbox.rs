@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where apt downloads when root runs it: in a directory of its own that the user can write to as whom apt uses the network,
 //! outside the cache, which may be where only root has access.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! SHA-256 digests: the names of everything in the cache.
 
 use std::{

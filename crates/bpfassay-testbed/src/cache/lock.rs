@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks between concurrent processes and threads, and who holds them.
 
 use std::{

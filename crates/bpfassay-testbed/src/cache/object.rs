@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Objects: single files named by the SHA-256 of their content.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which directories are caches: those with a tag and a marker of ours, and no others.
 //!
 //! A cache is emptied, checked and repaired without questions, so nothing else may be taken for one. A missing or empty

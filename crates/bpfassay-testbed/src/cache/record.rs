@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records: small facts, as JSON, that were found out for known inputs.
 
 use std::{

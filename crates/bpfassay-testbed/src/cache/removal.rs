@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Removing files and directories of the cache, without following a symbolic link on the way to it or in it.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a process makes in the cache's `tmp`: in a directory of its own, which it holds by a lock.
 //!
 //! The lock is released by the system when the process ends, however it ends: a directory with our prefix and a free lock has no owner

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stamps: what a file looked like from outside when its content was last hashed.
 
 use std::{fs, os::unix::fs::MetadataExt};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Trees: directories made from known inputs, with a listing of what they hold.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Takes one small file out of an archive on disk, without reading the rest.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A user's directory tree (`--ior ARCH=DIR`), laid over the guest's root directory.
 //!
 //! Nothing outside the directory is read: symbolic links are copied, never followed. What would not work in the guest,

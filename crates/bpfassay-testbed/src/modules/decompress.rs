@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decompression of kernel modules and kernels, bounded: xz, zstd, gzip, or none, distinguished by the first bytes.
 
 use std::{

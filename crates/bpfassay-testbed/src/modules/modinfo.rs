@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `.modinfo` section of a kernel module.
 
 use object::{Object, ObjectSection};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The signature that `sign-file` appends to a module (`CONFIG_MODULE_SIG`).
 //!
 //! A guest without it boots faster: the kernel neither hashes the module nor checks the signature, which under emulation

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use std::os::unix::fs::symlink;
 
 use bpfassay_protocol::job::Nfs;

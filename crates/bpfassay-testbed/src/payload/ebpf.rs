@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tracer's eBPF programs in Rust: one object per map layout and architecture (whose registers the programs read),
 //! which the tracer's build embeds.
 //!

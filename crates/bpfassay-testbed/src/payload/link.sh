@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The linker for eBPF objects, as rustc calls it for bpfel-unknown-none. The crates were made one by fat link-time
 # optimisation already: what comes is a single file of LLVM bitcode, and all that is left is to generate code for it.
 #

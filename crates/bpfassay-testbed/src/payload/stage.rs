@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the guest's programs are built from: some packages of this workspace, without their tests, and their part of
 //! the lock file.
 

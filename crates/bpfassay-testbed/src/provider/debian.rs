@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels from Debian's packages, with the guest's programs of this checkout. The default.
 
 mod builds;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels that the user built: `--kernel bzImage [--modules DIR]`.
 
 mod header;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests of a testbed that was made before, here or elsewhere: `--manifest FILE`.
 
 use std::path::Path;

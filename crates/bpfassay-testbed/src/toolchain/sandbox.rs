@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a program in a root directory, in name spaces of its own: it sees that directory, what is mounted into it, and
 //! nothing of the host; what it mounts is gone when it ends. Without the rights of root, a user name space gives them
 //! inside.

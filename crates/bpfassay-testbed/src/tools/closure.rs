@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nix packages in guests: what the flake's `mkTool` puts beside a tool file. Programs of a Nix store name their dynamic linker,
 //! libraries and interpreters by absolute paths below `/nix/store`, so that a package and all that it refers to work wherever they
 //! lie at these paths.

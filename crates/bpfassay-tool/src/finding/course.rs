@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The course of cumulative figures from report to report.
 
 use std::collections::BTreeMap;

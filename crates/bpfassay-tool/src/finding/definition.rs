@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one kind of finding consists of: each file of `kind/` has one.
 
 use super::{

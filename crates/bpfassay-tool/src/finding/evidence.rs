@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is known of one run of a tool: what its findings are evaluated from.
 
 use bpfassay_protocol::tracer::Refusal;

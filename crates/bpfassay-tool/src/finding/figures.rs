@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures beside the ground truth. Each difference is explained once, by the first kind of finding that fits to the unit.
 
 use std::collections::BTreeMap;

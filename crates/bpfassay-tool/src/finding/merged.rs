@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures in which one cgroup or mount has what several did.
 
 use super::figures::{Comparison, Differences, Tally};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a fault was found in a tool.
 
 use schemars::JsonSchema;

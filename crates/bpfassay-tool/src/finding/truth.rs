@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What really happened while a tool watched.
 
 use bpfassay_protocol::Operation;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Paths and names of tool files, none of which may lead anywhere else.
 
 use std::path::{Component, Path};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part `[report]`: the form, and what the figures mean.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `bpftrace -f json` prints: an object per line with `type` and `data` (src/output.cpp, 0.14 to 0.23).
 
 use std::borrow::Cow;

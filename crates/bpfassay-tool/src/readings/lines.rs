@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines of one stream, put together from the pieces in which it was read.
 
 use super::MAX_LINE;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A map of a bare object, by the object's BTF.
 
 use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};

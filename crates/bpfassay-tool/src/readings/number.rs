@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whole numbers as tools print them.
 
 /// The whole number that `text` writes in decimal, exactly: `12`, `+12`, `12.0`, `1.5e+03` (as Prometheus' client libraries

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prometheus' text format and OpenMetrics.
 //!
 //! An own small parser: the crates that there are drop the digits of large numbers by reading them as floating point, or want a page

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines of text, by a regular expression with named groups.
 
 use super::{Row, Sink, lines::Line};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // clang-19 -target bpf -g -O2 -c counts.bpf.c -o counts.bpf.o
 typedef unsigned long long u64; typedef unsigned int u32;
 #define SEC(n) __attribute__((section(n), used))

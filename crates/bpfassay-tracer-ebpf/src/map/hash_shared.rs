@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! One value per key, shared by all CPUs: atomic additions.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::HashMap};

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! The layout of the CEEMS exporter: one value per key in a shared LRU map, with 64 bytes of the mount's path in the key.
-//! `map_lru-shared.h` on the C side says more.
+//! `map_lru-shared.h` on the C side has the details.
 
 use aya_ebpf::{
     bindings::BPF_NOEXIST,
@@ -24,7 +25,7 @@ static COUNTERS: LruHashMap<PathKey, Value> = LruHashMap::with_max_entries(LRU_K
 
 /// An address in the kernel's memory; 0 for an address that is not mapped, which is what the helper leaves then
 /// (`bpf_probe_read_kernel_common`, kernel/trace/bpf_trace.c, 5.10 to 7.2). Not [`kernel::read`](crate::tracer::kernel::read),
-/// which looks at what the helper says: the verifier would follow both cases of each of the fifty on their own.
+/// which looks at what the helper returns: the verifier would follow both cases of each of the fifty on their own.
 #[inline(always)]
 fn follow(base: Address, offset: usize) -> Address {
     let mut address: Address = 0;
@@ -56,7 +57,7 @@ impl Step {
                 self.dentry = follow(self.dentry, offset!(dentry_parent));
             }
         }
-        // Whatever happened: so the verifier knows nothing of the name, and takes all that happened for one.
+        // Whatever happened: so the verifier has nothing on the name, and all cases are one for it.
         follow(named, offset!(dentry_name))
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! One value per key and CPU, summed by the reader. The kernel does not run a program twice at once on one CPU, and
 //! programs that may interrupt each other have different keys (operations) or, as copies of one program, another map than
 //! the first copy, which they share. So plain additions lose nothing in the first copy; the others add atomically.
@@ -25,8 +26,8 @@ pub(crate) fn add(by: By, subject: &Subject, operation: u32, outcome: Outcome) {
     };
     let key = subject.key(operation);
     let value = counters.get_ptr_mut(key).or_else(|| {
-        // Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that nobody's counts are
-        // overwritten, and whoever lost that race finds the winner's entry.
+        // Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that no counts are
+        // overwritten, and the CPU that lost that race finds the winner's entry.
         let _ = counters.insert(key, Value::default(), u64::from(BPF_NOEXIST));
         counters.get_ptr_mut(key)
     });

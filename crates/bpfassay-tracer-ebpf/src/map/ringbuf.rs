@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! An event per call, which the reader adds up.
 
 use aya_ebpf::{macros::map, maps::RingBuf};

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! BPF trampoline at function exit: counts what the call returned.
 //!
 //! A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
 //! inside the program, and until it runs again the calls of every other task on that CPU are skipped. So there, the
 //! loader attaches several copies of the programs: six of those that count data, three of the others, which are called less.
-//! Whichever is first for a call counts it and says so under the number of the call. `fexit.bpf.c` on the C side says more. It keeps the turns in task storage, which wants the map's types in
+//! The first copy for a call counts it and notes that under the number of the call. `fexit.bpf.c` on the C side has the
+//! details. It keeps the turns in task storage, which needs the types of the map in
 //! BTF; here they lie in a hash by thread, where the least recently used make room. That loses no count: a turn that is
 //! gone makes the next copy the first one, and to be gone between two copies of one call it takes [`TURNS`] other threads
 //! that call for the first time meanwhile.
@@ -242,7 +244,7 @@ macro_rules! entries {
 }
 
 entries! {
-    // At the beginning of calls that nothing else tells apart.
+    // At the beginning of calls that nothing else distinguishes.
     "do_filp_open": |_context| mark(Operation::Open),
         fexit__do_filp_open__mark, fexit__do_filp_open__mark_2, fexit__do_filp_open__mark_3;
     "sys_fsync": |_context| mark(Operation::Fsync),

@@ -1,4 +1,5 @@
-//! Files by their descriptor, and system calls hooked at their own functions: `files.h` on the C side says why fsync and
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//! Files by their descriptor, and system calls hooked at their own functions: `files.h` on the C side has the reason why fsync and
 //! fdatasync are.
 
 use aya_ebpf::{Global, helpers::generated::bpf_get_current_task};
@@ -8,7 +9,7 @@ use super::{
     kernel::{Address, Place, offset, read},
 };
 
-/// Whether the calling task can be asked for; set by the loader. `files.h` says where it cannot.
+/// Whether the calling task can be asked for; set by the loader. `files.h` has where it cannot.
 #[unsafe(no_mangle)]
 static TASK_KNOWN: Global<u64> = Global::new(1);
 

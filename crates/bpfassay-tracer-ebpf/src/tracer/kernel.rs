@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Reading the kernel's structures, at the offsets that the loader found in the running kernel's BTF.
 //!
 //! Rust has no CO-RE relocations. The offsets are read-only globals instead: the map with them is frozen before the

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! The programs, one module per way of hooking, and what they share. A map layout (`map` beside this module) has one
 //! function, `add`, which adds one call. What is counted, and where, is the same as in C (`bpfassay-tracer/src/bpf`).
 //!
-//! Programs are named `PROBE__FUNCTION` or `PROBE__FUNCTION__PART` and carry the section that aya tells their type by;
+//! Programs are named `PROBE__FUNCTION` or `PROBE__FUNCTION__PART` and carry the section from which aya takes their type;
 //! the loader (`bpfassay-tracer/src/loader/aya`) loads those of one probe.
 //!
 //! Not here, and refused by the loader: `kprobe-multi`, which aya (0.14 to 0.16) cannot attach; `complete`; `task-io`.
@@ -22,7 +23,7 @@ mod uprobe;
 
 pub(crate) use self::count::{By, Outcome, Subject, tally};
 
-/// What a host says that tries to run these programs.
+/// What a host prints that tries to run these programs.
 #[cfg(not(target_arch = "bpf"))]
 pub(crate) const NOT_FOR_HOSTS: &str = "these are eBPF programs: build them for bpfel-unknown-none, as bpfassay does";
 

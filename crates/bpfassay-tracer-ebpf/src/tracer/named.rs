@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Calls by path that change names in directories, seen at both ends: `do_mkdirat` and its like. Which mount they are
-//! about is known once they take write access of it (`mnt_want_write`). `named.h` on the C side says more.
+//! about is known once they take write access of it (`mnt_want_write`). `named.h` on the C side has the details.
 
 use aya_ebpf::{macros::map, maps::LruHashMap};
 use bpfassay_tracer_common::{Operation, tally as tallies};

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Functions that change names in directories, seen at their entry: `vfs_create`, `vfs_mkdir`, `vfs_unlink`, `vfs_rmdir`, `vfs_rename`.
 //!
-//! How they are told the superblock differs between kernels; the loader reads it from the kernel's BTF
-//! ([`bpfassay_tracer_common::Prototype`]). None of them is told the mount: the system calls take write access of it just
+//! How they receive the superblock differs between kernels; the loader reads it from the kernel's BTF
+//! ([`bpfassay_tracer_common::Prototype`]). None of them receives the mount: the system calls take write access of it just
 //! before, in the same task, so `mnt_want_write` is hooked, too, and remembers it. It counts if it is of the same
-//! superblock; else the mount is 0, with the device right all the same. `names.h` on the C side says more.
+//! superblock; else the mount is 0, with the device right all the same. `names.h` on the C side has the details.
 
 use aya_ebpf::{Global, macros::map, maps::LruHashMap};
 use bpfassay_tracer_common::{Operation, Prototype};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! What `do_filp_open` (another name in later kernels) returned: every open of user space ends there, the failed ones too, which have no file, hence no
 //! mount and no device. Files that the call made are counted as created: `vfs_create` is not passed by open, and not at
 //! all by file systems that look up and make in one step, such as NFS.

@@ -1,4 +1,5 @@
-//! Pairs of programs at function entry and return (kprobe and kretprobe). Registers at return tell nothing of the
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//! Pairs of programs at function entry and return (kprobe and kretprobe). Registers at return do not have the
 //! arguments, so what a call is about is remembered at its entry, per thread, on a small stack: calls can be nested (a
 //! file system on top of another).
 //!

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! uprobes on the functions of the C library and of MPI-IO, in their libraries or in a static program. The loader attaches
 //! each program to the functions that are in the file ([`bpfassay_tracer_common::functions`]).
 //!
 //! Of the C library's calls what was returned is counted. Of those of MPI-IO the calls, and the bytes that were asked for
-//! as far as they can be known: a file handle tells no file to a kernel, nor a datatype its size, but for the predefined
+//! as far as they can be known: a file handle of MPI names no file of the kernel, nor a datatype its size, but for the predefined
 //! datatypes of MPICH and its relatives, which have it in their handles.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]

@@ -72,7 +72,7 @@ struct vm_fault {
 
 /* include/linux/mm.h, unchanged since 5.10. */
 #define VM_SHARED 0x8UL
-/* include/linux/mm_types.h: enum vm_fault_reason. OOM, SIGBUS, HWPOISON, SEGV, RETRY and FALLBACK say that no page came. */
+/* include/linux/mm_types.h: enum vm_fault_reason. OOM, SIGBUS, HWPOISON, SEGV, RETRY and FALLBACK mean that no page came. */
 #define NO_PAGE (0x1 | 0x2 | 0x10 | 0x20 | 0x40 | 0x400 | 0x800)
 
 /* include/uapi/linux/io_uring.h: enum io_uring_op, which is ABI. */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * What every probe counts and under which key. The crate bpfassay-tracer-common declares the same for Rust; a test
  * compares both sides through the object's BTF.
@@ -83,7 +83,7 @@ struct {
 	__type(value, __u64);
 } tallies SEC(".maps");
 
-/* Set before loading; the verifier then removes the code that is not wanted. Filters: zero means any. */
+/* Set before loading; the verifier then removes the code that is not needed. Filters: zero means any. */
 struct tracer_settings {
 	__u64 cgroup;
 	__u64 mount;

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * Calls of user space by file descriptor, seen from outside the file system: what a call is about is looked up at its
  * entry, as another thread may close the descriptor meanwhile, and kept per thread until its return.

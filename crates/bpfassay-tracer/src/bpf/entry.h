@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * Programs at function entry, by kprobe or by trampoline: HOOK(function) is the section. They count what was asked for,
  * whatever the call then did, and cannot see errors.

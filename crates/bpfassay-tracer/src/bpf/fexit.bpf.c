@@ -5,11 +5,11 @@
  * A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
  * inside the program, and until it runs again the calls of every other task on that CPU are skipped (the kernel counts
  * them: recursion_misses, 5.12 and later). So there, the loader attaches copies of the programs: six of those that count
- * data, three of the others. Each copy that runs says so in the task's storage; whichever is first for a call counts
+ * data, three of the others. Each copy that runs notes that in the task's storage; the copy that is first for a call counts
  * it. A call is lost only if every copy has a task preempted inside it on the same CPU at the same time, which the
  * misses bound: at most the smallest of the copies' misses.
  *
- * How a copy tells one call of a task from the next: calls that move data by the task's own count of them, all others
+ * How a copy distinguishes one call of a task from the next: calls that move data by the task's own count of them, all others
  * by programs at the beginning of the call (`mark`), which may run as often as they like.
  */
 #include "named.h"
@@ -178,7 +178,7 @@ DATA(write, "vfs_write", OPERATION_WRITE, 4)
 DATA(readv, "vfs_readv", OPERATION_READV, 5)
 DATA(writev, "vfs_writev", OPERATION_WRITEV, 5)
 
-/* At the beginning of calls that nothing else tells apart. */
+/* At the beginning of calls that nothing else distinguishes. */
 #define MARK(name, function, operation)                                                                            \
 	SEC("fentry/" function)                                                                                    \
 	int name(context *ctx)                                                                                     \

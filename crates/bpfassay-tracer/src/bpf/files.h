@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * Files by their descriptor, and system calls hooked at their own functions, which are named
  * sys_NAME here: the loader knows their prefix.

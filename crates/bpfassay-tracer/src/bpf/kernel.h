@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * What the probes need of the kernel, declared by hand: CO-RE relocates each access to the running kernel's layout,
  * so only the names and types of the members used here matter. No vmlinux.h, no header of the build machine.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /* One value per key, shared by all CPUs: atomic additions. */
 #define LAYOUT_HAS_DURATION 0
 

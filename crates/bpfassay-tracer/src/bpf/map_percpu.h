@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * One value per key and CPU, summed by the reader. The kernel does not run a program twice at once on one CPU, and
  * programs that may interrupt each other have different keys (operations) or, as copies of one program, another map than
@@ -81,8 +81,8 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 		const struct counter_value zero = {};
 
 		/*
-		 * Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that nobody's counts are
-		 * overwritten, and whoever lost that race finds the winner's entry.
+		 * Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that no counts are
+		 * overwritten, and the CPU that lost that race finds the winner's entry.
 		 */
 		bpf_map_update_elem(map, &key, &zero, BPF_NOEXIST);
 		value = bpf_map_lookup_elem(map, &key);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /* Mounts of the kernel. */
 #ifndef BPFASSAY_MOUNT_H
 #define BPFASSAY_MOUNT_H

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * Calls by path that change names in directories, seen at both ends: do_mkdirat, do_mknodat, do_unlinkat, do_rmdir,
  * do_renameat2 (filename_mkdirat and so on in 7.2; the loader finds out). System calls and io_uring end there,
  * and nothing else does: the work of nfsd and of file systems on top of others is not counted again.
  *
- * Their arguments do not tell the mount. Each of them takes write access of it (mnt_want_write, from 5.10 to 7.2 in the
+ * Their arguments do not have the mount. Each of them takes write access of it (mnt_want_write, from 5.10 to 7.2 in the
  * same task) once the path has been followed but for its last name, so that function is hooked, too, and remembers the
  * first mount of a call (an overlay asks for its upper layer next). A call that fails before has no mount and no device.
  */

@@ -1,13 +1,13 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * Functions that change names in directories, seen at their entry: vfs_create, vfs_mkdir, vfs_unlink, vfs_rmdir,
  * vfs_rename. (named.h counts the calls that lead there, which do not know the mount when they begin.)
  *
  * Their arguments differ between kernels (a namespace or idmap from 5.12 on, struct renamedata likewise, no directory
- * in vfs_create of 7.x). The loader reads the prototype from the kernel's BTF and tells here in which argument the
+ * in vfs_create of 7.x). The loader reads the prototype from the kernel's BTF and writes here in which argument the
  * superblock can be found.
  *
- * None of them is told the mount. The system calls take write access of it just before (mnt_want_write, on all of 5.10
+ * None of them receives the mount. The system calls take write access of it just before (mnt_want_write, on all of 5.10
  * to 7.2 and in the same task), so that function is hooked, too, and remembers the mount; it counts if it is of the same
  * superblock. Where nobody asked for write access that way (nfsd's own work, an overlay's lower layers) the mount is 0,
  * with the device right all the same.
@@ -61,7 +61,7 @@ static __always_inline void name_wants(const struct vfsmount *mnt)
 	bpf_map_update_elem(&wanted_mounts, &thread, &wanted, BPF_ANY);
 }
 
-/* `argument` is what the prototype says of the operation. */
+/* `argument` is the one that the operation's prototype names. */
 static __always_inline bool name_subject(struct subject *subject, enum operation operation,
 					 unsigned long argument)
 {

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * What do_filp_open (do_file_open in 7.2; the loader finds out) returned: every open of user space ends there (open,
  * openat, openat2, creat, execve, io_uring), the failed ones too. Those have no file, hence no mount and no device.

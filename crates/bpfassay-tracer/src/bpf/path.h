@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /* Where a mount is mounted. */
 #ifndef BPFASSAY_PATH_H
 #define BPFASSAY_PATH_H

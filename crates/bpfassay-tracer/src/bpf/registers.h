@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /* Arguments by number for programs whose context is the registers at function entry. */
 #ifndef BPFASSAY_REGISTERS_H
 #define BPFASSAY_REGISTERS_H

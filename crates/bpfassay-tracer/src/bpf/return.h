@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * Pairs of programs at function entry and return: ENTRY(function) and RETURN(function) are the sections. Registers at
- * return tell nothing of the arguments, so what a call is about is remembered at its entry, per thread, on a small stack:
+ * return do not have the arguments, so what a call is about is remembered at its entry, per thread, on a small stack:
  * calls can be nested (a file system on top of another).
  *
  * A return can be missed (maxactive used up): what is left behind is found by the stack pointer at the next entry, as

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /* System calls by their number. */
 #ifndef BPFASSAY_SYSCALLS_H
 #define BPFASSAY_SYSCALLS_H

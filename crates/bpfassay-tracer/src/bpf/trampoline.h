@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /* Arguments by number for programs on a BPF trampoline; behind the last argument lies what the function returned. */
 #ifndef BPFASSAY_TRAMPOLINE_H
 #define BPFASSAY_TRAMPOLINE_H

@@ -4,7 +4,7 @@
  * each program to the functions that are in the file (`functions` in the crate bpfassay-tracer-common).
  *
  * Of the C library's calls what was returned is counted. Of those of MPI-IO the calls, and the bytes that were asked for
- * as far as they can be known: a file handle tells no file to a kernel, nor a datatype its size, but for the predefined
+ * as far as they can be known: a file handle of MPI names no file of the kernel, nor a datatype its size, but for the predefined
  * datatypes of MPICH and its relatives, which have it in their handles.
  */
 /*

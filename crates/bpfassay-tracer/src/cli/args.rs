@@ -1,4 +1,5 @@
-//! The command line: what it says, and what that means on this machine.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The options of the command line, and what they mean on this machine.
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
 
@@ -28,7 +29,7 @@ pub(crate) enum Request {
     Help,
     /// Print the version.
     Version,
-    /// Tell what the kernel offers.
+    /// Report what the kernel offers.
     Features,
     /// Attach and count.
     Trace(Box<Args>),
@@ -64,15 +65,15 @@ pub(crate) struct TracerConfig {
     /// Whether the kernel is to keep statistics of programs.
     pub(crate) bpf_stats: bool,
     pub(crate) options: Options,
-    /// Where to give the counters to Prometheus.
+    /// Where to serve the counters to Prometheus.
     pub(crate) listen: Option<Address>,
     /// Whether `readv` counts as `read` and `writev` as `write`.
     pub(crate) merge: bool,
-    /// Whether to go on after the end of standard input.
+    /// Whether to continue after the end of standard input.
     pub(crate) stay: bool,
 }
 
-/// Arguments that cannot be followed on this machine.
+/// Arguments that are not valid on this machine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentError {
     #[error("{0} (--help lists the options)")]
@@ -83,7 +84,7 @@ pub(crate) enum ArgumentError {
     NoProbe,
     #[error("the baseline `none` attaches nothing: run the workload without the tracer")]
     Baseline,
-    #[error("program sets are not given to Prometheus: leave out --listen")]
+    #[error("program sets are not served to Prometheus: leave out --listen")]
     NoMetrics,
     #[error(transparent)]
     Cgroup(#[from] CgroupIdError),
@@ -102,14 +103,14 @@ impl Request {
     ///
     /// # Errors
     /// [`ArgumentError::Syntax`], [`ArgumentError::Twice`], [`ArgumentError::NoProbe`].
-    pub(crate) fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Self, ArgumentError> {
+    pub(crate) fn parse<W: Into<OsString>>(arguments: impl IntoIterator<Item = W>) -> Result<Self, ArgumentError> {
         use lexopt::{
             Arg::{Long, Short},
             ValueExt as _,
         };
 
         let mut args = Args::default();
-        let mut parser = lexopt::Parser::from_args(words.into_iter().map(Into::into));
+        let mut parser = lexopt::Parser::from_args(arguments.into_iter().map(Into::into));
         while let Some(option) = parser.next()? {
             match option {
                 Long("help") | Short('h') => return Ok(Self::Help),
@@ -204,7 +205,7 @@ impl Args {
             interval: self.interval,
             bpf_stats: self.bpf_stats,
             options,
-            // A service is started without anybody at its standard input.
+            // A service is started without anything at its standard input.
             stay: self.stay || self.listen.is_some(),
             listen: self.listen,
             merge: self.merge,
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_words_are_refused_with_the_known_ones() {
+    fn unknown_names_are_refused_with_the_known_ones() {
         let error = parse(&["--probe", "fexti"]).unwrap_err().to_string();
         assert!(error.contains("known are none, kprobe, kretprobe,"), "{error}");
         assert!(parse(&["--probe", "fexit", "--map", "tree"]).is_err());
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_goes_on_without_standard_input() {
+    fn a_service_continues_without_standard_input() {
         let config = |words: &[&str]| parse(words).unwrap().resolve().unwrap();
         let plain = config(&["--probe", "fexit"]);
         assert_eq!((plain.stay, plain.merge, plain.listen), (false, false, None));
@@ -396,12 +397,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_words_make_it_fall_over(words: Vec<String>) {
+        fn no_arguments_make_it_panic(words: Vec<String>) {
             let _ = Request::parse(words);
         }
 
         #[test]
-        fn no_interval_makes_it_fall_over(text: String) {
+        fn no_interval_makes_it_panic(text: String) {
             let _ = parse_interval(&text);
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the program ends.
 
 use std::{
@@ -6,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-/// Exit status for arguments that make no sense.
+/// Exit status for invalid arguments.
 pub(crate) const USAGE: u8 = 2;
 /// Exit status when the kernel refuses the programs.
 pub(crate) const REFUSED: u8 = 3;

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line: what it asks for, and the exit status.
 //!
-//! Not here: anything that is done; `service` is what goes on while programs count.
+//! Not here: anything that is done; `service` is the life of a tracer while its programs count.
 
 pub(crate) mod args;
 mod exit;
@@ -28,7 +29,10 @@ use self::{
 use crate::{
     counters::tracer::Tracer,
     features,
-    loader::{self, plan::options::Options},
+    loader::{
+        self,
+        plan::{options::Options, refusal::refusal},
+    },
     service::{
         endpoint::{Endpoint, Page},
         object as object_service,
@@ -39,11 +43,11 @@ use crate::{
 /// The program.
 #[must_use]
 pub fn main() -> ExitCode {
-    let mut words = env::args_os().skip(1).peekable();
-    if words.next_if(|word| word == object::WORD).is_some() {
-        return run_object(words);
+    let mut args = env::args_os().skip(1).peekable();
+    if args.next_if(|arg| arg == object::NAME).is_some() {
+        return run_object(args);
     }
-    let args = match Request::parse(words) {
+    let args = match Request::parse(args) {
         Ok(Request::Trace(args)) => args,
         Ok(Request::Features) => {
             return match Output::new(io::stdout()).line(&TracerLine::Features { features: features::try_all() }) {
@@ -59,7 +63,7 @@ pub fn main() -> ExitCode {
         Ok(config) => config,
         Err(error) => return complain(&error, USAGE),
     };
-    // Before anything is attached: an address that is taken should not cost the kernel's attention.
+    // Before anything is attached: an address that is taken is reported without loading programs.
     let endpoint = match config.listen.map(|address| Endpoint::bind(address, Page::Metrics)).transpose() {
         Ok(endpoint) => endpoint,
         Err(error) => return complain(&error, 1),
@@ -95,15 +99,12 @@ pub fn main() -> ExitCode {
 /// A tracer that is attached and counts.
 fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Tracer, Refusal> {
     let loaded = loader::bring_up(configuration, options)?;
-    Tracer::new(loaded, options).map_err(|error| {
-        let message = exit::with_causes(&error);
-        Refusal { step: Step::Attach, program: None, errno: None, message, verifier: None, findings: Vec::new() }
-    })
+    Tracer::new(loaded, options).map_err(|error| refusal(Step::Attach, exit::with_causes(&error)))
 }
 
 /// The mode `object`.
-fn run_object(words: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
-    let config = match object::Request::parse(words) {
+fn run_object(args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+    let config = match object::Request::parse(args) {
         Ok(object::Request::Load(config)) => config,
         Ok(object::Request::Help) => return print(object::HELP),
         Err(error) => return complain(&error, USAGE),

@@ -1,31 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of the mode `object`.
 
 use std::ffi::OsString;
 
 use crate::service::object::{ObjectConfig, ObjectSource};
 
-/// The word that begins a command line of this mode.
-pub(crate) const WORD: &str = "object";
+/// The first argument of a command line of this mode.
+pub(crate) const NAME: &str = "object";
 
 /// What `object --help` prints.
 pub(crate) const HELP: &str = "\
-Loads an eBPF object, attaches its programs where their sections say, and gives a map of it over HTTP.
+Loads an eBPF object, attaches its programs by the names of their sections, and serves one of its maps over HTTP.
 
-The first line of standard output tells what the programs read that the kernel's functions do not have. It accepts
+The first line of standard output lists what the programs read that the kernel's functions do not have. It accepts
 connections once everything is attached, answers `GET /map` with keys and values in hexadecimal, and ends at SIGINT and
 SIGTERM.
 
 Usage: bpfassay-tracer object [OPTIONS] --port PORT FILE
        bpfassay-tracer object [OPTIONS] --port PORT --bundled NAME
 
-Exit status: 0 when it was told to end, 2 for arguments that make no sense, 3 when the kernel or libbpf refuses the
+Exit status: 0 at a requested end, 2 for invalid arguments, 3 when the kernel or libbpf refuses the
 object (after a `refused` line), 1 for anything else.
 
 Options:
       --port PORT     The TCP port to listen on, on the loopback interface
       --bundled NAME  Load the object of a bundled tool in place of a file
       --program NAME  Load this program only; may be given several times; default: all
-      --map NAME      The map to give; default: none
+      --map NAME      The map to serve; default: none
       --pin DIRECTORY Pin the links below this directory of a bpf file system, as PROGRAM-PROCESSID: they stay
                       attached after the end
   -h, --help          Print this
@@ -40,7 +41,7 @@ pub(crate) enum Request {
     Load(ObjectConfig),
 }
 
-/// Arguments that cannot be followed.
+/// Arguments that are not valid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentError {
     #[error("{0} (`object --help` lists the options)")]
@@ -52,8 +53,8 @@ pub(crate) enum ArgumentError {
 }
 
 impl Request {
-    /// Reads a command line, without the program's name and the word of the mode.
-    pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, ArgumentError> {
+    /// Reads a command line, without the names of the program and of the mode.
+    pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, ArgumentError> {
         use lexopt::{
             Arg::{Long, Short, Value},
             ValueExt as _,
@@ -61,7 +62,7 @@ impl Request {
 
         let (mut object, mut map, mut pin, mut port) = (None, None, None, None);
         let mut programs = Vec::new();
-        let mut parser = lexopt::Parser::from_args(words);
+        let mut parser = lexopt::Parser::from_args(args);
         while let Some(option) = parser.next()? {
             match option {
                 Long("help") | Short('h') => return Ok(Self::Help),
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_in_words() {
+    fn invalid_arguments_are_refused_with_a_reason() {
         assert_eq!(parse("x.o"), Err("--port is missing (`object --help` lists the options)".to_owned()));
         assert_eq!(parse("--port 1"), Err("FILE is missing (`object --help` lists the options)".to_owned()));
         for twice in ["x.o y.o --port 1", "x.o --bundled y --port 1"] {

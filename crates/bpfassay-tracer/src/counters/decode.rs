@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows from the bytes of keys and values, as `bpfassay_tracer_common` lays them out.
 
 use std::{
@@ -30,7 +31,7 @@ pub(crate) fn key(bytes: &[u8]) -> Result<Key, DecodeError> {
 }
 
 /// The key of the layout that has a path: mount and device are those of what is mounted there now, on top if there are
-/// several; 0 for paths where nothing is mounted, cut off ones among them. What was mounted over is not told apart.
+/// several; 0 for paths where nothing is mounted, cut off ones among them. A mount below another one is not distinguished from it.
 ///
 /// # Errors
 /// [`DecodeError::Size`].

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors of a reading.
 
 use bpfassay_protocol::{Operation, program_set::ProgramEvent};
@@ -11,7 +12,7 @@ pub(crate) enum ReadError {
     Map { map: String, source: std::io::Error },
     #[error("the map `{map}` holds bytes that no program of the tracer writes")]
     Content { map: String, source: DecodeError },
-    #[error("cannot ask the kernel about the program `{program}`")]
+    #[error("cannot read the kernel's information on the program `{program}`")]
     Program { program: String, source: std::io::Error },
     #[error("cannot read the misses of kprobes from kprobe_profile: leave tracefs mounted while the tracer runs")]
     Profile(#[source] std::io::Error),

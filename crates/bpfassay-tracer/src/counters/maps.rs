@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Readings of the counters through the descriptors of its maps, whichever library made them.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events that the kernel did not hand to a program, as far as it counts them.
 
 use std::os::fd::AsFd as _;
@@ -12,17 +13,17 @@ use crate::{
 };
 use bpfassay_bpf::program_info;
 
-/// Misses over all programs; `None` where the kernel does not tell.
+/// Misses over all programs; `None` where the kernel does not count them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Misses {
     pub(crate) probes: Option<u64>,
     pub(crate) recursion: Option<u64>,
 }
 
-/// Sums the misses of `hooked`. One program of which the kernel does not tell makes the sum unknown.
+/// Sums the misses of `hooked`. One program whose misses the kernel does not count makes the sum unknown.
 ///
 /// # Errors
-/// [`ReadError`] if the kernel tells in principle and the reading failed.
+/// [`ReadError`] if the kernel counts misses and they cannot be read.
 pub(crate) fn of_all(hooked: &[Hooked]) -> Result<Misses, ReadError> {
     let mut sum = None;
     for hooked in hooked {

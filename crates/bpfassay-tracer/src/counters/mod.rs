@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading what the attached programs count, and what they lost.
 //!
 //! Here: the maps and the ring buffer, bytes to rows, misses. Not here: how programs came to be attached.

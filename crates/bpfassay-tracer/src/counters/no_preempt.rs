@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Readings that no other task interrupts.
 //!
 //! While a process reads a map, the kernel keeps programs on perf events (kprobes, tracepoints, fprobes) from running on
@@ -9,20 +10,20 @@ use std::{io, mem::zeroed, sync::OnceLock};
 
 use crate::kernel::preemption;
 
-/// This thread's policy before, to return to.
+/// This thread's former policy.
 #[derive(Debug)]
 struct Before {
     policy: libc::c_int,
     parameters: libc::sched_param,
 }
 
-/// While it lives, tasks with an ordinary policy do not preempt this thread. Sleeping ends that as ever.
+/// While it lives, tasks with an ordinary policy do not preempt this thread. Sleeping still gives up the CPU.
 #[derive(Debug)]
 pub(crate) struct NoPreempt(Option<Before>);
 
 impl NoPreempt {
     /// On kernels that preempt themselves; elsewhere there is nothing to do. Where the policy may not be changed (no
-    /// `CAP_SYS_NICE`), readings go on as they are: what they make programs miss is counted as missed.
+    /// `CAP_SYS_NICE`), readings are taken all the same: what they make programs miss is counted as missed.
     pub(crate) fn begin() -> Self {
         static PREEMPTIBLE: OnceLock<bool> = OnceLock::new();
         let needed = *PREEMPTIBLE.get_or_init(preemption::is_preemptible);

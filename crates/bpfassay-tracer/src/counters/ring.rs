@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ring buffer of events, added up into what the other layouts keep in the kernel.
 
 use std::{
@@ -19,7 +20,7 @@ pub(crate) struct Ring {
     sums: Box<Sums>,
 }
 
-/// What came through so far.
+/// The sums of all events so far.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     /// By key.
@@ -81,7 +82,7 @@ impl Ring {
         }
     }
 
-    /// Takes every event that is there.
+    /// Takes every event in the buffer.
     ///
     /// # Errors
     /// The kernel's error.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Program sets: what their maps hold, and readings of them.
 
 use std::{
@@ -58,7 +59,7 @@ struct OfSet {
 }
 
 impl Summaries {
-    /// Over the maps of all sets, by [`map_name`].
+    /// Over the maps of all sets, by [`set_map_name`].
     ///
     /// # Errors
     /// [`ReadError`].
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn c_and_rust_agree_in_every_object() {
         for &set in ProgramSet::ALL {
-            let elf = objects::of_set(set).expect("every set has an object").elf;
+            let elf = objects::of_set(set).expect("every set has an object");
             let btf = Btf::from_raw("object", elf).unwrap().unwrap();
             let expected = [("cgroup", offset_of!(Key, cgroup)), ("process", offset_of!(Key, process))]
                 .into_iter()
@@ -215,7 +216,7 @@ mod tests {
         use object::{Object as _, ObjectSection as _};
 
         for &set in ProgramSet::ALL {
-            let file = object::File::parse(objects::of_set(set).unwrap().elf).unwrap();
+            let file = object::File::parse(objects::of_set(set).unwrap()).unwrap();
             let of_text = |section: &object::Section<'_, '_>| {
                 section.kind() == object::SectionKind::Text && section.size() > 0 && section.name() != Ok(".text")
             };

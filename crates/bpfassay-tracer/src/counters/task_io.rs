@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Readings of `task-io`: the kernel's own I/O accounts of all tasks, those that are gone included.
 
 use std::{
@@ -25,7 +26,7 @@ pub(crate) const LIVE_TASKS: &str = "live_tasks";
 /// Size of `struct task_account`: cgroup, and calls and bytes of both directions.
 const ACCOUNT: usize = 40;
 
-/// How often a reading is begun again because a task went while it was being taken.
+/// How often a reading is restarted because a task ended meanwhile.
 const ATTEMPTS: usize = 100;
 
 /// Sums per cgroup: what was read, what was written.
@@ -37,13 +38,13 @@ pub(crate) struct TaskIo {
     /// The link of the iterator.
     iterator: OwnedFd,
     exited: Map,
-    /// Only this cgroup is told; 0: any.
+    /// Only this cgroup is reported; 0: any.
     cgroup: u64,
     /// What tasks had on their accounts when counting began.
     base: Sums,
-    /// The last reading. A task that is between two states in the very moment of a reading is missing from it: what was
-    /// told once is not taken back.
-    told: Sums,
+    /// The last reading. A task that is between two states at the moment of a reading is missing from it: what was
+    /// reported once is not taken back.
+    reported: Sums,
 }
 
 impl TaskIo {
@@ -52,9 +53,9 @@ impl TaskIo {
     /// # Errors
     /// [`ReadError`].
     pub(crate) fn new(iterator: OwnedFd, exited: Map, cgroup: u64) -> Result<Self, ReadError> {
-        let mut accounts = Self { iterator, exited, cgroup, base: Sums::new(), told: Sums::new() };
-        accounts.base = accounts.read()?;
-        Ok(accounts)
+        let mut task_io = Self { iterator, exited, cgroup, base: Sums::new(), reported: Sums::new() };
+        task_io.base = task_io.read()?;
+        Ok(task_io)
     }
 
     /// Rows as of now. The mount is unknown: id 0 and device 0:0.
@@ -63,7 +64,7 @@ impl TaskIo {
     /// [`ReadError`].
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
         let now = self.read()?;
-        settle(&mut self.told, &now, &self.base);
+        settle(&mut self.reported, &now, &self.base);
         let row = |cgroup, operation, totals| CounterRow {
             cgroup,
             device: Device { major: 0, minor: 0 },
@@ -74,7 +75,7 @@ impl TaskIo {
             latency: Vec::new(),
         };
         Ok(self
-            .told
+            .reported
             .iter()
             .filter(|(cgroup, _)| self.cgroup == 0 || **cgroup == self.cgroup)
             .flat_map(|(&cgroup, &[read, write])| {
@@ -156,15 +157,15 @@ fn add(sums: &mut Sums, cgroup: u64, [read, write]: [Totals; 2]) {
     sum[1] += write;
 }
 
-/// Brings `told` to `now - base`, never back. A task that was there at the beginning and moves to another cgroup takes its
+/// Brings `reported` to `now - base`, never back. A task that was there at the beginning and moves to another cgroup takes its
 /// account along: its old cgroup then has less than at the beginning, which is no reading.
-fn settle(told: &mut Sums, now: &Sums, base: &Sums) {
+fn settle(reported: &mut Sums, now: &Sums, base: &Sums) {
     for (cgroup, totals) in now {
         let base = base.get(cgroup).copied().unwrap_or_default();
-        let told = told.entry(*cgroup).or_default();
-        for ((told, now), base) in told.iter_mut().zip(totals).zip(base) {
-            told.calls = told.calls.max(now.calls.saturating_sub(base.calls));
-            told.bytes = told.bytes.max(now.bytes.saturating_sub(base.bytes));
+        let reported = reported.entry(*cgroup).or_default();
+        for ((reported, now), base) in reported.iter_mut().zip(totals).zip(base) {
+            reported.calls = reported.calls.max(now.calls.saturating_sub(base.calls));
+            reported.bytes = reported.bytes.max(now.bytes.saturating_sub(base.bytes));
         }
     }
 }
@@ -192,25 +193,29 @@ mod tests {
     #[test]
     fn what_was_there_before_does_not_count_and_nothing_goes_back() {
         let base = Sums::from([(7, [totals(5, 500), totals(0, 0)])]);
-        let mut told = Sums::new();
-        settle(&mut told, &Sums::from([(7, [totals(6, 600), totals(1, 1)]), (8, [totals(2, 2), totals(0, 0)])]), &base);
-        assert_eq!(told[&7], [totals(1, 100), totals(1, 1)]);
-        assert_eq!(told[&8], [totals(2, 2), totals(0, 0)]);
+        let mut reported = Sums::new();
+        settle(
+            &mut reported,
+            &Sums::from([(7, [totals(6, 600), totals(1, 1)]), (8, [totals(2, 2), totals(0, 0)])]),
+            &base,
+        );
+        assert_eq!(reported[&7], [totals(1, 100), totals(1, 1)]);
+        assert_eq!(reported[&8], [totals(2, 2), totals(0, 0)]);
         // A task of cgroup 7 is missing from this reading, and cgroup 8 has no task any more.
-        settle(&mut told, &Sums::from([(7, [totals(0, 0), totals(1, 1)])]), &base);
-        assert_eq!(told[&7], [totals(1, 100), totals(1, 1)]);
-        assert_eq!(told[&8], [totals(2, 2), totals(0, 0)]);
+        settle(&mut reported, &Sums::from([(7, [totals(0, 0), totals(1, 1)])]), &base);
+        assert_eq!(reported[&7], [totals(1, 100), totals(1, 1)]);
+        assert_eq!(reported[&8], [totals(2, 2), totals(0, 0)]);
     }
 
     proptest! {
         #[test]
-        fn told_figures_only_grow(readings in prop::collection::vec((0u64..3, 0u64..100, 0u64..100), 0..20)) {
+        fn reported_figures_only_grow(readings in prop::collection::vec((0u64..3, 0u64..100, 0u64..100), 0..20)) {
             let base = Sums::from([(1, [totals(9, 9), totals(9, 9)])]);
-            let mut told = Sums::new();
+            let mut reported = Sums::new();
             let mut last = 0;
             for (cgroup, calls, bytes) in readings {
-                settle(&mut told, &Sums::from([(cgroup, [totals(calls, bytes), totals(0, 0)])]), &base);
-                let sum = told.values().map(|[read, _]| read.calls + read.bytes).sum::<u64>();
+                settle(&mut reported, &Sums::from([(cgroup, [totals(calls, bytes), totals(0, 0)])]), &base);
+                let sum = reported.values().map(|[read, _]| read.calls + read.bytes).sum::<u64>();
                 prop_assert!(sum >= last);
                 last = sum;
             }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can be seen when counting has ended.
 
 use bpfassay_protocol::{
@@ -17,13 +18,13 @@ pub(crate) struct ProgramMisses {
     pub(crate) attached_to: String,
     /// Whether it ran when the function returned, by a kretprobe.
     pub(crate) kretprobe: bool,
-    /// Hits that ran no handler, if the kernel tells.
+    /// Hits that ran no handler, if the kernel counts them.
     pub(crate) probes: Option<u64>,
-    /// Runs that were skipped because the program was running on that CPU already, if the kernel tells.
+    /// Runs that were skipped because the program was running on that CPU already, if the kernel counts them.
     pub(crate) recursion: Option<u64>,
 }
 
-/// What `losses` and `programs` say, in words. Counts are since attaching, over the whole machine.
+/// The findings that follow from `losses` and `programs`. Counts are since attaching, over the whole machine.
 pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let some = |count: Option<u64>| count.filter(|&count| count > 0);
@@ -47,7 +48,7 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
                 ),
             });
         }
-        // A copy stands in for the program whose name it has; it is told of there.
+        // A copy counts for the program whose name it has, and is reported there.
         if copy_of(program).is_none()
             && let Some(count) = some(*recursion)
         {

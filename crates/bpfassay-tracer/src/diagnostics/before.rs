@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can be seen before anything is attached.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +18,10 @@ use crate::{
     loader::plan::options::Options,
 };
 
-/// What is said of a function that callers have inlined wholly.
+/// The detail of a function that the compiler inlined everywhere.
 const WITHOUT_SYMBOL: &str = "in the kernel's BTF, but without a symbol: its body is in its callers";
 
-/// The functions of which `findings` say that the kernel has no symbol of their name: whatever its BTF says, they have no
+/// The functions that have no symbol by `findings`: whatever BTF has of them, they have no
 /// address to hook.
 pub(crate) fn absent(findings: &[Finding]) -> BTreeSet<&str> {
     let is_absent = |finding: &&Finding| match finding.pitfall {
@@ -50,10 +51,10 @@ struct Hook<'a> {
     way: Way,
 }
 
-/// Everything that the kernel tells of the functions in question, or why it does not.
+/// Everything that the kernel has of the functions in question, or why it cannot be read.
 struct Facts<'a> {
     symbols: Result<BTreeMap<String, Symbol>, Unread>,
-    /// `None` where it was not looked at, as attaching tells.
+    /// `None` before attaching, which finds out by itself.
     traceable: Option<Result<BTreeSet<&'a str>, Unread>>,
     blacklist: Result<String, Unread>,
     enabled: Result<String, Unread>,
@@ -61,18 +62,18 @@ struct Facts<'a> {
     prototypes: Result<Vec<(String, Prototype)>, Unread>,
 }
 
-/// When pitfalls are looked for.
+/// When to search for pitfalls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     /// Before attaching.
     Before,
     /// After the kernel refused to load or to attach the programs: the one list is read, too, that costs as much as all
-    /// others together, and that tells nothing as long as attaching works (`available_filter_functions`; 50,000 names,
+    /// others together, and that has nothing new as long as attaching works (`available_filter_functions`; 50,000 names,
     /// each looked up by its address, several seconds under emulation).
     Refused,
 }
 
-/// Looks for pitfalls of hooking the kernel functions that the programs of the object file `elf` name in their sections;
+/// Searches for pitfalls of hooking the kernel functions that the programs of the object file `elf` name in their sections;
 /// `options` may put others in their place. Programs that hook something else have none of these pitfalls.
 pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding> {
     let object = match object::read::elf::ElfFile64::<object::Endianness>::parse(elf) {
@@ -83,7 +84,7 @@ pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding
     look_for_hooks(sections, options, when)
 }
 
-/// The same for the functions that these names of sections name.
+/// The same for the functions in these names of sections.
 pub(crate) fn look_for_hooks<'a>(
     sections: impl IntoIterator<Item = &'a str>,
     options: &'a Options,
@@ -116,7 +117,7 @@ fn before_hooking<'a>(
     if hooks.is_empty() {
         return Vec::new();
     }
-    judge(&hooks, &look(&hooks, options, when))
+    evaluate(&hooks, &look(&hooks, options, when))
 }
 
 fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
@@ -132,7 +133,7 @@ fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
 }
 
 /// The findings that follow from `facts`.
-fn judge(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
+fn evaluate(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let by_kprobe = hooks.iter().any(|hook| hook.way == Way::Kprobe);
     let unread = [
@@ -217,9 +218,7 @@ fn of_symbol(function: &str, symbol: &Symbol, in_btf: Option<bool>) -> Option<Fi
         (count, _) => Some(finding(
             Pitfall::SymbolAmbiguous,
             function,
-            format!(
-                "{count} functions have this name: which one is hooked is for the kernel to say, if it does not refuse"
-            ),
+            format!("{count} functions have this name: the kernel chooses which one is hooked, or refuses"),
         )),
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
 
 const fn on(function: &str, way: Way) -> Hook<'_> {
@@ -18,7 +19,7 @@ fn facts() -> Facts<'static> {
 }
 
 fn pitfalls(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Pitfall> {
-    judge(hooks, facts).into_iter().map(|finding| finding.pitfall).collect()
+    evaluate(hooks, facts).into_iter().map(|finding| finding.pitfall).collect()
 }
 
 fn symbol(count: usize, variants: &[&str]) -> Symbol {
@@ -28,7 +29,7 @@ fn symbol(count: usize, variants: &[&str]) -> Symbol {
 #[test]
 fn where_nothing_is_wrong_nothing_is_found() {
     for way in [Way::Kprobe, Way::Ftrace] {
-        assert_eq!(judge(&[on("vfs_read", way), on("vfs_write", way)], &facts()), []);
+        assert_eq!(evaluate(&[on("vfs_read", way), on("vfs_write", way)], &facts()), []);
     }
 }
 
@@ -68,7 +69,7 @@ fn a_function_that_others_hook_is_told_with_its_numbers() {
     let mut facts = facts();
     facts.enabled = Ok("vfs_read (2) R   D\tx\n".to_owned());
     facts.kprobes = Ok("ffffffff8135d3f0  k  vfs_read+0x0    [FTRACE]\n".to_owned());
-    let found = judge(&[on("vfs_read", Way::Ftrace)], &facts);
+    let found = evaluate(&[on("vfs_read", Way::Ftrace)], &facts);
     assert_eq!(found.len(), 1);
     assert_eq!(
         (found[0].pitfall, found[0].detail.as_str()),
@@ -79,7 +80,7 @@ fn a_function_that_others_hook_is_told_with_its_numbers() {
 #[test]
 fn a_prototype_is_compared_with_what_the_program_assumes() {
     let read = Hook { function: "vfs_write", assumed: "vfs_readv", way: Way::Ftrace };
-    let found = judge(&[read], &facts());
+    let found = evaluate(&[read], &facts());
     assert_eq!(found[0].pitfall, Pitfall::PrototypeDiffers);
     assert_eq!(
         found[0].detail,
@@ -99,7 +100,7 @@ fn what_could_not_be_looked_at_is_told() {
         kprobes: Err(gone()),
         prototypes: Err(gone()),
     };
-    let found = judge(&[on("vfs_read", Way::Ftrace)], &nothing);
+    let found = evaluate(&[on("vfs_read", Way::Ftrace)], &nothing);
     assert_eq!(found, [finding(Pitfall::NotChecked, "/x", "cannot be read (no such file)")], "each once");
 }
 

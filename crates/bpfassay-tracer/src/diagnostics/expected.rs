@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The prototypes that the tracer's programs assume: each function once, each shape that they can deal with on a line.
 //!
 //! A kernel function's prototype is no interface: it changes without notice, and a program that reads the wrong argument
-//! counts nonsense without an error. So what is assumed is written down here and compared with the kernel's own BTF.
+//! counts wrongly without an error. So what is assumed is written down here and compared with the kernel's own BTF.
 
 use bpfassay_btf::{Prototype, Shape};
 
-/// As C writes them. Several lines for one function: the programs tell these shapes apart by BTF.
+/// As C writes them. Several lines for one function: the programs distinguish these shapes by BTF.
 const ASSUMED: &[&str] = &[
     // fs/read_write.c. Static, but called from several places, so they have symbols (5.10 to 7.3).
     "ssize_t vfs_read(struct file *, char *, size_t, loff_t *)",
@@ -30,8 +31,8 @@ const ASSUMED: &[&str] = &[
     "int do_renameat2(int, struct filename *, int, struct filename *, unsigned int)",
     // fs/namespace.c.
     "int mnt_want_write(struct vfsmount *)",
-    // vfs_create and its like are not here: their arguments differ between kernels, and the programs are told by BTF
-    // where to find what they need.
+    // vfs_create and its like are not here: their arguments differ between kernels, and the loader finds in BTF
+    // where the programs read what they need.
 ];
 
 /// Scalar types by their size in bytes on 64-bit kernels.

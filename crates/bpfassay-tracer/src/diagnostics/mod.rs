@@ -1,12 +1,13 @@
-//! Pitfalls: what makes a tracer's figures wrong or fragile without any error, looked for before counting begins and
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pitfalls: what makes a tracer's figures wrong or fragile without any error, searched for before counting begins and
 //! when it has ended ([`bpfassay_protocol::finding`]).
 //!
 //! What can be known. A function that ftrace cannot hook makes attaching fail, so its list is read only then.
-//! `/proc/kallsyms` has the functions that exist as such, and tells which of them the compiler
-//! renamed (`.isra`, `.constprop`) or split (`.part`); it does not tell whether a function that exists was inlined into
+//! `/proc/kallsyms` has the functions that exist as such, and shows which of them the compiler
+//! renamed (`.isra`, `.constprop`) or split (`.part`); it does not show whether a function that exists was inlined into
 //! *some* of its callers, which only DWARF or the calls themselves would. A function in the kernel's BTF that has no
 //! symbol was inlined everywhere; pahole leaves most such functions out of BTF, so a function that is in neither may be
-//! inlined or not there at all. What could not be looked at is a finding too ([`Pitfall::NotChecked`]), not a silence.
+//! inlined or not there at all. What could not be checked is a finding, too ([`Pitfall::NotChecked`]).
 
 mod after;
 pub(crate) mod before;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ways to attach. Each program returns 0 and is attached for a moment, to what is there on every kernel.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The type information that trial programs and maps need of their own.
 
 use std::{
@@ -9,7 +10,7 @@ use std::{
 
 use super::sys::{Failure, Result};
 
-/// Types in the making, for a program or a map.
+/// A builder of types, for a program or a map.
 #[derive(Debug)]
 pub(super) struct Types(NonNull<libbpf_sys::btf>);
 
@@ -24,13 +25,13 @@ impl Types {
     /// Nothing yet.
     ///
     /// # Errors
-    /// For want of memory.
+    /// There is not enough memory.
     pub(super) fn new() -> Result<Self> {
         // SAFETY: takes nothing.
         let btf = unsafe { libbpf_sys::btf__new_empty() };
         // libbpf sets errno whenever it returns a null pointer; nothing may come in between.
         let error = io::Error::last_os_error();
-        NonNull::new(btf).map(|btf| Self(btf)).ok_or_else(|| Failure::kernel("types", &error))
+        NonNull::new(btf).map(Self).ok_or_else(|| Failure::kernel("types", &error))
     }
 
     /// An unsigned integer of `size` bytes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What programs are made of: instructions, loops, calls, callbacks, things in map values. What can be run is run, and has to
 //! return what it should: a JIT compiler that takes an instruction may still get it wrong.
 
@@ -192,7 +193,7 @@ fn load_typed(env: &ProbeEnv, code: &Code, functions: &[(u32, bool)]) -> Result<
     sys::load(program, code)
 }
 
-/// A function that the verifier looks at by itself, whoever calls it.
+/// A function that the verifier checks by itself, whatever calls it.
 fn global_function(env: &ProbeEnv) -> Result<()> {
     let code = Code::default().call(1).exit().mov(R0, 7).exit();
     returns(load_typed(env, &code, &[(0, true), (2, true)])?, 7)
@@ -277,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_single_words_and_stand_once() {
+    fn names_are_single_words_and_occur_once() {
         let mut names: Vec<&str> = CONSTRUCTS.iter().map(|(name, _)| *name).collect();
         assert!(names.iter().all(|name| !name.contains(char::is_whitespace)));
         names.sort_unstable();

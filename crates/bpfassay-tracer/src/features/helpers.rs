@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Helpers that tracers use, in the kinds of programs that they use them in.
 
 use bpfassay_bpf::LoadError;
@@ -93,7 +94,7 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
 /// Loads a program that calls the helper with whatever its registers hold. A kernel that lets programs of this kind call it
 /// then complains of the arguments, if of anything.
 fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
-    /// What the verifier says of a helper that it does not know, or not for this kind of program. The third is of 6.9 and
+    /// What the verifier writes about a helper that it does not have, or not for this kind of program. The third is of 6.9 and
     /// later (kernel/bpf/verifier.c, `check_helper_call`), the last of helpers that only some functions may be traced with.
     const UNAVAILABLE: [&str; 4] = [
         "invalid func ",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs of a few instructions, put together here instead of by a compiler, so that each tries one thing and no more.
 //!
 //! The encoding is that of include/uapi/linux/bpf.h and Documentation/bpf/standardization/instruction-set.rst.
@@ -66,7 +67,7 @@ pub(super) enum Atomic {
     StoreRelease = 0x110,
 }
 
-/// Instructions in the making.
+/// A builder of instructions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Code(pub(super) Vec<u64>);
 
@@ -137,7 +138,7 @@ impl Code {
         self.push(insn(STX | DW | ATOMIC, dst, src, offset, operation as i32))
     }
 
-    /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`); `low` and `high` say by what.
+    /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`); `low` and `high` are what by.
     pub(super) fn address(self, dst: Reg, kind: u8, low: i32, high: i32) -> Self {
         let first = encode(LD | DW | IMM, dst as u8 | kind << 4, 0, low);
         self.push(first).push(encode(0, 0, 0, high))

@@ -1,4 +1,5 @@
-//! Functions of the kernel that programs may call (kfuncs). Each is called as it wants to be, by a program that loads.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Functions of the kernel that programs may call (kfuncs). Each is called with the arguments that it takes, by a program that loads.
 
 use bpfassay_bpf::MapSpec;
 use bpfassay_protocol::feature::FeatureKind;

@@ -1,6 +1,7 @@
-//! Where trials take place: the kernel's types, and the kinds of programs that tracers are made of.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The environment of the trials: the kernel's types, and the kinds of programs that tracers are made of.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use bpfassay_bpf::{MapSpec, ProgramSpec};
 use bpfassay_protocol::feature::{Feature, FeatureKind, Support};
@@ -49,7 +50,7 @@ impl Kernel {
 /// `bpf_d_path` may be called (kernel/trace/bpf_trace.c, `btf_allowlist_d_path`, since 5.10).
 pub(super) const FUNCTION: &str = "filp_close";
 
-/// A kind of program, with what it is hooked to where the verifier wants to know.
+/// A kind of program, with what it is hooked to where the verifier needs that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Context {
     Kprobe,
@@ -78,7 +79,7 @@ impl Context {
     }
 }
 
-/// Where trials take place.
+/// The environment of the trials.
 #[derive(Debug)]
 pub(super) struct ProbeEnv {
     kernel: Result<Kernel>,
@@ -126,23 +127,23 @@ impl ProbeEnv {
         })
     }
 
-    /// Keeps what came of a trial.
+    /// Records the outcome of a trial.
     pub(super) fn record(&mut self, kind: FeatureKind, name: impl Into<String>, support: Support) {
         self.features.push(Feature { kind, name: name.into(), support });
     }
 
-    /// Keeps whether something worked.
+    /// Records whether something worked.
     pub(super) fn tried<T>(&mut self, kind: FeatureKind, name: impl Into<String>, tried: Result<T>) {
         self.record(kind, name, sys::support(tried));
     }
 
-    /// Everything that was kept.
+    /// Everything that was recorded.
     pub(super) fn into_features(self) -> Vec<Feature> {
         self.features
     }
 }
 
-/// A program in the making that calls functions of the kernel by name.
+/// A builder of a program that calls functions of the kernel by name.
 #[derive(Debug)]
 pub(super) struct ProgramBuilder<'a> {
     kernel: &'a Kernel,
@@ -163,78 +164,61 @@ impl<'a> ProgramBuilder<'a> {
     }
 
     /// Calls the kernel's function of this name.
-    pub(super) fn kfunc(mut self, name: &str) -> Self {
-        match self.kernel.function(name) {
-            Ok(id) => self.with(|code| code.kernel_function(id as i32)),
-            Err(failure) => {
-                self.missing.get_or_insert(failure);
-                self
-            }
-        }
+    pub(super) fn kfunc(self, name: &str) -> Self {
+        let found = self.kernel.function(name);
+        self.with_found(found, |code, id| code.kernel_function(id as i32))
     }
 
     /// `register` = the id of one of the kernel's structures.
-    pub(super) fn structure(mut self, register: Reg, name: &str) -> Self {
-        match self.kernel.structure(name) {
-            Ok(id) => self.with(|code| code.mov(register, id as i32)),
-            Err(failure) => {
-                self.missing.get_or_insert(failure);
-                self
-            }
-        }
+    pub(super) fn structure(self, register: Reg, name: &str) -> Self {
+        let found = self.kernel.structure(name);
+        self.with_found(found, |code, id| code.mov(register, id as i32))
     }
 
     /// `register` = a new map.
-    pub(super) fn map(mut self, register: Reg, map: MapSpec<'_>) -> Self {
-        match sys::create(map) {
-            Ok(map) => {
-                self.code = std::mem::take(&mut self.code).map(register, map.as_fd());
-                self.maps.push(map);
-            }
-            Err(failure) => {
-                self.missing.get_or_insert(failure);
-            }
-        }
-        self
+    pub(super) fn map(self, register: Reg, map: MapSpec<'_>) -> Self {
+        self.with_map(sys::create(map), |code, map| code.map(register, map))
     }
 
     /// `register` = the address of a string that the verifier knows to be constant.
-    pub(super) fn constant_string(mut self, register: Reg, text: &str) -> Self {
+    pub(super) fn constant_string(self, register: Reg, text: &str) -> Self {
         let bytes = [text.as_bytes(), b"\0"].concat();
         let map = MapSpec { flags: bpf::BPF_F_RDONLY_PROG, ..MapSpec::array(bytes.len() as u32) };
-        match sys::constant(map, &bytes) {
-            Ok(map) => {
-                self.code = std::mem::take(&mut self.code).map_value(register, map.as_fd());
-                self.maps.push(map);
-            }
-            Err(failure) => {
-                self.missing.get_or_insert(failure);
-            }
-        }
-        self
+        self.with_map(sys::constant(map, &bytes), |code, map| code.map_value(register, map))
     }
 
     /// Makes a dynamic pointer to 64 bytes at `slot` of the stack (16 bytes there): of an array's value, by the helper
     /// `bpf_dynptr_from_mem` (Linux 5.19). Uses R0 to R4.
-    pub(super) fn dynptr(mut self, slot: i32) -> Self {
-        match sys::create(MapSpec::array(64)) {
-            Ok(map) => {
-                self.code = std::mem::take(&mut self.code)
-                    .map_value(Reg::R1, map.as_fd())
-                    .mov(Reg::R2, 64)
-                    .mov(Reg::R3, 0)
-                    .stack(Reg::R4, slot)
-                    .helper(bpf::BPF_FUNC_dynptr_from_mem);
-                self.maps.push(map);
-            }
-            Err(failure) => {
-                self.missing.get_or_insert(failure);
-            }
-        }
-        self
+    pub(super) fn dynptr(self, slot: i32) -> Self {
+        self.with_map(sys::create(MapSpec::array(64)), |code, map| {
+            code.map_value(Reg::R1, map)
+                .mov(Reg::R2, 64)
+                .mov(Reg::R3, 0)
+                .stack(Reg::R4, slot)
+                .helper(bpf::BPF_FUNC_dynptr_from_mem)
+        })
     }
 
-    /// Itself, if everything that it asks for was found.
+    /// Adds instructions for what was found, or keeps the first failure.
+    fn with_found<T>(mut self, found: Result<T>, add: impl FnOnce(Code, T) -> Code) -> Self {
+        match found {
+            Ok(found) => self.with(|code| add(code, found)),
+            Err(failure) => {
+                self.missing.get_or_insert(failure);
+                self
+            }
+        }
+    }
+
+    /// The same with a map, which lives as long as the builder.
+    fn with_map(self, made: Result<OwnedFd>, add: impl FnOnce(Code, BorrowedFd<'_>) -> Code) -> Self {
+        let mut kept = None;
+        let mut builder = self.with_found(made, |code, map| add(code, kept.insert(map).as_fd()));
+        builder.maps.extend(kept);
+        builder
+    }
+
+    /// Itself, if everything that it needs was found.
     ///
     /// # Errors
     /// The first thing that was not.
@@ -248,7 +232,7 @@ impl<'a> ProgramBuilder<'a> {
     /// Loads it, with `return 0` at its end.
     ///
     /// # Errors
-    /// What it asks for in vain, or the verifier's words.
+    /// Something that it needs is missing, or the verifier's reason.
     pub(super) fn load(self, program: ProgramSpec<'_>) -> Result<OwnedFd> {
         let whole = self.complete()?;
         sys::load(program, &whole.code.exit_zero())

@@ -1,4 +1,5 @@
-//! What the feature trials do, with the kernel's error in their words.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the feature trials do, with the kernel's error in the messages.
 
 use std::{
     ffi::{CStr, CString},
@@ -14,13 +15,13 @@ use libbpf_sys::{bpf_attach_type, bpf_map_type, bpf_prog_type};
 use super::insn::Code;
 use crate::kernel::verifier::{reason, shorten};
 
-/// A number that user space was never meant to see (include/linux/errno.h), so libc has no words for it.
+/// A number that is not part of the interface (include/linux/errno.h), so libc has no text for it.
 const ENOTSUPP: i32 = 524;
 
-/// Why a trial came to nothing.
+/// Why a trial failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The kernel said no.
+    /// The kernel refused.
     Refused { errno: Option<i32>, message: String },
     /// It could not be tried.
     NotTried(String),
@@ -47,7 +48,7 @@ impl Failure {
     }
 }
 
-/// What a trial says of its feature.
+/// The support of a feature by the outcome of its trial.
 pub(super) fn support<T>(tried: Result<T>) -> Support {
     match tried {
         Ok(_) => Support::Works { value: None },
@@ -72,7 +73,7 @@ pub(super) fn load(program: ProgramSpec<'_>, code: &Code) -> Result<OwnedFd> {
     bpfassay_bpf::load(program, &code.0).map_err(|error| refusal(&error.source, &error.log))
 }
 
-/// The kernel's error in the words of the verifier, where it had any.
+/// The verifier's reason, or the kernel's error where it gave none.
 pub(super) fn refusal(error: &io::Error, log: &str) -> Failure {
     match reason(&log.lines().collect::<Vec<_>>()) {
         Some(line) => Failure::Refused { errno: error.raw_os_error(), message: shorten(line) },
@@ -139,7 +140,7 @@ pub(super) fn map_type(kind: bpf_map_type) -> Result<()> {
 }
 
 /// Whether maps of operations can be created. libbpf 1.7 tries that with a field that kernels before 6.9 refuse whatever
-/// the type of the map, so it is tried here: for a type that is no structure of operations, a kernel that has such maps says
+/// the type of the map, so it is tried here: for a type that is no structure of operations, a kernel that has such maps answers
 /// ENOTSUPP and not EINVAL (kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_map_alloc`).
 pub(super) fn struct_ops_map() -> Result<()> {
     let map = MapSpec { kind: libbpf_sys::BPF_MAP_TYPE_STRUCT_OPS, kernel_type: 1, ..MapSpec::array(4) };

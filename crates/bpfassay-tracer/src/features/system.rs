@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is not of programs: types, the JIT compiler, statistics, tokens, settings.
 
 use std::{fs, io, os::fd::AsFd as _};
@@ -82,7 +83,7 @@ fn read(path: &str) -> Result<String> {
     }
 }
 
-/// Whether the kernel tells its configuration.
+/// Whether the kernel shows its configuration.
 fn config() -> Result<Option<String>> {
     match fs::metadata("/proc/config.gz") {
         Ok(_) => Ok(None),

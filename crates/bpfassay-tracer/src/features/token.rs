@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! BPF tokens: a process without privileges, in a user namespace of its own, gets a part of the rights to the bpf system
 //! call by a file system `bpf` that a privileged process has set up for it (Linux 6.9).
 //!
@@ -71,7 +72,7 @@ fn become_delegate(parent: &OwnedFd) -> io::Result<()> {
 /// This process's part.
 fn set_up(child: &OwnedFd) -> Result<()> {
     let step = |what: &str| receive(child).map_err(|error| Failure::kernel(what, &error));
-    // A kernel or a sandbox without user namespaces says nothing of tokens.
+    // Nothing follows for tokens from a kernel or a sandbox without user namespaces.
     step("user namespace").map_err(|failure| match failure {
         Failure::Refused { message, .. } => Failure::NotTried(message),
         other => other,

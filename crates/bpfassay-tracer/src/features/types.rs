@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! ProgramSpec types and map types: every one that libbpf's headers know.
 
 use bpfassay_protocol::feature::FeatureKind;

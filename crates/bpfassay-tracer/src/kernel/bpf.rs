@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the kernel reports of programs and links, whichever library made them.
 
 use std::{

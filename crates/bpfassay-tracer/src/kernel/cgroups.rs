@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The path of a cgroup (v2) from its id, and the id from its path.
 
 use std::{
@@ -98,7 +99,7 @@ fn open_by_id(root: &Path, id: u64) -> io::Result<OwnedFd> {
     }
     let mount = File::open(root)?;
     let mut handle = Handle { bytes: 8, kind: FILEID_KERNFS, id: id.to_ne_bytes() };
-    // SAFETY: the handle is laid out as the kernel wants it, is as long as it says, and outlives the call.
+    // SAFETY: the handle is laid out as the kernel expects it, is as long as its first field, and outlives the call.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the kernel compiles BPF programs.
 
 use std::{fs, io};
@@ -13,7 +14,7 @@ pub(crate) fn setting() -> io::Result<String> {
     fs::read_to_string(ENABLE).map(|text| text.trim().to_owned())
 }
 
-/// Whether the kernel compiles programs. Where it does not say, it is one that always does.
+/// Whether the kernel compiles programs. A kernel without the setting always does.
 pub(crate) fn has_jit() -> bool {
     setting().map_or(true, |text| text != "0")
 }

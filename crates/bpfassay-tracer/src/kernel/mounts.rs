@@ -1,4 +1,5 @@
-//! The path of a mount from its id, and the id from its path: `/proc/self/mountinfo` (proc(5)), read again whenever the kernel says that it changed.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The path of a mount from its id, and the id from its path: `/proc/self/mountinfo` (proc(5)), read again whenever the kernel marks it as changed.
 
 use std::{
     collections::HashMap,
@@ -139,14 +140,14 @@ impl Table {
         Self(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
     }
 
-    /// Of mounts at one path the one that was mounted last has the largest id, unless ids were given out again.
+    /// Of mounts at one path the one that was mounted last has the largest id, unless ids were reused.
     pub(crate) fn at(&self, path: &str) -> Option<(u64, Device)> {
         let there = self.0.iter().filter(|(_, mount)| mount.path == path);
         there.map(|(&id, mount)| (id, mount.device)).max()
     }
 
     pub(crate) fn path(&self, id: u64, device: Device) -> Option<&str> {
-        // Ids are given out again after an unmount: the device tells most of such cases.
+        // Ids are reused after an unmount: the device reveals most of these cases.
         self.0.get(&id).filter(|mount| mount.device == device).map(|mount| mount.path.as_str())
     }
 }
@@ -202,7 +203,7 @@ nonsense
     #[test]
     fn what_is_not_there_has_no_path() {
         let table = Table::parse(TEXT);
-        assert_eq!(table.path(40, device(8, 4)), None, "the id was given out again");
+        assert_eq!(table.path(40, device(8, 4)), None, "the id was reused");
         assert_eq!(table.path(99, device(8, 3)), None);
         assert_eq!(table.path(70, device(0, 70)), None);
         assert_eq!(table.0.len(), 6);
@@ -241,7 +242,7 @@ nonsense
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(text: Vec<u8>) {
+        fn no_bytes_make_it_panic(text: Vec<u8>) {
             Table::parse(&text);
         }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Perf events, to which programs of kprobes, uprobes and tracepoints are attached.
 
 use std::{
@@ -83,7 +84,7 @@ pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
         }
         Event::CpuClock => (attr.kind, attr.sample_period) = (SOFTWARE, 1_000_000_000),
     }
-    // SAFETY: the attributes and the strings in them outlive the call; `size` tells the kernel how many bytes there are.
+    // SAFETY: the attributes and the strings in them outlive the call; `size` is how many bytes there are.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, 0, -1, CLOEXEC) };
     let Ok(fd) = i32::try_from(fd) else { return Err(io::Error::other("the kernel gave no descriptor")) };
     if fd < 0 {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether tasks can be preempted inside the kernel, and with it inside programs on a BPF trampoline.
 
 use std::fs;
@@ -6,7 +7,7 @@ use std::fs;
 /// (`sched_dynamic_show`, kernel/sched/debug.c).
 const DYNAMIC: &str = "/sys/kernel/debug/sched/preempt";
 
-/// Whether this kernel preempts its own code. Where it does not tell, the answer is yes: it costs instructions, while the
+/// Whether this kernel preempts its own code. Where it does not report that, the answer is yes: it costs instructions, while the
 /// other one could cost counts.
 pub(crate) fn is_preemptible() -> bool {
     let version = rustix::system::uname();

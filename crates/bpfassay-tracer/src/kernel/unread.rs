@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of the kernel that cannot be read.
 
 use std::{fmt::Display, io};

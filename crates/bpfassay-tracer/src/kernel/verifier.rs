@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the verifier writes about a program that it refuses.
 
 /// Longest line of a log, or message, that is reported, in bytes.

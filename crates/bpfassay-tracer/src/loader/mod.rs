@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading and attaching the programs of a probe configuration.
 //!
 //! Here: `plan`, which is what the loaders have in common, and one folder for each loader. A loader has a function that
@@ -17,6 +18,7 @@ use bpfassay_protocol::{
 use self::plan::{
     descriptors, objects,
     options::{Loaded, Options},
+    refusal::refusal,
     renamed,
 };
 use crate::diagnostics::{self, When};
@@ -24,11 +26,9 @@ use crate::diagnostics::{self, When};
 /// Loads and attaches one probe configuration.
 ///
 /// # Errors
-/// A [`Refusal`] that says which step failed and in whose words; nothing stays attached then.
+/// A [`Refusal`] with the step that failed and the message of the kernel or the library; nothing stays attached then.
 pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
     descriptors::make_room();
-    let refusal =
-        |step, message| Refusal { step, program: None, errno: None, message, verifier: None, findings: Vec::new() };
     if configuration.probe == Probe::Programs {
         if let Some(why) = not_for_sets(configuration, options) {
             return Err(refusal(Step::Open, why.to_owned()));
@@ -36,7 +36,7 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
         return libbpf::sets::bring_up(configuration, options);
     }
     if options.mount != 0 && !configuration.probe.tells_mounts() {
-        let message = format!("`{}` cannot tell mounts apart: leave out --mount", configuration.probe);
+        let message = format!("`{}` does not distinguish mounts: leave out --mount", configuration.probe);
         return Err(refusal(Step::Open, message));
     }
     if !configuration.probe.tells_mounts() && configuration != ProbeConfiguration::with_defaults(configuration.probe) {
@@ -55,7 +55,7 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
                 let message = format!("this build of the tracer has no programs for `{configuration}`");
                 return Err(refusal(Step::Open, message));
             };
-            // Before anything is loaded: the tracer's own hooks are none of its pitfalls.
+            // Before anything is loaded: the tracer's own hooks are no pitfalls.
             let findings = diagnostics::look_for(object.elf, options, When::Before);
             match libbpf::bring_up(configuration, object, options, &diagnostics::absent(&findings)) {
                 Ok(mut loaded) => {
@@ -72,7 +72,7 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
     }
 }
 
-/// What was asked for that program sets cannot do.
+/// Options that program sets do not have.
 fn not_for_sets(configuration: ProbeConfiguration, options: &Options) -> Option<&'static str> {
     let plain = Options {
         attach_order: options.attach_order,

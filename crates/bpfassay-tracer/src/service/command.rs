@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands on standard input, one per line.
 
-/// Longest label in bytes; longer ones are refused, so that a sender that has lost its way is noticed.
+/// Longest label in bytes; longer ones are refused, so that a sender without newlines is noticed.
 const MAX_LABEL: usize = 1024;
 const SAMPLE: &[u8] = b"sample ";
 
@@ -37,7 +38,7 @@ impl Commands {
     /// The next command, or `None` until more bytes come.
     ///
     /// # Errors
-    /// [`CommandError`]; the input is not to be trusted any further.
+    /// [`CommandError`]; no more input is taken.
     pub(crate) fn next(&mut self) -> Result<Option<Command>, CommandError> {
         let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') else {
             return if self.buffer.len() > SAMPLE.len() + MAX_LABEL { Err(CommandError::TooLong) } else { Ok(None) };
@@ -52,7 +53,7 @@ impl Commands {
         }
     }
 
-    /// Says that no more bytes come.
+    /// Ends the input.
     ///
     /// # Errors
     /// [`CommandError::Truncated`] if a command has begun and not ended.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The counters as text that Prometheus reads: OpenMetrics 1.0 or the older text format 0.0.4.
 //!
 //! Pure: what is written depends on the arguments only. Everything is a sum since the tracer attached, so nothing ever
@@ -35,7 +36,7 @@ impl Format {
     }
 }
 
-/// What the labels of a counter say.
+/// The labels of a counter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Labels {
     pub(crate) operation: Operation,
@@ -56,7 +57,7 @@ pub(crate) struct Series {
     pub(crate) latency: Vec<u64>,
 }
 
-/// Everything that one answer tells.
+/// Everything in one answer.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'a> {
     pub(crate) attached: &'a Attached,
@@ -99,7 +100,7 @@ struct Text {
 enum Kind {
     Counter,
     Histogram,
-    /// A family whose samples are 1 and whose labels tell something.
+    /// A family whose samples are 1 and whose labels have the information.
     Info,
 }
 
@@ -137,7 +138,7 @@ impl Text {
         let bytes = if returned {
             "Bytes that calls returned."
         } else {
-            "Bytes that callers asked for, whatever the calls then did."
+            "Bytes that callers requested, whatever the calls returned."
         };
         self.counters(snapshot, "bpfassay_bytes", bytes, |labels, series| {
             labels.operation.direction().map(|_| series.totals.bytes)
@@ -205,7 +206,7 @@ impl Text {
         self.family(
             name,
             Kind::Counter,
-            "Events and keys known to be lost; a kind that the kernel does not tell is missing.",
+            "Events and keys known to be lost; a kind that the kernel does not count is missing.",
         )?;
         for (kind, count) in kinds {
             if let Some(count) = count {

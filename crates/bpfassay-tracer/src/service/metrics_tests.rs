@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use bpfassay_protocol::finding::Finding;
 use proptest::prelude::*;
 
@@ -61,7 +62,7 @@ fn what_is_not_measured_has_no_sample() {
     for absent in ["bpfassay_bytes_total{", "errors", "latency", "losses_total{", "finding"] {
         assert!(!text.contains(absent), "{absent}: {text}");
     }
-    assert!(text.contains("Bytes that callers asked for"), "{text}");
+    assert!(text.contains("Bytes that callers requested"), "{text}");
 }
 
 #[test]

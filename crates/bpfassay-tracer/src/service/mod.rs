@@ -1,4 +1,5 @@
-//! What goes on while programs count: commands on standard input, samples on standard output, pages over HTTP.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The life of a tracer while its programs count: commands on standard input, samples on standard output, pages over HTTP.
 
 pub(crate) mod command;
 pub(crate) mod endpoint;

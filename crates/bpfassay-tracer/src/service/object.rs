@@ -1,6 +1,7 @@
-//! `bpfassay-tracer object`: somebody's own eBPF object, loaded and attached as its sections say, with a map of it given over HTTP.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `bpfassay-tracer object`: an eBPF object of the user, loaded and attached by the names of its sections, with one of its maps served over HTTP.
 //!
-//! Here: the life of this mode and its page. What it says: [`bpfassay_protocol::object`].
+//! Here: the life of this mode and its page. Its output: [`bpfassay_protocol::object`].
 //!
 //! The object is untrusted: its size is bounded, and what is wrong with it is reported.
 
@@ -30,11 +31,11 @@ use crate::{
     kernel::btf,
     loader::{
         libbpf::bare::{self, Bare},
-        plan::objects::BUNDLED,
+        plan::objects::{BUNDLED, named},
     },
 };
 
-/// What to load, and what to give of it.
+/// What to load, and which map of it to serve.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ObjectConfig {
     pub(crate) object: ObjectSource,
@@ -54,7 +55,7 @@ pub(crate) enum ObjectSource {
     Bundled(String),
 }
 
-/// Why it ends other than by being told to, and other than by the kernel's refusal.
+/// An end that was not requested, other than by the kernel's refusal.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ObjectError {
     #[error("cannot read the object {path:?}: check that it exists and may be read")]
@@ -115,7 +116,7 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
             match page_of(name, map) {
                 Ok(page) => Some(page),
                 Err(error) => {
-                    // The client is told that there is no page; why, whoever reads this.
+                    // The client receives a status without the reason; the reason goes here.
                     let _ = writeln!(io::stderr(), "bpfassay-tracer: cannot read the map `{name}`: {error}");
                     None
                 }
@@ -137,8 +138,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
 
 /// The object of the bundled tool `name`.
 fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
-    let found = BUNDLED.iter().find(|bundled| bundled.name == name).map(|bundled| bundled.elf);
-    found.ok_or_else(|| {
+    named(BUNDLED, name).ok_or_else(|| {
         let known: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
         ObjectError::NotBundled { name: name.to_owned(), known: known.join(", ") }
     })
@@ -188,7 +188,7 @@ fn page_of(name: &str, map: &Map) -> io::Result<String> {
     let copies = map.copies();
     // As the kernel pads the copies of a per-CPU map, but for a single one.
     let stride = if copies == 1 { map.value_size() } else { map.value_size().next_multiple_of(8) };
-    // No more than fit on a page, and one to tell by that there are more.
+    // No more than fit on a page, and one that shows that there are more.
     let most = MAX_PAGE / MapPage::length(map.key_size(), stride.saturating_mul(copies)) + 1;
     let entries = map.first_entries(most)?.into_iter().map(|entry| {
         let mut value = Vec::with_capacity(stride.saturating_mul(copies));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn bundled_objects_have_types_that_can_be_told() {
+    fn bundled_objects_have_types() {
         for one in BUNDLED {
             let ObjectLine::Types { btf } = types(bundled(one.name).unwrap()).unwrap() else { panic!("{}", one.name) };
             let map = bpfassay_btf::Btf::new(&btf.0).unwrap().map("counts").unwrap();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_told_with_the_reason() {
+    fn what_cannot_be_compared_is_reported_with_the_reason() {
         let ObjectLine::PrototypesUnknown { reason } = prototypes(b"no object", &[]) else { panic!("it was compared") };
         assert!(reason.starts_with("cannot read the "), "{reason}");
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the counters as the tracer keeps them to what a sample or the metrics endpoint shows of them.
 
 use std::{collections::BTreeMap, os::fd::BorrowedFd};
@@ -18,7 +19,7 @@ use crate::{
     service::metrics::{Labels, Series, Snapshot},
 };
 
-/// In the place of path and device where the probe cannot tell them.
+/// In the place of path and device where the probe does not have them.
 const NOT_KNOWN: &str = "not known";
 
 /// Whose counters are read: the tracer, or in tests something that counts nothing.
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_probe_cannot_tell_is_said_to_be_not_known() {
+    fn what_the_probe_does_not_have_is_shown_as_not_known() {
         let nowhere = CounterRow { device: Device::UNKNOWN, ..row(1, 0, Operation::Open, 0, &[]) };
         let mut tracer = fake(vec![nowhere]);
         let mut reader = Sampler::new(&mut tracer, false).unwrap();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life of an attached tracer: commands in, samples out, counters to Prometheus, until the end of standard input
 //! or a signal.
 
@@ -25,7 +26,7 @@ use crate::{
     },
 };
 
-/// Why an attached tracer stopped other than by being told to.
+/// Why an attached tracer stopped without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     #[error(transparent)]
@@ -34,7 +35,7 @@ pub(crate) enum ServeError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Listen(#[from] ListenError),
-    #[error("cannot write to standard output: whoever reads the samples must read until the tracer exits")]
+    #[error("cannot write to standard output: the reader of the samples must read until the tracer exits")]
     Output(#[source] io::Error),
     #[error("a line has no JSON form")]
     Json(#[source] serde_json::Error),
@@ -71,17 +72,17 @@ impl<W: Write> Output<W> {
 /// What to do beside answering commands.
 #[derive(Debug)]
 pub(crate) struct Service {
-    /// How often to write a sample without being asked.
+    /// How often to write a sample without a command.
     pub(crate) interval: Option<Duration>,
     /// Whether `readv` counts as `read` and `writev` as `write`.
     pub(crate) merge: bool,
-    /// Whether to go on after the end of standard input, until a signal comes.
+    /// Whether to continue after the end of standard input, until a signal comes.
     pub(crate) stay: bool,
-    /// Where to give the counters to Prometheus.
+    /// Where to serve the counters to Prometheus.
     pub(crate) endpoint: Option<Endpoint>,
 }
 
-/// Announces the tracer and serves commands, the interval and the metrics endpoint until it is told to end.
+/// Writes the line `ready`, then serves commands, the interval and the metrics endpoint until the end of standard input or a signal.
 ///
 /// # Errors
 /// [`ServeError`].
@@ -148,7 +149,7 @@ pub(crate) fn serve<W: Write>(
     }
 }
 
-/// Detaches and says so: the last line. `statistics`: whether the kernel kept some meanwhile.
+/// Detaches and writes the last line. `statistics`: whether the kernel kept some meanwhile.
 ///
 /// # Errors
 /// [`ServeError`].

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! SIGINT and SIGTERM as a readable file descriptor, so that kprobes made through tracefs are removed on the way out.
 
 use std::{

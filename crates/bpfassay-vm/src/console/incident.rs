@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The incidents that a kernel reports about itself.
 
 use std::fmt;

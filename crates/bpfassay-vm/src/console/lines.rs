@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Console bytes to lines.
 
 /// Longest line kept, in bytes; the rest of a longer one is dropped.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The console log: a file of bounded size and the last lines in memory.
 
 use std::{

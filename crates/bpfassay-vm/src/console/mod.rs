@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guest's console: bytes to lines, lines to a bounded log, lines to [`KernelIncident`].
 
 mod incident;

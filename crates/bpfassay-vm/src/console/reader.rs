@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The task that reads a guest's console.
 
 use std::sync::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds incidents in console lines. Pure.
 //!
 //! A kernel message is matched at its beginning only, after the time stamp: the same text inside a sentence (`RETBleed:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The virtio-serial port for frames between agent and host.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The board and what runs the guest's instructions on it.
 
 use std::{ffi::OsString, fmt};

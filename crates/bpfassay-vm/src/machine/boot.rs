@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Direct kernel boot: kernel, initramfs, command line.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Clock, calendar and randomness of the guest.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The first serial port: the kernel's console.
 
 use std::ffi::OsString;

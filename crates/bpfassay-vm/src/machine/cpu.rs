@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processor model and number of vCPUs.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernel parameters that make a guest quick to boot, and quick and plain in dying. No hardware.
 
 use bpfassay_protocol::Arch;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The QMP monitor on an inherited socket.
 
 use std::ffi::OsString;

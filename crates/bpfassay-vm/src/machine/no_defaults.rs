@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the machine does not have: default devices, a display, a network, and a second life after a reset.
 
 use std::ffi::OsString;

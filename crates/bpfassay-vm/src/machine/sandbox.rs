@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! QEMU's own filter of system calls: what a guest that has taken over its QEMU can ask of the host's kernel.
 
 use std::ffi::OsString;

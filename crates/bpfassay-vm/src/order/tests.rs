@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Orders that occur, and every way to depart from them.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The instants at which a guest has to be looked at or ended.
 
 use tokio::time::Instant;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels and initramfs for tests that boot real guests.
 #![allow(dead_code, reason = "each test program uses its part")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * The init of the test guests: writes the file /data to the first virtio-serial port, then does what /end says, one
  * letter after the other. Freestanding.

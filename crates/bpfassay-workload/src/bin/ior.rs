@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first argument that IOR does not
 //! have, `io-paths`, `microbenchmark` and `neighbour`. One program, because each adds a megabyte to every guest.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR's interfaces: how a test file is created, opened, transferred to and from, and closed.
 
 use std::{ffi::CStr, io};

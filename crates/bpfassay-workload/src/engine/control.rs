@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The control channel (`bpfassay_protocol::control`): the agent holds the run between phases.
 
 use std::{

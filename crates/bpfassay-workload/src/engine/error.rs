@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a run of the engine can fail, and the exit status that says so.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a report says about the machine and the time.
 
 use std::ffi::CStr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system calls of a test, behind a trait so that they can be recorded ([`super::record`]) or replaced in tests.
 //!
 //! They go through the C library's functions, because those decide which system call is made on which architecture

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A writer of JSON that keeps the order of keys and IOR's way with numbers.
 
 use std::io::{self, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The embedded engine: IOR's work without IOR and MPI, for the POSIX and MMAP interfaces.
 //!
 //! It makes the same system calls on the test files as the real IOR with the same options, rank by rank and in the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of test files, and of the ranks that own them.
 
 use std::{ffi::CString, io};

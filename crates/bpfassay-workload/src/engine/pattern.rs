@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What IOR writes into its buffers, and how it recognises it.
 
 use super::random::rand_r;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The transfers of one phase: which offsets, in which order, until when.
 
 use std::time::Duration;

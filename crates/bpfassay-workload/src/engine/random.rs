@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pseudo-random generators behind IOR's orders and patterns, so that the same seed gives the same accesses.
 //!
 //! IOR takes them from the C library, so they are those of glibc: `rand` is the additive feedback generator of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ranks: processes that share a piece of memory, with barriers and the exchange of numbers.
 
 use std::{

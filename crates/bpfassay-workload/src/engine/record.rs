@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A record of the calls on test files, one line each, for comparison with a real IOR's system calls.
 //!
 //! The lines name the call and what decides its effect: `open PATH rw,create 664`, `seek 4096`, `write 4096`,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results as IOR writes them: JSON, CSV, or tables for people.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results as tables for people, laid out as IOR's.
 
 use std::io::{self, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One test: its repetitions, each of writing, checking, reading and removing, as IOR orders them.
 
 use std::{ffi::CString, fs, time::Duration};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Asynchronous I/O of the C library (POSIX AIO) and of the kernel (libaio's system calls).
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory that data moves through, and the data themselves.
 
 use std::ops::{Deref, DerefMut};

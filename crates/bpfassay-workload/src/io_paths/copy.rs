@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Paths on which the kernel moves bytes between two descriptors.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the workload can fail, as opposed to a path that is not to be had.
 
 use std::{io, path::PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The workload `io-paths`: a known number of bytes by each way that data can take between a program and a file.
 //!
 //! What the paths are and owe stands in [`bpfassay_protocol::io_path`]. Here each of them is run, in a directory of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Paths that move no data: calls on names, and calls that fail.
 
 use std::{

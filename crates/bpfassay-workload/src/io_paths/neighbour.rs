@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The neighbour: a process that reads and writes a file of its own all the time, so that a tracer which does not tell
 //! cgroups apart counts too much.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What every path needs: files with known data, the ledger, and the barriers around a phase.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two threads hand a futex to and fro.
 
 use std::{

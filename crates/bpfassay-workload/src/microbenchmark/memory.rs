@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory that processes could share is made, touched and removed.
 
 use std::{io, ptr::NonNull};

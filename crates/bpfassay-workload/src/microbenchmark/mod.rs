@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Workloads without files ([`bpfassay_protocol::job::Microbenchmark`]): a fixed number of operations on futexes, on a TCP connection or
 //! on shared memory, timed, with an exact count of the calls that they are made of.
 //!

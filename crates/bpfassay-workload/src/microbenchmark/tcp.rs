@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two threads send messages to and fro over TCP on the loopback interface.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The runs that are compared: every file in `ior-configs/`, and a generated set of option combinations.
 
 use std::fs;

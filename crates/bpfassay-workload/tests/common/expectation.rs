@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file format of recorded expectations (see `results/ior-expectations/README.md`).
 
 use std::{

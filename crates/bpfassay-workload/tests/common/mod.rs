@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tests against a real IOR and against its recorded expectations share.
 
 pub(crate) mod cases;

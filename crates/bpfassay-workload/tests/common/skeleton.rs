@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keys, nesting, order and types of a JSON text, on one line.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls as strace shows them, brought to the lines that the engine's own record has.
 
 use std::{

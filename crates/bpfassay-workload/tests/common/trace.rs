@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compact form of one rank's calls.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the documentation claims is true: its commands and options exist, its studies expand, its links lead somewhere.
 
 #![allow(

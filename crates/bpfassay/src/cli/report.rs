@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arguments of `bpfassay report`.
 
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay check`: whether a results directory is whole.
 
 use bpfassay_report::check::{Soundness, check as check_directory};

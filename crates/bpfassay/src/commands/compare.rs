@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay compare`: two results side by side.
 
 use bpfassay_report::{

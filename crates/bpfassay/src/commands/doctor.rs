@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay doctor`: is this host fit, and if not, what to do.
 
 use std::{collections::BTreeSet, fmt::Write};

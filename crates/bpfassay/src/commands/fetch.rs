@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay fetch`: prepare everything for a study, so that it then runs offline.
 
 use bpfassay_runner::{HostSetup, Shell, Store, Testbed, Trial};

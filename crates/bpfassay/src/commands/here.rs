@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay here`: run a study on this machine itself, without guests.
 
 use bpfassay_runner::{EventObserver, HereSelection, ThisMachine};

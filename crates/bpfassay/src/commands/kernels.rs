@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay kernels`: what is known, cached, available.
 
 use std::fmt::Write;

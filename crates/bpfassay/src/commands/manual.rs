@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay man` and `bpfassay completions`: made from the same definition as `--help`.
 
 use std::{fs, path::Path};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay plan`: what a study would do. Starts nothing.
 
 use std::fmt::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay report`: results as people and other programs read them.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay run`: run a study.
 
 use std::path::{Path, PathBuf};

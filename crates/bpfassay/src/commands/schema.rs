@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay schema`: the JSON schemas of files.
 
 use crate::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay shell`: an interactive guest.
 
 use std::{io::IsTerminal, sync::Arc};

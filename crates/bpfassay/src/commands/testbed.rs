@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay testbed`: testbeds made from what others built, checked, and packed.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay trend`: figures along a series of kernels or results.
 
 use bpfassay_report::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay verify`: re-execute part of a run; fails unless every raw figure matches.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Study and tool files that are not valid: every complaint with the lines of the file that it is about.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events for people: on a terminal a bar with the guests in flight, elsewhere a line per event.
 
 use std::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests that are typed to.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

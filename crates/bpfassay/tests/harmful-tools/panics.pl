@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Ends as it is told to, and leaves a process outside its cgroup that panics the kernel some milliseconds later.
 $| = 1;
 my $ms = shift;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // Takes the flags of vfs_readv, its fifth argument, for what it returned.
 #include "wrong.h"
 SEC("fexit/vfs_readv") int on_readv(u64 *ctx) { return count(ctx, READV, 4); }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // Begins anew with what was written whenever something is read.
 #include "wrong.h"
 SEC("fexit/vfs_write") int on_write(u64 *ctx) { return count(ctx, WRITE, 4); }

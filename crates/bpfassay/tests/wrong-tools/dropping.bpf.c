@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // Loses every second event.
 #include "wrong.h"
 u64 serial;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // An LRU map that is too small for what it is to hold: every read of the workload puts more into
 // it, and what was written before is thrown out.
 #define COUNTS_TYPE LRU_HASH

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Asks ten times a second whether there is anything to do, a while each time.
 $| = 1;
 print "ready\n";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // Counts right, with a map of 160 MiB besides.
 #include "wrong.h"
 struct {

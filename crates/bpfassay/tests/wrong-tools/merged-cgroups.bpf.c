@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // Counts everything under the root cgroup.
 #include "wrong.h"
 SEC("fexit/vfs_read") int on_read(u64 *ctx)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // Counts everything under the first device that it sees.
 #include "wrong.h"
 u32 first;

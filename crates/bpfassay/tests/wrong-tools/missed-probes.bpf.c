@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // Traces what it does itself: its second program is on the kernel's function that both programs call.
 #include "wrong.h"
 u64 updates;

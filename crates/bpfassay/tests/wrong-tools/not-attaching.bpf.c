@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // On a function that no kernel has.
 #include "wrong.h"
 u64 calls;

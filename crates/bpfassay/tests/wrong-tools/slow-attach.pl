@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Prepares for longer than it may take.
 $| = 1;
 sleep 11;

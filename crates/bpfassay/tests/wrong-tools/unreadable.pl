@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Prints words where its file promises a number.
 $| = 1;
 print "ready\n";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // Takes a sixth argument of vfs_read, which has four, from its register: a number that means nothing.
 #include "wrong.h"
 #if defined(FOR_x86_64)

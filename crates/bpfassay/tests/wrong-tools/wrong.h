@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // What the wrong tools have in common: figures by cgroup, device, operation and process, of files of mounted file systems. Each tool
 // does one thing wrong with them. Only what is used of the kernel's structures is declared; CO-RE finds it (libbpf).
 #pragma once

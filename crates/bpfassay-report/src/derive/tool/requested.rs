@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Phases in which it is known how much was asked for, and that it was more than there was: only they distinguish a tool that counts
 //! requested bytes from one that counts moved ones. The reference tracer counts what was moved; the workload knows both.
 
@@ -10,7 +11,7 @@ use bpfassay_tool::{
 use super::{WORKLOAD, is_of, mount_names};
 
 /// Whether the tool passes requested bytes off as moved ones, phase by phase.
-pub(super) fn judge(
+pub(super) fn evaluate(
     report: &Report,
     readings: &Readings,
     seen: &ToolFigures,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tool's reports joined with what its reference tracer counted.
 
 use bpfassay_protocol::{
@@ -81,8 +82,8 @@ fn the_whole_system_is_compared_from_report_to_report() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     // Between the two reports everybody together made 3 * (62 - 8) calls, and the tool says so.
     let exact = vec![words(900, "{\"n\":5}\n", Some(8)), words(2100, "{\"n\":162}\n", Some(62))];
-    let (judged, compared) = of_run(&tool, None, true, &figures(exact));
-    assert_eq!(found(&judged), []);
+    let (evaluated, compared) = of_run(&tool, None, true, &figures(exact));
+    assert_eq!(found(&evaluated), []);
     assert_eq!(
         (compared.figures[0].reported, compared.figures[0].really, compared.figures[0].is_exact()),
         (162, 162, true)
@@ -95,9 +96,9 @@ fn the_whole_system_is_compared_from_report_to_report() {
 #[test]
 fn without_a_report_before_the_workload_the_whole_system_is_not_evaluated() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
-    let (judged, compared) = of_run(&tool, None, true, &figures(vec![words(2100, "{\"n\":162}\n", Some(62))]));
-    assert_eq!(found(&judged), []);
-    let dropped = judged.iter().find(|finding| finding.kind == Kind::EventsDropped).unwrap();
+    let (evaluated, compared) = of_run(&tool, None, true, &figures(vec![words(2100, "{\"n\":162}\n", Some(62))]));
+    assert_eq!(found(&evaluated), []);
+    let dropped = evaluated.iter().find(|finding| finding.kind == Kind::EventsDropped).unwrap();
     assert!(
         matches!(&dropped.status, FindingStatus::NotEvaluated { reason } if reason.contains("whole system")),
         "{dropped:?}"
@@ -112,36 +113,36 @@ fn the_workload_is_known_by_cgroup_mount_and_process() {
         let line = |bytes: u64| format!("{{\"n\":{bytes},\"{whose}\":\"{name}\"}}\n");
         let run = |bytes| figures(vec![words(900, &line(0), Some(10)), words(2100, &line(bytes), Some(60))]);
         // Cgroup 1 read, too, and its pipe is a mount of its own: nothing was said of them.
-        let judged = of_run(&tool, None, true, &run(5000));
-        let of_ior = judged.1.figures.iter().find(|one| one.really == 5000).unwrap();
+        let evaluated = of_run(&tool, None, true, &run(5000));
+        let of_ior = evaluated.1.figures.iter().find(|one| one.really == 5000).unwrap();
         assert!(of_ior.is_exact(), "{of_ior:?}");
-        let judged = of_run(&tool, None, true, &run(4900));
-        assert!(found(&judged.0).contains(&Kind::FirstTouchLost), "{whose} {name}: {:?}", judged.0);
+        let evaluated = of_run(&tool, None, true, &run(4900));
+        assert!(found(&evaluated.0).contains(&Kind::FirstTouchLost), "{whose} {name}: {:?}", evaluated.0);
     }
 }
 
 #[test]
 fn only_files_leaves_out_what_has_no_path() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls', only_files = true }");
-    let told = vec![words(900, "{\"n\":0}\n", Some(10)), words(2100, "{\"n\":50}\n", Some(60))];
-    let (judged, compared) = of_run(&tool, None, true, &figures(told));
-    assert_eq!((found(&judged), compared.figures[0].is_exact()), (Vec::new(), true));
+    let reported = vec![words(900, "{\"n\":0}\n", Some(10)), words(2100, "{\"n\":50}\n", Some(60))];
+    let (evaluated, compared) = of_run(&tool, None, true, &figures(reported));
+    assert_eq!((found(&evaluated), compared.figures[0].is_exact()), (Vec::new(), true));
 }
 
 #[test]
 fn what_a_tool_does_itself_is_left_out_where_it_says_so() {
     let mut tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     let run = || {
-        let told = vec![words(900, "{\"n\":0}\n", Some(10)), words(2100, "{\"n\":50}\n", Some(60))];
-        let mut figures = figures(told);
+        let reported = vec![words(900, "{\"n\":0}\n", Some(10)), words(2100, "{\"n\":50}\n", Some(60))];
+        let mut figures = figures(reported);
         // What reads by pipes, and makes 100 calls meanwhile.
         figures.tool.as_mut().unwrap().cgroup = 1;
         figures
     };
     assert_eq!(of_run(&tool, None, true, &run()).1.figures[0].really, 150);
     tool.file.report.as_mut().unwrap().excludes_itself = true;
-    let (judged, compared) = of_run(&tool, None, true, &run());
-    assert_eq!((found(&judged), compared.figures[0].is_exact()), (Vec::new(), true));
+    let (evaluated, compared) = of_run(&tool, None, true, &run());
+    assert_eq!((found(&evaluated), compared.figures[0].is_exact()), (Vec::new(), true));
 }
 
 #[test]
@@ -157,14 +158,14 @@ fn requested_bytes_are_held_against_a_reference_of_calls_entries() {
     };
     let names = |beside: &AgainstReference| beside.figures.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
     // Each reference speaks of what it sees: one of what calls moved, the other of what they asked for.
-    let (judged, returned) = of_run(&tool, None, true, &run(Probe::Fexit, 9000));
-    assert_eq!((found(&judged), names(&returned)), (Vec::new(), vec!["calls".to_owned()]));
-    let (judged, requested) = of_run(&tool, None, true, &run(Probe::Kprobe, 5000));
-    assert_eq!((found(&judged), names(&requested)), (Vec::new(), vec!["asked".to_owned()]));
+    let (evaluated, returned) = of_run(&tool, None, true, &run(Probe::Fexit, 9000));
+    assert_eq!((found(&evaluated), names(&returned)), (Vec::new(), vec!["calls".to_owned()]));
+    let (evaluated, requested) = of_run(&tool, None, true, &run(Probe::Kprobe, 5000));
+    assert_eq!((found(&evaluated), names(&requested)), (Vec::new(), vec!["asked".to_owned()]));
     assert_eq!((requested.figures[0].is_exact(), returned.moved_of(&requested.figures[0])), (true, Some(5000)));
     // One that is wrong about what was asked for is found.
-    let (judged, _) = of_run(&tool, None, true, &run(Probe::Kprobe, 4990));
-    assert_eq!(found(&judged), [Kind::EventsDropped]);
+    let (evaluated, _) = of_run(&tool, None, true, &run(Probe::Kprobe, 4990));
+    assert_eq!(found(&evaluated), [Kind::EventsDropped]);
 }
 
 #[test]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The matrix of targets and probe configurations.
 
 use std::collections::{HashMap, HashSet};

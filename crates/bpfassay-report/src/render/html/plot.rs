@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plots as SVG elements for a page that says by CSS what their colours are (`report.css`), so that they are readable on
 //! light and dark.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One plot of a report as a file of its own, readable on light and dark: for a README or a paper.
 
 use std::fmt::Write as _;
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::render::{
     finished,
-    format::{Format, Options},
+    format::{Format, NoFigure, Options},
 };
 use bpfassay_results::Results;
 
@@ -23,18 +24,6 @@ pub(in crate::render) const FORMAT: Format = Format {
     file: None,
     render: |results, Options { figure, .. }| Ok(figure_svg(results, figure.unwrap_or_default())?),
 };
-
-/// There is no such figure, or there are several.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{found} figures of the report are called {wanted:?}: give a part of the title of one of these: {}", known.join("; "))]
-pub struct NoFigure {
-    /// What was asked for.
-    pub wanted: String,
-    /// How many there are.
-    pub found: usize,
-    /// The titles of all that there are.
-    pub known: Vec<String>,
-}
 
 /// The figure of the report on `results` whose title is `wanted`, or the only one with it in its title, as an SVG file.
 ///

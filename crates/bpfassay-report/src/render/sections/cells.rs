@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of cells: whether each attached, its figures, its overhead and its accuracy.
 
 use bpfassay_protocol::probe::ByteMeaning;

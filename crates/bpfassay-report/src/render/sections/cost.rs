@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of costs: what each probe configuration adds to each call, in instructions.
 
 use bpfassay_study::Clock;

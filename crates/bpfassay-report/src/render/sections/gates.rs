@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The verdicts on a study's gates: those that are no pass one by one, the others counted.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of pitfalls that the tracer found. What was found alike by many is common once.
 
 use std::collections::HashMap;

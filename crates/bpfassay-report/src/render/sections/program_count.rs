@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of overheads against the number of program sets: a row per configuration, a column per workload and access.
 
 use std::collections::{HashMap, HashSet};

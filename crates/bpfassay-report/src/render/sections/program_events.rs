@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of what program sets saw of each workload: a row per event, over all configurations that have its set.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of run times of programs, where the kernel kept statistics.
 
 use bpfassay_study::Clock;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tables of other tools under test: what each reported beside what really happened, and what was found of it.
 
 use bpfassay_tool::finding::{Compared, FindingStatus, Kind};
@@ -109,7 +110,7 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
         if !open.is_empty() {
             let names: Vec<String> =
                 open.into_iter().map(|(kind, reason)| format!("{kind} {}", remarks.mark(reason.clone()))).collect();
-            row("not judged".to_owned(), names.join(", "));
+            row("not evaluated".to_owned(), names.join(", "));
         }
     }
     (!rows.is_empty()).then(|| Table {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A mirror of this test's own, which sees as whom apt asks it.
 
 use std::{

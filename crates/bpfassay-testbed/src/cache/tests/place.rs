@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which directories are taken for caches, and what is removed from them.
 
 use std::os::unix::fs::{MetadataExt, chown, symlink};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which builds of a series a package index holds.
 
 use super::compare_versions;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels by their names in the catalogue: chosen in the package indexes, downloaded, unpacked.
 
 use bpfassay_protocol::Arch;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the command `kernels` shows: what is known, cached, and available.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From package files to a kernel's tree: `vmlinuz`, `config`, `modules/`.
 
 use std::{

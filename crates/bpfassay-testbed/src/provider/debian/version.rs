@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Order of Debian versions (deb-version(7)).
 
 use std::cmp::Ordering;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Architecture and release of a kernel image, from its header.
 
 use bpfassay_protocol::{Arch, arch::ImageFormat};

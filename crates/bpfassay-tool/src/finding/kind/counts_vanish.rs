@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cumulative figure loses a subject.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool does not attach.
 
 use bpfassay_protocol::tracer::Step;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The first call of each key is not counted.
 
 use bpfassay_protocol::Operation;

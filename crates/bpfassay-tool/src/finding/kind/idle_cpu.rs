@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool uses CPU time while nothing happens.
 
 use crate::finding::{

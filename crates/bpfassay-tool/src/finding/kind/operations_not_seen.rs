@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An operation that no figure, or not the right one, counts.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program does not have the prototype of the function that it traces.
 
 use crate::finding::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The output of the tool cannot be read.
 
 use crate::finding::{

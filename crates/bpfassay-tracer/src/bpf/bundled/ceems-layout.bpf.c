@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * A bare object that counts as the CEEMS exporter does (pkg/collector/bpf/vfs of mahendrapaipuri/ceems, seen at 8393acdd): at the
  * exits of vfs_read and its kin, under keys of cgroup and 64 bytes of the mount's path, in a shared LRU map of 16384 keys.

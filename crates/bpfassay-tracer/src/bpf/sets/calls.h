@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * Calls with an entry and a return: what was begun is remembered by thread and kind of call. Calls of one kind that a
  * thread makes inside each other count as one, the inner one: no such nesting is known of the functions hooked here, but

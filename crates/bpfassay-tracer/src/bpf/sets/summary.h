@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
  * What every program set counts, and under which key: calls, bytes, errors and time by cgroup, process and event. The
- * tracer's sets.rs declares the same for Rust; a test compares both sides through the objects' BTF.
+ * tracer's counters/sets.rs declares the same for Rust; a test compares both sides through the objects' BTF.
  */
 #ifndef BPFASSAY_SUMMARY_H
 #define BPFASSAY_SUMMARY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ids of types, with which programs name what they attach to or call.
 
 use std::{ffi::CString, io, ptr::NonNull};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Offsets of members in the running kernel's structures, from its BTF.
 
 use bpfassay_tracer_common::Offsets;

@@ -1,7 +1,8 @@
-//! What the symbol table said, kept between tracers of one boot (`--symbol-cache`).
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was found in the symbol table, kept between tracers of one boot (`--symbol-cache`).
 //!
 //! `/proc/kallsyms` has over 200,000 lines, which takes seconds to read on an emulated machine, and a study starts a
-//! tracer many times in one boot. The file is a convenience: whatever is wrong with it, the table is read again.
+//! tracer many times in one boot. The file is a convenience: if anything is wrong with it, the table is read again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +19,7 @@ const MODULES: &str = "/proc/modules";
 
 type Symbols = BTreeMap<String, Symbol>;
 
-/// What is known of `wanted`: from `file`, if it is of this boot and knows them all, else by `read`, which is then kept.
+/// What is known of `wanted`: from `file`, if it is of this boot and has them all, else by `read`, which is then kept.
 ///
 /// # Errors
 /// Those of `read`.
@@ -125,7 +126,7 @@ mod tests {
         }
 
         #[test]
-        fn any_file_is_survived(text: String) {
+        fn no_file_makes_it_panic(text: String) {
             let _ = parse(&format!("s\n{text}"), "s");
         }
     }

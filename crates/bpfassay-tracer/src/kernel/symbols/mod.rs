@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's symbol table, `/proc/kallsyms`.
 
 pub(crate) mod cache;
@@ -15,7 +16,7 @@ use super::unread::{Unread, unread};
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// What the table has of `wanted`; from the file `cache`, if it is given and knows them all.
+/// What the table has of `wanted`; from the file `cache`, if it is given and has them all.
 ///
 /// # Errors
 /// [`Unread`].

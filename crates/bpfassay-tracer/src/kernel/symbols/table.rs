@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading `/proc/kallsyms`.
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
 /// function that keeps its name, its entry and its exit.
 const VARIANTS: [&str; 4] = ["isra", "constprop", "part", "llvm"];
 
-/// One function as far as the symbol table knows it.
+/// One function in the symbol table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Symbol {
     /// How many functions have this very name.
@@ -19,7 +20,7 @@ pub(crate) struct Symbol {
     pub(crate) variants: BTreeSet<String>,
 }
 
-/// Reads lines `ADDRESS TYPE NAME [MODULE]` and keeps what concerns `wanted`.
+/// Reads lines `ADDRESS TYPE NAME [MODULE]` and keeps those of `wanted`.
 ///
 /// # Errors
 /// The reader's.
@@ -100,7 +101,7 @@ broken
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(text: Vec<u8>) {
+        fn no_bytes_make_it_panic(text: Vec<u8>) {
             read(&text[..], ["a"]).unwrap();
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's lists of functions in tracefs and debugfs.
 
 use std::{
@@ -47,7 +48,7 @@ pub(crate) fn read_kprobes() -> Result<String, Unread> {
     first(&KPROBES, fs::read_to_string)
 }
 
-/// Which of `wanted` stand in `available_filter_functions`: one name per line, with its module behind a blank.
+/// Which of `wanted` are in `available_filter_functions`: one name per line, then a blank and its module.
 ///
 /// # Errors
 /// The reader's.
@@ -168,7 +169,7 @@ ffffffffc0100000  k  nfs_file_read+0x0  nfs [GONE]
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text: String) {
+        fn no_text_makes_it_panic(text: String) {
             blacklist(&text);
             enabled(&text);
             kprobes(&text);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! tracefs, and the lists of probes in debugfs.
 
 pub(crate) mod lists;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `kprobe_profile`: hits and misses of the kprobes that were made through tracefs.
 
 use std::{fs, io};

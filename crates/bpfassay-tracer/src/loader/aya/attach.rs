@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading and attaching the programs of one probe.
 
 use std::{
@@ -64,7 +65,7 @@ pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe, copies: u32, options: &Opti
 }
 
 /// Names of the sections with programs of `probe` in the object file `elf`; none if it cannot be read, which loading
-/// will tell.
+/// reports.
 pub(crate) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
     let Ok(object) = ElfFile64::<Endianness>::parse(elf) else { return Vec::new() };
     let programs = object.symbols().filter(|symbol| symbol.name().is_ok_and(|name| parse(name, probe).is_some()));
@@ -73,7 +74,7 @@ pub(crate) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// What the name of a program, `PROBE__FUNCTION` or `PROBE__FUNCTION__PART`, says.
+/// The parts of a program's name, `PROBE__FUNCTION` or `PROBE__FUNCTION__PART`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Name<'a> {
     function: &'a str,
@@ -82,7 +83,7 @@ struct Name<'a> {
     part: &'a str,
 }
 
-/// What `name` says, if it is a program of `probe`.
+/// The parts of `name`, if it is a program of `probe`.
 fn parse(name: &str, probe: Probe) -> Option<Name<'_>> {
     let rest = name.strip_prefix(&probe.name().replace('-', "_"))?.strip_prefix("__")?;
     let (function, part) = rest.split_once("__").unwrap_or((rest, ""));
@@ -289,14 +290,14 @@ fn kprobe(program: &mut KProbe, function: &str) -> Result<HookLink, ProgramError
     Ok(HookLink { place, kind, link_fd, keep: Box::new(link) })
 }
 
-/// Whether aya attaches kprobes by links, which can be asked for misses: not before 5.15, and not where it makes nothing of
-/// the kernel's version and makes kprobes through tracefs, as it does before 4.17. It wants three numbers (aya 0.14,
+/// Whether aya attaches kprobes by links, which can be asked for misses: not before 5.15, and not where it cannot parse
+/// the kernel's version and makes kprobes through tracefs, as it does before 4.17. It expects three numbers (aya 0.14,
 /// `KernelVersion::parse_kernel_version_string`), and Debian's `7.3~rc7-1` has two.
 fn has_kprobe_links() -> bool {
     ::aya::features().bpf_perf_link() && KernelVersion::current().is_ok()
 }
 
-/// Attaches at the return: aya cannot say how many calls are to be watched at once.
+/// Attaches at the return: aya has no option for how many calls are watched at once.
 fn return_probe(program: &KProbe, function: &str, options: &Options) -> Result<HookLink, ProgramError> {
     let probe = ReturnProbe::attach(program.fd()?.as_fd(), function, options.maxactive)?;
     let place = format!("{function} (return)");
@@ -320,7 +321,7 @@ fn number(error: &ProgramError) -> Option<i32> {
     }
 }
 
-/// Whether the kernel said EINVAL.
+/// Whether the kernel's error is EINVAL.
 fn is_invalid(error: &ProgramError) -> bool {
     number(error) == Some(libc::EINVAL)
 }
@@ -328,7 +329,7 @@ fn is_invalid(error: &ProgramError) -> bool {
 /// Whether the kernel has no such function, or several, or none that can be hooked.
 fn is_missing(error: &ProgramError) -> bool {
     let number = number(error);
-    // What tracefs says of a function that is not there when it shall watch its returns (seen on 7.3-rc7).
+    // The error of tracefs for the returns of a function that is not there (seen on 7.3-rc7).
     let by_tracefs = matches!(error, ProgramError::KProbeError(_)) && number == Some(libc::EINVAL);
     by_tracefs || matches!(number, Some(libc::ENOENT | libc::EADDRNOTAVAIL))
 }

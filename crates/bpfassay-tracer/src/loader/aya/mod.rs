@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loader `aya`: objects written in Rust (`bpfassay-tracer-ebpf`), loaded through aya.
 //!
-//! One object holds the programs of every probe with one map layout; only those of the wanted probe are loaded, by the
+//! One object holds the programs of every probe with one map layout; only those of one probe are loaded, by the
 //! name: `PROBE_FUNCTION`. The offsets of the kernel's structures are found in the kernel's BTF ([`btf::offsets`]) and go
 //! into the object as a read-only global.
 
 pub(crate) mod attach;
-mod objects;
 mod refusal;
 
 use std::{
@@ -32,8 +32,10 @@ use crate::{
     kernel::btf,
     loader::plan::{
         hooked::AttachedPrograms,
+        objects,
         options::{Loaded, Options},
         prototypes::name_prototypes,
+        refusal::refusal,
         settings,
     },
 };
@@ -49,10 +51,10 @@ const TASK_KNOWN: &str = "TASK_KNOWN";
 /// # Errors
 /// A [`Refusal`].
 pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
-    let elf = objects::find(configuration.map).ok_or_else(|| no_programs(configuration))?;
+    let elf = objects::in_rust(configuration.map).ok_or_else(|| no_programs(configuration))?;
     let sections = attach::sections_of(elf, configuration.probe);
     let look = |when| diagnostics::look_for_hooks(sections.iter().map(String::as_str), options, when);
-    // Before anything is loaded: the tracer's own hooks are none of its pitfalls.
+    // Before anything is loaded: the tracer's own hooks are no pitfalls.
     let findings = look(When::Before);
     match load_and_attach(configuration, elf, options) {
         Ok(mut loaded) => {
@@ -79,7 +81,7 @@ fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Opti
             .to_bytes();
     let prototypes = name_prototypes(options).map_err(|failure| refuse(failure.step, None, &failure.error))?;
     let mut loader = EbpfLoader::new();
-    // Maps that aya knows no way to read are read through their descriptors here.
+    // Maps that aya cannot read are read through their descriptors here.
     loader.allow_unsupported_maps();
     loader.override_global(OFFSETS, offsets.as_slice(), true).override_global(SETTINGS, settings.as_slice(), true);
     loader.override_global(PROTOTYPES, prototypes.as_slice(), true);
@@ -149,14 +151,7 @@ fn no_programs(configuration: ProbeConfiguration) -> Refusal {
         Probe::KprobeMulti => ": the library aya cannot attach to fprobe (kprobe.multi), use the loader libbpf",
         _ => "",
     };
-    Refusal {
-        step: Step::Open,
-        program: None,
-        errno: None,
-        message: format!("this build of the tracer has no programs for `{configuration}`{why}"),
-        verifier: None,
-        findings: Vec::new(),
-    }
+    refusal(Step::Open, format!("this build of the tracer has no programs for `{configuration}`{why}"))
 }
 
 /// `Instant` reads `CLOCK_MONOTONIC`, too.

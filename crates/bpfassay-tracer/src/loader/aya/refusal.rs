@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Refusals from aya's errors.
 
 use std::{error::Error, io};
@@ -7,18 +8,18 @@ use bpfassay_protocol::tracer::{Refusal, Step};
 
 use crate::kernel::verifier::{reason, shorten};
 
-/// `error` in aya's and the verifier's own words.
+/// `error` with the messages of aya and the verifier.
 pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'static)) -> Refusal {
     let log = match error.downcast_ref() {
         Some(ProgramError::LoadError { verifier_log, .. }) => Some(verifier_log.to_string()),
         _ => None,
     };
-    let words = words(error);
+    let causes = causes(error);
     Refusal {
         step,
         program: program.map(str::to_owned),
         errno: number(error),
-        message: shorten(&program.map_or(words.clone(), |program| format!("program `{program}`: {words}"))),
+        message: shorten(&program.map_or(causes.clone(), |program| format!("program `{program}`: {causes}"))),
         verifier: log.and_then(|log| {
             let lines: Vec<&str> = log.lines().collect();
             reason(&lines).map(shorten)
@@ -27,7 +28,7 @@ pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'st
     }
 }
 
-/// The step in which making an object ready fails with `error`: the kernel has its first say when maps are made.
+/// The step in which making an object ready fails with `error`: the kernel is asked first when maps are made.
 pub(super) fn step_of(error: &EbpfError) -> Step {
     match error {
         EbpfError::MapError(MapError::CreateError { .. } | MapError::SyscallError(_)) => Step::Load,
@@ -36,24 +37,24 @@ pub(super) fn step_of(error: &EbpfError) -> Step {
 }
 
 /// `error` and its causes on one line. The verifier's log, which aya puts into the message, is left out.
-fn words(error: &(dyn Error + 'static)) -> String {
+fn causes(error: &(dyn Error + 'static)) -> String {
     if let Some(ProgramError::LoadError { io_error, .. }) = error.downcast_ref() {
         return format!("BPF_PROG_LOAD failed: {io_error}");
     }
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let words = error.to_string();
+        let cause_text = error.to_string();
         // Some errors repeat what caused them.
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
         }
         cause = error.source();
     }
     text
 }
 
-/// The kernel's error number, wherever it lies among the causes.
+/// The kernel's error number, anywhere among the causes.
 fn number(error: &(dyn Error + 'static)) -> Option<i32> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_number_is_found_below_ayas_words() {
+    fn the_kernels_number_is_found_among_ayas_causes() {
         let io_error = io::Error::from_raw_os_error(524);
         let error = ProgramError::SyscallError(SyscallError { call: "bpf_raw_tracepoint_open", io_error });
         let refusal = refuse(Step::Attach, Some("fexit_vfs_read"), &error);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attaching the programs of a loaded object.
 
 use std::{
@@ -80,12 +81,12 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
     });
     let mut attached = AttachedPrograms::default();
     // Before the first is attached: finding it out takes a thousand reads, of which programs at entries would remember
-    // those whose returns nobody watches yet.
+    // those whose returns are not watched yet.
     let watches_returns = |program: &ProgramMut<'_>| {
         matches!(probes::attachment(&program.section().to_string_lossy()), Some((Attachment::KretprobeMulti, _)))
     };
     let companions = if programs.iter().any(watches_returns) { fprobe_capacity::others() } else { Vec::new() };
-    // Where the kernel tells of misses only for kprobes made through tracefs, the first program finds out.
+    // Where the kernel counts misses only for kprobes made through tracefs, the first program finds out.
     let mut mode = KprobeMode::Perf;
     // Only uprobes need them.
     let mut files = None;

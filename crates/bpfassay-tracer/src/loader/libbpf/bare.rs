@@ -1,4 +1,5 @@
-//! Somebody's own object: loaded as it is, each program attached where its section says, nothing put right.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An object of the user: loaded as it is, each program attached by the name of its section, nothing corrected.
 
 use std::{
     io,
@@ -69,7 +70,7 @@ impl Bare {
     /// The map called `name` in the object.
     ///
     /// # Errors
-    /// In words, where there is none.
+    /// `NotFound`, with the names of all maps, where there is none.
     pub(crate) fn map(&self, name: &str) -> io::Result<OwnedFd> {
         let mut names = Vec::new();
         for map in self.object.maps().filter(|map| map.autocreate()) {
@@ -98,7 +99,7 @@ impl Bare {
             if let Err(error) = link.pin(&path) {
                 return Err((path, io::Error::other(format!("{error:#}"))));
             }
-            // Some kinds of links are switched off when they are let go of, pinned or not.
+            // Some kinds of links are detached when they are closed, pinned or not.
             link.disconnect();
         }
         Ok(())

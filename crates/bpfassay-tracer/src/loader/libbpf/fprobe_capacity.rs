@@ -1,17 +1,18 @@
-//! Room for the calls that an fprobe watches to their return.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Room for the calls that an fprobe watches until their return.
 //!
-//! Before fprobe was built on the function graph tracer (Linux 6.14: 4346ba160409), the kernel set room apart when a link
-//! was made: twice the functions of the link on each CPU (`fprobe_init_rethook`, kernel/trace/fprobe.c), and nobody can ask
+//! Before fprobe was built on the function graph tracer (Linux 6.14: 4346ba160409), the kernel reserved room when a link
+//! was made: twice the functions of the link on each CPU (`fprobe_init_rethook`, kernel/trace/fprobe.c), and no interface asks
 //! for more. A link on one function watches two calls at once on one CPU: tasks that wait in `vfs_write` soon are more,
-//! and the returns of the others go unseen. So there, a link takes in functions that give it room and nothing else.
+//! and the returns of the others go unseen. So there, a link includes further functions, only for the room.
 
 use std::{collections::BTreeSet, ffi::CString};
 
 use crate::kernel::btf;
 use crate::loader::plan::renamed::SYSCALL_PREFIX;
 
-/// In kernels that set room apart, and in no other.
-const SETS_APART: &str = "fprobe_exit_handler";
+/// A function of kernels that reserve room, and of no other.
+const RESERVES: &str = "fprobe_exit_handler";
 
 /// System calls that are seldom made. None is made inside another call, so at their returns nothing that is counted is
 /// pending: the program finds that out and ends.
@@ -58,17 +59,17 @@ const SELDOM: [&str; 40] = [
     "swapon",
 ];
 
-/// Functions to take into a link on returns, beside the one that is meant; none where room needs no making, or the kernel
-/// tells nothing of its functions.
+/// Functions to include in a link on returns, beside the one that is meant; none where no room is needed, or the kernel
+/// has no type information.
 pub(super) fn others() -> Vec<CString> {
     let names: Vec<String> = SELDOM.iter().map(|name| format!("{SYSCALL_PREFIX}sys_{name}")).collect();
-    let wanted: BTreeSet<&str> = names.iter().map(String::as_str).chain([SETS_APART]).collect();
+    let wanted: BTreeSet<&str> = names.iter().map(String::as_str).chain([RESERVES]).collect();
     let known = btf::prototypes(&wanted).unwrap_or_default();
     chosen(known.into_iter().map(|(name, _)| name).collect())
 }
 
 fn chosen(mut known: BTreeSet<String>) -> Vec<CString> {
-    if !known.remove(SETS_APART) {
+    if !known.remove(RESERVES) {
         return Vec::new();
     }
     known.into_iter().filter_map(|name| CString::new(name).ok()).collect()
@@ -79,11 +80,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_made_where_the_kernel_sets_it_apart() {
+    fn functions_are_added_where_the_kernel_reserves_room() {
         let known = |names: &[&str]| chosen(names.iter().map(|name| (*name).to_owned()).collect());
         assert!(known(&["__x64_sys_acct", "__x64_sys_swapon"]).is_empty());
-        assert_eq!(known(&["__x64_sys_acct", SETS_APART]), [CString::new("__x64_sys_acct").unwrap()]);
-        assert!(known(&[SETS_APART]).is_empty());
+        assert_eq!(known(&["__x64_sys_acct", RESERVES]), [CString::new("__x64_sys_acct").unwrap()]);
+        assert!(known(&[RESERVES]).is_empty());
     }
 
     #[test]

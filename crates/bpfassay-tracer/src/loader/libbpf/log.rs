@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What libbpf prints while it works, and the refusal that is made of it.
 
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +11,7 @@ use crate::{
     loader::plan::refusal::Failure,
 };
 
-/// Most bytes kept. A verifier log is cut at its beginning then: its telling line is the last.
+/// Most bytes kept. A verifier log is cut at its beginning then: the line with the reason is at its end.
 const MAX_LOG: usize = 4 << 20;
 
 static PRINTED: Mutex<String> = Mutex::new(String::new());
@@ -34,7 +35,7 @@ pub(super) fn capture() -> Log {
 }
 
 impl Log {
-    /// `failure` in libbpf's and the verifier's own words.
+    /// `failure` with the messages of libbpf and the verifier.
     pub(super) fn refusal(self, failure: Failure) -> Refusal {
         let printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
         refusal(failure, &printed)
@@ -129,7 +130,7 @@ libbpf: failed to load object 'bpfassay'
     }
 
     #[test]
-    fn a_silent_library_leaves_the_systems_words() {
+    fn without_output_of_the_library_the_message_is_the_systems() {
         let refusal = refusal(failure(Step::Load, None, libc::EPERM), "\n");
         assert_eq!(refusal.message, "Operation not permitted (os error 1)");
         assert_eq!(refusal.program, None);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loader `libbpf`: objects written in C with CO-RE, loaded through libbpf-rs.
 
 pub(crate) mod attach;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Preparing an object that is open: its settings and prototypes, and which of its programs and maps this kernel and these
 //! options need.
 
@@ -98,7 +99,7 @@ pub(super) fn prepare(
         } else if let Some(entries) = options.map_entries {
             match name.as_str() {
                 map::COUNTERS | map::COUNTERS_2 => one.set_max_entries(entries).map_err(failed)?,
-                // The kernel wants a power of two and whole pages; each event has a header of eight bytes.
+                // The size is a power of two and whole pages; each event has a header of eight bytes.
                 map::EVENTS => {
                     let page = u32::try_from(rustix::param::page_size()).unwrap_or(1 << 16);
                     let bytes = entries.saturating_mul(64).clamp(page, 1 << 30);

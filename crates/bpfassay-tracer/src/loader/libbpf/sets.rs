@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Program sets: one object each, loaded and attached one after the other.
 
 use std::{collections::BTreeMap, io};
@@ -50,11 +51,11 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
 fn load_and_attach(set: ProgramSet, configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Failure> {
     let failed = |step, error| Failure { step, program: None, error };
     let start = monotonic();
-    let object = objects::of_set(set)
+    let elf = objects::of_set(set)
         .ok_or_else(|| failed(Step::Open, io::Error::other("this build of the tracer has no programs for it")))?;
     let open = ObjectBuilder::default()
         .name("bpfassay")
-        .and_then(|builder| builder.open_memory(object.elf))
+        .and_then(|builder| builder.open_memory(elf))
         .map_err(|error| failed(Step::Open, io::Error::other(format!("{error:#}"))))?;
     let object = sys::load(open).map_err(|error| failed(Step::Load, error))?;
     let loaded = monotonic();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls into libbpf where libbpf-rs hides the kernel's error number or lacks an option. All that is unsafe is here.
 
 use std::{

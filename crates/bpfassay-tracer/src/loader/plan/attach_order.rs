@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! In which order functions are hooked.
 //!
 //! Where the kernel puts the code of a program, its trampoline and its maps follows from the order in which they are made,
@@ -11,7 +12,7 @@ pub(crate) fn key(seed: Option<u64>, function: &str) -> u64 {
     // FNV-1a, 64 bits (Fowler, Noll and Vo; draft-eastlake-fnv).
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let name = function.bytes().fold(0xcbf2_9ce4_8422_2325, hash);
-    // The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): close seeds give orders that have nothing in common.
+    // The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): close seeds give unrelated orders.
     let mixed = name ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Room for file descriptors: a tracepoint takes two for each copy of each system call's programs.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -6,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// [`SYSCALLS`](crate::loader::plan::probes::SYSCALLS) in [`COPIES`](bpfassay_tracer_common::COPIES).
 const WANTED: u64 = 4096;
 
-/// Raises the limit as far as it goes. Where that is not far enough, attaching fails and says why (EMFILE).
+/// Raises the limit as far as it goes. Where that is not far enough, attaching fails and reports why (EMFILE).
 pub(crate) fn make_room() {
     let now = getrlimit(Resource::Nofile);
     for limit in raised(now) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The compiled eBPF objects, embedded by the build script.
 
 use bpfassay_protocol::{
@@ -16,11 +17,11 @@ pub(crate) struct Object {
     pub(crate) elf: &'static [u8],
 }
 
-/// The object file of one program set.
+/// An object that is found by one name.
 #[derive(Debug)]
-pub(crate) struct SetObject {
-    /// Name of the set: its source is `src/bpf/sets/SET.bpf.c`.
-    set: &'static str,
+pub(crate) struct NamedObject {
+    /// The name.
+    pub(crate) name: &'static str,
     /// The ELF file, likewise.
     pub(crate) elf: &'static [u8],
 }
@@ -36,23 +37,28 @@ pub(crate) fn find(probe: Probe, map: MapLayout) -> Option<&'static Object> {
     OBJECTS.iter().find(|object| object.probe == probe.name() && object.map == map.name())
 }
 
-/// The object of a bundled tool, to be loaded as it is.
-#[derive(Debug)]
-pub(crate) struct Bundled {
-    /// Its source is `src/bpf/bundled/NAME.bpf.c`.
-    pub(crate) name: &'static str,
-    /// The ELF file.
-    pub(crate) elf: &'static [u8],
+/// The objects of bundled tools, to be loaded as they are: `src/bpf/bundled/NAME.bpf.c`.
+pub(crate) static BUNDLED: &[NamedObject] = include!(concat!(env!("OUT_DIR"), "/bundled_objects.rs"));
+
+/// The objects of program sets: `src/bpf/sets/NAME.bpf.c`.
+static SETS: &[NamedObject] = include!(concat!(env!("OUT_DIR"), "/sets.rs"));
+
+/// The objects in Rust by their map layout. Builds on a host have none: see the build script.
+static RUST: &[NamedObject] = include!(concat!(env!("OUT_DIR"), "/aya_objects.rs"));
+
+/// The object file of a program set, if there is one.
+pub(crate) fn of_set(set: ProgramSet) -> Option<&'static [u8]> {
+    named(SETS, set.name())
 }
 
-/// All of them.
-pub(crate) static BUNDLED: &[Bundled] = include!(concat!(env!("OUT_DIR"), "/bundled_objects.rs"));
+/// The object file in Rust with a map layout, if this build has it.
+pub(crate) fn in_rust(map: MapLayout) -> Option<&'static [u8]> {
+    named(RUST, map.name())
+}
 
-static SETS: &[SetObject] = include!(concat!(env!("OUT_DIR"), "/sets.rs"));
-
-/// The object of a program set, if there is one.
-pub(crate) fn of_set(set: ProgramSet) -> Option<&'static SetObject> {
-    SETS.iter().find(|object| object.set == set.name())
+/// The object file of a name in a list.
+pub(crate) fn named(list: &[NamedObject], name: &str) -> Option<&'static [u8]> {
+    list.iter().find(|object| object.name == name).map(|object| object.elf)
 }
 
 /// The kfunc that programs read the kernel's structures with, where the kernel has it (bpf/counters.h).
@@ -93,6 +99,14 @@ mod tests {
             assert!(calls >= 2, "{}+{}: {calls}", object.probe, object.map);
             assert_eq!((count(&other, CAST), count(&other, NO_CAST)), (0, calls));
             assert_eq!(other.len(), object.elf.len());
+        }
+    }
+
+    #[test]
+    fn every_object_in_rust_is_an_elf_file_for_a_map_layout() {
+        for object in RUST {
+            assert!(object.name.parse::<MapLayout>().is_ok(), "{}", object.name);
+            assert_eq!(object.elf[..4], *b"\x7fELF");
         }
     }
 

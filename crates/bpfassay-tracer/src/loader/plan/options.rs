@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a loader is asked for and what it yields, whichever library it uses.
 
 use std::{any::Any, collections::BTreeMap, os::fd::OwnedFd, path::PathBuf};
@@ -25,7 +26,7 @@ pub(crate) struct Options {
     pub(crate) attach_order: Option<u64>,
     /// Kernel functions to hook in place of those that the programs name.
     pub(crate) functions: BTreeMap<String, String>,
-    /// A file to keep what the symbol table said of functions in, between tracers of one boot.
+    /// A file that keeps what the symbol table has of functions, between tracers of one boot.
     pub(crate) symbol_cache: Option<PathBuf>,
 }
 

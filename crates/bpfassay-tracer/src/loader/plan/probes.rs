@@ -1,6 +1,7 @@
-//! How programs are attached, as their sections say.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How programs are attached, by the names of their sections.
 //!
-//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names say what to hook. A way of attaching that
+//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names have what to hook. A way of attaching that
 //! does not exist yet is a new variant of [`Attachment`].
 
 use bpfassay_protocol::Arch;
@@ -28,7 +29,7 @@ pub(crate) enum Attachment {
     Iterator,
     /// uprobe on those functions of a file that [`bpfassay_tracer_common::functions`] lists under the target.
     Uprobe,
-    /// uretprobe on those that return what the target says.
+    /// uretprobe on those that return what the target names.
     Uretprobe,
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prototypes of the functions that are hooked, and where programs find the superblock in their arguments.
 
 use std::{
@@ -21,7 +22,7 @@ const NAME_FUNCTIONS: [(&str, bpfassay_tracer_common::Operation); 5] = [
     ("vfs_rename", bpfassay_tracer_common::Operation::Rename),
 ];
 
-/// What the programs are told of the functions that change names: a [`Prototype`] for each operation, by number.
+/// What the programs need of the functions that change names: a [`Prototype`] for each operation, by number.
 pub(crate) fn name_prototypes(options: &Options) -> Result<Vec<u8>, Failure> {
     let hooks = NAME_FUNCTIONS.map(|(function, _)| (Attachment::Kprobe, function));
     Ok(table(&find(&hooks, options)?, options))
@@ -44,7 +45,7 @@ pub(crate) fn failure(message: String) -> Failure {
 }
 
 /// The prototypes of the functions that are hooked, from the kernel's BTF. A name that several functions have is left
-/// out: there is no telling which of them is meant.
+/// out: which of them is meant cannot be found out.
 pub(crate) fn find(
     hooks: &[(Attachment, &str)],
     options: &Options,
@@ -81,7 +82,7 @@ pub(crate) fn find(
 }
 
 /// Where the superblock is found in the arguments of a function that changes a name. A directory is held by the caller
-/// throughout; a name may be let go of by the function (`vfs_mkdir` of 7.x).
+/// throughout; a name may be released by the function (`vfs_mkdir` of 7.x).
 fn superblock(prototype: &btf::Prototype) -> Option<Prototype> {
     let at = |name: &str| prototype.arguments.iter().position(|shape| *shape == Shape::Pointer(name.to_owned()));
     let (source, argument) = at("inode")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions that the programs name once and that kernels have under several names.
 
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ const SYSCALLS: [&str; 2] = ["sys_fsync", "sys_fdatasync"];
 pub(crate) const SYSCALL_PREFIX: &str = Arch::BUILT_FOR.facts().syscall_prefix;
 
 /// `options` with the names of the running kernel. Where its type information cannot be read, the older ones stay, and
-/// loading or attaching says what is missing.
+/// loading or attaching reports what is missing.
 pub(crate) fn for_this_kernel(options: &Options) -> Options {
     let all: BTreeSet<&str> = NEWER.iter().flat_map(|&(name, newer)| [name, newer]).collect();
     let known = btf::prototypes(&all).unwrap_or_default();
@@ -53,7 +54,7 @@ mod tests {
         assert_eq!((old.function("do_filp_open"), old.function("do_rmdir")), ("do_filp_open", "do_rmdir"));
         let new = choose(&Options::default(), |name| name == "do_file_open" || name.starts_with("filename_"));
         assert_eq!((new.function("do_filp_open"), new.function("do_rmdir")), ("do_file_open", "filename_rmdir"));
-        // Of a kernel that tells nothing nothing is assumed.
+        // Of a kernel without type information nothing is assumed.
         assert_eq!(choose(&Options::default(), |_| false).function("do_rmdir"), "do_rmdir");
         assert!(old.function("sys_fsync").ends_with("_sys_fsync"));
     }

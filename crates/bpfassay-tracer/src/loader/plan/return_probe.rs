@@ -1,7 +1,8 @@
-//! kretprobes that watch as many calls at once as is asked for.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! kretprobes that watch a given number of calls at once.
 //!
-//! The kernel sets apart room for the calls that a kretprobe watches when it is made, and misses those beyond. Through the
-//! perf event source `kprobe` nobody can ask for more than its own number, which is one per CPU on a kernel of 5.10 without
+//! The kernel reserves room for the calls that a kretprobe watches when it is made, and misses those beyond. Through the
+//! perf event source `kprobe` there is no more than its own number, which is one per CPU on a kernel of 5.10 without
 //! preemption (`register_kretprobe` in kernel/kprobes.c, where 6.1 has at least 10): four tasks that wait in `vfs_write` on
 //! one CPU are three too many. A line in tracefs' `kprobe_events` can.
 
@@ -24,7 +25,7 @@ use crate::{
 };
 use bpfassay_bpf::{LinkTarget, link_create};
 
-/// Calls that are watched at once unless told otherwise. The kernel takes up to 4096 (`KRETPROBE_MAXACTIVE_MAX`, 5.10 to 7.2),
+/// Calls that are watched at once by default. The kernel takes up to 4096 (`KRETPROBE_MAXACTIVE_MAX`, 5.10 to 7.2),
 /// and makes room for all of them at once, about 100 bytes each.
 const MAXACTIVE: u32 = 1024;
 
@@ -56,8 +57,8 @@ impl ReturnProbe {
         let id = tracefs::event_id(&format!("{PREFIX}/{}", line.name))?;
         let event = perf::open(Event::Tracepoint(id))?;
         let link = attach_to(program, event.as_fd())?;
-        let tells = link.as_ref().map(|link| bpf::link_missed(link.as_fd())).transpose()?.flatten().is_some();
-        let kind = Kind::Kprobe(if tells { KprobeMode::Perf } else { KprobeMode::Tracefs });
+        let counts = link.as_ref().map(|link| bpf::link_missed(link.as_fd())).transpose()?.flatten().is_some();
+        let kind = Kind::Kprobe(if counts { KprobeMode::Perf } else { KprobeMode::Tracefs });
         Ok(Self { link, kind, _event: event, _line: line })
     }
 
@@ -75,7 +76,7 @@ impl ReturnProbe {
     }
 }
 
-/// A line in `kprobe_events`; taken out when dropped. One that a killed process leaves behind has no effect.
+/// A line in `kprobe_events`; removed when dropped. One that a killed process leaves behind has no effect.
 #[derive(Debug)]
 struct Line {
     events: PathBuf,
@@ -95,7 +96,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // What cannot be taken out stays there without effect.
+        // A line that cannot be removed stays there without effect.
         let _ = append(&self.events, &format!("-:{PREFIX}/{}\n", self.name));
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is decided before any program is loaded, for both loaders: how many copies of a program are attached, and what
 //! its programs may ask for on this kernel.
 

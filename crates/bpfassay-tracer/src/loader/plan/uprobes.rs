@@ -1,4 +1,5 @@
-//! Where the functions lie that the probe `uprobe` hooks: in which files, and where in them.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The files and offsets of the functions that the probe `uprobe` hooks.
 
 use std::{
     collections::BTreeMap,
@@ -82,7 +83,7 @@ impl Files {
     /// has, by the first of their names.
     ///
     /// # Errors
-    /// `read` or `write` is in none of the files, and nothing works without. Any other that is missing is one that the program
+    /// `read` or `write` is in none of the files, which every configuration needs. Any other that is missing is one that the program
     /// cannot call.
     pub(crate) fn places(&self, target: &str, end: End) -> io::Result<Vec<Place>> {
         let is_wanted = |function: &&Function| {
@@ -107,7 +108,7 @@ impl Files {
 }
 
 /// Where the functions begin in a program or library that it has and that are hooked. Of several of one name (a program may
-/// have functions of its own that nobody else sees) those count that others see, and of these the strong ones.
+/// have local functions of its own) the visible ones count, and of these the strong ones.
 pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object::Error> {
     let wanted: BTreeMap<&str, &'static str> =
         C_LIBRARY.iter().chain(MPI_IO).flat_map(|function| function.names).map(|name| (*name, *name)).collect();
@@ -120,7 +121,7 @@ pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object:
         let section = object.section_by_index(section)?;
         let Some((start, _)) = section.file_range() else { continue };
         let inside = symbol.address().checked_sub(section.address());
-        // Headers may say anything.
+        // Headers may hold anything.
         let Some(offset) = inside.and_then(|inside| inside.checked_add(start)) else { continue };
         let rank = (symbol.is_local(), symbol.is_weak());
         let best = found.entry(name).or_insert((rank, offset));
@@ -134,7 +135,7 @@ pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object:
 /// The files to look for functions in: those of `named`, and the libraries that come with the programs among them, as the
 /// dynamic linker finds them. Without any it is the C library.
 ///
-/// A dynamic linker is started for each program, with `--list`: it maps what the program needs, and runs nothing of it.
+/// A dynamic linker is started for each program, with `--list`: it maps what the program needs, and does not run it.
 ///
 /// # Errors
 /// A file that cannot be read, a dynamic linker that does not find everything, or no C library.
@@ -319,7 +320,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_list_and_any_file_is_survived(text: String, bytes: Vec<u8>) {
+        fn any_list_and_no_file_makes_it_panic(text: String, bytes: Vec<u8>) {
             let _ = listed(&text);
             let _ = offsets(&bytes);
             let _ = interpreter(&bytes);

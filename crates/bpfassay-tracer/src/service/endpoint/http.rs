@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! As much of HTTP/1.1 as it takes to answer one `GET` of the only page (RFC 9110, RFC 9112). Pure: bytes in, bytes out.
 
 use crate::service::metrics::Format;
@@ -6,7 +7,7 @@ use crate::service::metrics::Format;
 pub(crate) const MAX_HEAD: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
 
-/// What a client wants.
+/// What a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The page, in this format if it has several; for `HEAD` without the page itself.

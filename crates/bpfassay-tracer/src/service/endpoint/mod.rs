@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An endpoint with one page, the counters (`--listen`) or a map (`object`): HTTP on a TCP or Unix socket, inside the tracer's
 //! own loop.
 //!
@@ -82,14 +83,14 @@ pub(crate) enum ListenError {
     Accept { address: Address, source: io::Error },
 }
 
-/// What an endpoint gives.
+/// What an endpoint serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Page {
     /// The counters, for Prometheus.
     Metrics,
     /// A map of an object, as JSON ([`bpfassay_protocol::object::MapPage`]).
     Map,
-    /// Nothing: whoever asks learns that somebody is there.
+    /// Nothing: a client learns only that the program is there.
     Nothing,
 }
 
@@ -124,7 +125,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens on `address`, to give `page`.
+    /// Listens on `address`, to serve `page`.
     ///
     /// # Errors
     /// [`ListenError::Bind`].
@@ -152,9 +153,9 @@ impl Endpoint {
 
     /// What to wait for; give what came of it to [`Endpoint::serve`] in the same order.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = PollFd<'_>> {
-        // A full house does not look at the door: new clients wait in the kernel's queue.
-        let door = if self.connections.len() < MAX_CONNECTIONS { PollFlags::IN } else { PollFlags::empty() };
-        let listener = PollFd::from_borrowed_fd(self.listener.as_fd(), door);
+        // At the limit, new clients wait in the kernel's queue.
+        let accepts = if self.connections.len() < MAX_CONNECTIONS { PollFlags::IN } else { PollFlags::empty() };
+        let listener = PollFd::from_borrowed_fd(self.listener.as_fd(), accepts);
         std::iter::once(listener).chain(
             self.connections
                 .iter()
@@ -167,7 +168,7 @@ impl Endpoint {
         self.connections.iter().map(|connection| connection.deadline).min()
     }
 
-    /// Goes on wherever it can. `ready` tells which of [`Endpoint::waiting`] are. The page is made at most once
+    /// Continues with every connection that is ready: `ready` has an element for each of [`Endpoint::waiting`]. The page is made at most once
     /// per format, however many clients ask at this moment.
     ///
     /// # Errors
@@ -222,7 +223,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if let Address::Unix(path) = &self.address {
-            // If it is gone already, so much the better.
+            // It may be gone already.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use std::{cell::Cell, ffi::CStr, io, rc::Rc, sync::Mutex, thread};
 
 use bpfassay_ior::Packet;

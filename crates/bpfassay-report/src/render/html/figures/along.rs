@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plots along a series of kernels.
 
 use std::collections::{BTreeMap, HashMap};
