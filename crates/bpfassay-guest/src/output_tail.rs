@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-
 //! The end of what a program printed, kept for messages.
 
 use std::{

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-
 //! Powering off, and the console for what cannot be reported.
 
 use std::io::{self, Write};

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-
 //! Signals that the agent takes through file descriptors.
 
 use std::{

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-
 //! The architectures of guests, and everything that differs between them as data: one file for each in `arch/`.
 //!
 //! A new architecture is a file there, and here its `mod`, its name and its line of [`Arch::facts`]. A fact that it does not give is

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-
 //! 64-bit x86.
 
 use super::{ArchFacts, ImageFormat};
