@@ -18,7 +18,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-/// Names that are closer than this (Jaro-Winkler) are offered as what was meant.
+/// Names that are closer than this (Jaro-Winkler) are suggested.
 const CLOSE: f64 = 0.75;
 
 /// Most complaints of one file.
@@ -127,7 +127,7 @@ pub fn read<T>(
     Err(Invalid { origin: origin.to_owned(), text: text.to_owned(), complaints, omitted: document.omitted.get() })
 }
 
-/// The nearest of `known`, if one is near enough to be what was meant.
+/// The nearest of `known`, if one is near enough to be suggested.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
@@ -399,7 +399,7 @@ impl<'d, 'i> Field<'d, 'i> {
         read.into_iter().collect()
     }
 
-    /// As [`Self::each`], for values of which each may stand there once only; `kind` says what they are.
+    /// As [`Self::each`], for values of which each may stand there once only; `kind` names them.
     ///
     /// # Errors
     /// As of [`Self::each`], and where a value stands there twice.

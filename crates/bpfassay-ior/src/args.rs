@@ -8,51 +8,9 @@ use crate::{
     directive::{self, SIZE, Target, bytes},
     error::shown,
     options::{AccessOrder, Options, ReorderRandom},
+    output::Output,
     script,
 };
-
-/// The form of IOR's results.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum SummaryFormat {
-    /// Tables for people.
-    #[default]
-    Default,
-    /// One JSON value.
-    Json,
-    /// One line per repetition and phase.
-    Csv,
-}
-
-impl SummaryFormat {
-    /// IOR's name for it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Json => "JSON",
-            Self::Csv => "CSV",
-        }
-    }
-
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        [Self::Default, Self::Json, Self::Csv].into_iter().find(|format| format.name().eq_ignore_ascii_case(name))
-    }
-}
-
-impl fmt::Display for SummaryFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// Where results go (`-O summaryFormat=…`, `-O summaryFile=…`).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Output {
-    /// In which form.
-    pub format: SummaryFormat,
-    /// To which file; `None`: standard output.
-    pub file: Option<String>,
-}
 
 /// One command line of IOR.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,7 +19,7 @@ pub struct Invocation {
     pub defaults: Options,
     /// The script (`-f`).
     pub script: Option<String>,
-    /// Where results go, as far as the command line says it.
+    /// Where results go, as far as the command line sets it.
     pub output: Output,
 }
 
@@ -349,19 +307,6 @@ impl Options {
         }
         if let Some(file) = &self.status_file {
             args.directive_unless(false, "stoneWallingStatusFile", file);
-        }
-        args.0
-    }
-}
-
-impl Output {
-    /// The output as arguments of a command line; empty where everything has its default.
-    #[must_use]
-    pub fn to_args(&self) -> Vec<String> {
-        let mut args = Args(Vec::new());
-        args.directive_unless(self.format == SummaryFormat::Default, "summaryFormat", self.format);
-        if let Some(file) = &self.file {
-            args.directive_unless(false, "summaryFile", file);
         }
         args.0
     }

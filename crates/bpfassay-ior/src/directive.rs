@@ -3,9 +3,9 @@
 
 use crate::{
     OptionsError,
-    args::{Output, SummaryFormat},
     error::shown,
     options::{AccessOrder, Api, MmapOptions, Options, Packet, PosixOptions, ReorderRandom},
+    output::{Output, SummaryFormat},
 };
 
 /// Where the settings of the POSIX and MMAP interfaces go: IOR keeps them apart from the rest (see [`super::script`]).

@@ -86,7 +86,7 @@ pub enum OptionsError {
         what: &'static str,
     },
     /// `-f` was given, and no text for it.
-    #[error("the options name a script (`-f {script}`), whose text is not at hand")]
+    #[error("the options name a script (`-f {script}`), whose text was not given")]
     ScriptMissing {
         /// The script's name.
         script: String,

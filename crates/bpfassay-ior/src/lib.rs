@@ -11,11 +11,13 @@ mod args;
 mod directive;
 mod error;
 mod options;
+mod output;
 mod script;
 mod summary;
 
-pub use args::{Invocation, Output, Plan, SummaryFormat};
+pub use args::{Invocation, Plan};
 pub use error::OptionsError;
 pub use options::{AccessOrder, Api, MmapOptions, Options, Packet, PosixOptions, ReorderRandom};
+pub use output::{Output, SummaryFormat};
 pub use script::MAX_SCRIPT;
 pub use summary::{Access, MAX_SUMMARY, Moved, Repetition, Summary, SummaryError, TestSummary};

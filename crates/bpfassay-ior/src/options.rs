@@ -239,7 +239,7 @@ pub struct Options {
     pub order: AccessOrder,
     /// `--random-offset-seed`: seed of `-z`; `None`: the time.
     pub random_seed: Option<i32>,
-    /// `-v`: how much to tell.
+    /// `-v`: how much to print.
     pub verbose: u8,
     /// `--posix.…`.
     pub posix: PosixOptions,

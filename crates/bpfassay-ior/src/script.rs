@@ -18,9 +18,9 @@
 
 use crate::{
     OptionsError,
-    args::Output,
     directive::{self, Target},
     options::{Api, MmapOptions, Options, PosixOptions},
+    output::Output,
 };
 
 /// Longest script accepted, in bytes.

@@ -104,7 +104,7 @@ pub struct Repetition {
     pub close_s: Option<f64>,
     /// First open begun to last close done, in seconds: what `bw_mib` divides by.
     pub total_s: Option<f64>,
-    /// Bytes moved by all tasks; `None` where the summary does not tell.
+    /// Bytes moved by all tasks; `None` where the summary does not have it.
     pub moved: Option<Moved>,
 }
 

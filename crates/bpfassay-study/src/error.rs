@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be wrong with a study or with the wish to narrow it.
+//! What can be wrong with a study or with its narrowing.
 
 use std::{fmt::Display, io, path::PathBuf};
 
@@ -49,14 +49,14 @@ impl StudyError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {
     /// The narrowing names something that the study does not have.
-    #[error("study `{study}` has no {kind} `{word}`; it has {available}")]
+    #[error("study `{study}` has no {kind} `{value}`; it has {available}")]
     NotInStudy {
         /// The study's name.
         study: String,
         /// `architecture`, `kernel`, `probe configuration`.
         kind: &'static str,
-        /// The word that was given.
-        word: String,
+        /// The value that was given.
+        value: String,
         /// What the study has, comma-separated.
         available: String,
     },
@@ -70,7 +70,7 @@ pub enum ExpandError {
         /// Empty, or a suggestion that begins with `, `.
         nearest: String,
     },
-    /// Each word is in the study, but not together.
+    /// Each value is in the study, but not together.
     #[error("study `{study}` has no target for {asked}; its targets are {available}")]
     NoTarget {
         /// The study's name.

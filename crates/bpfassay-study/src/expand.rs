@@ -28,12 +28,12 @@ pub const MAX_RUNS: usize = 200_000;
 /// Largest plan as JSON, in bytes: study, cells and blocks. What writes a plan down has room for it and for what stands beside it.
 pub const MAX_BYTES: u64 = 512 << 20;
 
-/// What the machine at hand offers.
+/// What this machine offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Available {
     /// The real IOR: per architecture for which the user gave one (`--ior ARCH=DIR`), the interfaces that it has.
     pub external_ior: BTreeMap<Arch, BTreeSet<Interface>>,
-    /// The targets of the testbed at hand, where only these are wanted; none where every target can be made.
+    /// The targets of the testbed, where only these are allowed; none where every target can be made.
     pub targets: Option<BTreeSet<Target>>,
 }
 
@@ -42,7 +42,7 @@ pub struct Available {
 /// # Errors
 /// [`ExpandError`], when `narrowing` names what the study does not have, when nothing is left, or when more is than can be recorded.
 pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Result<Plan, ExpandError> {
-    // Whoever knows of builds should have put them in place of their patterns.
+    // A caller that has a list of builds should have resolved the patterns.
     if let Some(pattern) = study.targets.iter().find(|target| target.is_pattern()) {
         return Err(ExpandError::NoBuild { pattern: pattern.to_string() });
     }

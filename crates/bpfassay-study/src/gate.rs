@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gates: what a study demands of its results, and how sure it wants to be.
+//! Gates: the limits that a study sets for its results, and the error rate of their verdicts.
 
 use std::{fmt, str::FromStr};
 
@@ -119,12 +119,12 @@ impl Gate {
             attach: attach?,
             deny: deny?,
         };
-        let demands = gate.overhead.is_some() || gate.relative_error.is_some() || gate.byte_error.is_some();
-        if demands || gate.attach || !gate.deny.is_empty() {
+        let has_limit = gate.overhead.is_some() || gate.relative_error.is_some() || gate.byte_error.is_some();
+        if has_limit || gate.attach || !gate.deny.is_empty() {
             return Ok(gate);
         }
         Err(section.error(
-            "this gate demands nothing: give `overhead`, `relative_error`, `byte_error`, `attach = true` or `deny`",
+            "this gate has no limit: give `overhead`, `relative_error`, `byte_error`, `attach = true` or `deny`",
         ))
     }
 }
@@ -153,7 +153,7 @@ impl FromStr for Denied {
     }
 }
 
-/// How sure a study wants to be of its verdicts.
+/// The error rate of the verdicts of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Certainty {
@@ -161,7 +161,7 @@ pub struct Certainty {
     pub error_rate: Share,
     /// How that rate is kept over the whole matrix.
     pub correction: Correction,
-    /// Whether overheads by the wall clock are judged without KVM too.
+    /// Whether overheads by the wall clock are evaluated without KVM too.
     pub insist: bool,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Narrowed {
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// Keeps what `narrowing` names; every word must be in the study. The baseline stays, because the other probe
+/// Keeps what `narrowing` names; every value must be in the study. The baseline stays, because the other probe
 /// configurations are compared with it.
 pub(crate) fn narrow(study: &Study, narrowing: &Narrowing) -> Result<Narrowed, ExpandError> {
     let archs = distinct(study.targets.iter().map(|target| target.arch));
@@ -82,12 +82,12 @@ fn must_be_in<T: PartialEq + Display>(
     asked: &[T],
     has: &[T],
 ) -> Result<(), ExpandError> {
-    match asked.iter().find(|word| !has.contains(word)) {
+    match asked.iter().find(|value| !has.contains(value)) {
         None => Ok(()),
-        Some(word) => Err(ExpandError::NotInStudy {
+        Some(value) => Err(ExpandError::NotInStudy {
             study: study.name.clone(),
             kind,
-            word: word.to_string().chars().take(64).collect(),
+            value: value.to_string().chars().take(64).collect(),
             available: list(has),
         }),
     }

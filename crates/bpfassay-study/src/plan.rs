@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a study comes to: cells and blocks of runs. How that follows from the study is in [`crate::expand`].
+//! What a study comes to: cells and blocks of runs. How that follows from the study is in [`crate::expand()`].
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Interface, Share, Study, Target, digest::digest_and_length};
 
-/// nfsd threads and size of the file system where a study does not say.
+/// nfsd threads and size of the file system where a study does not set them.
 pub(crate) const DEFAULT_THREADS: u32 = 8;
 pub(crate) const DEFAULT_SIZE_MIB: u32 = 256;
 
@@ -116,7 +116,7 @@ pub struct PlannedRun {
 }
 
 impl PlannedRun {
-    /// Whether the bundled tracer counts beside another tool: to know what really happened, and for no other figure.
+    /// Whether the bundled tracer counts beside another tool: as its reference, and for no other figure.
     #[must_use]
     pub fn has_reference(&self) -> bool {
         self.spec.tool.is_some() && !self.spec.probe.is_baseline()
@@ -164,7 +164,7 @@ impl Plan {
         self.digest == digest_and_length(&(&self.study, &self.cells, &self.blocks)).0
     }
 
-    /// The cells by their ids: for whoever looks many of them up.
+    /// The cells by their ids: for callers that look many of them up.
     #[must_use]
     pub fn cells_by_id(&self) -> HashMap<&str, &Cell> {
         self.cells.iter().map(|cell| (cell.id.as_str(), cell)).collect()

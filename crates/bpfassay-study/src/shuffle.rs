@@ -71,7 +71,7 @@ mod tests {
     }
 
     /// Chi-squared over the 24 orders of four items; the bound is the 0.9999 quantile for 23 degrees of freedom
-    /// (SciPy 1.17.1, `scipy.stats.chi2.ppf(0.9999, 23)` = 57.07). Seeds are fixed, so the test always says the same.
+    /// (SciPy 1.17.1, `scipy.stats.chi2.ppf(0.9999, 23)` = 57.07). Seeds are fixed, so that the test always has the same result.
     #[test]
     fn every_order_is_as_likely_as_any_other() {
         let mut counts = BTreeMap::<[u8; 4], f64>::new();

@@ -13,7 +13,7 @@ use crate::{
     WorkloadSpec, digest::digest_and_length, target::check_kernel_name,
 };
 
-/// How much longer the deadline of a phase is than that of a tool or program in it, so that the guest can tell what was not done.
+/// How much longer the deadline of a phase is than that of a tool or program in it, so that the guest can report what was not done.
 const SPARE_MS: u64 = 30_000;
 
 /// A study: checked, with its IOR scripts read.
@@ -40,7 +40,7 @@ pub struct Study {
     pub file_systems: Vec<FileSystem>,
     /// The workloads.
     pub workloads: Vec<WorkloadSpec>,
-    /// Further options of the bundled tracer, one word each, for every probe configuration.
+    /// Further options of the bundled tracer, one argument each, for every probe configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracer_arguments: Vec<String>,
     /// The design of the experiment.
@@ -58,7 +58,7 @@ pub struct Study {
     /// Outcomes of attaching that are known beforehand: those of the study file first, then the ones compiled in. The
     /// first that fits counts.
     pub expectations: Vec<Expectation>,
-    /// What is demanded of the results.
+    /// The limits for the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
     /// What is expected of the kernels' features, where the study asks for them: as above, the study's own first.
@@ -67,7 +67,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// Puts one more tool under test, and gives guests the time that it may take until it is ready.
+    /// Adds a tool under test, and gives guests the time that it may take until it is ready.
     ///
     /// # Errors
     /// What already has its name.
@@ -106,7 +106,7 @@ impl Study {
         }
     }
 
-    /// Puts in place of each pattern among the targets the builds that it stands for, of those that `builds` knows of an
+    /// Puts in place of each pattern among the targets the builds that it stands for, of those that `builds` returns for an
     /// architecture, in their order.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl Study {
             if found.is_empty() {
                 return Err(ExpandError::NoBuild { pattern: target.to_string() }.into());
             }
-            // Whoever made a testbed manifest names its kernels.
+            // A testbed manifest, which is untrusted, names its kernels.
             let wrong = found.iter().find_map(|found| check_kernel_name(&found.kernel).err());
             if let Some(problem) = wrong.filter(|_| target.is_pattern()) {
                 return Err(ExpandError::KernelName { pattern: target.to_string(), problem }.into());
@@ -173,10 +173,10 @@ pub struct Design {
     /// programs, which cost two readings of the clock per event: such runs are compared with no others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bpf_stats: bool,
-    /// How sure verdicts are to be.
+    /// The error rate of verdicts.
     #[serde(default)]
     pub certainty: Certainty,
-    /// Overheads shown to lie within this, either way, are told to be negligible.
+    /// Overheads shown to lie within this, either way, are reported as negligible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<Share>,
 }
@@ -201,7 +201,7 @@ pub struct GuestSize {
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// Words added to the kernel command line (`mitigations=off`).
+    /// Parameters added to the kernel command line (`mitigations=off`).
     pub kernel_parameters: Vec<String>,
     /// Which addresses vary with the replicate.
     #[serde(default)]
@@ -276,7 +276,7 @@ impl Deadlines {
 }
 
 impl Default for Deadlines {
-    /// Generous for TCG on a loaded machine: a deadline ends a hang, it does not judge speed.
+    /// Generous for TCG on a loaded machine: a deadline ends a hang, it does not limit slow hosts.
     fn default() -> Self {
         Self { boot_ms: 60_000, set_up_ms: 60_000, attach_ms: 60_000, workload_ms: 300_000, tear_down_ms: 60_000 }
     }

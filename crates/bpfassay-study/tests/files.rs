@@ -238,7 +238,7 @@ fn gates_are_read_strictly() {
     let gate = &study.gates[0];
     assert_eq!((gate.probes.as_slice(), gate.byte_error), (&["fexit".to_owned()][..], Some(0)));
     assert_eq!(gate.overhead.map(|share| share.ppm()), Some(25_000));
-    assert!(error("").contains("this gate demands nothing"));
+    assert!(error("").contains("this gate has no limit"));
     assert!(error("overheat = \"5%\"").contains("did you mean `overhead`?"));
     assert!(error("overhead = \"1.05\"").contains("such as 5% or 0.5%"));
     assert!(error("relative_error = \"0%\"").contains("allow more than 0%"));

@@ -153,7 +153,7 @@ fn without_an_answer_the_engine_gives_up() {
     let output = engine.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(5));
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.contains("the agent did not say go on"), "{message}");
+    assert!(message.contains("the agent did not answer"), "{message}");
 }
 
 #[test]

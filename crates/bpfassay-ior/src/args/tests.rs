@@ -2,7 +2,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Api, MmapOptions, Packet, PosixOptions};
+use crate::{Api, MmapOptions, Packet, PosixOptions, SummaryFormat};
 
 fn parse(text: &str) -> Result<Invocation, OptionsError> {
     Invocation::parse(text.split_whitespace())
@@ -88,7 +88,7 @@ fn without_a_phase_there_are_two() {
 #[test]
 fn a_script_must_be_at_hand() {
     let error = parse("-f quick.ior").unwrap().plan(None).unwrap_err();
-    assert_eq!(error.to_string(), "the options name a script (`-f quick.ior`), whose text is not at hand");
+    assert_eq!(error.to_string(), "the options name a script (`-f quick.ior`), whose text was not given");
 }
 
 prop_compose! {

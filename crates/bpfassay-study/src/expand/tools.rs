@@ -40,7 +40,7 @@ fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
     }
 }
 
-/// What a tool's figures have to be held against, if it reports any: where some are bytes that were asked for, the same kind of probe
+/// What a tool's figures are compared with, if it reports any: where some are bytes that were asked for, the same kind of probe
 /// at the entry of calls counts those.
 fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
     let known = study.tool_files.iter().find(|known| known.file.name == tool.name);

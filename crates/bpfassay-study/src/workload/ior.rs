@@ -100,7 +100,7 @@ pub struct IorSpec {
 /// One IOR test: what stands between two `RUN` lines of a script, with everything inherited written out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IorTest {
-    /// Options, one word each, without program name, `-o` and `-O summary…`.
+    /// Options, one argument each, without program name, `-o` and `-O summary…`.
     pub options: Vec<String>,
     /// The interface it uses.
     pub interface: Interface,
@@ -202,7 +202,7 @@ impl Kind for IorSpec {
 }
 
 /// Names of the tests of one workload: the workload's name alone where there is one test, with the transfer size
-/// where that tells the tests apart, else with their number.
+/// where that distinguishes the tests, else with their number.
 fn case_ids(name: &str, tests: &[IorTest]) -> Vec<String> {
     if tests.len() == 1 {
         return vec![name.to_owned()];
@@ -284,7 +284,7 @@ fn to_test(options: Options) -> IorTest {
         Api::MpiIo => Interface::Mpiio,
     };
     let transfer_size = options.transfer_size;
-    // Where the files lie is the agent's to say.
+    // The agent decides where the files are.
     let options = Options { test_file: Options::default().test_file, ..options };
     IorTest { options: options.to_args(), interface, transfer_size }
 }

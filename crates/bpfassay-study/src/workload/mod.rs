@@ -2,7 +2,7 @@
 //! Workloads: what a study runs on the file systems under test.
 //!
 //! A kind of workload is a file here: the keys of its table in a study file, its cases on a target, what a guest runs for each, and
-//! the metrics of its runs. Its line in [`kinds`] registers it; nothing else in this crate names kinds.
+//! the metrics of its runs. Its line in `kinds!` registers it; nothing else in this crate names kinds.
 
 mod command;
 mod features;

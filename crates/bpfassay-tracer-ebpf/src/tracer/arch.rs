@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! What differs between architectures: the stack pointer's name, numbers of system calls, tasks of 32 bits. Nothing here has a default.
 
 #[cfg(any(bpf_target_arch = "x86_64", bpf_target_arch = "aarch64"))]

@@ -26,7 +26,7 @@ Does what IOR does with the same options and script files (-f), for the interfac
 
 io-paths moves BYTES by each way that data can take between a program and a file, in DIR, and writes what became of each
 to SUMMARY as JSON. microbenchmark does so many operations of one kind (futex, tcp, shared-memory), of BYTES each, and writes how long
-that took. neighbour reads and writes FILE until it is killed, and says `n` once it has begun.
+that took. neighbour reads and writes FILE until it is killed, and prints `n` once it has begun.
 
 exit status: 0 all done; 1 data other than written was read; 2 wrong options or script; 3 a test file failed;
 4 an interface that only the real IOR has; 5 anything else

@@ -105,13 +105,13 @@ impl Control {
 }
 
 impl<S: Read + Write> Control<S> {
-    /// Tells `event` and waits until the agent says go on.
+    /// Sends `event` and waits until the agent answers.
     pub(crate) fn announce(&mut self, event: &PhaseEvent) -> Result<(), EngineError> {
         let mut line =
             serde_json::to_vec(event).map_err(|error| failed("cannot encode an event", io::Error::from(error)))?;
         line.push(b'\n');
-        self.agent.write_all(&line).map_err(|source| failed("cannot tell the agent about a phase", source))?;
-        self.agent.read_exact(&mut [0]).map_err(|source| failed("the agent did not say go on", source))
+        self.agent.write_all(&line).map_err(|source| failed("cannot report a phase to the agent", source))?;
+        self.agent.read_exact(&mut [0]).map_err(|source| failed("the agent did not answer", source))
     }
 }
 
@@ -132,11 +132,11 @@ mod tests {
         control.announce(&PhaseEvent::End { phase, ledger, events: BTreeMap::new() }).unwrap();
         agent.shutdown(std::net::Shutdown::Write).unwrap();
         let gone = control.announce(&PhaseEvent::Begin(PhaseName { phase: "read".to_owned(), test: 0, repetition: 0 }));
-        assert!(gone.unwrap_err().to_string().contains("did not say go on"));
+        assert!(gone.unwrap_err().to_string().contains("did not answer"));
         drop(control);
-        let mut told = Vec::new();
-        agent.read_to_end(&mut told).unwrap();
-        let lines: Vec<_> = told.split(|&byte| byte == b'\n').take(2).collect();
+        let mut sent = Vec::new();
+        agent.read_to_end(&mut sent).unwrap();
+        let lines: Vec<_> = sent.split(|&byte| byte == b'\n').take(2).collect();
         assert_eq!(
             lines.iter().map(|line| String::from_utf8_lossy(line)).collect::<Vec<_>>(),
             [

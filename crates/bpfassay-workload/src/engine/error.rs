@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a run of the engine can fail, and the exit status that says so.
+//! How a run of the engine can fail, and the exit status for each way.
 
 use std::io;
 
@@ -87,7 +87,7 @@ pub enum EngineError {
         #[source]
         source: io::Error,
     },
-    /// A rank ended without a word.
+    /// A signal killed a rank.
     #[error("rank {rank} was killed by signal {signal}{}", if *signal == libc::SIGBUS { ": a mapped test file is shorter than its mapping or the file system is full" } else { "" })]
     Killed {
         /// The rank.
@@ -95,7 +95,7 @@ pub enum EngineError {
         /// The signal.
         signal: i32,
     },
-    /// Another rank failed and has said why.
+    /// Another rank failed and has reported why.
     #[error("stopped because another rank failed")]
     Aborted,
 }

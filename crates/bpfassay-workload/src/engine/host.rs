@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a report says about the machine and the time.
+//! What a report contains about the machine and the time.
 
 use std::ffi::CStr;
 

@@ -21,6 +21,7 @@ mod ranks;
 mod record;
 mod report;
 mod result;
+mod rows;
 mod table;
 mod test_run;
 
@@ -92,7 +93,7 @@ impl Run {
             };
             result.unwrap_or_else(|error| {
                 if !matches!(error, EngineError::Aborted) {
-                    say(format_args!("error: {}", error.full()));
+                    print(format_args!("error: {}", error.full()));
                 }
                 error.exit_status()
             })
@@ -157,11 +158,11 @@ impl Run {
     }
 }
 
-/// A line on standard error; there is nobody to tell if that fails.
-fn say(message: Arguments<'_>) {
+/// Prints a line on standard error; nothing can report a failure of that.
+fn print(message: Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "bpfassay-ior: {message}");
 }
 
 fn warn(message: Arguments<'_>) {
-    say(format_args!("warning: {message}"));
+    print(format_args!("warning: {message}"));
 }

@@ -14,9 +14,9 @@ const GOLDEN: u64 = 0x9e37_ffff_fffc_0001;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pattern {
     pub(crate) packet: Packet,
-    /// The time stamp, or what `-G` says in its place.
+    /// The time stamp, or the value of `-G` in its place.
     pub(crate) stamp: u32,
-    /// What `-G` says; 0 without it. Random packets are made from it when writing, from `stamp` when checking.
+    /// The value of `-G`; 0 without it. Random packets are made from it when writing, from `stamp` when checking.
     pub(crate) signature: i32,
 }
 

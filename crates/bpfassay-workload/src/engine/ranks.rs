@@ -153,7 +153,7 @@ impl Team {
                 std::array::from_fn(|index| slots[index].load(Ordering::Relaxed))
             })
             .collect();
-        // Nobody writes again before everybody has read.
+        // No rank writes again before all have read.
         self.barrier()?;
         Ok(all)
     }

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use super::{
     phase::Stonewall,
-    report::{Capacity, ENGINE, IOR_VERSION, MIB, Row, Setting, Totals},
     result::Figures,
+    rows::{Capacity, ENGINE, IOR_VERSION, MIB, Row, Setting, Totals},
 };
 use bpfassay_ior::Options;
 

@@ -295,7 +295,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         Ok(seed)
     }
 
-    /// Ranks to go to reach the task `nodes` nodes away; all ranks are on one node unless the options say otherwise.
+    /// Ranks to go to reach the task `nodes` nodes away; all ranks are on one node unless the options place them otherwise.
     fn distance(&self, nodes: i32) -> i64 {
         i64::from(nodes) * self.per_node() % i64::from(self.team.size())
     }
@@ -399,7 +399,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         PhaseName { phase: access.name().to_owned(), test: self.index, repetition }
     }
 
-    /// Tells the agent that a phase begins, and holds all ranks meanwhile.
+    /// Reports to the agent that a phase begins, and holds all ranks meanwhile.
     fn begin(&mut self, access: Access, repetition: u32) -> Result<(), EngineError> {
         self.backend.ledger = Ledger::default();
         if !self.is_controlled {
@@ -413,7 +413,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         self.team.barrier()
     }
 
-    /// Tells the agent that a phase has ended and what it did, and holds all ranks meanwhile.
+    /// Reports to the agent that a phase has ended and what it did, and holds all ranks meanwhile.
     fn end(&mut self, access: Access, repetition: u32) -> Result<(), EngineError> {
         if !self.is_controlled {
             return Ok(());

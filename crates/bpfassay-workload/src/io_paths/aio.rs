@@ -18,7 +18,7 @@ use super::calls::{bytes, pieces};
 /// Requests in flight at once.
 pub(crate) const DEPTH: usize = 4;
 
-/// Carries out `ranges` of `file` by `aio_read` or `aio_write`; `memory` is where the file's first byte lies or goes.
+/// Transfers `ranges` of `file` by `aio_read` or `aio_write`; `memory` is where the file's first byte lies or goes.
 ///
 /// # Errors
 /// That of the first request that the C library does not take, or of waiting. The requests' own are in the result.
@@ -124,7 +124,7 @@ impl Context {
         Ok(Self(context))
     }
 
-    /// Carries out `ranges` of `file`, at most [`DEPTH`]; `memory` is where the file's first byte lies or goes.
+    /// Transfers `ranges` of `file`, at most [`DEPTH`]; `memory` is where the file's first byte lies or goes.
     ///
     /// # Errors
     /// The kernel's, where it does not take all requests. The requests' own are in the result.
@@ -165,7 +165,7 @@ impl Context {
             bytes(unsafe { libc::syscall(libc::SYS_io_submit, self.0, list.len() as c_long, list.as_ptr()) } as isize)?;
         let results = self.wait(taken)?;
         if taken < ranges.len() {
-            // Which error stopped it is only told where it is the first request's.
+            // The error that stopped it is only known where it is the first request's.
             return Err(io::Error::from_raw_os_error(libc::EAGAIN));
         }
         Ok(results)

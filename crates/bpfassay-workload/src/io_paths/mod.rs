@@ -2,8 +2,8 @@
 //! The workload `io-paths`: a known number of bytes by each way that data can take between a program and a file.
 //!
 //! What the paths are and owe stands in [`bpfassay_protocol::io_path`]. Here each of them is run, in a directory of
-//! its own that is removed afterwards: files are made ready, the agent is told that the phase begins, the path's calls
-//! are made and nothing else that touches the file system, the agent is told what they returned, and the data are checked.
+//! its own that is removed afterwards: files are made ready, the beginning of the phase is reported to the agent, the path's calls
+//! are made and nothing else that touches the file system, what they returned is reported to the agent, and the data are checked.
 //! A path whose call the kernel or the file system refuses is reported with that call and its error, and the next one
 //! follows; anything else that goes wrong ends the workload.
 //!

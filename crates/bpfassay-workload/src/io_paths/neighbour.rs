@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The neighbour: a process that reads and writes a file of its own all the time, so that a tracer which does not tell
+//! The neighbour: a process that reads and writes a file of its own all the time, so that a tracer which does not distinguish
 //! cgroups apart counts too much.
 
 use std::{
@@ -19,7 +19,7 @@ const SIZE: usize = 1 << 20;
 /// Bytes of one call: the 64 KiB are neither a page nor what the workloads use, so that mixed-up counts show.
 const TRANSFER: usize = 60_000;
 
-/// What it says once it has read and written for the first time.
+/// What it prints once it has read and written for the first time.
 pub const GREETING: &[u8] = b"n";
 
 /// Why the neighbour stopped.
@@ -44,16 +44,16 @@ pub enum NeighbourError {
         /// The file.
         file: PathBuf,
     },
-    /// Nobody hears its greeting.
-    #[error("cannot tell that it is at work")]
+    /// Its greeting cannot be written.
+    #[error("cannot report that it has begun")]
     Greeting(#[source] io::Error),
 }
 
-/// Writes and reads `file` until the process is killed, or `rounds` are done; says [`GREETING`] to `told` after the first.
+/// Writes and reads `file` until the process is killed, or `rounds` are done; writes [`GREETING`] to `out` after the first.
 ///
 /// # Errors
 /// [`NeighbourError`], as soon as anything goes wrong.
-pub fn keep_busy(file: &Path, rounds: Option<u64>, mut told: impl io::Write) -> Result<(), NeighbourError> {
+pub fn keep_busy(file: &Path, rounds: Option<u64>, mut out: impl io::Write) -> Result<(), NeighbourError> {
     let failed = |verb| move |source| NeighbourError::File { verb, file: file.to_owned(), source };
     let opened =
         OpenOptions::new().read(true).write(true).create(true).truncate(true).open(file).map_err(failed("create"))?;
@@ -90,14 +90,14 @@ pub fn keep_busy(file: &Path, rounds: Option<u64>, mut told: impl io::Write) -> 
             at += moved;
         }
         if round == 0 {
-            told.write_all(GREETING).and_then(|()| told.flush()).map_err(NeighbourError::Greeting)?;
+            out.write_all(GREETING).and_then(|()| out.flush()).map_err(NeighbourError::Greeting)?;
         }
         round += 1;
     }
     Ok(())
 }
 
-/// [`keep_busy`] without end, telling on standard output.
+/// [`keep_busy`] without end, with its greeting on standard output.
 ///
 /// # Errors
 /// Those of [`keep_busy`].
@@ -113,9 +113,9 @@ mod tests {
     fn it_greets_once_and_leaves_what_it_wrote_last() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("neighbour");
-        let mut told = Vec::new();
-        keep_busy(&file, Some(3), &mut told).unwrap();
-        assert_eq!(told, GREETING);
+        let mut out = Vec::new();
+        keep_busy(&file, Some(3), &mut out).unwrap();
+        assert_eq!(out, GREETING);
         let left = std::fs::read(&file).unwrap();
         assert_eq!((left.len(), first_difference(&left, 2, 0)), (SIZE, None));
     }

@@ -138,7 +138,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Begins the phase, carries out `work`, and ends it.
+    /// Begins the phase, runs `work`, and ends it.
     pub(crate) fn phase<T>(
         &mut self,
         work: impl FnOnce(&Self, &mut Ledger) -> Result<T, PathFailure>,

@@ -45,7 +45,7 @@ impl Ring {
         unsafe { self.0.submitter().register_buffers(&[buffer]) }
     }
 
-    /// Carries out `ranges` of `file`, at most [`DEPTH`]; `memory` is where the file's first byte lies or goes.
+    /// Transfers `ranges` of `file`, at most [`DEPTH`]; `memory` is where the file's first byte lies or goes.
     ///
     /// # Errors
     /// The kernel's, from `io_uring_enter`. The requests' own are in the result.

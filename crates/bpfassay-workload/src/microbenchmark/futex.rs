@@ -61,10 +61,10 @@ fn hand(word: &AtomicU32, own: u32, other: u32, wakes: &mut Totals) -> Result<()
     Ok(())
 }
 
-/// Tells the other thread not to wait any more.
+/// Makes the other thread stop waiting.
 fn broken(word: &AtomicU32, error: MicrobenchmarkError) -> MicrobenchmarkError {
     word.store(BROKEN, Ordering::Release);
-    // It fails as well then, and that is what is told.
+    // It then fails as well, and that failure is reported.
     let _ = futex(word, libc::FUTEX_WAKE, 1);
     error
 }

@@ -53,7 +53,7 @@ impl Segment {
     }
 
     fn detach(&self, address: NonNull<u8>) -> io::Result<()> {
-        // SAFETY: what `attach` gave; nobody else knows the address.
+        // SAFETY: what `attach` gave; no other code has the address.
         if unsafe { libc::shmdt(address.as_ptr().cast()) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }

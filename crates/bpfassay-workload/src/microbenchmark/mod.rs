@@ -3,7 +3,7 @@
 //! on shared memory, timed, with an exact count of the calls that they are made of.
 //!
 //! Threads are there and stand still before the phase begins, and stay until it has ended: starting and joining them uses
-//! futexes, too. They tell each other so over a pair of Unix sockets, which no program set counts.
+//! futexes, too. They notify each other over a pair of Unix sockets, which no program set counts.
 
 mod futex;
 mod memory;
@@ -156,15 +156,17 @@ impl Line {
         Ok((Self(one), Self(other)))
     }
 
-    fn say(&self) -> Result<(), MicrobenchmarkError> {
-        send(&self.0, b".", SendFlags::NOSIGNAL).map(drop).map_err(call("tell the other thread"))
+    fn notify(&self) -> Result<(), MicrobenchmarkError> {
+        send(&self.0, b".", SendFlags::NOSIGNAL).map(drop).map_err(call("notify the other thread"))
     }
 
     fn wait(&self) -> Result<(), MicrobenchmarkError> {
         match recv(&self.0, &mut [0], RecvFlags::empty()) {
             Ok((1.., _)) => Ok(()),
-            Ok(_) => Err(call("hear the other thread, which is gone")(io::Error::from(io::ErrorKind::UnexpectedEof))),
-            Err(error) => Err(call("hear the other thread")(error)),
+            Ok(_) => {
+                Err(call("wait for the other thread, which has ended")(io::Error::from(io::ErrorKind::UnexpectedEof)))
+            }
+            Err(error) => Err(call("wait for the other thread")(error)),
         }
     }
 }
@@ -179,26 +181,26 @@ fn side_by_side(
     std::thread::scope(|scope| {
         // Gone where this ends early, so that the other thread does not wait for it.
         let here = here;
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         scope.spawn(move || {
             let work = || {
-                there.say()?;
+                there.notify()?;
                 there.wait()?;
                 theirs()
             };
-            // Nobody listens any more where this thread's other half has failed.
-            let _ = tell.send(work());
-            let _ = there.say();
+            // Nothing receives it where this thread's other half has failed.
+            let _ = sender.send(work());
+            let _ = there.notify();
             let _ = there.wait();
         });
         here.wait()?;
         phase.of(|| {
-            here.say()?;
+            here.notify()?;
             let ours = ours();
             here.wait()?;
             // Sent before the byte: there is nothing to wait for.
-            let theirs = told.try_recv().unwrap_or_else(|_| {
-                Err(call("know what the other thread did")(io::Error::from(io::ErrorKind::UnexpectedEof)))
+            let theirs = receiver.try_recv().unwrap_or_else(|_| {
+                Err(call("receive the result of the other thread")(io::Error::from(io::ErrorKind::UnexpectedEof)))
             });
             let (mut all, theirs) = (ours?, theirs?);
             for (event, totals) in theirs {
@@ -206,7 +208,7 @@ fn side_by_side(
             }
             Ok(all)
         })?;
-        here.say()
+        here.notify()
     })
 }
 
@@ -222,7 +224,7 @@ mod tests {
             Microbenchmark::Tcp => tcp::run(operations, size as usize, phase),
             Microbenchmark::SharedMemory => memory::run(operations, size as usize, phase),
         };
-        // What a phase is told to the agent is what is looked at: by an agent.
+        // The events of phases are checked, as an agent receives them.
         let (mut agent, ours) = std::os::unix::net::UnixStream::pair().unwrap();
         phase.control = Some(Control::take(std::os::fd::IntoRawFd::into_raw_fd(ours)));
         std::thread::scope(|scope| {

@@ -21,7 +21,7 @@ use object::{
 /// The C library.
 const LIBC: &str = "libc.so.6";
 
-/// Where it is looked for behind `LD_LIBRARY_PATH`, as libbpf does; the last is that of Debian and its relatives.
+/// Where it is searched for after `LD_LIBRARY_PATH`, as libbpf does; the last is that of Debian and its relatives.
 fn system_directories() -> [String; 3] {
     ["/usr/lib64".to_owned(), "/usr/lib".to_owned(), format!("/usr/lib/{}", Arch::BUILT_FOR.gnu_triplet())]
 }
