@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `chaos`: draws faults by seed and does them to bpfassay.
 
+use bpfassay_protocol::with_causes;
+
 use std::{
     ffi::OsString,
     io::{self, Write},
@@ -158,20 +160,16 @@ enum Either {
 }
 
 fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Line>, String> {
-    let chain = |error: &dyn std::error::Error| {
-        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-        format!("{error}{cause}")
-    };
     let since = Instant::now();
     let (fault, parameters, result) = match driver {
         Either::Scripted(driver) => {
-            let Some(drawn) = fault::draw(seed, &arguments.only).map_err(|error| chain(&error))? else {
+            let Some(drawn) = fault::draw(seed, &arguments.only).map_err(|error| with_causes(&error))? else {
                 return Ok(None);
             };
-            let result = driver.run(&drawn).map_err(|error| chain(&error))?;
+            let result = driver.run(&drawn).map_err(|error| with_causes(&error))?;
             (drawn.fault.name, format!("{}, {}", drawn.study.shape, drawn.trial.parameters), result)
         }
-        Either::Guests(driver) => match driver.run(seed, &arguments.only).map_err(|error| chain(&error))? {
+        Either::Guests(driver) => match driver.run(seed, &arguments.only).map_err(|error| with_causes(&error))? {
             Some(made) => made,
             None => return Ok(None),
         },

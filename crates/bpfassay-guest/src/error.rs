@@ -119,20 +119,10 @@ impl Error {
     }
 }
 
-/// An error with all its causes, in one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use bpfassay_protocol::with_causes;
+
     use super::*;
 
     #[test]

@@ -10,12 +10,13 @@ use std::{fs::File, io, os::fd::AsFd, process::ExitCode, time::Duration};
 use bpfassay_protocol::{
     job::{FileSystem, Job, RunSpec, Task},
     message::{GuestFacts, GuestMessage, MountFacts, Phase},
+    with_causes,
 };
 
 use crate::{
     children::Children,
     environment::Environment,
-    error::{Error, Result, with_causes},
+    error::{Error, Result},
     facts,
     link::Link,
     nfs, power,

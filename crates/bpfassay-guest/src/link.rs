@@ -17,11 +17,12 @@ use std::{
 use bpfassay_protocol::{
     AGENT_PORT, frame,
     message::{GuestMessage, HostMessage, Phase},
+    with_causes,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
-    error::{Error, Result, with_causes},
+    error::{Error, Result},
     power, signals,
     uevent::Listener,
 };

@@ -11,7 +11,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cgroup, error::with_causes, tree};
+use bpfassay_protocol::with_causes;
+
+use crate::{cgroup, tree};
 
 /// Everything that outlives an agent which is killed. A part without an inode was about to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

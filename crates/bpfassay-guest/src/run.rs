@@ -14,6 +14,7 @@ use bpfassay_protocol::{
     job::{IorEngine, MAX_OUTPUT, RunSpec, Workload},
     message::{GuestMessage, Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome},
     tracer::Sample,
+    with_causes,
 };
 use rustix::event::{PollFd, PollFlags};
 
@@ -21,7 +22,7 @@ use crate::{
     cgroup::Cgroup,
     children::{Children, ended_how},
     environment::Environment,
-    error::{Error, Result, with_causes},
+    error::{Error, Result},
     figures,
     lines::{Lines, Taken},
     link::{Link, wait_readable},

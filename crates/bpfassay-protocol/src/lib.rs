@@ -27,6 +27,8 @@ pub mod program_set;
 pub mod tool;
 pub mod tracer;
 
+use std::{error::Error, iter, time::Duration};
+
 pub use arch::Arch;
 pub use io_path::IoPath;
 pub use operation::Operation;
@@ -41,6 +43,19 @@ pub const AGENT_PORT: &str = "org.bpfassay.agent";
 
 /// Path, in the guest's initramfs, of the [`job::Job`] as JSON.
 pub const JOB_PATH: &str = "/bpfassay/job.json";
+
+/// `error` and its causes on one line.
+#[must_use]
+pub fn with_causes(error: &dyn Error) -> String {
+    let causes = iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Whole nanoseconds of `duration`; the largest number where it is longer.
+#[must_use]
+pub fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// A word that does not name anything known; carries what would have been valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

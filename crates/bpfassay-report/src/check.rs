@@ -8,8 +8,10 @@ use std::{
     path::{Component, Path},
 };
 
-use crate::derive_all;
+use bpfassay_protocol::with_causes;
 use bpfassay_results::{Contents, JournalError, Results, ResultsError, file, fingerprint::first_difference, journal};
+
+use crate::derive_all;
 
 /// What one check came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,13 +42,8 @@ impl Checked {
 
     /// `error` with its causes.
     fn failed(what: &'static str, is_unreadable: bool, error: &dyn std::error::Error) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            message = format!("{message}: {cause}");
-            source = cause.source();
-        }
-        Self::new(what, if is_unreadable { Soundness::Unreadable } else { Soundness::Wrong }, message)
+        let soundness = if is_unreadable { Soundness::Unreadable } else { Soundness::Wrong };
+        Self::new(what, soundness, with_causes(error))
     }
 }
 

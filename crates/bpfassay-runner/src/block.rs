@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_protocol::message::{GuestMessage, HostMessage};
+use bpfassay_protocol::{
+    message::{GuestMessage, HostMessage},
+    with_causes,
+};
 use bpfassay_results::ToDo;
 use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Severity, VmError};
 
@@ -15,7 +18,6 @@ use crate::{
     attempt::Attempt,
     blame::{BootEnd, HostFailure},
     boot::{Boot, Tally},
-    chain,
     context::{BlockError, Context},
     failure,
     host_setup::{deadlines, whole_boot_seconds},
@@ -200,7 +202,7 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ending: 
 
 /// The host could not even start the guest.
 fn host_failure(error: &dyn std::error::Error, class: HostFailure) -> BootEnd {
-    BootEnd::Host { failure: failure::of_host(chain(error)), class }
+    BootEnd::Host { failure: failure::of_host(with_causes(error)), class }
 }
 
 const fn class_of(error: &VmError) -> HostFailure {

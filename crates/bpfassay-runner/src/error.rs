@@ -145,10 +145,3 @@ pub enum Error {
 fn interfaces() -> String {
     Interface::ALL.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(", ")
 }
-
-/// `error` and its causes, on one line.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_results::Provenance;
 use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
@@ -17,7 +17,7 @@ use bpfassay_testbed::{
 };
 use bpfassay_tool::{Loaded, Supply};
 
-use crate::{Error, Selection, Store, chain};
+use crate::{Error, Selection, Store};
 
 /// Whether guests can be used by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Testbed {
             let what = if is_kernel { "the kernel" } else { "the guests" };
             return Err(Error::GuestsGone { what, is_kernel, source: Box::new(error) });
         }
-        tracing::info!("the guests that this run was begun with are gone ({}); making them again", chain(&error));
+        tracing::info!("the guests that this run was begun with are gone ({}); making them again", with_causes(&error));
         Ok(None)
     }
 

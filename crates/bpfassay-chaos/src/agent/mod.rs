@@ -6,6 +6,7 @@
 //! *becomes* QEMU, so that the process that bpfassay started and watches is QEMU itself. The player ends the machine as a guest does: by
 //! its ports (power management, reset), which QEMU's monitor can write to for it.
 
+mod arguments;
 pub mod figures;
 pub mod machine;
 pub mod player;

@@ -8,12 +8,15 @@ use std::{
         fd::{AsRawFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, ExitCode, Stdio},
 };
 
 use crate::{
-    agent::player,
+    agent::{
+        arguments::{home, job, runs, value},
+        player,
+    },
     script::{Action, Point, Script},
 };
 
@@ -46,18 +49,6 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// The directory that the stand-in lies in.
-pub(crate) fn home(arguments: &[OsString]) -> PathBuf {
-    let name = arguments.first().map(Path::new);
-    name.and_then(Path::parent).map_or_else(PathBuf::new, Path::to_owned)
-}
-
-/// The word after `option`.
-pub(crate) fn value<'a>(arguments: &'a [OsString], option: &str) -> Option<&'a OsString> {
-    let at = arguments.iter().position(|word| word == option)?;
-    arguments.get(at + 1)
-}
-
 /// Becomes QEMU.
 fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let script = Script::read(&home(arguments))?;
@@ -66,8 +57,8 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
         // No guest: a question of its version, or a trial.
         return Err(qemu.args(&arguments[1..]).exec());
     }
-    let job = player::job(arguments)?;
-    let runs: Vec<&str> = player::runs(&job).iter().map(|run| run.id.as_str()).collect();
+    let job = job(arguments)?;
+    let runs: Vec<&str> = runs(&job).iter().map(|run| run.id.as_str()).collect();
     match script.action(&Point::Launch, &runs) {
         Some(Action::Refuse { status, words }) => {
             // It is gone in any case.

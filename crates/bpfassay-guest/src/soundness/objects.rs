@@ -3,11 +3,10 @@
 
 use std::{collections::BTreeMap, fs};
 
+use bpfassay_protocol::with_causes;
+
 use super::compare::Facts;
-use crate::{
-    bpf::{self, Kind},
-    error::with_causes,
-};
+use crate::bpf::{self, Kind};
 
 /// Files of tracefs that list, one a line, what was made or switched on there, with what a line is.
 const LISTS: [(&str, &str); 4] = [

@@ -3,12 +3,14 @@
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
+use bpfassay_protocol::with_causes;
+
 use super::{
     clocks,
     compare::{Facts, Tolerance},
     objects, processes,
 };
-use crate::{environment::Environment, error::with_causes};
+use crate::environment::Environment;
 
 /// When a source is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

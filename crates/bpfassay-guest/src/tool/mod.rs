@@ -18,6 +18,7 @@ use std::{
 };
 
 use bpfassay_protocol::{
+    nanoseconds,
     tool::{self, BpfObject, Ready, Source, Tool, ToolFigures},
     tracer::{ProgramStatistics, Refusal, Sample, Step},
 };
@@ -442,8 +443,4 @@ const fn signal(signal: tool::Signal) -> Signal {
         tool::Signal::Usr1 => Signal::USR1,
         tool::Signal::Kill => Signal::KILL,
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

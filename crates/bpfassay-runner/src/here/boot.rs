@@ -6,6 +6,7 @@ use std::time::Duration;
 use bpfassay_protocol::{
     frame::{Decoder, FrameError},
     message::{GuestMessage, Phase},
+    with_causes,
 };
 use bpfassay_results::{BootVerdict, FailureKind, RunFailure};
 use rustix::process::Pid;
@@ -19,7 +20,6 @@ use super::agent::{Agent, arguments, ask_to_stop, job, kill, start, unnamed};
 use crate::{
     attempt::{Conclusion, FailedRun},
     boot::Boot,
-    chain,
     context::BlockError,
     failure,
     host_setup::deadlines,
@@ -191,7 +191,7 @@ impl Boot<'_> {
                             FrameError::Version { .. } => FailureKind::ProtocolVersion,
                             _ => FailureKind::ProtocolError,
                         };
-                        return Ok(End::KernelIncident(kind, chain(&error)));
+                        return Ok(End::KernelIncident(kind, with_causes(&error)));
                     }
                 };
                 match &message {

@@ -9,7 +9,7 @@ const MAX_EVIDENCE: usize = 16;
 
 /// What came of looking for one kind of fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "verdict", rename_all = "kebab-case")]
+#[serde(tag = "status", rename_all = "kebab-case")]
 pub enum FindingStatus {
     /// It is there.
     Found {
@@ -19,7 +19,6 @@ pub enum FindingStatus {
     /// It was looked for and is not there.
     Clear,
     /// It could not be looked for.
-    #[serde(rename = "not-judged")]
     NotEvaluated {
         /// Why.
         reason: String,

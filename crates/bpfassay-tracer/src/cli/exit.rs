@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the program ends.
 
+use bpfassay_protocol::with_causes;
+
 use std::{
     error::Error,
     io::{self, Write as _},
@@ -24,15 +26,4 @@ pub(crate) fn print(text: &str) -> ExitCode {
 pub(crate) fn complain(error: &dyn Error, status: u8) -> ExitCode {
     let _ = writeln!(io::stderr(), "bpfassay-tracer: {}", with_causes(error));
     status.into()
-}
-
-/// `error` and its causes on one line.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message = format!("{message}: {error}");
-        cause = error.source();
-    }
-    message
 }

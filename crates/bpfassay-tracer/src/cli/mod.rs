@@ -19,6 +19,7 @@ use bpfassay_protocol::{
     ProbeConfiguration,
     object::ObjectLine,
     tracer::{Refusal, Step, TracerLine},
+    with_causes,
 };
 
 use self::{
@@ -99,7 +100,7 @@ pub fn main() -> ExitCode {
 /// A tracer that is attached and counts.
 fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Tracer, Refusal> {
     let loaded = loader::bring_up(configuration, options)?;
-    Tracer::new(loaded, options).map_err(|error| refusal(Step::Attach, exit::with_causes(&error)))
+    Tracer::new(loaded, options).map_err(|error| refusal(Step::Attach, with_causes(&error)))
 }
 
 /// The mode `object`.

@@ -159,7 +159,7 @@ pub(crate) fn end<W: Write>(mut tracer: Tracer, statistics: bool, output: &mut O
     let findings = tracer.findings()?;
     let start = Instant::now();
     drop(tracer);
-    let detach_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let detach_ns = bpfassay_protocol::nanoseconds(start.elapsed());
     output.line(&TracerLine::Ended(Ended { findings, detach_ns, statistics, events }))
 }
 

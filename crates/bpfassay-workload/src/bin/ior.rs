@@ -2,6 +2,8 @@
 //! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first argument that IOR does not
 //! have, `io-paths`, `microbenchmark` and `neighbour`. One program, because each adds a megabyte to every guest.
 
+use bpfassay_protocol::with_causes;
+
 use std::{env, fs, io::Write as _, process::ExitCode};
 
 use bpfassay_ior::Plan;
@@ -87,16 +89,12 @@ fn run(arguments: Arguments) -> Result<u8, EngineError> {
 
 /// The workloads that are not IOR's; `None` where the arguments name none of them.
 fn other_workload(args: &[String]) -> Option<Result<(), (String, u8)>> {
-    let full = |error: &dyn std::error::Error| {
-        let causes = std::iter::successors(error.source(), |&inner| inner.source());
-        causes.fold(error.to_string(), |text, inner| format!("{text}: {inner}"))
-    };
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["io-paths", directory, size, summary @ ..] if summary.len() <= 1 => Some(match size.parse() {
             Ok(size) => {
                 let summary = summary.first().map(Into::into);
                 let run = io_paths::Run { directory: directory.into(), size, summary };
-                run.start().map(drop).map_err(|error| (full(&error), 3))
+                run.start().map(drop).map_err(|error| (with_causes(&error), 3))
             }
             Err(_) => Err((format!("expected a number of bytes, found `{size}`"), 2)),
         }),
@@ -111,11 +109,11 @@ fn other_workload(args: &[String]) -> Option<Result<(), (String, u8)>> {
                 })
             };
             Some(match run() {
-                Ok(run) => run.start().map(drop).map_err(|error| (full(&error), 3)),
+                Ok(run) => run.start().map(drop).map_err(|error| (with_causes(&error), 3)),
                 Err(message) => Err((message, 2)),
             })
         }
-        ["neighbour", file] => Some(neighbour::run(file.as_ref()).map_err(|error| (full(&error), 3))),
+        ["neighbour", file] => Some(neighbour::run(file.as_ref()).map_err(|error| (with_causes(&error), 3))),
         ["io-paths" | "microbenchmark" | "neighbour", ..] => Some(Err(("wrong arguments: see --help".to_owned(), 2))),
         _ => None,
     }
@@ -137,7 +135,7 @@ fn main() -> ExitCode {
         Err(message) => (message, 2),
         Ok(Some(arguments)) => match run(arguments) {
             Ok(status) => return status.into(),
-            Err(error) => (error.full(), error.exit_status()),
+            Err(error) => (with_causes(&error), error.exit_status()),
         },
     };
     // Nothing can report a failure of this write.

@@ -112,16 +112,4 @@ impl EngineError {
             Self::Aborted => super::ABORTED,
         }
     }
-
-    /// The error with everything that caused it, on one line.
-    #[must_use]
-    pub fn full(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(inner) = source {
-            text = format!("{text}: {inner}");
-            source = inner.source();
-        }
-        text
-    }
 }

@@ -93,7 +93,7 @@ impl Run {
             };
             result.unwrap_or_else(|error| {
                 if !matches!(error, EngineError::Aborted) {
-                    print(format_args!("error: {}", error.full()));
+                    print(format_args!("error: {}", bpfassay_protocol::with_causes(&error)));
                 }
                 error.exit_status()
             })

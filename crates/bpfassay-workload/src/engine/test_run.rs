@@ -437,7 +437,7 @@ impl<'a, I: Io> TestRun<'a, I> {
     ) -> Result<(), EngineError> {
         let options = self.options();
         let size = self.backend.size(name)?;
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = bpfassay_protocol::nanoseconds;
         let Timers { open, transfer, close } = timers;
         let latency = (transfer.1.saturating_sub(transfer.0)).as_secs_f64() / counts.pairs as f64;
         let times = self.team.exchange([open.0, open.1, transfer.0, transfer.1, close.0, close.1].map(nanos))?;

@@ -137,7 +137,7 @@ impl Phase {
         self.announce(&PhaseEvent::Begin(phase.clone()))?;
         let start = Instant::now();
         let events = work()?;
-        self.elapsed_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.elapsed_ns = bpfassay_protocol::nanoseconds(start.elapsed());
         self.announce(&PhaseEvent::End { phase, ledger: BTreeMap::new(), events })
     }
 

@@ -3,9 +3,9 @@
 
 use std::{collections::BTreeSet, fmt::Write};
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_results::plain;
-use bpfassay_runner::{Error, KVM_PATIENCE, Store, chain, missing_packages};
+use bpfassay_runner::{Error, KVM_PATIENCE, Store, missing_packages};
 use bpfassay_testbed::{payload, provider::debian::Kernels, toolchain::HOST_PACKAGES};
 use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator};
 
@@ -51,7 +51,7 @@ pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outc
             findings.extend(mirrors(store));
         }
         Err(error) => {
-            findings.push(bad(chain(error), "name a directory that you may write to with --cache"));
+            findings.push(bad(with_causes(error), "name a directory that you may write to with --cache"));
         }
     }
     for &arch in &archs {
@@ -59,7 +59,7 @@ pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outc
     }
     if let Ok(store) = &store {
         findings.push(kvm(store).await.unwrap_or_else(|error| {
-            let what = format!("KVM: could not be tried: {}", chain(&error));
+            let what = format!("KVM: could not be tried: {}", with_causes(&error));
             note(what, "guests run under TCG; bpfassay fetch, then doctor again")
         }));
     }
@@ -101,7 +101,7 @@ fn packages(missing: Result<Vec<String>, Error>) -> Finding {
             format!("bpfassay doctor --install, or as root: {}", host::install_command(&missing)),
         ),
         Err(error) => bad(
-            format!("host packages: {}", chain(&error)),
+            format!("host packages: {}", with_causes(&error)),
             "guests are made from Debian's packages: use a Debian host, or --manifest FILE",
         ),
     }
@@ -127,7 +127,7 @@ fn disk(store: &Store) -> Finding {
             format!("disk: {} MiB free for the cache in {root}", free >> 20),
             format!("a cold start takes about {DISK_MIB} MiB; make room, or name another directory with --cache"),
         ),
-        Err(error) => bad(format!("disk: {}", chain(&error)), "name another directory with --cache"),
+        Err(error) => bad(format!("disk: {}", with_causes(&error)), "name another directory with --cache"),
     }
 }
 
@@ -182,7 +182,7 @@ fn mirrors(store: &Store) -> Vec<Finding> {
                 ))
             }
             Err(error) => bad(
-                format!("kernels for {arch}: {}", chain(&error)),
+                format!("kernels for {arch}: {}", with_causes(&error)),
                 "check the host's apt sources and network; --accept-stale takes a mirror that is behind",
             ),
         })

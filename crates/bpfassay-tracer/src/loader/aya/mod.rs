@@ -12,7 +12,7 @@ use std::{
     collections::BTreeMap,
     io,
     os::fd::{AsFd as _, OwnedFd},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use ::aya::{
@@ -20,7 +20,7 @@ use ::aya::{
     maps::{Map, MapData},
 };
 use bpfassay_protocol::{
-    ProbeConfiguration,
+    ProbeConfiguration, nanoseconds,
     probe::Probe,
     tracer::{Attached, Refusal, Step},
 };
@@ -152,11 +152,6 @@ fn no_programs(configuration: ProbeConfiguration) -> Refusal {
         _ => "",
     };
     refusal(Step::Open, format!("this build of the tracer has no programs for `{configuration}`{why}"))
-}
-
-/// `Instant` reads `CLOCK_MONOTONIC`, too.
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Duplicates of the descriptors of all maps, by name.

@@ -18,7 +18,7 @@ use std::{
 };
 
 use bpfassay_protocol::{
-    ProbeConfiguration,
+    ProbeConfiguration, nanoseconds,
     tracer::{Attached, Refusal, Step},
 };
 use libbpf_rs::{MapCore as _, ObjectBuilder, OpenObject};
@@ -129,8 +129,4 @@ fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     // The monotonic clock does not go below zero.
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
