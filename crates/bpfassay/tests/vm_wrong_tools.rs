@@ -35,9 +35,9 @@ const FAULTS: [(&str, &str); 20] = [
 
 /// Kinds of fault that are found of `cell`'s tool, with their evidence.
 fn found(cell: &Value) -> Vec<(&str, &Value)> {
-    let judgements = cell["tool_result"]["findings"].as_array().unwrap();
-    let found = judgements.iter().filter(|judgement| judgement["verdict"] == "found");
-    found.map(|judgement| (judgement["kind"].as_str().unwrap(), &judgement["evidence"])).collect()
+    let findings = cell["tool_result"]["findings"].as_array().unwrap();
+    let found = findings.iter().filter(|finding| finding["status"] == "found");
+    found.map(|finding| (finding["kind"].as_str().unwrap(), &finding["evidence"])).collect()
 }
 
 #[test]
