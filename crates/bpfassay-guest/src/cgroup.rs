@@ -46,7 +46,7 @@ impl Cgroup {
 
     /// Lets it have at most so many processes and threads, where the kernel can count them.
     pub(crate) fn limit_processes(&self, most: u32) -> Result<()> {
-        // Only in boots with another tool: the controller makes every fork a little dearer.
+        // Only in boots with another tool: the controller makes every fork a little slower.
         let parent = Path::new(&self.path).parent().unwrap_or(Path::new("/"));
         let limit = format!("{}/pids.max", self.path);
         if fs::write(parent.join("cgroup.subtree_control"), "+pids").is_err() {

@@ -69,7 +69,7 @@ impl Children {
         }
     }
 
-    /// How this child ended, if it has; told once.
+    /// How this child ended, if it has; reported once.
     pub(crate) fn end_of(&mut self, pid: Pid) -> Option<ExitStatus> {
         let pid = pid.as_raw_nonzero().get();
         let status = *self.ended.get(&pid)?;

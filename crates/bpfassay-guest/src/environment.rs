@@ -41,7 +41,7 @@ pub(crate) struct Environment {
     pub test_dir: TestDir,
     /// Directory for everything else of runs.
     pub work: String,
-    /// Where tracers of this boot keep what the symbol table told them.
+    /// Where tracers of this boot keep what they read from the symbol table.
     pub symbols: String,
     /// Directory of the cgroup in which those of workloads are made.
     pub cgroups: String,
@@ -53,7 +53,7 @@ pub(crate) struct Environment {
     pub external_ior: String,
     /// What was made on a running system is written down here.
     record: Option<Record>,
-    /// Held for as long as runs may be carried out.
+    /// Held for as long as runs may be executed.
     _lock: Option<File>,
 }
 
@@ -76,7 +76,7 @@ impl Environment {
 
     /// A running system: programs as `PATH` finds them, a cgroup below this process's own, and a directory in the file
     /// system `mount`. [`Environment::leave`] removes what was made; what an agent left that was killed is removed first, and what
-    /// could not be removed of that is told in words.
+    /// could not be removed of that is returned as text.
     ///
     /// # Errors
     /// Where another agent measures on this system, a program is missing, or a directory cannot be made.

@@ -82,7 +82,7 @@ pub(crate) enum Error {
         /// The end of what it printed.
         output: String,
     },
-    /// Something in an order that cannot be carried out.
+    /// A job, or a part of it, that cannot be executed.
     #[error("{0}")]
     Order(String),
 }

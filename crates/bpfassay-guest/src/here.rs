@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent on a running system: it measures on a file system that is mounted there, and tells what comes of it in frames
+//! The agent on a running system: it measures on a file system that is mounted there, and reports what comes of it in frames
 //! on standard output, as guests do through their port.
 //!
 //! It mounts nothing, inserts no module, changes no setting, reaps and kills only what it started, and removes what it made
@@ -40,8 +40,8 @@ pub(crate) struct Arguments {
     external_ior: Option<String>,
 }
 
-/// Measures as `words`, the arguments, say. Exit status: 0 everything was done, whatever came of it; 1 it could not be, as the
-/// last message tells; 2 the arguments are wrong.
+/// Measures as the arguments ask. Exit status: 0 everything was done, whatever came of it; 1 it could not be, as the
+/// last message reports; 2 the arguments are wrong.
 pub(crate) fn main(words: impl Iterator<Item = String>) -> ExitCode {
     let Some(arguments) = parse(words) else {
         power::say(USAGE);
@@ -155,7 +155,7 @@ fn runs(job: &Job) -> Result<&[RunSpec]> {
 
 /// Whether the file system under test is one like `wanted`. Its size, and the server's threads, are what they are.
 fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
-    let (told, fits) = match wanted {
+    let (study, fits) = match wanted {
         FileSystem::Nfs(nfs) => {
             let version = format!("vers={}", nfs.version);
             let is_nfs = mount.file_system == "nfs" || mount.file_system == "nfs4";
@@ -168,7 +168,7 @@ fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
     }
     let MountFacts { path, file_system, options, .. } = mount;
     Err(Error::Order(format!(
-        "the study is about {told}, and {path} is {file_system} ({options}): mount what it is about, or change the study"
+        "the study is about {study}, and {path} is {file_system} ({options}): mount what it is about, or change the study"
     )))
 }
 

@@ -117,8 +117,8 @@ impl Link {
     }
 
     /// Sends the last message and gives the host time to take it: until it orders power-off (which happens in the
-    /// listening thread, so this does not return then), hangs up, or [`SHUTDOWN_ACK_TIMEOUT`] has passed. The port itself cannot
-    /// tell how much of what was written still waits inside QEMU.
+    /// listening thread, so this does not return then), hangs up, or [`SHUTDOWN_ACK_TIMEOUT`] has passed. The port itself does not
+    /// report how much of what was written still waits inside QEMU.
     pub(crate) fn send_last(&self, message: &GuestMessage) -> Result<()> {
         self.send(message)?;
         if !self.answers {

@@ -21,6 +21,6 @@ pub(crate) fn off() -> ! {
 
 /// Writes a line to the console.
 pub(crate) fn say(text: &str) {
-    // There is nobody left to tell when the console itself fails.
+    // There is nowhere left to report it when the console itself fails.
     let _ = writeln!(io::stderr(), "bpfassay-guest: {text}");
 }

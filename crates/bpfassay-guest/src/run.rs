@@ -40,7 +40,7 @@ use crate::{
 /// How long a killed process may take to be gone.
 const KILLING: Duration = Duration::from_secs(30);
 
-/// Carries out `specs` one after the other, and reports what came of each. After each with a tool the system must be as before the
+/// Executes `specs` one after the other, and reports what came of each. After each with a tool the system must be as before the
 /// first, else no other begins: the message that says so is given back. `settle`: see [`bpfassay_protocol::job::Job::settle_ms`].
 ///
 /// # Errors
@@ -67,11 +67,11 @@ pub(crate) fn execute_all(
     Ok(None)
 }
 
-/// Carries out `spec` at `environment` and reports what came of it. `settle`: see
+/// Executes `spec` at `environment` and reports what came of it. `settle`: see
 /// [`bpfassay_protocol::job::Job::settle_ms`].
 ///
 /// # Errors
-/// Only where the host cannot be told; everything else is an outcome of the run.
+/// Only where nothing can be sent to the host; everything else is an outcome of the run.
 fn execute(
     spec: &RunSpec,
     environment: &Environment,
@@ -297,7 +297,7 @@ impl Run<'_> {
         let status = finished?;
         // What it printed last.
         take_output(&mut running)?;
-        judge(status, &mut running)?;
+        check_exit(status, &mut running)?;
         // Nor may processes that it left behind run into the last reading.
         cgroup.kill()?;
         let after = self.reading(Edge::After)?;
@@ -440,7 +440,7 @@ fn misspoke(problem: String) -> Error {
     Error::Program { program: "the workload".to_owned(), problem, output: String::new() }
 }
 
-fn judge(status: ExitStatus, running: &mut Running) -> Result<()> {
+fn check_exit(status: ExitStatus, running: &mut Running) -> Result<()> {
     if status.success() { Ok(()) } else { Err(failed(running, ended_how(status))) }
 }
 

@@ -150,7 +150,7 @@ pub(crate) fn features(environment: &Environment, mut stderr: File, children: &m
         (Err(problem), _) => Err(failure(problem, &mut stderr)),
         (Ok(Some(_)), _) => Err(failure("wrote something else in place of the features".to_owned(), &mut stderr)),
         (Ok(None), Some(status)) => {
-            Err(failure(format!("{} before it told the features", ended_how(status)), &mut stderr))
+            Err(failure(format!("{} before it reported the features", ended_how(status)), &mut stderr))
         }
         (Ok(None), None) => Err(failure("does not end although it was killed".to_owned(), &mut stderr)),
     }

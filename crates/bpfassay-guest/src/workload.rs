@@ -167,7 +167,7 @@ fn command_line(workload: &Workload, paths: &RunPaths<'_>, launcher: Option<&str
                 ))
             })?;
             arguments.extend(["-n".to_owned(), ranks.to_string(), paths.environment.external_ior.clone()]);
-            // Open MPI refuses to run as root, and more ranks than cores, unless told; others ignore these.
+            // Open MPI refuses to run as root, and more ranks than cores, unless asked to; others ignore these.
             environment.extend([
                 ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
                 ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),

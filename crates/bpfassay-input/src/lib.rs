@@ -105,7 +105,7 @@ fn beneath(directory: &Path, name: &Path, flags: OFlags) -> io::Result<OwnedFd> 
     for _ in 0..16 {
         return match rustix::fs::openat2(&root, name, flags, Mode::empty(), resolve) {
             Ok(found) => Ok(found),
-            // Something was renamed on the way, so that the kernel cannot tell.
+            // Something was renamed on the way, so that the kernel cannot decide it.
             Err(Errno::AGAIN) => continue,
             Err(Errno::XDEV) => Err(NoInput::Outside(directory.to_owned()).into()),
             Err(Errno::NOSYS) => Err(NoInput::NoOpenat2.into()),

@@ -41,7 +41,7 @@ pub struct Feature {
 }
 
 impl Feature {
-    /// The name that tells it from all others: kind and name (`map-type ringbuf`).
+    /// The name, which no other has: kind and name (`map-type ringbuf`).
     #[must_use]
     pub fn id(&self) -> String {
         format!("{} {}", self.kind, self.name)

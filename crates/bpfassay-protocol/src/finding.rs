@@ -36,7 +36,7 @@ names! {
         RingBufferDrops = "ring-buffer-drops",
         /// Another probe sits on the same function: both pay for a slower way through ftrace.
         FunctionShared = "function-shared",
-        /// A list of the kernel's that could not be read: what it would have told is not known.
+        /// A list of the kernel's that could not be read: what stands in it is not known.
         NotChecked = "not-checked",
     }
 }

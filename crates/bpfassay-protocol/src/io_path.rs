@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ways that data can take between a program and a file: what the workload `io-paths` uses.
 //!
-//! One table for the program that does the work, for the report that judges what a tracer saw of it, and for the
+//! One table for the program that does the work, for the report that evaluates what a tracer saw of it, and for the
 //! documentation: per path the system calls, what is owed to the ledger under which operation, and what is special.
 //!
 //! A path that uses no `read` or `write` system call owes its bytes to the operation of the same direction: what it
@@ -151,7 +151,7 @@ paths! {
 }
 
 impl IoPath {
-    /// Bytes that its calls ask for, where they are certain to be others than the `returned` ones: this tells tools that count
+    /// Bytes that its calls ask for, where they are certain to be others than the `returned` ones: this separates tools that count
     /// requested bytes from those that count moved ones.
     #[must_use]
     pub const fn requested(self, returned: u64) -> Option<u64> {

@@ -31,7 +31,7 @@ pub struct Job {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Task {
-    /// Carry out these runs in this order, report each, power off.
+    /// Execute these runs in this order, report each, power off.
     Runs {
         /// The runs.
         runs: Vec<RunSpec>,

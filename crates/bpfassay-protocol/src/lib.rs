@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The words that host, guest and tracer share, and the messages they exchange.
+//! The names that host, guest and tracer share, and the messages they exchange.
 //!
-//! Here: names (architectures, probe configurations, operations), the job that a guest carries out, the messages it
+//! Here: names (architectures, probe configurations, operations), the job that a guest executes, the messages it
 //! sends back, the tracer's lines, and the framing of messages on a byte stream.
 //! Not here: any input or output, any policy, anything only one side needs.
 //!

@@ -16,7 +16,7 @@ use crate::{
     tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample},
 };
 
-/// What a guest tells the host. The messages come in this order, and a host may end a guest that sends them in another:
+/// What a guest sends to the host. The messages come in this order, and a host may end a guest that sends them in another:
 ///
 /// 1. [`Self::Hello`], once.
 /// 2. [`Self::Phase`] with [`Phase::SetUp`], once, without a run.
@@ -76,7 +76,7 @@ pub enum GuestMessage {
     Done,
 }
 
-/// What the host tells a guest.
+/// What the host sends to a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HostMessage {
@@ -253,7 +253,7 @@ pub struct Interval {
 pub struct Reading {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
-    /// Nanoseconds that the CPUs together were idle since boot, read next to the clock; `None` where the kernel does not tell.
+    /// Nanoseconds that the CPUs together were idle since boot, read next to the clock; `None` where the kernel does not report it.
     #[serde(default)]
     pub idle_ns: Option<u64>,
     /// The tracer's counters; `None` for the baseline.

@@ -37,7 +37,7 @@ names! {
         /// below them is counted by itself, as the operations above.
         MpiOpen = "mpi-open",
         /// `MPI_File_read` and its relatives with `_at`, `_all`, `_shared` and `_ordered`. Bytes asked for, where the
-        /// datatype is one of those that MPICH and its relatives predefine, whose handles tell their size; else 0: then only
+        /// datatype is one of those that MPICH and its relatives predefine, whose handles contain their size; else 0: then only
         /// the calls are known.
         MpiRead = "mpi-read",
         /// `MPI_File_write` and its relatives; likewise.

@@ -86,7 +86,7 @@ impl Probe {
         }
     }
 
-    /// Whether its counters tell mounts apart; where not, they carry mount 0 and device 0:0, and hold what a cgroup did on
+    /// Whether its counters keep mounts apart; where not, they carry mount 0 and device 0:0, and hold what a cgroup did on
     /// all mounts, pipes and terminals.
     #[must_use]
     pub const fn tells_mounts(self) -> bool {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools under test that are not the bundled tracer: what a guest is told of one, and what it tells about it.
+//! Tools under test that are not the bundled tracer: what a guest receives of one, and what it reports about it.
 //!
-//! The guest starts, watches and stops a tool and keeps what it says, byte by byte and with the time of arrival. What the
-//! words mean is for the host to find out.
+//! The guest starts, watches and stops a tool and keeps what it prints, byte by byte and with the time of arrival. What the
+//! output means is for the host to find out.
 
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +104,7 @@ names! {
     }
 }
 
-/// How a tool is told to end.
+/// How a tool is asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -180,7 +180,7 @@ pub struct ToolFigures {
     /// Processor time of all its processes, in microseconds, at three instants (`usage_usec` of its cgroup).
     pub processor_us: ProcessorTime,
     /// How often the kernel skipped one of its programs because it was running on that CPU already (`recursion_misses`), when
-    /// it was stopped; `None` where the kernel does not tell (before Linux 5.12).
+    /// it was stopped; `None` where the kernel does not report it (before Linux 5.12).
     #[serde(default)]
     pub recursion_misses: Option<u64>,
     /// How many hits of its kprobes ran no program, when it was stopped, by its links; `None` where it has no such link, or the
@@ -203,7 +203,7 @@ pub struct BpfObject {
     pub name: String,
     /// `enum bpf_prog_type` or `enum bpf_map_type` of include/uapi/linux/bpf.h.
     pub kind: u32,
-    /// Memory that the kernel accounts to it, in bytes (`memlock` of its `fdinfo`); `None` where the kernel does not tell.
+    /// Memory that the kernel accounts to it, in bytes (`memlock` of its `fdinfo`); `None` where the kernel does not report it.
     pub memory_bytes: Option<u64>,
 }
 

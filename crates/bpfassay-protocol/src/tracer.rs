@@ -27,7 +27,7 @@ pub enum TracerLine {
     Refused(Refusal),
     /// A reading of the counters.
     Sample(Sample),
-    /// The last line of a tracer that was told to end, after it has detached.
+    /// The last line of a tracer that was asked to end, after it has detached.
     Ended(Ended),
     /// What this kernel offers (`--features`): the only line then.
     Features {
@@ -100,7 +100,7 @@ pub struct Program {
     pub jited_bytes: u32,
     /// BPF instructions after the verifier's rewriting.
     pub instructions: u32,
-    /// Instructions that the verifier looked at (5.16 and later), if the kernel tells.
+    /// Instructions that the verifier looked at (5.16 and later), if the kernel reports it.
     pub verified_instructions: Option<u32>,
 }
 
@@ -160,9 +160,9 @@ pub struct CounterRow {
     /// Id of the cgroup (v2) of the calling task.
     pub cgroup: u64,
     /// Device of the superblock, as `major:minor` in `/proc/self/mountinfo`; [`Device::UNKNOWN`] where the probe cannot
-    /// tell.
+    /// read it.
     pub device: Device,
-    /// Mount id, the first field of `/proc/self/mountinfo`; 0 where the probe cannot tell.
+    /// Mount id, the first field of `/proc/self/mountinfo`; 0 where the probe cannot read it.
     pub mount: u64,
     /// Where it is mounted, from mountinfo; `None` once it is unmounted, or outside the tracer's mount namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -201,7 +201,7 @@ impl Device {
     }
 }
 
-/// Events known to be lost. `None` means the kernel or the configuration does not tell: not measured, not zero.
+/// Events known to be lost. `None` means the kernel or the configuration does not report it: not measured, not zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Losses {

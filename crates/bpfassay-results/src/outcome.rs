@@ -69,7 +69,7 @@ pub struct RunFailure {
     pub kind: FailureKind,
     /// The phase that the guest was in.
     pub phase: Option<Phase>,
-    /// The lines that tell of it, the most important first.
+    /// The lines that report it, the most important first.
     pub excerpt: Vec<String>,
     /// The log to read, as a path relative to the results directory where it lies in it.
     pub log: Option<String>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Change points of a series: which kernel made this dearer?
+//! Change points of a series: from which kernel on is it slower?
 //!
 //! Method: circular binary segmentation (Olshen, Venkatraman, Lucito and Wigler, "Circular binary segmentation for the
 //! analysis of array-based DNA copy number data", Biostatistics 5(4), 2004): of all stretches of the series, the one
@@ -15,8 +15,8 @@
 //! neighbours, which few changes do not move; no point counts more than 100 times another.
 //!
 //! What a permutation cannot see: a change in the last kernel alone, which is as likely wherever it stands, and with
-//! two of 20 points only chance orders of 1 in 10. A series tells of a change some kernels later; comparing two results
-//! tells at once ([`crate::gate`]).
+//! two of 20 points only chance orders of 1 in 10. A series shows a change some kernels later; comparing two results
+//! shows it at once ([`crate::gate`]).
 //!
 //! Simulated (test `steps_are_found_and_noise_is_not`): false alarms in at most α of series without change; a step of three
 //! standard deviations within 30 points is found in over nine of ten.

@@ -8,7 +8,7 @@
 //! and Sen (Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968), on the log scale.
 //!
 //! Paired comparison within blocks is not biased by a drift that is slow against a block; it widens figures over all
-//! blocks, and tells that blocks are not replicates of one state. Drift is reported, no figure is corrected for it.
+//! blocks, and shows that blocks are not replicates of one state. Drift is reported, no figure is corrected for it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

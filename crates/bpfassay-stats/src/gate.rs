@@ -121,7 +121,7 @@ fn decide(p_above: Option<f64>, p_within: Option<f64>, alpha: f64) -> Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// The ratio is above the margin: slower, dearer.
+    /// The ratio is above the margin: slower.
     Increase,
     /// The ratio is below 1 / margin: faster, cheaper.
     Decrease,
@@ -324,7 +324,7 @@ mod tests {
     }
 
     proptest! {
-        /// A higher limit is never judged worse, and more certainty asked for never turns inconclusive into a claim.
+        /// A higher limit never gives a worse verdict, and more certainty asked for never turns inconclusive into a claim.
         #[test]
         fn verdicts_are_monotone(logs in prop::collection::vec(-0.1..0.1f64, 1..8), limit in 0.9..1.1f64) {
             let tight = GateEvidence::new(&effect(&logs), limit).unwrap();

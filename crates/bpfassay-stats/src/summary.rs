@@ -26,7 +26,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The mean that rates and ratios are told by: the geometric one, or the arithmetic one where there is none.
+    /// The mean that rates and ratios are reported by: the geometric one, or the arithmetic one where there is none.
     #[must_use]
     pub fn center(&self) -> f64 {
         self.geometric_mean.unwrap_or(self.mean)

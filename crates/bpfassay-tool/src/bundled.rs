@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool files compiled in. Objects that they name are compiled into the bundled tracer, which loads them by name and tells their
+//! The tool files compiled in. Objects that they name are compiled into the bundled tracer, which loads them by name and reports their
 //! types (`bpfassay-tracer object --bundled`).
 
 // `TOOLS`: pairs of name and text, and `TOOL_NAMES`, sorted by name, from tools/*.toml.

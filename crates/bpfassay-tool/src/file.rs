@@ -31,7 +31,7 @@ pub struct ToolFile {
     pub ready: Ready,
     /// How long it may take until it is ready, in milliseconds.
     pub deadline_ms: u64,
-    /// How it is told to end.
+    /// How it is asked to end.
     pub stop: Stop,
     /// What it reports and how to read that; `None`: it is not asked for figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -247,7 +247,7 @@ pub enum Form {
         /// Where it writes them.
         stream: Stream,
     },
-    /// A map of a bare object, whose layout its BTF tells. Values are fields of its values, labels those of its keys; the
+    /// A map of a bare object, whose layout is read from its BTF. Values are fields of its values, labels those of its keys; the
     /// fields of structures inside are named `outer.inner`, and a key or value that is no structure `key` and `value`.
     Map {
         /// The map's name in the object.

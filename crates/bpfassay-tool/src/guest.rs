@@ -61,7 +61,7 @@ pub fn object(name: &str) -> String {
 }
 
 impl ToolFile {
-    /// What a guest of architecture `arch` is told of this tool.
+    /// What a guest of architecture `arch` receives of this tool.
     ///
     /// # Errors
     /// Why there is no such guest.

@@ -23,7 +23,7 @@ pub(crate) const MAX_LINE: usize = 1 << 20;
 /// Longest text of a label, in bytes; longer ones are cut.
 const MAX_LABEL: usize = 255;
 
-/// One number that a tool told.
+/// One number that a tool reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
     /// When, in nanoseconds of the guest's `CLOCK_MONOTONIC`: when the guest read it.
@@ -36,10 +36,10 @@ pub struct Sample {
     pub value: u64,
 }
 
-/// What could be read of what a tool told.
+/// What could be read of what a tool reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readings {
-    /// The samples, in the order in which they were told.
+    /// The samples, in the order in which they were reported.
     pub samples: Vec<Sample>,
     /// When there was a report, whether or not any figure was in it; ascending where the capture is.
     pub reports: Vec<u64>,
@@ -167,7 +167,7 @@ impl Sink<'_> {
 impl Readings {
     /// What `figure`, which is number `index` of the report, grew by from `from_ns` to `to_ns`, by subject.
     ///
-    /// Per interval: the sum of what was told after `from_ns` and until `to_ns`. Cumulative: the last value until `to_ns`
+    /// Per interval: the sum of what was reported after `from_ns` and until `to_ns`. Cumulative: the last value until `to_ns`
     /// less the last until `from_ns`, or less 0 where an earlier report did not have it; below 0 counts as 0, for which see
     /// [`crate::finding`].
     ///

@@ -41,7 +41,7 @@ impl Loaded {
         let mut objects = BTreeMap::new();
         if self.file.report.as_ref().is_some_and(|report| matches!(report.form, Form::Map { .. })) {
             for &arch in Arch::ALL {
-                // A bundled one tells its types in the guest.
+                // A bundled one reports its types in the guest.
                 let Some(object) = self.file.source.object(arch).filter(|object| !object.bundled) else { continue };
                 let supply = self.supply();
                 let bytes = supply.read(&object.path, MAX_OBJECT)?;

@@ -120,7 +120,7 @@ impl Monitor {
             .map_err(|error| VmError::Monitor { step: "query-status", message: error.to_string() })
     }
 
-    /// Tells QEMU to quit, without waiting for it.
+    /// Asks QEMU to quit, without waiting for it.
     pub(crate) fn quit(&self) {
         let quit = self.service.execute(qmp::quit {});
         // QEMU may close the connection before it answers; its exit is the answer that counts.

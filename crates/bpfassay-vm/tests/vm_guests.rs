@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real guests: how each kind of end comes to be told, on the three architectures.
+//! Real guests: how each kind of end is reported, on the three architectures.
 //!
 //! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` name (6.12 or newer), and say so where they are not set.
 #![allow(

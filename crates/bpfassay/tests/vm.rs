@@ -248,7 +248,7 @@ fn interrupted_and_resumed_does_every_run_once() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Ctrl-C as soon as the first run is told to be measured; the rest of the output is drained.
+    // Ctrl-C as soon as the first run is reported as measured; the rest of the output is drained.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.by_ref().map_while(Result::ok).find(|line| line.contains(": measured in"));
     assert!(first.is_some());

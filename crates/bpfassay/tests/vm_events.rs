@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What programs are told while a study is carried out, and the commands that a failed run is told with.
+//! What programs receive while a study is executed, and the commands that are reported with a failed run.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

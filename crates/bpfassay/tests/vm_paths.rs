@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real guests: what probes see of every path and operation, and that they tell the workload from its neighbour.
+//! Real guests: what probes see of every path and operation, and that they separate the workload from its neighbour.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -168,7 +168,7 @@ fn a_guest_that_is_killed_from_outside_is_booted_again() {
     assert_eq!(fingerprint(&said), fingerprint(&whole), "{said}\n{shown}");
 }
 
-/// The directory of a QEMU that tells its version and starts no guest.
+/// The directory of a QEMU that prints its version and starts no guest.
 fn failing_qemu(directory: &Path) -> PathBuf {
     let bin = directory.join("bin");
     fs::create_dir_all(&bin).unwrap();

@@ -58,7 +58,7 @@ impl<'a> GuestEnvironment<'a> {
         let root = directory.path();
         fs::set_permissions(root, fs::Permissions::from_mode(0o755))?;
         fs::create_dir(root.join("tmp"))?;
-        // One boot tells all of a tool; what is resumed needs two.
+        // One boot is enough for a tool; what is resumed needs two.
         let (rounds, replicates) = if tool.is_some() { (2, 1) } else { (1, 2) };
         fs::write(root.join("study.toml"), study(rounds, replicates))?;
         let tool = match tool {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-/// A time after the last that a 32-bit second counter can tell: entries that never expire while a guest lives.
+/// A time after the last that a 32-bit second counter can hold: entries that never expire while a guest lives.
 const NEVER: i64 = 0x7fff_ffff;
 
 /// Flags of an export (include/uapi/linux/nfsd/export.h).

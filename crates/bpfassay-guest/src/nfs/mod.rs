@@ -70,7 +70,7 @@ pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Opti
     Ok(localio)
 }
 
-/// Ends the time in which the server waits for clients of its previous life. Told by the client tracker that there were
+/// Ends the time in which the server waits for clients from before. When the client tracker has reported that there were
 /// none, the kernel mostly has ended it already, and refuses to end it twice.
 fn end_grace() -> Result<()> {
     const PATH: &str = "/proc/fs/nfsd/v4_end_grace";

@@ -52,8 +52,8 @@ pub(crate) fn reply(call: &[u8], exported: &Exported) -> Option<Vec<u8>> {
     reply.word(0).word(0).word(0);
     let status = match (program, version, procedure) {
         (RPCBIND, 2..=4, 0) | (MOUNT, 3, 0 | 3 | 4) => Status::Success(Vec::new()),
-        // SET and UNSET: whatever the kernel registers is registered. Nobody asks for it here: the client is told
-        // every port in its mount options.
+        // SET and UNSET: whatever the kernel registers is registered. Nobody asks for it here: the client gets
+        // every port from its mount options.
         (RPCBIND, 2..=4, 1 | 2) => Status::Success(vec![1]),
         (RPCBIND, 2..=4, _) | (MOUNT, 3, 2 | 5..) => Status::ProcedureUnavailable,
         (RPCBIND, _, _) => Status::Versions(2, 4),

@@ -19,7 +19,7 @@ use crate::{
 /// Where the kernel looks for a port mapper first (net/sunrpc/rpcb_clnt.c).
 const RPCBIND: &str = "/var/run/rpcbind.sock";
 
-/// Port of the mount protocol; the client is told in its mount options.
+/// Port of the mount protocol; the client gets it from its mount options.
 pub(crate) const MOUNT_PORT: u16 = 20048;
 
 /// Both services. The export becomes known only after nfsd runs, which needs the port mapper.

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 const PATH: &str = "/proc/timer_list";
 
-/// Nanoseconds that all CPUs together were idle since boot; `None` where the kernel does not tell (without `NO_HZ_IDLE`,
+/// Nanoseconds that all CPUs together were idle since boot; `None` where the kernel does not report it (without `NO_HZ_IDLE`,
 /// and kernels that keep this time elsewhere). `/proc/stat` has it in hundredths of a second only.
 pub(crate) fn read() -> Result<Option<u64>> {
     match fs::read_to_string(PATH) {

@@ -145,12 +145,12 @@ impl Running {
         match running.wait_until_ready(named.as_ref(), children) {
             Ok(None) => Ok(Started::Ready(Box::new(running))),
             Ok(Some(message)) => {
-                let told = running.words.refusal();
+                let refusal = running.words.refusal();
                 running.end(children)?;
-                if let Some(refusal) = told {
+                if let Some(refusal) = refusal {
                     return Ok(Started::Refused(refusal));
                 }
-                // Which step it was that failed, its words tell.
+                // Which step failed stands in its output.
                 Ok(Started::Refused(Refusal {
                     step: Step::Load,
                     program: None,
@@ -290,7 +290,7 @@ impl Running {
 
     /// Waits until it has reported `times` times more, where it does so by itself, and keeps what `reference` gives then. A report is
     /// at its end when it pauses: then nothing is at work that the tool has counted and the reference has not, or the other way
-    /// round, but what it takes to hear of the report and to ask the reference, and that is the same each time.
+    /// round, but what it takes to receive the report and to ask the reference, and that is the same each time.
     pub(crate) fn await_report(
         &mut self,
         times: u32,
@@ -346,8 +346,8 @@ impl Running {
         Ok(())
     }
 
-    /// Stops it and tells what there is to say of it, and what the kernel's statistics say of its programs, if it keeps any.
-    /// What it says meanwhile is kept, with what `reference` gives then. An error where it had ended before it was told to.
+    /// Stops it and returns its figures, and the kernel's statistics of its programs, if the kernel keeps any.
+    /// What it prints meanwhile is kept, with what `reference` gives then. An error where it had ended before it was asked to.
     pub(crate) fn stop(
         mut self,
         children: &mut Children,
@@ -373,22 +373,22 @@ impl Running {
             Some(_) => bpf::statistics(programs)?,
             None => Vec::new(),
         };
-        let told = Instant::now();
+        let signalled = Instant::now();
         match kill_process(self.pid, signal(self.tool.stop.signal)) {
             Ok(()) | Err(Errno::SRCH) => {}
             Err(error) => return Err(Error::system("stop a tool")(error)),
         }
-        let deadline = told + Duration::from_millis(self.tool.stop.grace_ms);
+        let deadline = signalled + Duration::from_millis(self.tool.stop.grace_ms);
         let said = self.words.count();
         let ended = self.wait_for_end(deadline, children)?;
-        // Of what it says when it is told to end nothing has been heard before.
+        // What it prints when it is asked to end has not been reported before.
         if self.words.count() > said
             && let Some(sample) = reference()?
         {
             self.words.add_reference(sample);
         }
         if let Some(status) = ended {
-            self.figures.stop_ns = Some(nanoseconds(told.elapsed()));
+            self.figures.stop_ns = Some(nanoseconds(signalled.elapsed()));
             self.figures.ended = ended_how(status);
         } else {
             let seconds = self.tool.stop.grace_ms / 1000;

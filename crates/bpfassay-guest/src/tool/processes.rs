@@ -6,7 +6,7 @@ use std::fs;
 use crate::{cgroup::Cgroup, error::Result};
 
 /// Resident memory of all processes in `cgroup`, in bytes. Read from each, because the memory controller, which counts it as a
-/// whole, would make the workload beside it dearer.
+/// whole, would make the workload beside it slower.
 pub(super) fn resident(cgroup: &Cgroup) -> Result<u64> {
     let statuses = cgroup.processes()?.into_iter().filter_map(|pid| {
         // One that ended meanwhile has no memory.

@@ -175,7 +175,7 @@ impl Streams {
     /// What has come since the last time, by stream; streams that were closed are open no more.
     pub(super) fn take(&mut self) -> Result<Vec<(u64, Source, Vec<u8>)>> {
         let mut taken = Vec::new();
-        // Standard error first: what is ready is told there before it counts.
+        // Standard error first: tools report there that they are ready, before they count.
         drain(&mut self.error, Source::Error, &mut taken)?;
         drain(&mut self.output, Source::Output, &mut taken)?;
         Ok(taken)

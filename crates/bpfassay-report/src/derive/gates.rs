@@ -44,7 +44,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateRes
     results
 }
 
-/// Tells of every overhead whether it is shown to lie within the study's margin: two one-sided tests each (see bpfassay-stats,
+/// Whether every overhead is shown to lie within the study's margin: two one-sided tests each (see bpfassay-stats,
 /// `equivalence`), all of them one family. Those by the wall clock without KVM are no exception, for the table says of them
 /// what they are.
 pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {

@@ -103,7 +103,7 @@ impl Truth {
             |share: &&Share| figure.operations.contains(&share.operation) && (share.is_file || !figure.only_files);
         for share in self.shares.iter().filter(counts) {
             let names = share.names(figure.whose);
-            // Nobody knows by what name a tool would tell of it.
+            // The name by which a tool would report it is not known.
             if names.is_empty() && figure.whose != Whose::System {
                 continue;
             }

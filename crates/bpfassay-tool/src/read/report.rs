@@ -14,7 +14,7 @@ const WITHIN_MS: u64 = 10_000;
 
 const FORMS: &[&str] = &["json-lines", "openmetrics", "table", "bpftrace-json", "map"];
 
-/// Reads it; `is_object` tells whether the tool is a bare object.
+/// Reads it; `is_object`: whether the tool is a bare object.
 pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Reported> {
     let section = field.table()?;
     section

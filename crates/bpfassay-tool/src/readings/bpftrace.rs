@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Row, Sink, json::scalar, lines::Line};
 
 pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
-    // bpftrace tells when it loses events, so silence means none.
+    // bpftrace reports lost events, so no report means none.
     sink.readings.lost = Some(0);
     for line in lines {
         if sink.is_full() {

@@ -6,7 +6,7 @@
 #ifndef BPFASSAY_KERNEL_H
 #define BPFASSAY_KERNEL_H
 
-/* Tells libbpf's headers to use the kernel's names for registers, and that the types below exist. */
+/* Makes libbpf's headers use the kernel's names for registers, and that the types below exist. */
 #define __VMLINUX_H__
 
 typedef unsigned char __u8;

@@ -24,7 +24,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         }
         Some(Start::Ready | Start::Refused(_)) => FindingStatus::Clear,
         Some(Start::NotReady { .. }) => {
-            FindingStatus::not_evaluated("it did not become ready, and nothing tells whether it had loaded")
+            FindingStatus::not_evaluated("it did not become ready, and whether it had loaded is not known")
         }
     }
 }
