@@ -202,7 +202,7 @@ fn what_cannot_be_under_the_plan_is_refused_whatever_its_sums() {
         assert!(at == line && message.contains(words), "{line} {words}: {at} {message}");
     }
     // A key twice is no way to say two things.
-    for (object, key) in [(3, "\"run\":\"x\","), (3, "\"sum\":\"x\","), (0, "\"sum\":\"x\","), (0, "\"journal\":3,")] {
+    for (object, key) in [(3, "\"run\":\"x\","), (3, "\"sum\":\"x\","), (0, "\"sum\":\"x\","), (0, "\"journal\":4,")] {
         let mut objects = good.clone();
         objects[object] = format!("{{{key}{}", &good[object][1..]);
         let (_, message) = refused_at(folder.path(), &forged(&objects));
@@ -246,7 +246,7 @@ fn a_line_without_its_end_is_never_used() {
 fn a_journal_before_sums_is_told_by_its_version() {
     let folder = tempfile::tempdir().unwrap();
     whole(folder.path());
-    let first = objects(&lines(folder.path()))[0].replacen("\"journal\":3", "\"journal\":1", 1);
+    let first = objects(&lines(folder.path()))[0].replacen("\"journal\":4", "\"journal\":1", 1);
     fs::write(folder.path().join(FILE_NAME), first + "\n").unwrap();
     assert!(matches!(Contents::read(folder.path()), Err(JournalError::Version { found: 1, .. })));
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Version of `results.json`.
-pub const RESULTS_VERSION: u32 = 2;
+pub const RESULTS_VERSION: u32 = 3;
 
 /// Everything that came of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use schemars::Schema;
 
 use crate::{Event, Results};
 
-/// The schema of `results.json`, as the text of the file `results/schema/results-v2.json` of the project.
+/// The schema of `results.json`, as the text of the file `results/schema/results-v3.json` of the project.
 ///
 /// # Errors
 /// If the schema has no JSON form.
