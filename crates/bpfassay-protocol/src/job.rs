@@ -96,7 +96,7 @@ pub struct RunSpec {
     /// reads per event, hence a pass of its own.
     #[serde(default)]
     pub bpf_stats: bool,
-    /// Further options of the tracer, one word each, after those that the agent gives it.
+    /// Further options of the tracer, one argument each, after those that the agent gives it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracer_arguments: Vec<String>,
     /// Another tool that runs meanwhile: in place of the tracer, or beside it as its reference.

@@ -27,7 +27,7 @@ fn published(name: &str) -> String {
 /// `BPFASSAY_UPDATE_SCHEMA=1 cargo test -p bpfassay-report` writes the files anew.
 #[test]
 fn the_published_files_are_current() {
-    for (name, schema) in [("results-v3.json", results_schema()), ("events-v2.json", events_schema())] {
+    for (name, schema) in [("results-v3.json", results_schema()), ("events-v3.json", events_schema())] {
         let schema = schema.unwrap();
         if std::env::var_os("BPFASSAY_UPDATE_SCHEMA").is_some() {
             std::fs::create_dir_all(FOLDER).unwrap();

@@ -58,7 +58,7 @@ pub struct Boot {
     pub boot: u32,
     /// When, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
-    /// The QEMU command line, one word each.
+    /// The QEMU command line, one argument each.
     pub qemu: Vec<String>,
     /// The console log, relative to the results directory.
     pub log: Option<String>,

@@ -149,7 +149,7 @@ fn engines(results: &Results) -> BTreeSet<String> {
 }
 
 fn difference(base: &Workload, new: &Workload) -> String {
-    let words = |workload: &Workload| {
+    let options = |workload: &Workload| {
         let program = match &workload.program {
             Program::Bundled => String::new(),
             Program::ExternalIor { ranks } => format!("{ranks} ranks of IOR "),
@@ -159,7 +159,7 @@ fn difference(base: &Workload, new: &Workload) -> String {
         let neighbour = if workload.neighbour { ", neighbour" } else { "" };
         format!("`{program}{}`{deadline}{neighbour}", workload.arguments.join(" "))
     };
-    let [base, new] = [base, new].map(words);
+    let [base, new] = [base, new].map(options);
     if base == new { "the file system".to_owned() } else { format!("{base} against {new}") }
 }
 
