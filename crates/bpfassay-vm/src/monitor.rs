@@ -310,8 +310,7 @@ mod tests {
 
     use super::*;
 
-    const GREETING: &str =
-        r#"{"QMP": {"version": {"qemu": {"micro": 3, "minor": 2, "major": 7}, "package": ""}, "capabilities": ["oob"]}}"#;
+    const GREETING: &str = r#"{"QMP": {"version": {"qemu": {"micro": 3, "minor": 2, "major": 7}, "package": ""}, "capabilities": ["oob"]}}"#;
 
     /// The other side: after the greeting it sends `replies`, one for each command that it receives.
     async fn connected(replies: &'static [&'static str]) -> (Monitor, mpsc::UnboundedReceiver<Notice>) {
@@ -346,11 +345,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_and_a_lost_connection_are_reported() {
-        let (monitor, _notices) = connected(&[
-            "{\"return\": {}}",
-            "{\"error\": {\"class\": \"GenericError\", \"desc\": \"not now\"}}",
-        ])
-        .await;
+        let (monitor, _notices) =
+            connected(&["{\"return\": {}}", "{\"error\": {\"class\": \"GenericError\", \"desc\": \"not now\"}}"]).await;
         assert!(monitor.state().await.unwrap_err().to_string().contains("not now"));
         assert!(monitor.state().await.unwrap_err().to_string().contains("closed the connection"));
     }
