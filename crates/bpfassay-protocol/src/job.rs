@@ -201,7 +201,7 @@ impl Microbenchmark {
 }
 
 names! {
-    /// Which way a figure of merit is better.
+    /// Which values of a metric are better.
     pub enum Better: "way to be better" {
         /// More of it: operations per second.
         Higher = "higher",

@@ -11,15 +11,15 @@ use bpfassay_stats::{
     Effect, Estimate, StatsError,
     gate::{Change, ChangeEvidence, changes},
 };
-use bpfassay_study::{Clock, Correction, Share};
+use bpfassay_study::{Clock, Correction, MetricName, Share};
 use serde::{Deserialize, Serialize};
 
 pub use self::comparable::NotComparable;
 use crate::derive::gates::adjustment;
-use bpfassay_results::{Access, ByteErrors, Figure, Results};
+use bpfassay_results::{ByteErrors, Figure, Results};
 
 /// Version of the JSON form of a comparison.
-pub const COMPARISON_VERSION: u32 = 1;
+pub const COMPARISON_VERSION: u32 = 2;
 
 /// How two results are to be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Comparison {
     /// Whether for some figure neither a change nor its absence is shown.
     #[must_use]
     pub fn is_inconclusive(&self) -> bool {
-        self.cells.iter().flat_map(|cell| &cell.accesses).any(|access| access.change == Change::Inconclusive)
+        self.cells.iter().flat_map(|cell| &cell.metrics).any(|metric| metric.change == Change::Inconclusive)
     }
 }
 
@@ -101,7 +101,7 @@ pub struct CellComparison {
     /// What became of it.
     pub fate: Fate,
     /// Its figures, where both have some.
-    pub accesses: Vec<AccessComparison>,
+    pub metrics: Vec<MetricComparison>,
     /// Pitfalls that only the new results have: kind and subject.
     pub findings_new: Vec<String>,
     /// Pitfalls that only the base has.
@@ -112,7 +112,7 @@ impl CellComparison {
     /// See [`Comparison::is_regression`].
     #[must_use]
     pub fn is_regression(&self) -> bool {
-        matches!(self.fate, Fate::Broken { .. }) || self.accesses.iter().any(AccessComparison::is_regression)
+        matches!(self.fate, Fate::Broken { .. }) || self.metrics.iter().any(MetricComparison::is_regression)
     }
 
     /// `x86_64 6.12`, `x86_64 6.12 → 7.2`.
@@ -153,12 +153,12 @@ pub enum Fate {
     },
 }
 
-/// One access of a cell in both results.
+/// One metric of a cell in both results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AccessComparison {
-    /// Direction.
-    pub access: Access,
+pub struct MetricComparison {
+    /// Its name.
+    pub metric: MetricName,
     /// What the ratio is of.
     pub measure: Measure,
     /// New / base: above 1 means slower.
@@ -171,7 +171,7 @@ pub struct AccessComparison {
     pub byte_error: [Figure<ByteErrors>; 2],
 }
 
-impl AccessComparison {
+impl MetricComparison {
     /// Whether it was exact and is not any more.
     #[must_use]
     pub fn miscounts(&self) -> bool {
@@ -239,14 +239,14 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
     let sides = [base, new].map(cells::Side::of);
     let mut cells: Vec<CellComparison> =
         pairs.iter().map(|pair| cells::compare(&sides[0], &sides[1], pair, question)).collect();
-    let mut family: Vec<&mut AccessComparison> = cells.iter_mut().flat_map(|cell| &mut cell.accesses).collect();
+    let mut family: Vec<&mut MetricComparison> = cells.iter_mut().flat_map(|cell| &mut cell.metrics).collect();
     let evidence: Vec<ChangeEvidence> =
-        family.iter().filter_map(|access| access.ratio.value().map(|ratio| ratio.evidence)).collect();
+        family.iter().filter_map(|metric| metric.ratio.value().map(|ratio| ratio.evidence)).collect();
     let found = changes(&evidence, question.error_rate.value(), adjustment(question.correction))
         .map_err(|error| NotComparable::Question { reason: error.to_string() })?;
-    let measured = family.iter_mut().filter(|access| access.ratio.value().is_some());
-    for (access, change) in measured.zip(found) {
-        access.change = change;
+    let measured = family.iter_mut().filter(|metric| metric.ratio.value().is_some());
+    for (metric, change) in measured.zip(found) {
+        metric.change = change;
     }
     Ok(Comparison {
         version: COMPARISON_VERSION,

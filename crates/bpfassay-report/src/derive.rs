@@ -13,7 +13,6 @@ pub(crate) mod gates;
 mod kernel_features;
 pub(crate) mod levels;
 pub(crate) mod lookup;
-mod merit;
 pub(crate) mod pairs;
 mod runs;
 pub(crate) mod sampling;

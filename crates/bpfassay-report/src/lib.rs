@@ -11,7 +11,6 @@
 pub mod check;
 pub mod compare;
 pub mod derive;
-mod ior;
 mod labels;
 pub mod render;
 pub mod trend;

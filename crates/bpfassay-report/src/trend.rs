@@ -13,14 +13,14 @@ use bpfassay_stats::{
     Spread, StatsError,
     change_points::{Point, Search, Segmentation},
 };
-use bpfassay_study::Clock;
+use bpfassay_study::{Clock, MetricName};
 use serde::{Deserialize, Serialize};
 
 use crate::compare::NotComparable;
-use bpfassay_results::{Access, CellAccess, CellResult, Figure, Results};
+use bpfassay_results::{CellMetric, CellResult, Figure, Results};
 
 /// Version of the JSON form of a trend.
-pub const TREND_VERSION: u32 = 1;
+pub const TREND_VERSION: u32 = 2;
 
 /// Seed of the permutations: the same results give the same answer.
 const SEED: u64 = 1;
@@ -35,7 +35,7 @@ pub struct Trend {
     pub clock: Clock,
     /// Error rate of the search for changes: of false alarms in a series without change.
     pub error_rate: f64,
-    /// One per architecture, workload case, file system, probe configuration or tool, and access.
+    /// One per architecture, workload case, file system, probe configuration or tool, and metric.
     pub series: Vec<Series>,
 }
 
@@ -51,8 +51,8 @@ pub struct Series {
     pub file_system: String,
     /// The probe configuration or tool.
     pub under_test: String,
-    /// Direction.
-    pub access: Access,
+    /// Name of the metric.
+    pub metric: MetricName,
     /// What the figures are.
     pub quantity: Quantity,
     /// The points in their order.
@@ -115,9 +115,9 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     let mut known: HashSet<(Kind<'_>, &str)> = HashSet::new();
     for (_, result) in &results {
         for cell in &result.cells {
-            for access in &cell.accesses {
-                if known.insert((kind(cell), access.access.name())) {
-                    series.push(one(&index, cell, access.access, &search));
+            for metric in &cell.metrics {
+                if known.insert((kind(cell), &*metric.name)) {
+                    series.push(one(&index, cell, metric.name, &search));
                 }
             }
         }
@@ -125,7 +125,7 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     Ok(Trend { version: TREND_VERSION, clock, error_rate: search.alpha, series })
 }
 
-/// Everything that distinguishes series but its access: architecture, workload case, file system, what is under test.
+/// Everything that distinguishes series but its metric: architecture, workload case, file system, what is under test.
 type Kind<'a> = (Arch, &'a str, &'a str, String);
 
 fn kind(cell: &CellResult) -> Kind<'_> {
@@ -170,14 +170,14 @@ impl<'a> Index<'a> {
 }
 
 /// The series that `model` is of.
-fn one(index: &Index<'_>, model: &CellResult, access: Access, search: &Search) -> Series {
-    let quantity = quantity(index, model, access);
+fn one(index: &Index<'_>, model: &CellResult, metric: MetricName, search: &Search) -> Series {
+    let quantity = quantity(index, model, metric);
     let mut series = Series {
         arch: model.target.arch,
         case: model.case.clone(),
         file_system: model.file_system.clone(),
         under_test: model.under_test(),
-        access,
+        metric,
         quantity,
         points: Vec::new(),
         segmentation: Figure::missing("no point was measured"),
@@ -188,7 +188,7 @@ fn one(index: &Index<'_>, model: &CellResult, access: Access, search: &Search) -
         for &kernel in kernels.get(&model.target.arch).into_iter().flatten() {
             let label = if index.results.len() > 1 { format!("{kernel} {name}") } else { kernel.to_owned() };
             let cell = cells.and_then(|cells| cells.get(kernel));
-            let figures = cell.and_then(|cell| cell.accesses.iter().find(|found| found.access == access));
+            let figures = cell.and_then(|cell| cell.metric(&metric));
             let (value, point) = match figures {
                 Some(figures) => value(figures, quantity),
                 None => (Figure::missing("not in the plan"), None),
@@ -206,7 +206,7 @@ fn one(index: &Index<'_>, model: &CellResult, access: Access, search: &Search) -
 
 /// Instructions per call where every point that was measured has a positive number of them, for only then is there a ratio
 /// of two.
-fn quantity(index: &Index<'_>, model: &CellResult, access: Access) -> Quantity {
+fn quantity(index: &Index<'_>, model: &CellResult, metric: MetricName) -> Quantity {
     if model.is_baseline() {
         return Quantity::Bandwidth;
     }
@@ -215,15 +215,15 @@ fn quantity(index: &Index<'_>, model: &CellResult, access: Access) -> Quantity {
         .get(&(model.target.arch, model.under_test()))
         .into_iter()
         .flatten()
-        .flat_map(|cell| &cell.accesses)
-        .filter(|figures| figures.access == access && figures.overhead.value().is_some());
-    let is_positive = |figures: &CellAccess| figures.cost.value().is_some_and(|cost| cost.per_call.value > 0.0);
+        .flat_map(|cell| &cell.metrics)
+        .filter(|figures| figures.name == metric && figures.overhead.value().is_some());
+    let is_positive = |figures: &CellMetric| figures.cost.value().is_some_and(|cost| cost.per_call.value > 0.0);
     if measured.all(is_positive) { Quantity::InstructionsPerCall } else { Quantity::Overhead }
 }
 
 /// The figure, and on the log scale with its variance. Counted instructions weigh alike: their spread within a boot says
 /// nothing of that between kernels.
-fn value(figures: &CellAccess, quantity: Quantity) -> (Figure<f64>, Option<Point>) {
+fn value(figures: &CellMetric, quantity: Quantity) -> (Figure<f64>, Option<Point>) {
     let alike = |value: f64| Some(Point { log_ratio: value.ln(), variance: 0.0 });
     match quantity {
         Quantity::InstructionsPerCall => {
@@ -242,7 +242,10 @@ fn value(figures: &CellAccess, quantity: Quantity) -> (Figure<f64>, Option<Point
             (figures.overhead.clone().map(|overhead| overhead.estimate.value), point)
         }
         Quantity::Bandwidth => {
-            let value = figures.bandwidth_mib_s.clone().map(|summary| summary.center());
+            let value = match figures.operation {
+                Some(_) => figures.value.clone().map(|summary| summary.center()),
+                None => Figure::missing("only IOR reports bandwidths"),
+            };
             let point = value.value().and_then(|&value| alike(value));
             (value, point)
         }
@@ -281,7 +284,7 @@ impl Trend {
         })
     }
 
-    /// Everything that distinguishes series but its probe configuration and access, each once.
+    /// Everything that distinguishes series but its probe configuration and metric, each once.
     pub(crate) fn groups(&self) -> Vec<(Arch, &str, &str)> {
         let mut seen = BTreeSet::new();
         let group = |series: &'_ Series| (series.arch, series.case.clone(), series.file_system.clone());

@@ -28,7 +28,7 @@ use bpfassay_report::{
     derive,
     render::{comparison_html, html},
 };
-use bpfassay_results::{CellAccess, CellResult, Outcome, Results};
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Outcome, Results};
 use bpfassay_study::{Clock, Gate, Study};
 use chromium::Browser;
 use common::{contents, made_up, matrix, not_supported, outcome, paths, quick, study};
@@ -119,9 +119,13 @@ fn table_of_cells(browser: &mut Browser) -> Vec<std::collections::BTreeMap<Strin
     serde_json::from_value(rows).unwrap()
 }
 
-fn assert_row(row: &std::collections::BTreeMap<String, String>, cell: &CellResult, access: &CellAccess) {
-    let place = format!("{}, {}: {row:?}", cell.cell, access.access);
-    assert_eq!(row["access"], access.access.name(), "{place}");
+fn assert_row(
+    row: &std::collections::BTreeMap<String, String>,
+    cell: &CellResult,
+    (metric, accuracy): (&CellMetric, Option<&CellAccuracy>),
+) {
+    let place = format!("{}, {}: {row:?}", cell.cell, metric.name);
+    assert_eq!(row["metric"], &*metric.name, "{place}");
     if !row["probe"].is_empty() {
         assert_eq!(
             (row["target"].as_str(), row["probe"].as_str()),
@@ -129,11 +133,11 @@ fn assert_row(row: &std::collections::BTreeMap<String, String>, cell: &CellResul
             "{place}"
         );
     }
-    match access.bandwidth_mib_s.value() {
+    match metric.value.value() {
         Some(summary) => assert!(is_rounded(&row["MiB/s"], summary.center()), "{place}"),
         None => assert!(row["MiB/s"].starts_with("not measured"), "{place}"),
     }
-    let overhead = if cell.is_baseline() { &access.control } else { &access.overhead };
+    let overhead = if cell.is_baseline() { &metric.control } else { &metric.overhead };
     match overhead.value() {
         Some(overhead) => {
             let shown: Vec<&str> = row["overhead [95 %]"]
@@ -149,7 +153,7 @@ fn assert_row(row: &std::collections::BTreeMap<String, String>, cell: &CellResul
         }
         None => assert!(row["overhead [95 %]"].starts_with("not measured"), "{place}"),
     }
-    if let (Some(errors), false) = (access.byte_error.value(), cell.is_baseline()) {
+    if let (Some(errors), false) = (accuracy.and_then(|accuracy| accuracy.byte_error.value()), cell.is_baseline()) {
         let shown = row["byte error"].split(' ').next().unwrap().trim_end_matches(',').to_owned();
         let values: Vec<i64> = shown.split("..").map(|number| number.parse().unwrap()).collect();
         assert_eq!((values[0], *values.last().unwrap()), (errors.min, errors.max), "{place}");
@@ -160,11 +164,10 @@ fn assert_row(row: &std::collections::BTreeMap<String, String>, cell: &CellResul
 fn assert_shown(browser: &mut Browser, name: &str, results: &Results) {
     assert_fit(browser, name, &html(results).unwrap(), &WIDTHS);
     let rows = table_of_cells(browser);
-    let planned: Vec<_> =
-        results.cells.iter().flat_map(|cell| cell.accesses.iter().map(move |access| (cell, access))).collect();
+    let planned: Vec<_> = results.cells.iter().flat_map(|cell| cell.rows().map(move |row| (cell, row))).collect();
     assert_eq!(rows.len(), planned.len(), "{name}");
-    for (row, (cell, access)) in rows.iter().zip(planned) {
-        assert_row(row, cell, access);
+    for (row, (cell, figures)) in rows.iter().zip(planned) {
+        assert_row(row, cell, figures);
     }
     plots::assert_marks(browser, results);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any program as a workload: its time, its figures of merit, the bytes that it says it moved, and how all are shown.
+//! Any program as a workload: its time, its metrics, the bytes that it says it moved, and how all are shown.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -13,7 +13,7 @@ use bpfassay_report::{
     derive,
     render::{Style, csv, openmetrics, text},
 };
-use bpfassay_results::{Access, CellResult, MovedSource, Outcome, Results};
+use bpfassay_results::{CellResult, MovedSource, Outcome, Results};
 use bpfassay_stats::Verdict;
 use bpfassay_study::{MetricName, Study};
 use common::{contents, figures, reading};
@@ -85,23 +85,19 @@ fn cell<'a>(results: &'a Results, probe: &str) -> &'a CellResult {
     results.cells.iter().find(|cell| cell.under_test() == probe).unwrap()
 }
 
-fn named(name: &str) -> Access {
-    Access::Figure(MetricName::from(name).unwrap())
-}
-
 #[test]
 fn overheads_are_of_time_and_of_every_figure() {
     let results = results("wall", 0);
-    let fexit = &cell(&results, "fexit").accesses;
-    assert_eq!(fexit.iter().map(|row| row.access).collect::<Vec<_>>(), [Access::Work, named("rate"), named("latency")]);
+    let fexit = &cell(&results, "fexit").metrics;
+    assert_eq!(fexit.iter().map(|row| row.name.to_string()).collect::<Vec<_>>(), ["work", "rate", "latency"]);
     let overheads: Vec<f64> = fexit.iter().map(|row| row.overhead.value().unwrap().estimate.value).collect();
     // Of time and latency less is better, of the rate more.
     for (overhead, expected) in overheads.iter().zip([1.25, 2.0, 1.5]) {
         assert!((overhead - expected).abs() < 1e-9, "{overheads:?}");
     }
     let time = |results: &Results| {
-        let merit = cell(results, "none").accesses[0].merit.clone().unwrap();
-        (merit.figure.value().unwrap().mean, merit.unit)
+        let work = &cell(results, "none").metrics[0];
+        (work.value.value().unwrap().mean, work.unit.clone())
     };
     assert_eq!(time(&results), (2.0, "s".to_owned()));
     // Without the second in which there was nothing to do.
@@ -110,15 +106,17 @@ fn overheads_are_of_time_and_of_every_figure() {
 
 #[test]
 fn bytes_that_the_program_tells_are_held_against_the_tracers() {
-    let verdicts = |results: &Results| results.gates.iter().map(|gate| (gate.access, gate.verdict)).collect::<Vec<_>>();
+    let verdicts = |results: &Results| results.gates.iter().map(|gate| (gate.metric, gate.verdict)).collect::<Vec<_>>();
     let exact = results("wall", 0);
-    let row = |results: &Results| *cell(results, "fexit").accesses[0].byte_error.value().unwrap();
+    let row = |results: &Results| *cell(results, "fexit").accuracy[0].byte_error.value().unwrap();
     assert_eq!((row(&exact).min, row(&exact).max, row(&exact).exact), (0, 0, 4));
     // Once, for the work as a whole.
-    assert_eq!(verdicts(&exact), [(Some(Access::Work), Verdict::Pass)]);
+    let work = Some("work".parse::<MetricName>().unwrap());
+    assert_eq!(cell(&exact, "fexit").accuracy.len(), 1);
+    assert_eq!(verdicts(&exact), [(work, Verdict::Pass)]);
     let short = results("wall", 7);
     assert_eq!((row(&short).min, row(&short).max, row(&short).exact), (-7, 0, 2));
-    assert_eq!(verdicts(&short), [(Some(Access::Work), Verdict::Regression)]);
+    assert_eq!(verdicts(&short), [(work, Verdict::Regression)]);
     let run = short.runs.iter().find(|run| run.record.cell.ends_with("_fexit")).unwrap();
     let bytes = &run.derived.as_ref().unwrap().bytes;
     let write = bytes.iter().find(|figure| figure.operation == Operation::Write).unwrap();
@@ -126,14 +124,14 @@ fn bytes_that_the_program_tells_are_held_against_the_tracers() {
         (write.moved_source, write.error.value(), write.mountstats_error.value()),
         (MovedSource::Summary, Some(&-7), Some(&-7))
     );
-    assert!(cell(&short, "none").accesses[0].byte_error.value().is_none());
+    assert!(cell(&short, "none").accuracy[0].byte_error.value().is_none());
 }
 
 #[test]
 fn results_are_read_back_as_they_were() {
     let results = results("wall", 0);
     let text = serde_json::to_string(&results).unwrap();
-    assert!(text.contains(r#""access":{"figure":"latency"}"#));
+    assert!(text.contains(r#""name":"latency","unit":"ns","better":"lower""#));
     assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
 }
 
@@ -143,15 +141,14 @@ fn programs_have_rows_in_the_table() {
 }
 
 #[test]
-fn figures_of_merit_are_in_every_format_with_their_units() {
+fn metrics_are_in_every_format_with_their_units() {
     let results = results("wall", 0);
     let metrics = openmetrics(&results);
-    let line =
-        |of: &str| metrics.lines().find(|line| line.starts_with("bpfassay_figure_of_merit{") && line.contains(of));
-    assert!(line("under_test=\"fexit\",access=\"rate\"").is_some_and(|line| line.ends_with(" 50")), "{metrics}");
+    let line = |of: &str| metrics.lines().find(|line| line.starts_with("bpfassay_metric_value{") && line.contains(of));
+    assert!(line("under_test=\"fexit\",metric=\"rate\"").is_some_and(|line| line.ends_with(" 50")), "{metrics}");
     let runs = csv(&results).unwrap();
     let head: Vec<&str> = runs.lines().next().unwrap().split(',').collect();
-    assert_eq!(head[head.len() - 2..], ["merit", "merit_unit"]);
+    assert_eq!(head[11..14], ["metric", "value", "unit"]);
     let latency = runs.lines().find(|line| line.contains("_fexit,") && line.contains(",latency,")).unwrap();
-    assert!(latency.contains(",300,"), "{latency}");
+    assert!(latency.contains(",latency,300,"), "{latency}");
 }

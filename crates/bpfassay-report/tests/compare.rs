@@ -57,7 +57,7 @@ fn cell<'a>(comparison: &'a Comparison, target: &str, under_test: &str) -> &'a C
 
 fn changes(comparison: &Comparison, under_test: &str) -> Vec<Change> {
     let of = |cell: &&CellComparison| cell.under_test == under_test;
-    comparison.cells.iter().filter(of).flat_map(|cell| &cell.accesses).map(|access| access.change).collect()
+    comparison.cells.iter().filter(of).flat_map(|cell| &cell.metrics).map(|metric| metric.change).collect()
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn half_a_per_cent_more_is_a_regression_of_that_cell_alone() {
     assert!(comparison.is_regression());
     assert_eq!(changes(&comparison, "fexit"), [Change::Increase; 6]);
     assert_eq!(changes(&comparison, "kprobe"), [Change::Equivalent; 6]);
-    let ratio = cell(&comparison, "x86_64 6.1", "fexit").accesses[0].ratio.value().unwrap().estimate.value;
+    let ratio = cell(&comparison, "x86_64 6.1", "fexit").metrics[0].ratio.value().unwrap().estimate.value;
     assert!((ratio - 1.0051).abs() < 1e-6, "{ratio}");
     let back = compared(&new, &base);
     assert!(!back.is_regression());
@@ -90,7 +90,7 @@ fn other_seeds_are_independent_samples() {
     other.design.seed = 2;
     let (base, new) = (results(&instructions(), steady(0.0)), results(&other, steady(0.0)));
     let comparison = compared(&base, &new);
-    let ratio = cell(&comparison, "x86_64 6.1", "none").accesses[0].ratio.value().unwrap();
+    let ratio = cell(&comparison, "x86_64 6.1", "none").metrics[0].ratio.value().unwrap();
     assert!(!ratio.paired);
     // Standard deviation 0.001 in either, three rounds: the difference of two means is not shown to be within 0.1 %.
     assert_eq!(changes(&comparison, "none"), [Change::Inconclusive; 6]);
@@ -125,7 +125,7 @@ fn a_tool_that_miscounts_now_is_a_regression_whatever_its_cost() {
     };
     let base = results(&instructions(), steady(0.0));
     let comparison = compared(&base, &results(&instructions(), short));
-    let [write, read] = cell(&comparison, "x86_64 6.1", "fexit").accesses.as_slice() else { panic!("two accesses") };
+    let [write, read] = cell(&comparison, "x86_64 6.1", "fexit").metrics.as_slice() else { panic!("two metrics") };
     assert!(write.miscounts() && write.is_regression() && !read.is_regression());
 }
 

@@ -14,7 +14,7 @@ use bpfassay_report::{
     derive,
     render::{Style, markdown, text},
 };
-use bpfassay_results::{Access, Basis, Cost, Figure, Outcome, Results};
+use bpfassay_results::{Basis, Cost, Figure, Outcome, Results};
 use bpfassay_stats::Bounds;
 use bpfassay_study::{Clock, Study};
 use common::{contents, figures, study};
@@ -45,8 +45,8 @@ fn results(clock: Clock, extra: fn(u32) -> u64, idle: Option<u64>) -> Results {
 fn cost(results: &Results, probe: Probe) -> &Figure<Cost> {
     let probe = ProbeConfiguration::with_defaults(probe);
     let cell = results.cells.iter().find(|cell| cell.probe == probe).unwrap();
-    let access = cell.accesses.iter().find(|access| access.access == Access::Write).unwrap();
-    if probe.is_baseline() { &access.control_cost } else { &access.cost }
+    let write = cell.metric("write").unwrap();
+    if probe.is_baseline() { &write.control_cost } else { &write.cost }
 }
 
 #[test]

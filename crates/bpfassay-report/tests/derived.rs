@@ -12,7 +12,8 @@ mod common;
 use bpfassay_protocol::{Operation, ProbeConfiguration, message::RunFigures, probe::Probe};
 use bpfassay_report::derive;
 use bpfassay_results::{
-    Access, Attach, ByteErrors, CellAccess, Contents, Entry, Figure, MovedSource, Outcome, Results, Span, Unit,
+    Attach, ByteErrors, CellAccuracy, CellMetric, CellResult, Contents, Entry, Figure, MovedSource, Outcome, Results,
+    Span, Unit,
 };
 use bpfassay_study::WorkloadKind;
 use common::{CGROUP, DEVICE, MIB, MOVED, contents, figures, outcome, sample, study};
@@ -32,9 +33,16 @@ fn with_fexit(sampling: Option<&str>, change: impl Fn(&mut RunFigures)) -> Resul
     }))
 }
 
-fn access<'a>(results: &'a Results, cell: &str, access: Access) -> &'a CellAccess {
-    let cell = results.cells.iter().find(|found| found.cell == cell).unwrap();
-    cell.accesses.iter().find(|found| found.access == access).unwrap()
+fn found<'a>(results: &'a Results, cell: &str) -> &'a CellResult {
+    results.cells.iter().find(|found| found.cell == cell).unwrap()
+}
+
+fn metric<'a>(results: &'a Results, cell: &str, name: &str) -> &'a CellMetric {
+    found(results, cell).metric(name).unwrap()
+}
+
+fn accuracy<'a>(results: &'a Results, cell: &str, metric: &str) -> &'a CellAccuracy {
+    found(results, cell).accuracy.iter().find(|found| &*found.metric == metric).unwrap()
 }
 
 const X86_FEXIT: &str = "x86_64_6.1_w_nfs4.2_fexit";
@@ -76,10 +84,10 @@ fn one_byte_too_many_or_too_few_is_seen() {
         rows(&mut figures.phases[1].interval.after, Operation::Write, 1);
         rows(&mut figures.phases[1].interval.after, Operation::Read, -5);
     });
-    let errors = |of| *access(&results, X86_FEXIT, of).byte_error.value().unwrap();
-    assert_eq!(errors(Access::Write), ByteErrors { min: 0, max: 1, intervals: 4, exact: 2, not_measured: 0 });
-    assert_eq!(errors(Access::Read), ByteErrors { min: -5, max: 0, intervals: 4, exact: 2, not_measured: 0 });
-    assert_eq!(access(&results, X86_FEXIT, Access::Read).mountstats_error.value().unwrap().max, 0);
+    let errors = |of| *accuracy(&results, X86_FEXIT, of).byte_error.value().unwrap();
+    assert_eq!(errors("write"), ByteErrors { min: 0, max: 1, intervals: 4, exact: 2, not_measured: 0 });
+    assert_eq!(errors("read"), ByteErrors { min: -5, max: 0, intervals: 4, exact: 2, not_measured: 0 });
+    assert_eq!(accuracy(&results, X86_FEXIT, "read").mountstats_error.value().unwrap().max, 0);
 }
 
 #[test]
@@ -104,9 +112,9 @@ fn without_barriers_the_whole_run_is_compared_with_iors_own_bytes() {
         assert_eq!((&figure.span, figure.moved_source), (&Span::WholeRun, MovedSource::Summary));
         assert_eq!((&figure.workload, &figure.error), (&Figure::Value(MOVED), &Figure::Value(0)));
     }
-    for access in &derived.accesses {
-        close(access.relative_error_ior_interval.value().copied(), 1.0);
-        let reason = access.repetitions[0].relative_error_ior_interval.reason();
+    for accuracy in &derived.accuracy {
+        close(accuracy.relative_error_ior_interval.value().copied(), 1.0);
+        let reason = accuracy.repetitions[0].relative_error_ior_interval.reason();
         assert_eq!(reason, Some("the engine cannot be held between phases: only figures of the whole run"));
     }
 }
@@ -125,16 +133,16 @@ fn mapped_files_are_moved_without_the_tracer_seeing_it() {
         Outcome::Measured(Box::new(figures))
     }));
     let moved = i64::try_from(MOVED).unwrap();
-    for of in Access::DATA {
-        let errors = *access(&results, X86_FEXIT, of).byte_error.value().unwrap();
+    for of in ["write", "read"] {
+        let errors = *accuracy(&results, X86_FEXIT, of).byte_error.value().unwrap();
         // Nothing in the phase of the other access, everything in its own.
         assert_eq!((errors.min, errors.max), (-moved, 0));
         assert_eq!(
-            access(&results, X86_FEXIT, of).mountstats_error.reason(),
+            accuracy(&results, X86_FEXIT, of).mountstats_error.reason(),
             Some("mountstats count what system calls move, and none moves mapped pages")
         );
         assert_eq!(
-            access(&results, X86_FEXIT, of).relative_error_ior_interval.reason(),
+            accuracy(&results, X86_FEXIT, of).relative_error_ior_interval.reason(),
             Some("the tracer counted no bytes")
         );
     }
@@ -148,17 +156,14 @@ fn bytes_that_iors_summary_does_not_tell_are_not_guessed() {
         figures.phases.clear();
         Outcome::Measured(Box::new(figures))
     }));
-    assert_eq!(access(&results, X86_FEXIT, Access::Write).byte_error.value().map(|errors| errors.max), Some(0));
-    let read = access(&results, X86_FEXIT, Access::Read);
+    assert_eq!(accuracy(&results, X86_FEXIT, "write").byte_error.value().map(|errors| errors.max), Some(0));
+    let read = accuracy(&results, X86_FEXIT, "read");
     let reason = Some("IOR's summary does not report the bytes read by -W");
     assert_eq!(read.byte_error.reason(), reason);
     // What the tracer counted holds these bytes, what IOR tells does not.
     assert_eq!(read.relative_error_ior_interval.reason(), reason);
     assert_eq!(read.relative_error_instantaneous.reason(), reason);
-    close(
-        access(&results, X86_FEXIT, Access::Write).relative_error_ior_interval.value().map(|summary| summary.mean),
-        1.0,
-    );
+    close(accuracy(&results, X86_FEXIT, "write").relative_error_ior_interval.value().map(|summary| summary.mean), 1.0);
 }
 
 #[test]
@@ -168,12 +173,9 @@ fn relative_error_over_iors_interval_follows_the_traced_bytes() {
         let rows = &mut figures.phases[1].interval.after.tracer.as_mut().unwrap().rows;
         rows.last_mut().unwrap().totals.bytes = MOVED / 4 * 3;
     });
+    close(accuracy(&results, X86_FEXIT, "write").relative_error_ior_interval.value().map(|summary| summary.mean), 1.0);
     close(
-        access(&results, X86_FEXIT, Access::Write).relative_error_ior_interval.value().map(|summary| summary.mean),
-        1.0,
-    );
-    close(
-        access(&results, X86_FEXIT, Access::Read).relative_error_ior_interval.value().map(|summary| summary.mean),
+        accuracy(&results, X86_FEXIT, "read").relative_error_ior_interval.value().map(|summary| summary.mean),
         4.0 / 3.0,
     );
 }
@@ -188,10 +190,7 @@ fn iors_rounding_of_short_times_does_not_show_as_an_error() {
         summary["tests"][0]["Results"][0]["totalTime"] = serde_json::json!(0.0003);
         figures.summary = summary.to_string();
     });
-    close(
-        access(&results, X86_FEXIT, Access::Write).relative_error_ior_interval.value().map(|summary| summary.mean),
-        1.0,
-    );
+    close(accuracy(&results, X86_FEXIT, "write").relative_error_ior_interval.value().map(|summary| summary.mean), 1.0);
 }
 
 #[test]
@@ -208,8 +207,8 @@ fn sampled_bandwidth_takes_the_intervals_around_the_phase() {
         figures.summary = common::summary(8.0, 8.0);
     });
     let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
-    for of in &run.derived.as_ref().unwrap().accesses {
-        assert_eq!(of.repetitions[0].sampling_intervals, Figure::Value(3), "{}", of.access);
+    for of in &run.derived.as_ref().unwrap().accuracy {
+        assert_eq!(of.repetitions[0].sampling_intervals, Figure::Value(3), "{}", of.metric);
         // Mean of 4, 8 and 4 MiB/s.
         close(of.relative_error_instantaneous.value().copied(), 8.0 / (16.0 / 3.0));
     }
@@ -228,7 +227,7 @@ fn sampling_goes_on_before_and_after_the_run() {
             }
         });
         let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
-        let [write, read] = run.derived.as_ref().unwrap().accesses.as_slice() else { panic!("not two accesses") };
+        let [write, read] = run.derived.as_ref().unwrap().accuracy.as_slice() else { panic!("not two rows") };
         close(write.relative_error_instantaneous.value().copied(), 8.0 / (8.0 / 2.0));
         // The reading at 4.5 s is a real one, later than 4.4 s.
         close(read.relative_error_instantaneous.value().copied(), 8.0 / (8.0 / 2.1));
@@ -239,7 +238,7 @@ fn sampling_goes_on_before_and_after_the_run() {
 fn a_run_shorter_than_the_sampling_interval_says_so() {
     let results = with_fexit(Some("5s"), |_| {});
     let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
-    for of in &run.derived.as_ref().unwrap().accesses {
+    for of in &run.derived.as_ref().unwrap().accuracy {
         assert_eq!(
             of.relative_error_instantaneous.reason(),
             Some("too short for sampling every 5000 ms: no sampling interval with bytes")
@@ -255,17 +254,17 @@ fn overhead_pairs_runs_of_one_round() {
         let cost = if run.spec.probe == fexit() { 1.25 } else { 1.0 };
         Outcome::Measured(Box::new(figures(run.spec.probe, 100.0 * speed / cost, 50.0 * speed)))
     }));
-    let write = access(&results, X86_FEXIT, Access::Write).overhead.value().copied().unwrap();
+    let write = metric(&results, X86_FEXIT, "write").overhead.value().copied().unwrap();
     close(Some(write.estimate.value), 1.25);
     assert_eq!((write.unit, write.pairs, write.estimate.n, write.pairs_across_boots), (Unit::Rounds, 4, 4, 0));
-    close(access(&results, X86_FEXIT, Access::Read).overhead.value().map(|overhead| overhead.estimate.value), 1.0);
-    close(access(&results, X86_FEXIT, Access::Read).control.value().map(|overhead| overhead.estimate.value), 1.0);
+    close(metric(&results, X86_FEXIT, "read").overhead.value().map(|overhead| overhead.estimate.value), 1.0);
+    close(metric(&results, X86_FEXIT, "read").control.value().map(|overhead| overhead.estimate.value), 1.0);
 }
 
 #[test]
 fn boots_count_as_observations_where_there_are_several() {
     let results = derive(&contents(&study(None, 2, 3), outcome));
-    let overhead = access(&results, X86_FEXIT, Access::Write).overhead.value().copied().unwrap();
+    let overhead = metric(&results, X86_FEXIT, "write").overhead.value().copied().unwrap();
     assert_eq!((overhead.unit, overhead.estimate.n, overhead.pairs), (Unit::Boots, 3, 6));
 }
 
@@ -280,20 +279,20 @@ fn pairs_across_an_interruption_are_told_apart() {
             record.boot = 2;
         }
     }
-    let overhead = access(&derive(&contents), X86_FEXIT, Access::Write).overhead.value().copied().unwrap();
+    let overhead = metric(&derive(&contents), X86_FEXIT, "write").overhead.value().copied().unwrap();
     assert_eq!((overhead.pairs, overhead.pairs_across_boots), (2, 1));
 }
 
 #[test]
 fn a_summary_that_is_none_leaves_exact_bytes_and_reasons() {
     let results = with_fexit(None, |figures| figures.summary = "ior: out of luck".to_owned());
-    let write = access(&results, X86_FEXIT, Access::Write);
+    let (bandwidth, write) = (metric(&results, X86_FEXIT, "write"), accuracy(&results, X86_FEXIT, "write"));
     assert_eq!(write.byte_error.value().map(|errors| (errors.min, errors.max)), Some((0, 0)));
-    for reason in [write.bandwidth_mib_s.reason(), write.relative_error_ior_interval.reason()] {
+    for reason in [bandwidth.value.reason(), write.relative_error_ior_interval.reason()] {
         assert!(reason.is_some_and(|reason| reason.contains("IOR's summary")), "{reason:?}");
     }
     assert_eq!(
-        write.overhead.reason(),
+        bandwidth.overhead.reason(),
         Some("no round has both a baseline run and a run of this cell with a bandwidth")
     );
 }
@@ -320,10 +319,10 @@ fn an_empty_journal_has_every_cell_and_no_figure() {
     assert_eq!(results.cells.len(), 9);
     for cell in &results.cells {
         assert_eq!(cell.runs.planned, 1);
-        assert_eq!(cell.accesses.len(), 2);
-        for access in &cell.accesses {
-            assert_eq!(access.bandwidth_mib_s.reason(), Some("not run"));
-            assert!(access.byte_error.reason().is_some() && access.overhead.reason().is_some());
+        assert_eq!((cell.metrics.len(), cell.accuracy.len()), (2, 2));
+        for (metric, accuracy) in cell.rows() {
+            assert_eq!(metric.value.reason(), Some("not run"));
+            assert!(accuracy.unwrap().byte_error.reason().is_some() && metric.overhead.reason().is_some());
         }
     }
     assert_eq!(results.notes, ["12 of 12 planned runs were not done"]);
@@ -340,7 +339,7 @@ fn absurd_counters_are_no_panic() {
         }
         figures.samples = vec![sample(u64::MAX, None, u64::MAX, MIB), sample(0, None, 0, 0)];
     });
-    assert!(access(&results, X86_FEXIT, Access::Write).byte_error.value().is_some());
+    assert!(accuracy(&results, X86_FEXIT, "write").byte_error.value().is_some());
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn openmetrics_are_what_prometheus_reads() {
         assert!(valid, "{name}: {said}\n{text}");
         let samples: Vec<(String, BTreeMap<String, String>, f64)> = serde_json::from_str(&said).unwrap();
         for cell in &results.cells {
-            for access in &cell.accesses {
+            for row in &cell.metrics {
                 let is_it = |(metric, labels, _): &&(String, BTreeMap<String, String>, f64)| {
                     metric == "bpfassay_overhead_ratio"
                         && labels["arch"] == cell.target.arch.to_string()
@@ -156,11 +156,11 @@ fn openmetrics_are_what_prometheus_reads() {
                         && labels["under_test"] == plain::text(&cell.under_test())
                         && labels["workload"] == plain::text(&cell.case)
                         && labels["file_system"] == plain::text(&cell.file_system)
-                        && labels["access"] == access.access.name()
+                        && labels["metric"] == *row.name
                 };
                 let found = samples.iter().find(is_it).map(|(_, _, value)| *value);
-                let known = access.overhead.value().map(|overhead| overhead.estimate.value);
-                assert_eq!(found, known, "{name}: {}, {}", cell.cell, access.access);
+                let known = row.overhead.value().map(|overhead| overhead.estimate.value);
+                assert_eq!(found, known, "{name}: {}, {}", cell.cell, row.name);
             }
         }
     }

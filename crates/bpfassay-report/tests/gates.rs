@@ -14,9 +14,9 @@ use bpfassay_report::{
     derive,
     render::{Style, text},
 };
-use bpfassay_results::{Access, Demand, GateResult, Outcome, Results};
+use bpfassay_results::{Demand, GateResult, Outcome, Results};
 use bpfassay_stats::Verdict;
-use bpfassay_study::{Clock, Gate, Share, Study};
+use bpfassay_study::{Clock, Gate, MetricName, Share, Study};
 use common::{contents, outcome, study};
 
 fn share(percent: &str) -> Share {
@@ -35,9 +35,9 @@ fn evaluated(gate: Gate) -> Results {
     derive(&contents(&gated(vec![gate], Clock::Instructions), outcome))
 }
 
-fn verdicts<'a>(results: &'a Results, cell: &'a str) -> Vec<(Demand, Option<Access>, Verdict)> {
+fn verdicts<'a>(results: &'a Results, cell: &'a str) -> Vec<(Demand, Option<MetricName>, Verdict)> {
     let found = |gate: &&GateResult| gate.cell == cell;
-    results.gates.iter().filter(found).map(|gate| (gate.demand, gate.access, gate.verdict)).collect()
+    results.gates.iter().filter(found).map(|gate| (gate.demand, gate.metric, gate.verdict)).collect()
 }
 
 const FEXIT: &str = "x86_64_6.1_w_nfs4.2_fexit";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What program sets counted, figures of merit, and how both are shown.
+//! What program sets counted, metrics, and how both are shown.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use bpfassay_report::{
     derive,
     render::{Style, text},
 };
-use bpfassay_results::{Access, CellResult, Outcome, Results};
+use bpfassay_results::{CellResult, Outcome, Results};
 use bpfassay_study::Study;
 use common::{CGROUP, contents, figures, reading};
 
@@ -102,16 +102,14 @@ fn cell<'a>(results: &'a Results, probe: &str) -> &'a CellResult {
 }
 
 #[test]
-fn overheads_are_of_the_figure_of_merit() {
+fn overheads_are_of_the_metric() {
     let results = results(0);
-    let none = &cell(&results, "none").accesses[0];
-    assert_eq!(none.access, Access::Work);
-    let merit = none.merit.as_ref().unwrap();
-    assert_eq!((merit.unit.as_str(), merit.figure.value().unwrap().mean), ("operations/s", 100.0));
-    assert!(none.bandwidth_mib_s.value().is_none());
-    let all = &cell(&results, "programs").accesses[0];
+    let none = &cell(&results, "none").metrics[0];
+    assert_eq!((&*none.name, none.operation), ("work", None));
+    assert_eq!((none.unit.as_str(), none.value.value().unwrap().mean), ("operations/s", 100.0));
+    let all = &cell(&results, "programs").metrics[0];
     assert!((all.overhead.value().unwrap().estimate.value - 2.0).abs() < 1e-9);
-    assert!(all.byte_error.value().is_none());
+    assert!(cell(&results, "programs").accuracy[0].byte_error.value().is_none());
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn csv_has_a_line_per_run_and_access() {
     let lines = results
         .runs
         .iter()
-        .map(|run| run.derived.as_ref().map_or(0, |derived| derived.accesses.len()).max(1))
+        .map(|run| run.derived.as_ref().map_or(0, |derived| derived.metrics.len()).max(1))
         .sum::<usize>();
     assert_eq!(text.lines().count(), lines + 1);
     insta::assert_snapshot!(text.lines().take(12).collect::<Vec<_>>().join("\n"));

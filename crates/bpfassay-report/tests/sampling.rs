@@ -103,7 +103,7 @@ fn the_interval_shown_pays_for_all_looks() {
     fixed.header.plan.study.design.until = None;
     let of = |results: &bpfassay_results::Results| {
         let cell = results.cells.iter().find(|cell| !cell.is_baseline()).unwrap();
-        let estimate = cell.accesses.first().unwrap().overhead.value().unwrap().estimate;
+        let estimate = cell.metrics.first().unwrap().overhead.value().unwrap().estimate;
         let interval = estimate.bounds.interval().unwrap();
         (estimate.value, estimate.n, interval.level, interval.upper - interval.lower)
     };
@@ -218,8 +218,8 @@ fn overheads_within_the_margin_are_told_to_be_negligible() {
         Outcome::Measured(Box::new(figures(run.spec.probe, 160.0 / cost, 320.0 / cost)))
     }));
     for cell in results.cells.iter().filter(|cell| !cell.is_baseline()) {
-        for access in &cell.accesses {
-            let overhead = access.overhead.value().unwrap();
+        for metric in &cell.metrics {
+            let overhead = metric.overhead.value().unwrap();
             assert_eq!(overhead.negligible, Some(cell.probe.probe == Probe::Kprobe), "{}", cell.cell);
             assert!(overhead.detectable.is_some_and(|ratio| (1.0..1.01).contains(&ratio)), "{overhead:?}");
         }

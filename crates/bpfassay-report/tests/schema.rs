@@ -54,8 +54,8 @@ fn results_keep_to_the_schema() {
     for (pointer, wrong) in [
         ("/version", serde_json::json!("1")),
         ("/cells/0/probe", serde_json::json!(7)),
-        ("/cells/0/accesses/0/bandwidth_mib_s", serde_json::json!(0)),
-        ("/cells/0/accesses/0/overhead", serde_json::json!({"value": null})),
+        ("/cells/0/metrics/0/value", serde_json::json!(0)),
+        ("/cells/0/metrics/0/overhead", serde_json::json!({"value": null})),
         ("/cells/0/attach", serde_json::json!({"outcome": "maybe"})),
         ("/plan/study/targets/0/arch", serde_json::json!("arm")),
     ] {

@@ -3,16 +3,15 @@
 
 use std::fmt;
 
-use bpfassay_protocol::{ProbeConfiguration, finding::Finding, probe::ByteMeaning, tracer::Refusal};
+use bpfassay_protocol::{
+    Operation, ProbeConfiguration, finding::Finding, job::Better, probe::ByteMeaning, tracer::Refusal,
+};
 use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
-use bpfassay_study::{Expectation, Target};
+use bpfassay_study::{Expectation, MetricName, Target};
 use bpfassay_tool::finding::{Compared, FindingResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(doc)]
-use crate::RunAccess;
-use crate::{Access, Merit};
 use crate::{Figure, RunFailure};
 
 /// One cell.
@@ -46,8 +45,11 @@ pub struct CellResult {
     /// The same for all programs together, per call that the tracer counted; `None` without such runs, and for tools.
     #[serde(default)]
     pub event_time: Option<EventTime>,
-    /// The figures, per access.
-    pub accesses: Vec<CellAccess>,
+    /// The metrics of the workload, in the order of display.
+    pub metrics: Vec<CellMetric>,
+    /// How right the tracer's counts are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accuracy: Vec<CellAccuracy>,
     /// Pitfalls that the tracer found, each once, over the runs that were measured or refused.
     #[serde(default)]
     pub findings: Vec<CellFinding>,
@@ -107,6 +109,17 @@ pub struct EventTime {
 }
 
 impl CellResult {
+    /// The metrics, each with the row of its accuracy where there is one.
+    pub fn rows(&self) -> impl Iterator<Item = (&CellMetric, Option<&CellAccuracy>)> {
+        self.metrics.iter().map(|metric| (metric, self.accuracy.iter().find(|row| row.metric == metric.name)))
+    }
+
+    /// The metric with this name.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<&CellMetric> {
+        self.metrics.iter().find(|metric| &*metric.name == name)
+    }
+
     /// Whether nothing was under test.
     #[must_use]
     pub fn is_baseline(&self) -> bool {
@@ -196,47 +209,52 @@ impl Attach {
     }
 }
 
-/// One access of one cell.
+/// One metric of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CellAccess {
-    /// Direction.
-    pub access: Access,
-    /// Bandwidths of the runs, in MiB/s, controls not included.
-    pub bandwidth_mib_s: Figure<Summary>,
-    /// Figures of merit of the runs of a workload that is not IOR, likewise.
+pub struct CellMetric {
+    /// Name, unique in the cell: `write`, `read`, `work`, or a name of the study file.
+    pub name: MetricName,
+    /// Unit: `MiB/s`, `operations/s`.
+    pub unit: String,
+    /// Which values are better.
+    pub better: Better,
+    /// The operation whose bytes it is the rate of: a bandwidth by IOR.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merit: Option<Merit<Summary>>,
-    /// Relative overhead: bandwidth of the baseline / bandwidth of this cell.
+    pub operation: Option<Operation>,
+    /// Values of the runs, controls not included.
+    pub value: Figure<Summary>,
+    /// Relative overhead: value of the baseline / value of this cell, oriented so that above 1 is worse.
     pub overhead: Figure<Overhead>,
     /// What the probe configuration costs in instructions, under the instruction clock.
     pub cost: Figure<Cost>,
     /// The second baseline run taken for a probe configuration: it costs nothing, so this is the noise floor.
     pub control_cost: Figure<Cost>,
-    /// A/A control of the group: bandwidth of the baseline / bandwidth of the second baseline run. Its distance from 1 is
+    /// A/A control of the group: value of the baseline / value of the second baseline run. Its distance from 1 is
     /// the noise floor.
     pub control: Figure<Overhead>,
-    /// For the baseline: whether its bandwidth changed with time, over all its runs and those of the control.
+    /// For the baseline: whether its value changed with time, over all its runs and those of the control.
     #[serde(default = "no_drift")]
     pub drift: Figure<Drift>,
-    /// Byte errors of the operation of this access over all intervals of all runs.
+}
+
+/// How right the counts are of what the tracer counted while a metric was measured: a row per bandwidth, and one for the work as a
+/// whole of other workloads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellAccuracy {
+    /// [`CellMetric::name`].
+    pub metric: MetricName,
+    /// Byte errors of the operation of this metric over all intervals of all runs; of the work as a whole those of all operations.
     pub byte_error: Figure<ByteErrors>,
     /// The same for calls.
     pub call_error: Figure<ByteErrors>,
     /// The same for mountstats.
     pub mountstats_error: Figure<ByteErrors>,
-    /// Over the runs: see `RunAccess::relative_error_ior_interval`.
+    /// Over the runs: see `RunAccuracy::relative_error_ior_interval`.
     pub relative_error_ior_interval: Figure<Summary>,
-    /// Over the runs: see `RunAccess::relative_error_instantaneous`.
+    /// Over the runs: see `RunAccuracy::relative_error_instantaneous`.
     pub relative_error_instantaneous: Figure<Summary>,
-}
-
-impl CellAccess {
-    /// What the runs were compared by: the bandwidth or the figure of merit.
-    #[must_use]
-    pub fn performance(&self) -> &Figure<Summary> {
-        self.merit.as_ref().map_or(&self.bandwidth_mib_s, |merit| &merit.figure)
-    }
 }
 
 fn no_drift() -> Figure<Drift> {

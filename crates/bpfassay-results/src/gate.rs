@@ -4,11 +4,9 @@
 use std::fmt;
 
 use bpfassay_stats::{Verdict, gate::GateEvidence};
-use bpfassay_study::Share;
+use bpfassay_study::{MetricName, Share};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::Access;
 
 /// The verdict on one demand of a gate for one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,8 +18,8 @@ pub struct GateResult {
     pub demand: Demand,
     /// The cell.
     pub cell: String,
-    /// The access; `None` where the demand is of the cell as a whole.
-    pub access: Option<Access>,
+    /// Name of the metric; `None` where the demand is of the cell as a whole.
+    pub metric: Option<MetricName>,
     /// The verdict. Inconclusive is no pass.
     pub verdict: Verdict,
     /// What was found, as text with its unit: what the verdict rests on, or why there is none.

@@ -31,8 +31,8 @@ mod tagged;
 mod verdict;
 
 pub use cell::{
-    Attach, Basis, ByteErrors, CellAccess, CellFailure, CellFinding, CellResult, Cost, EventTime, Overhead, RunCounts,
-    RunTime, ToolResult, Unit,
+    Attach, Basis, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost, EventTime,
+    Overhead, RunCounts, RunTime, ToolResult, Unit,
 };
 pub use event::Event;
 pub use figure::Figure;
@@ -48,8 +48,8 @@ pub use provenance::Provenance;
 pub use record::{BlockEnded, BlockStarted, Entry, GuestReady, Header, RunRecord};
 pub use results::{Boot, RESULTS_VERSION, Results};
 pub use run::{
-    Access, AccessKey, ByteFigure, Difference, EventFigure, Merit, MovedSource, PathCoverage, RepetitionFigures,
-    RunAccess, RunDerived, RunResult, Span, Work,
+    ByteFigure, Difference, EventFigure, MovedSource, PathCoverage, RepetitionAccuracy, RepetitionMetric, RunAccuracy,
+    RunDerived, RunMetric, RunResult, Span, Work,
 };
 pub use sampling::{Sampled, SamplingEnd, Widest};
 pub use verdict::{BootVerdict, Involved};

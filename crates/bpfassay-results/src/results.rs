@@ -35,7 +35,7 @@ pub struct Results {
     pub runs: Vec<RunResult>,
     /// Every cell of the plan, in its order.
     pub cells: Vec<CellResult>,
-    /// The verdicts on the study's gates, a row per gate, demand, cell and access; gates first, then cells in the plan's order.
+    /// The verdicts on the study's gates, a row per gate, demand, cell and metric; gates first, then cells in the plan's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
     /// How many boots sequential sampling came to, a row per target, workload and file system; empty where they were fixed.

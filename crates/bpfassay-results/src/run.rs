@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What came of each run.
 
-use std::fmt;
-
 use bpfassay_protocol::{
-    IoPath, Operation,
-    io_path::RefusedCall,
-    job::{Better, WORK},
-    operation::Totals,
-    program_set::ProgramEvent,
-    tracer::Losses,
+    IoPath, Operation, io_path::RefusedCall, job::Better, operation::Totals, program_set::ProgramEvent, tracer::Losses,
 };
-use bpfassay_study::{Metric, MetricName};
+use bpfassay_study::MetricName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +24,11 @@ pub struct RunResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunDerived {
-    /// Bandwidth and relative error per access.
-    pub accesses: Vec<RunAccess>,
+    /// The metrics of the workload, in the order of display.
+    pub metrics: Vec<RunMetric>,
+    /// How far bandwidths by IOR and by the tracer agree, a row per bandwidth; empty for other workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accuracy: Vec<RunAccuracy>,
     /// Bytes of the workload, of the tracer and of mountstats, per interval between barriers and operation.
     pub bytes: Vec<ByteFigure>,
     /// For the workload `io-paths`: what the tracer saw of each path, a row per path and operation.
@@ -94,122 +90,87 @@ pub struct Difference {
     pub errors: i64,
 }
 
-/// What a timed phase of the workload does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Access {
-    /// Writing.
-    Write,
-    /// Reading.
-    Read,
-    /// The work of a workload that is not IOR: what it reports of it, or how long it took, is a figure of merit ([`Merit`]).
-    Work,
-    /// A further figure of merit of a workload that is any program, by its name.
-    Figure(MetricName),
-}
-
-impl Access {
-    /// All but further figures of merit, in the order used for display.
-    pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Work];
-
-    /// Those of IOR.
-    pub const DATA: [Self; 2] = [Self::Write, Self::Read];
-
-    /// The phase's name, which is IOR's for those of IOR.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Write => "write",
-            Self::Read => "read",
-            Self::Work => WORK,
-            Self::Figure(name) => name,
-        }
-    }
-
-    /// That of a metric.
-    #[must_use]
-    pub fn of(metric: &Metric) -> Self {
-        Self::ALL.into_iter().find(|access| access.name() == &*metric.name).unwrap_or(Self::Figure(metric.name))
-    }
-
-    /// The operation that moves its data; `None` where that is not known to be one.
-    #[must_use]
-    pub const fn operation(self) -> Option<Operation> {
-        match self {
-            Self::Write => Some(Operation::Write),
-            Self::Read => Some(Operation::Read),
-            Self::Work | Self::Figure(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// Names one timed phase of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+/// One metric of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AccessKey {
-    /// Direction.
-    pub access: Access,
+pub struct RunMetric {
+    /// Name, unique in the run: `write`, `read`, `work`, or a name of the study file.
+    pub name: MetricName,
+    /// Unit: `MiB/s`, `operations/s`.
+    pub unit: String,
+    /// Which values are better.
+    pub better: Better,
+    /// The operation whose bytes it is the rate of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Operation>,
+    /// The value; of a bandwidth the geometric mean over repetitions of what IOR reports.
+    pub value: Figure<f64>,
+    /// Time and calls of its phases, summed over repetitions.
+    pub work: Figure<Work>,
+    /// Repetition by repetition; empty where the workload reports none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repetitions: Vec<RepetitionMetric>,
+}
+
+impl RunMetric {
+    /// Work per time: what runs are compared by. The value, or where less of it is better what it is the inverse of; `None`
+    /// where it was not measured, or is not positive.
+    #[must_use]
+    pub fn speed(&self) -> Option<f64> {
+        let value = *self.value.value()?;
+        let speed = match self.better {
+            Better::Higher => value,
+            Better::Lower => value.recip(),
+        };
+        (speed.is_finite() && speed > 0.0).then_some(speed)
+    }
+}
+
+/// One repetition of a bandwidth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RepetitionMetric {
     /// Index of the test in the run, from 0.
     pub test: u32,
     /// Repetition, from 0.
     pub repetition: u32,
+    /// Bandwidth that IOR reports, in MiB/s.
+    pub value: Figure<f64>,
+    /// First open to last close, in seconds, as IOR reports it.
+    pub total_s: Figure<f64>,
 }
 
-/// One access of one run: all its repetitions.
+/// How far bandwidths of one run agree: that of IOR, and that of the tracer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RunAccess {
-    /// What it does.
-    pub access: Access,
-    /// Geometric mean over repetitions of the bandwidth that IOR reports, in MiB/s.
-    pub bandwidth_mib_s: Figure<f64>,
-    /// What a workload that is not IOR reports of its work; `None` for IOR.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merit: Option<Merit<f64>>,
+pub struct RunAccuracy {
+    /// [`RunMetric::name`].
+    pub metric: MetricName,
     /// IOR's bandwidth / the tracer's bytes over IOR's own interval (first open to last close); geometric mean over
     /// repetitions, or over all repetitions at once where the engine has no barriers.
     pub relative_error_ior_interval: Figure<f64>,
     /// IOR's bandwidth / mean of the tracer's instantaneous bandwidths at the study's sampling interval (the form of the
     /// CEEMS study; too high by about sampling interval / duration); geometric mean over repetitions.
     pub relative_error_instantaneous: Figure<f64>,
-    /// Time and calls of its phases, summed over repetitions.
-    pub work: Figure<Work>,
     /// Repetition by repetition.
-    pub repetitions: Vec<RepetitionFigures>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repetitions: Vec<RepetitionAccuracy>,
 }
 
-impl RunAccess {
-    /// Work per time: what runs are compared by. The bandwidth, or the figure of merit, or where less of that is better what
-    /// it is the inverse of; `None` where it was not measured, or is not positive.
-    #[must_use]
-    pub fn speed(&self) -> Option<f64> {
-        let speed = match &self.merit {
-            None => *self.bandwidth_mib_s.value()?,
-            Some(merit) => match merit.better {
-                Better::Higher => *merit.figure.value()?,
-                Better::Lower => merit.figure.value()?.recip(),
-            },
-        };
-        (speed.is_finite() && speed > 0.0).then_some(speed)
-    }
-}
-
-/// What a workload that is not IOR reports of its work.
+/// One repetition of a [`RunAccuracy`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Merit<T> {
-    /// The figure.
-    pub figure: Figure<T>,
-    /// Its unit: `operations/s`.
-    pub unit: String,
-    /// Which way it is better.
-    pub better: Better,
+pub struct RepetitionAccuracy {
+    /// Index of the test in the run, from 0.
+    pub test: u32,
+    /// Repetition, from 0.
+    pub repetition: u32,
+    /// See [`RunAccuracy::relative_error_ior_interval`].
+    pub relative_error_ior_interval: Figure<f64>,
+    /// See [`RunAccuracy::relative_error_instantaneous`].
+    pub relative_error_instantaneous: Figure<f64>,
+    /// How many sampling intervals went into the mean of instantaneous bandwidths.
+    pub sampling_intervals: Figure<u64>,
 }
 
 /// What phases came to, from barrier to barrier.
@@ -224,24 +185,6 @@ pub struct Work {
     pub calls: u64,
     /// Bytes that they moved.
     pub bytes: u64,
-}
-
-/// One repetition of one access.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RepetitionFigures {
-    /// Which.
-    pub key: AccessKey,
-    /// Bandwidth that IOR reports, in MiB/s.
-    pub bandwidth_mib_s: Figure<f64>,
-    /// First open to last close, in seconds, as IOR reports it.
-    pub total_s: Figure<f64>,
-    /// See [`RunAccess::relative_error_ior_interval`].
-    pub relative_error_ior_interval: Figure<f64>,
-    /// See [`RunAccess::relative_error_instantaneous`].
-    pub relative_error_instantaneous: Figure<f64>,
-    /// How many sampling intervals went into the mean of instantaneous bandwidths.
-    pub sampling_intervals: Figure<u64>,
 }
 
 /// Bytes of one operation between two barriers.

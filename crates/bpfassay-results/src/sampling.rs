@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What came of sequential sampling (`--until`).
 
-use bpfassay_study::Target;
+use bpfassay_study::{MetricName, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::Access;
 
 /// How many boots of one target, workload and file system there were, and why no more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,8 +43,8 @@ pub enum SamplingEnd {
 pub struct Widest {
     /// The cell.
     pub cell: String,
-    /// Direction.
-    pub access: Access,
+    /// Name of its metric.
+    pub metric: MetricName,
     /// Upper bound / estimate − 1: 0.005 for 0.5 %.
     pub within: f64,
 }

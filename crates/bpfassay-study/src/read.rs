@@ -19,7 +19,7 @@ use bpfassay_protocol::{
 
 use crate::{
     Addresses, Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Share, Study,
-    StudyError, Target, WorkloadKind, WorkloadSpec, bundled,
+    StudyError, Target, WorkloadSpec, bundled,
     clock::DAY_MS,
     narrow::MAX_REPLICATES,
     plan::{DEFAULT_SIZE_MIB, DEFAULT_THREADS, file_system_id},
@@ -208,7 +208,7 @@ fn gates(
 }
 
 fn asks_for_features(workloads: &[WorkloadSpec]) -> bool {
-    workloads.iter().any(|workload| matches!(workload.kind, WorkloadKind::KernelFeatures(_)))
+    workloads.iter().any(WorkloadSpec::lists_features)
 }
 
 fn tools(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Vec<Tool>, Reported> {

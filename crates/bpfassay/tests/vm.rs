@@ -21,10 +21,10 @@ fn cells(results: &Value) -> &Vec<Value> {
     results["cells"].as_array().unwrap()
 }
 
-/// That the byte error of every interval of `access` is 0.
-fn assert_exact(cell: &str, access: &Value, figure: &str) {
-    let errors = &access[figure]["value"];
-    assert!(errors["intervals"].as_u64().is_some_and(|n| n > 0), "{cell} {figure}: {access:#}");
+/// That the byte error of every interval of `row` is 0.
+fn assert_exact(cell: &str, row: &Value, figure: &str) {
+    let errors = &row[figure]["value"];
+    assert!(errors["intervals"].as_u64().is_some_and(|n| n > 0), "{cell} {figure}: {row:#}");
     assert_eq!(errors["exact"], errors["intervals"], "{cell} {figure}: {errors:#}");
     assert_eq!(errors["not_measured"], 0, "{cell} {figure}: {errors:#}");
 }
@@ -52,15 +52,15 @@ fn every_target_boots_and_counts_every_byte() {
             continue;
         }
         assert_eq!(cell["runs"]["measured"], cell["runs"]["planned"], "{id}: {cell:#}");
-        let accesses = cell["accesses"].as_array().unwrap();
-        assert_eq!(accesses.len(), 2, "{id}");
-        for access in accesses {
-            assert!(access["bandwidth_mib_s"]["value"].is_object(), "{id}: {access:#}");
-            assert_exact(id, access, "mountstats_error");
+        let (metrics, accuracy) = (cell["metrics"].as_array().unwrap(), cell["accuracy"].as_array().unwrap());
+        assert_eq!((metrics.len(), accuracy.len()), (2, 2), "{id}");
+        for (metric, row) in metrics.iter().zip(accuracy) {
+            assert!(metric["value"]["value"].is_object(), "{id}: {metric:#}");
+            assert_exact(id, row, "mountstats_error");
             // Every call of this workload moves what it asks for, so requested bytes are exact here too.
             if probe != "none" {
                 assert_eq!(cell["attach"]["outcome"], "attached", "{id}");
-                assert_exact(id, access, "byte_error");
+                assert_exact(id, row, "byte_error");
             }
         }
     }
@@ -93,8 +93,8 @@ fn every_file_system_counts_every_byte() {
     for cell in cells(&results).iter().filter(|cell| cell["probe"] == "fexit") {
         let id = cell["cell"].as_str().unwrap();
         seen.push(cell["file_system"].as_str().unwrap().to_owned());
-        for access in cell["accesses"].as_array().unwrap() {
-            assert_exact(id, access, "byte_error");
+        for row in cell["accuracy"].as_array().unwrap() {
+            assert_exact(id, row, "byte_error");
         }
     }
     assert_eq!(seen, ["nfs3", "nfs4.1", "nfs4.2-nolocalio", "tmpfs"]);
@@ -188,7 +188,7 @@ fn a_regression_of_less_than_half_a_per_cent_is_found() {
     };
     let found = compare("base", "new", 5);
     let cell = found["cells"].as_array().unwrap().iter().find(|cell| cell["under_test"] == "fexit").unwrap();
-    let read = cell["accesses"].as_array().unwrap().iter().find(|access| access["access"] == "read").unwrap();
+    let read = cell["metrics"].as_array().unwrap().iter().find(|metric| metric["metric"] == "read").unwrap();
     assert_eq!(read["change"], "increase", "{read:#}");
     let ratio = read["ratio"]["value"]["estimate"]["value"].as_f64().unwrap();
     assert!((1.002..1.005).contains(&ratio), "planted were 0.33 %: {ratio}");
@@ -297,9 +297,9 @@ fn programs_in_rust_count_what_programs_in_c_count() {
             continue;
         }
         assert_eq!(cell["attach"]["outcome"], "attached", "{id}: {:#}", cell["attach"]);
-        for access in cell["accesses"].as_array().unwrap() {
-            assert_exact(id, access, "byte_error");
-            assert_exact(id, access, "call_error");
+        for row in cell["accuracy"].as_array().unwrap() {
+            assert_exact(id, row, "byte_error");
+            assert_exact(id, row, "call_error");
         }
         attached.entry(probe.to_owned()).or_default().push(cell["target"]["arch"].as_str().unwrap().to_owned());
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use common::{guests_wanted, run};
 use serde_json::Value;
 
-/// Calls of each access, and as many again of the other one: 8 MiB by 4 KiB.
+/// Calls of each metric, and as many again of the other one: 8 MiB by 4 KiB.
 const CALLS: u64 = 2048;
 
 fn name(cell: &Value) -> &str {
@@ -39,18 +39,26 @@ fn the_cheapest_configuration_is_exact_and_cheaper_than_the_layout_of_the_talk()
         if *name == "none" {
             continue;
         }
-        for access in cell["accesses"].as_array().unwrap() {
-            assert_eq!(access["cost"]["value"]["calls"], CALLS, "{name}: {access:#}");
+        let rows = cell["metrics"].as_array().unwrap().iter().zip(cell["accuracy"].as_array().unwrap());
+        for (metric, accuracy) in rows {
+            assert_eq!(metric["cost"]["value"]["calls"], CALLS, "{name}: {metric:#}");
             if *name != "fexit-as-tool" {
                 for figure in ["byte_error", "call_error"] {
-                    let errors = &access[figure]["value"];
+                    let errors = &accuracy[figure]["value"];
                     // At function entry nothing is known of a call's outcome, but here each does what it was asked for.
-                    assert_eq!((&errors["min"], &errors["max"]), (&0.into(), &0.into()), "{name} {figure}: {access:#}");
-                    assert!(errors["intervals"].as_u64().is_some_and(|intervals| intervals > 0), "{name}: {access:#}");
+                    assert_eq!(
+                        (&errors["min"], &errors["max"]),
+                        (&0.into(), &0.into()),
+                        "{name} {figure}: {accuracy:#}"
+                    );
+                    assert!(
+                        errors["intervals"].as_u64().is_some_and(|intervals| intervals > 0),
+                        "{name}: {accuracy:#}"
+                    );
                 }
             }
-            if access["access"] == "read" {
-                read_costs.insert(*name, access["cost"]["value"]["per_call"]["value"].as_f64().unwrap());
+            if metric["name"] == "read" {
+                read_costs.insert(*name, metric["cost"]["value"]["per_call"]["value"].as_f64().unwrap());
             }
         }
     }

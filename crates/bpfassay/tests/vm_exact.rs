@@ -28,14 +28,14 @@ fn assert_exact(results: &Value) -> usize {
             _ => wrong.push(format!("{name}: {}", cell["attach"])),
         }
         assert_eq!(cell["runs"]["measured"], cell["runs"]["planned"], "{name}");
-        let accesses = cell["accesses"].as_array().unwrap();
-        assert_eq!(accesses.len(), 2, "written and read: {cell:#}");
-        for access in accesses {
+        let rows = cell["accuracy"].as_array().unwrap();
+        assert_eq!(rows.len(), 2, "written and read: {cell:#}");
+        for row in rows {
             for error in ["byte_error", "call_error"] {
-                let seen = &access[error]["value"];
+                let seen = &row[error]["value"];
                 let is_exact = seen["min"] == 0 && seen["max"] == 0 && seen["not_measured"] == 0;
                 if !is_exact || seen["intervals"].as_u64().unwrap() == 0 {
-                    wrong.push(format!("{name}, {}: {error} {}", access["access"], access[error]));
+                    wrong.push(format!("{name}, {}: {error} {}", row["metric"], row[error]));
                 }
             }
         }

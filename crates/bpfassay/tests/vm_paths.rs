@@ -18,9 +18,9 @@ fn a_neighbour_is_never_counted_for_the_workload() {
     let cells = results["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 9);
     for cell in cells.iter().filter(|cell| cell["probe"] != "none") {
-        for access in cell["accesses"].as_array().unwrap() {
+        for row in cell["accuracy"].as_array().unwrap() {
             for figure in ["byte_error", "call_error"] {
-                let errors = &access[figure]["value"];
+                let errors = &row[figure]["value"];
                 assert!(errors["intervals"].as_u64().is_some_and(|n| n > 0), "{cell:#}");
                 assert_eq!(errors["exact"], errors["intervals"], "{figure} of {cell:#}");
                 assert_eq!(errors["not_measured"], 0, "{figure} of {cell:#}");

@@ -52,9 +52,9 @@ fn program_sets_count_what_the_workload_did() {
     for workload in ["futex", "tcp", "shared-memory"] {
         for probe in ["programs", "programs+futex"] {
             let found = cells.iter().find(|one| one["cell"] == cell(workload, probe).as_str()).unwrap();
-            let access = &found["accesses"][0];
-            assert_eq!((&access["access"], &access["merit"]["unit"]), (&"work".into(), &"operations/s".into()));
-            assert!(access["overhead"]["value"].is_object(), "{access:#}");
+            let metric = &found["metrics"][0];
+            assert_eq!((&metric["name"], &metric["unit"]), (&"work".into(), &"operations/s".into()));
+            assert!(metric["overhead"]["value"].is_object(), "{metric:#}");
         }
     }
 }
@@ -80,21 +80,21 @@ fn any_program_is_a_workload() {
         assert_eq!((&row["error"]["value"], &row["mountstats_error"]["value"]), (&0.into(), &0.into()), "{row:#}");
     }
     let cells = results["cells"].as_array().unwrap();
-    let accesses = |case: &str| {
+    let of = |case: &str, what: &str| {
         let cell = cells.iter().find(|cell| cell["case"] == case && cell["probe"] == "fexit").unwrap();
-        cell["accesses"].as_array().unwrap()
+        cell[what].as_array().unwrap()
     };
-    let of_fio = accesses("fio");
-    assert_eq!((&of_fio[0]["access"], &of_fio[0]["merit"]["unit"]), (&"work".into(), &"instructions".into()));
-    assert_eq!(of_fio[0]["byte_error"]["value"]["exact"], 2, "{:#}", of_fio[0]);
-    let names = of_fio[1..].iter().map(|access| access["access"]["figure"].as_str().unwrap());
+    let (of_fio, accuracy) = (of("fio", "metrics"), of("fio", "accuracy"));
+    assert_eq!((&of_fio[0]["name"], &of_fio[0]["unit"]), (&"work".into(), &"instructions".into()));
+    assert_eq!((accuracy.len(), &accuracy[0]["byte_error"]["value"]["exact"]), (1, &2.into()), "{accuracy:#?}");
+    let names = of_fio[1..].iter().map(|metric| metric["name"].as_str().unwrap());
     assert_eq!(
         names.collect::<Vec<_>>(),
         ["write-bandwidth", "write-iops", "write-latency", "read-bandwidth", "read-iops", "read-latency"]
     );
-    for access in of_fio.iter().chain(accesses("ior")) {
-        assert!(access["merit"]["figure"]["value"]["mean"].as_f64() > Some(0.0), "{access:#}");
-        assert!(access["overhead"]["value"].is_object(), "{access:#}");
+    for metric in of_fio.iter().chain(of("ior", "metrics")) {
+        assert!(metric["value"]["value"]["mean"].as_f64() > Some(0.0), "{metric:#}");
+        assert!(metric["overhead"]["value"].is_object(), "{metric:#}");
     }
     for probe in ["none", "fexit"] {
         let outcome = &runs("hangs", probe)[0]["record"]["outcome"];

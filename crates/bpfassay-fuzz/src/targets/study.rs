@@ -4,9 +4,7 @@
 use std::sync::LazyLock;
 
 use bpfassay_input::document;
-use bpfassay_study::{
-    Available, Clock, Denied, Narrowing, Outcome, Share, Study, WorkloadKind, WorkloadSpec, expand, load,
-};
+use bpfassay_study::{Available, Clock, Denied, Narrowing, Outcome, Share, Study, WorkloadSpec, expand, load};
 
 const SCRIPT: &str = "IOR START\napi=POSIX\ntransferSize=1m\nblockSize=4m\nRUN\ntransferSize=2m\nRUN\nIOR STOP\n";
 
@@ -54,7 +52,8 @@ pub(super) fn command_output(text: &str) {
     static COMMANDS: LazyLock<Vec<WorkloadSpec>> = LazyLock::new(|| {
         let studies = ["workloads", "pgbench"].into_iter().filter_map(|name| load(name).ok());
         let workloads = studies.flat_map(|study| study.workloads);
-        workloads.filter(|workload| matches!(workload.kind, WorkloadKind::Command(_))).collect()
+        // What cannot be read of nothing is read of their output.
+        workloads.filter(|workload| workload.unreadable("").is_some()).collect()
     });
     assert!(COMMANDS.len() >= 4);
     let outcome = Outcome { summary: text, elapsed_ns: None, busy_ns: None };

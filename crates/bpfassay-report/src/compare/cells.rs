@@ -7,16 +7,16 @@ use bpfassay_protocol::Arch;
 use bpfassay_stats::{Effect, StatsError, gate::Change};
 use bpfassay_study::{Clock, Target};
 
-use super::{AccessComparison, CellComparison, Fate, Measure, Question, Ratio};
+use super::{CellComparison, Fate, Measure, MetricComparison, Question, Ratio};
 use crate::{
     derive::{
         levels,
         lookup::{ByCell, by_cell},
-        pairs::{figures_of, observations},
+        pairs::{metric_of, observations},
     },
     labels,
 };
-use bpfassay_results::{Access, Attach, CellAccess, CellResult, Figure, Results, RunResult};
+use bpfassay_results::{Attach, CellAccuracy, CellMetric, CellResult, Figure, Results, RunResult};
 
 /// The same cell in both results.
 #[derive(Clone, Copy)]
@@ -117,12 +117,11 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, question
         (None, _) => Fate::New,
         (Some(_), None) => Fate::Gone,
     };
-    let accesses = match (&fate, pair.base, pair.new) {
+    let metrics = match (&fate, pair.base, pair.new) {
         (Fate::Compared, Some(was), Some(is)) => is
-            .accesses
-            .iter()
-            .filter_map(|access| Some((was.accesses.iter().find(|other| other.access == access.access)?, access)))
-            .map(|(before, after)| access(base, new, (was, before), (is, after), question))
+            .rows()
+            .filter_map(|after| Some((was.rows().find(|before| before.0.name == after.0.name)?, after)))
+            .map(|(before, after)| metric(base, new, (was, before), (is, after), question))
             .collect(),
         _ => Vec::new(),
     };
@@ -145,7 +144,7 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, question
         file_system: any.map(|cell| cell.file_system.clone()).unwrap_or_default(),
         under_test: any.map(CellResult::under_test).unwrap_or_default(),
         fate,
-        accesses,
+        metrics,
         findings_new,
         findings_gone,
     }
@@ -166,15 +165,12 @@ fn why_not(cell: &CellResult) -> Option<String> {
     })
 }
 
-fn access(
-    base: &Side<'_>,
-    new: &Side<'_>,
-    was: (&CellResult, &CellAccess),
-    is: (&CellResult, &CellAccess),
-    question: &Question,
-) -> AccessComparison {
+/// A cell, one of its metrics and the accuracy of that.
+type Row<'a> = (&'a CellResult, (&'a CellMetric, Option<&'a CellAccuracy>));
+
+fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, question: &Question) -> MetricComparison {
     let measure = if is.0.is_baseline() { Measure::Time } else { Measure::Overhead };
-    let logs = [logs(base, was.0, is.1.access), logs(new, is.0, is.1.access)];
+    let logs = [logs(base, was.0, &is.1.0.name), logs(new, is.0, &is.1.0.name)];
     let paired = is_paired(base.results, new.results);
     let effect = || -> Result<Ratio, StatsError> {
         let [before, after] = &logs;
@@ -199,17 +195,21 @@ fn access(
         let looks = base.looks.saturating_mul(new.looks);
         Ratio::new(effect, paired, looks, question)
     };
-    let per_call = |access: &CellAccess| access.cost.value().map(|cost| cost.per_call.value);
-    AccessComparison {
-        access: is.1.access,
+    let per_call = |metric: &CellMetric| metric.cost.value().map(|cost| cost.per_call.value);
+    let byte_error = |accuracy: Option<&CellAccuracy>| {
+        accuracy
+            .map_or_else(|| Figure::missing("the workload reports no bytes"), |accuracy| accuracy.byte_error.clone())
+    };
+    MetricComparison {
+        metric: is.1.0.name,
         measure,
-        ratio: match (was.1.performance(), is.1.performance()) {
+        ratio: match (&was.1.0.value, &is.1.0.value) {
             (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
             _ => effect().into(),
         },
         change: Change::Inconclusive,
-        instructions_per_call: [per_call(was.1), per_call(is.1)],
-        byte_error: [was.1.byte_error.clone(), is.1.byte_error.clone()],
+        instructions_per_call: [per_call(was.1.0), per_call(is.1.0)],
+        byte_error: [byte_error(was.1.1), byte_error(is.1.1)],
     }
 }
 
@@ -237,9 +237,9 @@ fn is_paired(base: &Results, new: &Results) -> bool {
 }
 
 /// Log of the time per byte, for a tool over that of the baseline of the same block and round; by replicate and round.
-fn logs(side: &Side<'_>, cell: &CellResult, access: Access) -> BTreeMap<(u32, u32), f64> {
+fn logs(side: &Side<'_>, cell: &CellResult, metric: &str) -> BTreeMap<(u32, u32), f64> {
     let of = |cell: &CellResult| -> BTreeMap<(&str, u32), f64> {
-        let log = |run: &RunResult| Some(figures_of(run, access)?.speed()?.ln());
+        let log = |run: &RunResult| Some(metric_of(run, metric)?.speed()?.ln());
         let counted = side.runs.get(cell.cell.as_str()).into_iter().flatten().filter(|run| run.record.is_counted());
         counted.filter_map(|run| Some(((run.record.block.as_str(), run.record.round), log(run)?))).collect()
     };

@@ -8,10 +8,9 @@ use bpfassay_protocol::{
     probe::Probe,
     tracer::{self, Device},
 };
-use bpfassay_study::Interface;
+use bpfassay_study::{Interface, PhaseReport};
 
-use crate::ior::Reported;
-use bpfassay_results::{Access, ByteFigure, Figure, MovedSource, Span};
+use bpfassay_results::{ByteFigure, Figure, MovedSource, Span};
 
 /// What the workload says of itself, besides what its calls moved.
 pub(super) struct Workload<'a> {
@@ -21,7 +20,7 @@ pub(super) struct Workload<'a> {
     pub(super) neighbour: bool,
     /// Why the summary reports fewer bytes of an operation than the workload moves, where it does.
     pub(super) not_reported: &'a dyn Fn(Operation) -> Option<&'static str>,
-    pub(super) reported: Result<&'a [Reported], &'a str>,
+    pub(super) reported: Result<&'a [PhaseReport], &'a str>,
 }
 
 /// The operations that IOR moves its data by.
@@ -44,11 +43,11 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
         let moved = match workload.interface {
             // No system call moves these bytes, so the workload does not count them.
             Some(Interface::Mmap) => {
-                let timed = Access::DATA.into_iter().any(|access| access.name() == phase.name);
+                let timed = DATA.iter().any(|operation| operation.name() == phase.name);
                 let bytes = if timed {
                     from_summary(workload, operation, |reported| {
-                        reported.key.access.name() == phase.name
-                            && (reported.key.test, reported.key.repetition) == (phase.test, phase.repetition)
+                        *reported.name == *phase.name
+                            && (reported.test, reported.repetition) == (phase.test, phase.repetition)
                     })
                 } else {
                     Figure::missing("IOR's summary does not report the bytes of checks")
@@ -89,7 +88,7 @@ pub(super) fn reported(figures: &RunFigures, moved: impl Iterator<Item = (Operat
 }
 
 /// Bytes that IOR's summary lists for `operation`.
-fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Reported) -> bool) -> Figure<u64> {
+fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&PhaseReport) -> bool) -> Figure<u64> {
     let reported = match workload.reported {
         Ok(reported) => reported,
         Err(reason) => return Figure::missing(reason),
@@ -98,7 +97,7 @@ fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Re
         return Figure::missing(reason);
     }
     let mut sum = 0u64;
-    for one in reported.iter().filter(|one| one.key.access.operation() == Some(operation) && keep(one)) {
+    for one in reported.iter().filter(|one| one.operation == operation && keep(one)) {
         let Some(bytes) = one.bytes else {
             return Figure::missing("the rounded figures of IOR's summary do not settle the number of bytes");
         };

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 
 use bpfassay_stats::{Effect, Spread, StatsError, drift::Drift, hierarchical::Hierarchy};
-use bpfassay_study::{Cell, Clock, Plan, expectation, plan::file_system_id};
+use bpfassay_study::{Cell, Clock, Metric, Plan, WorkloadSpec, expectation, plan::file_system_id};
 
 use super::{
     context::Context,
     cost,
-    pairs::{Pairs, accesses_of, by_replicate, figures_of, observations, summary},
+    pairs::{Pairs, accuracy_of, by_replicate, metric_of, metrics_of, observations, summary},
 };
 use bpfassay_results::{
-    Access, Attach, ByteErrors, ByteFigure, CellAccess, CellFailure, CellResult, EventTime, Figure, Outcome, Overhead,
-    RunAccess, RunCounts, RunResult, RunTime,
+    Attach, ByteErrors, ByteFigure, CellAccuracy, CellFailure, CellMetric, CellResult, EventTime, Figure, Outcome,
+    Overhead, RunAccuracy, RunCounts, RunResult, RunTime,
 };
 
 /// Most runs in which drift is looked for: every pair of them is, which of more would take minutes and gigabytes.
@@ -49,14 +49,15 @@ fn derive_cell(context: &Context<'_>, cell: &Cell, all: &[&RunResult], baseline:
     let attach = attach(plan, cell, &runs);
     let why_none = why_no_figures(&attach, counts);
     let workload = plan.study.workload(&cell.case);
-    // The baseline shows which accesses there are where this cell was never measured.
-    let mut accesses = accesses_of(runs.iter().chain(baseline.unwrap_or_default()));
-    if accesses.is_empty() {
-        let metrics = workload.map(|workload| workload.metrics(&cell.case, plan.study.clock)).unwrap_or_default();
-        accesses = metrics.iter().map(Access::of).collect();
+    // The baseline shows which metrics there are where this cell was never measured.
+    let mut metrics = metrics_of(runs.iter().chain(baseline.unwrap_or_default()));
+    if metrics.is_empty() {
+        metrics = workload.map(|workload| workload.metrics(&cell.case, plan.study.clock)).unwrap_or_default();
     }
-    let accesses =
-        accesses.into_iter().map(|access| derive_access(context, cell, access, &runs, baseline, &why_none)).collect();
+    let accuracy = metrics.iter().filter(|metric| metric.has_accuracy());
+    let accuracy = accuracy.map(|metric| derive_accuracy(workload, metric, &runs, &why_none)).collect();
+    let metrics =
+        metrics.into_iter().map(|metric| derive_metric(context, cell, metric, &runs, baseline, &why_none)).collect();
     CellResult {
         cell: cell.id.clone(),
         target: cell.target.clone(),
@@ -70,7 +71,8 @@ fn derive_cell(context: &Context<'_>, cell: &Cell, all: &[&RunResult], baseline:
         failures,
         run_times: run_times(all),
         event_time: event_time(all),
-        accesses,
+        metrics,
+        accuracy,
         findings: super::findings::derive(&runs),
         tool_result: super::tool::derive(plan, context.provenance, cell, all),
     }
@@ -184,28 +186,48 @@ fn why_no_figures(attach: &Attach, counts: RunCounts) -> String {
     }
 }
 
-fn derive_access(
+/// The row of accuracy of a metric.
+fn derive_accuracy(
+    workload: Option<&WorkloadSpec>,
+    metric: &Metric,
+    runs: &[&RunResult],
+    why_none: &str,
+) -> CellAccuracy {
+    let measured = runs.iter().any(|run| metric_of(run, &metric.name).is_some());
+    let why_no_error = if measured && metric.operation.is_none() { "only IOR reports bandwidths" } else { why_none };
+    let of_runs = |pick: fn(&RunAccuracy) -> &Figure<f64>| {
+        summary(runs.iter().filter_map(|run| accuracy_of(run, &metric.name)).map(pick), why_no_error)
+    };
+    let reports_bytes = workload.is_some_and(|workload| workload.bytes("").is_some());
+    let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| match metric.operation {
+        Some(operation) => byte_errors(runs, |figure| figure.operation == operation, pick, why_none),
+        None if reports_bytes => byte_errors(runs, |_| true, pick, why_none),
+        None => Figure::missing("the workload reports no bytes"),
+    };
+    CellAccuracy {
+        metric: metric.name,
+        byte_error: errors(|bytes| &bytes.error),
+        call_error: errors(|bytes| &bytes.call_error),
+        mountstats_error: errors(|bytes| &bytes.mountstats_error),
+        relative_error_ior_interval: of_runs(|figures| &figures.relative_error_ior_interval),
+        relative_error_instantaneous: of_runs(|figures| &figures.relative_error_instantaneous),
+    }
+}
+
+fn derive_metric(
     context: &Context<'_>,
     cell: &Cell,
-    access: Access,
+    metric: Metric,
     runs: &[&RunResult],
     baseline: Option<&[&RunResult]>,
     why_none: &str,
-) -> CellAccess {
-    let of_runs = |pick: fn(&RunAccess) -> &Figure<f64>| {
-        summary(runs.iter().filter_map(|run| figures_of(run, access)).map(pick), why_none)
-    };
-    let reports_bytes = context.plan.study.workload(&cell.case).is_some_and(|workload| workload.bytes("").is_some());
-    let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| match (access, access.operation()) {
-        (_, Some(operation)) => byte_errors(runs, |figure| figure.operation == operation, pick, why_none),
-        (Access::Work, None) if reports_bytes => byte_errors(runs, |_| true, pick, why_none),
-        _ => Figure::missing("the workload reports no bytes"),
-    };
+) -> CellMetric {
+    let name = &*metric.name;
     let base: Option<Vec<&RunResult>> =
         baseline.map(|runs| runs.iter().filter(|run| run.record.is_counted()).copied().collect());
     let compare = |others: &[&RunResult]| match &base {
         None => (Figure::missing("the plan has no baseline"), Figure::missing("the plan has no baseline")),
-        Some(base) => (overhead(context, base, others, access), cost::cost(context, base, others, access)),
+        Some(base) => (overhead(context, base, others, name), cost::cost(context, base, others, name)),
     };
     let (overhead, cost) = if cell.is_baseline() {
         (Figure::missing("this is the baseline"), Figure::missing("this is the baseline"))
@@ -217,7 +239,7 @@ fn derive_access(
     let controls: Vec<&RunResult> =
         baseline.unwrap_or_default().iter().copied().filter(|run| run.record.control).collect();
     let drift = match (cell.is_baseline(), &base) {
-        (true, Some(base)) => drift(context, base, &controls, access),
+        (true, Some(base)) => drift(context, base, &controls, name),
         _ => Figure::missing("drift is that of the baseline"),
     };
     let (control, control_cost) = if controls.is_empty() {
@@ -225,26 +247,14 @@ fn derive_access(
     } else {
         compare(&controls)
     };
-    CellAccess {
-        access,
-        bandwidth_mib_s: of_runs(|figures| &figures.bandwidth_mib_s),
-        merit: super::merit::of_runs(runs.iter().filter_map(|run| figures_of(run, access)), why_none),
-        overhead,
-        cost,
-        control_cost,
-        control,
-        drift,
-        byte_error: errors(|bytes| &bytes.error),
-        call_error: errors(|bytes| &bytes.call_error),
-        mountstats_error: errors(|bytes| &bytes.mountstats_error),
-        relative_error_ior_interval: of_runs(|figures| &figures.relative_error_ior_interval),
-        relative_error_instantaneous: of_runs(|figures| &figures.relative_error_instantaneous),
-    }
+    let value = summary(runs.iter().filter_map(|run| metric_of(run, name)).map(|metric| &metric.value), why_none);
+    let Metric { name, unit, better, operation } = metric;
+    CellMetric { name, unit, better, operation, value, overhead, cost, control_cost, control, drift }
 }
 
 /// The trend of all runs without anything under test, in the order in which they were made: by the host's clock, or under
 /// the instruction clock, where guests know no host, boot after boot in the order of the plan.
-fn drift(context: &Context<'_>, base: &[&RunResult], controls: &[&RunResult], access: Access) -> Figure<Drift> {
+fn drift(context: &Context<'_>, base: &[&RunResult], controls: &[&RunResult], metric: &str) -> Figure<Drift> {
     let mut runs: Vec<(u64, f64)> = base
         .iter()
         .chain(controls)
@@ -253,7 +263,7 @@ fn drift(context: &Context<'_>, base: &[&RunResult], controls: &[&RunResult], ac
                 Clock::Wall => run.record.started_unix_ms,
                 Clock::Instructions => context.order(&run.record.run)?,
             };
-            Some((at, figures_of(run, access)?.speed()?))
+            Some((at, metric_of(run, metric)?.speed()?))
         })
         .collect();
     if runs.len() > MAX_DRIFT {
@@ -300,8 +310,8 @@ fn byte_errors(
 }
 
 /// The overhead of `others` over `baseline`, paired by block and round.
-fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Figure<Overhead> {
-    let Pairs { logs, count: pairs, across_boots } = by_replicate(baseline, others, access);
+fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult], metric: &str) -> Figure<Overhead> {
+    let Pairs { logs, count: pairs, across_boots } = by_replicate(baseline, others, metric);
     if pairs == 0 {
         return Figure::missing("no round has both a baseline run and a run of this cell with a bandwidth");
     }

@@ -3,22 +3,25 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_protocol::message::{Interval, RunFigures};
+use bpfassay_protocol::{
+    Operation,
+    message::{Interval, RunFigures},
+};
 use bpfassay_stats::{StatsError, difference::mean_difference};
 use bpfassay_study::Clock;
 
 use super::{
     context::Context,
-    pairs::{figures_of, observations},
+    pairs::{metric_of, observations},
 };
-use bpfassay_results::{Access, Basis, Cost, Figure, RunResult, Work};
+use bpfassay_results::{Basis, Cost, Figure, RunResult, Work};
 
 const MIB: f64 = 1_048_576.0;
 
-/// What the phases of `access` came to; `None` where they were not held.
-pub(super) fn work(figures: &RunFigures, access: Access) -> Figure<Work> {
+/// What the phases named `name`, whose data `operation` moves, came to; `None` where they were not held.
+pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation) -> Figure<Work> {
     let mut work: Option<Work> = None;
-    for phase in figures.phases.iter().filter(|phase| phase.name == access.name()) {
+    for phase in figures.phases.iter().filter(|phase| phase.name == name) {
         let sum = work.get_or_insert(Work { elapsed_ns: 0, busy_ns: Figure::Value(0), calls: 0, bytes: 0 });
         let Some(elapsed) = elapsed(&phase.interval) else {
             return Figure::missing("the clock went back between two barriers");
@@ -28,7 +31,7 @@ pub(super) fn work(figures: &RunFigures, access: Access) -> Figure<Work> {
             (Figure::Value(busy), Some(idle)) => Figure::Value(busy.saturating_add(elapsed.saturating_sub(idle))),
             _ => Figure::missing("the kernel does not report how long it was idle"),
         };
-        if let Some(totals) = access.operation().and_then(|operation| phase.moved.get(&operation)) {
+        if let Some(totals) = phase.moved.get(&operation) {
             sum.calls = sum.calls.saturating_add(totals.calls);
             sum.bytes = sum.bytes.saturating_add(totals.bytes);
         }
@@ -54,7 +57,7 @@ pub(super) fn cost(
     context: &Context<'_>,
     baseline: &[&RunResult],
     others: &[&RunResult],
-    access: Access,
+    metric: &str,
 ) -> Figure<Cost> {
     if context.plan.study.clock != Clock::Instructions {
         return Figure::missing("the study's clock does not count instructions");
@@ -62,14 +65,14 @@ pub(super) fn cost(
     fn place(run: &RunResult) -> (&str, u32) {
         (&run.record.block, run.record.round)
     }
-    let of = |run: &RunResult| work_of(run, access).and_then(Figure::value).cloned();
+    let of = |run: &RunResult| work_of(run, metric).and_then(Figure::value).cloned();
     let baseline: BTreeMap<_, Work> = baseline.iter().filter_map(|run| Some((place(run), of(run)?))).collect();
     let pairs: Vec<(&str, Work, Work)> = others
         .iter()
         .filter_map(|run| Some((run.record.block.as_str(), baseline.get(&place(run))?.clone(), of(run)?)))
         .collect();
     if pairs.is_empty() {
-        let reason = others.iter().find_map(|run| work_of(run, access)?.reason());
+        let reason = others.iter().find_map(|run| work_of(run, metric)?.reason());
         return Figure::missing(reason.unwrap_or("no round has both a baseline run and a run of this cell"));
     }
     if pairs.iter().any(|(_, without, with)| (without.calls, without.bytes) != (with.calls, with.bytes)) {
@@ -104,6 +107,6 @@ pub(super) fn cost(
     estimate().into()
 }
 
-fn work_of(run: &RunResult, access: Access) -> Option<&Figure<Work>> {
-    Some(&figures_of(run, access)?.work)
+fn work_of<'a>(run: &'a RunResult, metric: &str) -> Option<&'a Figure<Work>> {
+    Some(&metric_of(run, metric)?.work)
 }

@@ -8,16 +8,16 @@ use bpfassay_stats::{
     equivalence::Equivalence,
     gate::{GateEvidence, verdicts},
 };
-use bpfassay_study::{Clock, Correction, Gate, Plan, Share};
+use bpfassay_study::{Clock, Correction, Gate, MetricName, Plan, Share};
 use bpfassay_tool::finding::{self, Kind};
 
 use super::{
     context::Context,
     levels::LEVEL,
-    pairs::{figures_of, observations},
+    pairs::{accuracy_of, observations},
 };
 use crate::labels;
-use bpfassay_results::{Access, Attach, CellAccess, CellResult, Demand, Figure, GateResult, ToolResult};
+use bpfassay_results::{Attach, CellAccuracy, CellMetric, CellResult, Demand, Figure, GateResult, ToolResult};
 
 /// The verdict of every gate on every cell that it covers. Demands on figures leave out cells whose refusal was expected:
 /// they cannot have any. The statistical verdicts of all gates are one family.
@@ -29,11 +29,11 @@ pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateRes
         let covered = plan.cells.iter().zip(cells).filter(|(cell, _)| gate.covers(&plan.study, cell));
         for (_, cell) in covered {
             let found = evaluate(context, gate, cell);
-            results.extend(found.into_iter().map(|(demand, access, evaluated)| GateResult {
+            results.extend(found.into_iter().map(|(demand, metric, evaluated)| GateResult {
                 gate: u32::try_from(index).unwrap_or(u32::MAX),
                 demand,
                 cell: cell.cell.clone(),
-                access,
+                metric,
                 verdict: evaluated.verdict,
                 found: evaluated.found,
                 evidence: evaluated.evidence,
@@ -53,8 +53,8 @@ pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {
     let certainty = plan.study.design.certainty;
     let mut overheads: Vec<_> = cells
         .iter_mut()
-        .flat_map(|cell| &mut cell.accesses)
-        .filter_map(|access| match &mut access.overhead {
+        .flat_map(|cell| &mut cell.metrics)
+        .filter_map(|metric| match &mut metric.overhead {
             Figure::Value(overhead) => Some(overhead),
             Figure::NotMeasured(_) => None,
         })
@@ -92,7 +92,7 @@ impl Evaluated {
     }
 }
 
-type Row = (Demand, Option<Access>, Evaluated);
+type Row = (Demand, Option<MetricName>, Evaluated);
 
 fn evaluate(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -105,21 +105,18 @@ fn evaluate(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
     if matches!(cell.attach, Attach::Refused { expected: true, .. }) {
         return rows;
     }
-    for access in &cell.accesses {
+    for (metric, accuracy) in cell.rows() {
         if let Some(limit) = gate.overhead {
-            let evaluated = overhead(context, cell, access, limit);
-            rows.push((Demand::Overhead { limit }, Some(access.access), evaluated));
+            let evaluated = overhead(context, cell, metric, limit);
+            rows.push((Demand::Overhead { limit }, Some(metric.name), evaluated));
         }
-        // Bytes belong to the work as a whole.
-        if matches!(access.access, Access::Figure(_)) {
-            continue;
-        }
+        let Some(accuracy) = accuracy else { continue };
         if let Some(limit) = gate.relative_error {
-            let evaluated = relative_error(context, cell, access, limit);
-            rows.push((Demand::RelativeError { limit }, Some(access.access), evaluated));
+            let evaluated = relative_error(context, cell, accuracy, limit);
+            rows.push((Demand::RelativeError { limit }, Some(metric.name), evaluated));
         }
         if let Some(limit) = gate.byte_error {
-            rows.push((Demand::ByteError { limit }, Some(access.access), byte_error(cell, access, limit)));
+            rows.push((Demand::ByteError { limit }, Some(metric.name), byte_error(cell, accuracy, limit)));
         }
     }
     rows
@@ -169,9 +166,9 @@ fn findings(denied: &[Kind], found: &ToolResult) -> Evaluated {
     Evaluated::new(verdict, format!("{clear} kinds looked for, none found; not evaluated: {}", open.join(", ")))
 }
 
-fn overhead(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit: Share) -> Evaluated {
+fn overhead(context: &Context<'_>, cell: &CellResult, metric: &CellMetric, limit: Share) -> Evaluated {
     let plan = context.plan;
-    let overhead = match &access.overhead {
+    let overhead = match &metric.overhead {
         Figure::Value(overhead) => overhead,
         Figure::NotMeasured(reason) => return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}")),
     };
@@ -185,7 +182,7 @@ fn overhead(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit
     }
     // The baseline against itself has no overhead. Where it shows one that the gate would not let pass, this is the
     // experiment's fault and not the tool's.
-    if let Figure::Value(control) = &access.control
+    if let Figure::Value(control) = &metric.control
         && let Ok(evidence) = GateEvidence::new(&control.effect, limit.ratio())
         && let Some(p) = evidence.over_looks(context.looks).p_within
         && p < plan.study.design.certainty.error_rate.value()
@@ -199,13 +196,13 @@ fn overhead(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit
     Evaluated::by(found, evidence.map(|evidence| evidence.over_looks(context.looks)))
 }
 
-fn relative_error(context: &Context<'_>, cell: &CellResult, access: &CellAccess, limit: Share) -> Evaluated {
-    if let Figure::NotMeasured(reason) = &access.relative_error_ior_interval {
+fn relative_error(context: &Context<'_>, cell: &CellResult, accuracy: &CellAccuracy, limit: Share) -> Evaluated {
+    if let Figure::NotMeasured(reason) = &accuracy.relative_error_ior_interval {
         return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}"));
     }
     let mut by_block = BTreeMap::<&str, Vec<f64>>::new();
     for run in context.runs_of(&cell.cell).iter().filter(|run| run.record.is_counted()) {
-        let figure = figures_of(run, access.access).and_then(|found| found.relative_error_ior_interval.value());
+        let figure = accuracy_of(run, &accuracy.metric).and_then(|found| found.relative_error_ior_interval.value());
         if let Some(figure) = figure {
             by_block.entry(&run.record.block).or_default().push(figure.ln());
         }
@@ -220,13 +217,13 @@ fn relative_error(context: &Context<'_>, cell: &CellResult, access: &CellAccess,
     }
 }
 
-fn byte_error(cell: &CellResult, access: &CellAccess, limit: u64) -> Evaluated {
-    let errors = match &access.byte_error {
+fn byte_error(cell: &CellResult, accuracy: &CellAccuracy, limit: u64) -> Evaluated {
+    let errors = match &accuracy.byte_error {
         Figure::Value(errors) => errors,
         Figure::NotMeasured(reason) => return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}")),
     };
     let worst = errors.min.unsigned_abs().max(errors.max.unsigned_abs());
-    let found = labels::byte_error(&access.byte_error).unwrap_or_default();
+    let found = labels::byte_error(&accuracy.byte_error).unwrap_or_default();
     if worst > limit {
         return Evaluated::new(Verdict::Regression, format!("{found} bytes"));
     }

@@ -1,29 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is compared: accesses, summaries, and pairs of runs of the same block and round.
+//! What is compared: metrics, summaries, and pairs of runs of the same block and round.
 
 use std::collections::BTreeMap;
 
+use bpfassay_protocol::Operation;
 use bpfassay_stats::{Summary, summarise};
+use bpfassay_study::Metric;
 
-use bpfassay_results::{Access, Figure, RunAccess, RunResult, Unit};
+use bpfassay_results::{Figure, RunAccuracy, RunMetric, RunResult, Unit};
 
-/// The accesses that runs have figures of, each once, in the order of display.
-pub(super) fn accesses_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) -> Vec<Access> {
-    let mut found = Vec::new();
-    for access in runs.into_iter().filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.accesses) {
-        if !found.contains(&access.access) {
-            found.push(access.access);
+/// The metrics that runs have, each once as the first of them has it, in the order of display.
+pub(super) fn metrics_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) -> Vec<Metric> {
+    let mut found: Vec<Metric> = Vec::new();
+    for metric in runs.into_iter().filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.metrics) {
+        if found.iter().all(|known| known.name != metric.name) {
+            let RunMetric { name, better, operation, .. } = *metric;
+            found.push(Metric { name, unit: metric.unit.clone(), better, operation });
         }
     }
-    let place = |access: &Access| Access::ALL.iter().position(|known| known == access).unwrap_or(Access::ALL.len());
-    // Further figures stay in the order in which the workload reports them.
-    found.sort_by_key(place);
+    // Of a bandwidth that the first run does not have; other metrics are the same in every run.
+    found.sort_by_key(|metric| metric.operation != Some(Operation::Write));
     found
 }
 
-/// The figures of a run for `access`.
-pub(crate) fn figures_of(run: &RunResult, access: Access) -> Option<&RunAccess> {
-    run.derived.as_ref()?.accesses.iter().find(|figures| figures.access == access)
+/// The metric of a run with this name.
+pub(crate) fn metric_of<'a>(run: &'a RunResult, name: &str) -> Option<&'a RunMetric> {
+    run.derived.as_ref()?.metrics.iter().find(|metric| &*metric.name == name)
+}
+
+/// The accuracy of a metric of a run.
+pub(crate) fn accuracy_of<'a>(run: &'a RunResult, metric: &str) -> Option<&'a RunAccuracy> {
+    run.derived.as_ref()?.accuracy.iter().find(|accuracy| &*accuracy.metric == metric)
 }
 
 /// Summary of those figures that there are; where there are none, the reason of the first.
@@ -44,7 +51,7 @@ pub(super) fn summary<'a>(figures: impl Iterator<Item = &'a Figure<f64>>, why_no
     }
 }
 
-/// Log ratios baseline / other of the bandwidth of `access`, of pairs of the same block and round.
+/// Log ratios baseline / other of a metric, of pairs of the same block and round.
 pub(super) struct Pairs {
     /// By replicate.
     pub(super) logs: BTreeMap<u32, Vec<f64>>,
@@ -54,16 +61,16 @@ pub(super) struct Pairs {
     pub(super) across_boots: u32,
 }
 
-pub(super) fn by_replicate(baseline: &[&RunResult], others: &[&RunResult], access: Access) -> Pairs {
-    let bandwidth = |run: &RunResult| figures_of(run, access).and_then(RunAccess::speed);
+pub(super) fn by_replicate(baseline: &[&RunResult], others: &[&RunResult], metric: &str) -> Pairs {
+    let speed = |run: &RunResult| metric_of(run, metric).and_then(RunMetric::speed);
     fn place(run: &RunResult) -> (&str, u32) {
         (&run.record.block, run.record.round)
     }
     let baseline: BTreeMap<(&str, u32), (f64, u32)> =
-        baseline.iter().filter_map(|run| Some((place(run), (bandwidth(run)?, run.record.boot)))).collect();
+        baseline.iter().filter_map(|run| Some((place(run), (speed(run)?, run.record.boot)))).collect();
     let mut pairs = Pairs { logs: BTreeMap::new(), count: 0, across_boots: 0 };
     for run in others {
-        let Some((with, (without, boot))) = bandwidth(run).zip(baseline.get(&place(run)).copied()) else { continue };
+        let Some((with, (without, boot))) = speed(run).zip(baseline.get(&place(run)).copied()) else { continue };
         pairs.logs.entry(run.record.replicate).or_default().push(without.ln() - with.ln());
         pairs.count += 1;
         pairs.across_boots += u32::from(boot != run.record.boot);

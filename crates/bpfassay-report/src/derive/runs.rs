@@ -2,7 +2,8 @@
 //! Figures of one run.
 
 use bpfassay_protocol::{
-    message::{Interval, RunFigures, WorkloadPhase},
+    Operation,
+    message::{RunFigures, WorkloadPhase},
     tracer,
 };
 use bpfassay_stats::{
@@ -10,12 +11,11 @@ use bpfassay_stats::{
     relative_error::{CounterReading, mean_of_instantaneous},
     summarise,
 };
-use bpfassay_study::{Cell, Plan};
+use bpfassay_study::{Cell, Metric, PhaseReport, Plan};
 
-use super::{bytes, cost, coverage, events, merit};
-use crate::ior::{self, Reported};
+use super::{bytes, cost, coverage, events};
 use bpfassay_results::{
-    Access, AccessKey, Figure, Merit, Outcome, RepetitionFigures, RunAccess, RunDerived, RunRecord,
+    Figure, Outcome, RepetitionAccuracy, RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunRecord, Work,
 };
 
 const MIB: f64 = 1_048_576.0;
@@ -41,107 +41,111 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
             elapsed_ns: cost::elapsed(&figures.whole),
             busy_ns: cost::busy(&figures.whole),
         };
-        let accesses = kind.measure(plan.study.clock, &outcome).into_iter().map(|(metric, value)| {
-            let figure = value.map_or_else(Figure::missing, Figure::Value);
-            merit::access(Access::of(&metric), Merit { figure, unit: metric.unit, better: metric.better })
-        });
+        let measured = kind.measure(plan.study.clock, &outcome).into_iter();
+        let metrics = measured
+            .map(|(metric, value)| {
+                let value = value.map_or_else(Figure::missing, Figure::Value);
+                run_metric(metric, value, Figure::missing("the workload's operations are not calls"), Vec::new())
+            })
+            .collect();
         let moved = kind.bytes(&figures.summary).into_iter().flatten();
         let moved = moved.map(|(operation, bytes)| (operation, bytes.map_or_else(Figure::missing, Figure::Value)));
-        let (accesses, bytes) = (accesses.collect(), bytes::reported(figures, moved));
-        return Some(RunDerived { accesses, bytes, coverage, events, losses });
+        let bytes = bytes::reported(figures, moved);
+        return Some(RunDerived { metrics, accuracy: Vec::new(), bytes, coverage, events, losses });
     }
-    let reported = if kind.phases("").is_some() { ior::reported(&figures.summary) } else { Ok(Vec::new()) };
+    let reported = kind.phases(&figures.summary).unwrap_or_else(|| Ok(Vec::new()));
     let workload = bytes::Workload {
         interface: cell.interface,
         neighbour: cell.workload.neighbour,
         not_reported: &|operation| kind.not_reported(&cell.case, operation),
         reported: reported.as_deref().map_err(String::as_str),
     };
-    let mut accesses: Vec<RunAccess> = match &reported {
-        Ok(reported) => Access::DATA
-            .into_iter()
-            .filter_map(|access| of_access(plan, figures, &workload, access, reported))
-            .collect(),
-        Err(reason) => accesses_without_summary(figures, reason),
+    let (mut metrics, mut accuracy): (Vec<RunMetric>, Vec<RunAccuracy>) = match &reported {
+        Ok(reported) => reported
+            .chunk_by(|one, next| one.name == next.name)
+            .filter_map(|of_metric| Some(bandwidth(plan, figures, &workload, of_metric.first()?, of_metric)))
+            .unzip(),
+        Err(reason) => without_summary(kind.metrics(&cell.case, plan.study.clock), figures, reason),
     };
     let mut bytes = bytes::derive(figures, &workload);
     // Of 200,000 runs what is held in reserve would be hundreds of megabytes.
-    accesses.shrink_to_fit();
+    metrics.shrink_to_fit();
+    accuracy.shrink_to_fit();
     bytes.shrink_to_fit();
-    Some(RunDerived { accesses, bytes, coverage, events, losses })
+    Some(RunDerived { metrics, accuracy, bytes, coverage, events, losses })
 }
 
-/// A summary that cannot be read leaves the accesses that were seen as phases without figures, but not unmentioned.
-fn accesses_without_summary(figures: &RunFigures, reason: &str) -> Vec<RunAccess> {
+fn run_metric(metric: Metric, value: Figure<f64>, work: Figure<Work>, repetitions: Vec<RepetitionMetric>) -> RunMetric {
+    let Metric { name, unit, better, operation } = metric;
+    RunMetric { name, unit, better, operation, value, work, repetitions }
+}
+
+/// A summary that cannot be read leaves the bandwidths that were seen as phases without values, but not unmentioned.
+fn without_summary(metrics: Vec<Metric>, figures: &RunFigures, reason: &str) -> (Vec<RunMetric>, Vec<RunAccuracy>) {
     let seen =
-        |access: &Access| figures.phases.is_empty() || figures.phases.iter().any(|phase| phase.name == access.name());
-    Access::DATA
-        .into_iter()
-        .filter(seen)
-        .map(|access| RunAccess {
-            access,
-            bandwidth_mib_s: Figure::missing(reason),
-            merit: None,
-            relative_error_ior_interval: Figure::missing(reason),
-            relative_error_instantaneous: Figure::missing(reason),
-            work: cost::work(figures, access),
-            repetitions: Vec::new(),
+        |metric: &Metric| figures.phases.is_empty() || figures.phases.iter().any(|phase| *phase.name == *metric.name);
+    let bandwidths = metrics.into_iter().filter(seen).filter_map(|metric| Some((metric.operation?, metric)));
+    bandwidths
+        .map(|(operation, metric)| {
+            let work = cost::work(figures, &metric.name, operation);
+            let accuracy = RunAccuracy {
+                metric: metric.name,
+                relative_error_ior_interval: Figure::missing(reason),
+                relative_error_instantaneous: Figure::missing(reason),
+                repetitions: Vec::new(),
+            };
+            (run_metric(metric, Figure::missing(reason), work, Vec::new()), accuracy)
         })
-        .collect()
+        .unzip()
 }
 
-fn of_access(
+/// The metric that `reported`, of which `first` is the first, are the repetitions of.
+fn bandwidth(
     plan: &Plan,
     figures: &RunFigures,
     workload: &bytes::Workload<'_>,
-    access: Access,
-    reported: &[Reported],
-) -> Option<RunAccess> {
-    let of_access: Vec<&Reported> = reported.iter().filter(|one| one.key.access == access).collect();
-    if of_access.is_empty() {
-        return None;
-    }
-    let repetitions: Vec<RepetitionFigures> = of_access.iter().map(|one| repetition(plan, figures, one)).collect();
-    let operation = access.operation();
-    let over_all = |pick: fn(&RepetitionFigures) -> &Figure<f64>| geometric_mean(repetitions.iter().map(pick));
-    let bandwidth_mib_s = over_all(|figures| &figures.bandwidth_mib_s);
+    first: &PhaseReport,
+    reported: &[PhaseReport],
+) -> (RunMetric, RunAccuracy) {
+    let operation = first.operation;
+    let (values, errors): (Vec<_>, Vec<_>) = reported.iter().map(|one| repetition(plan, figures, one)).unzip();
+    let value = geometric_mean(values.iter().map(|repetition| &repetition.value));
+    let over_all = |pick: fn(&RepetitionAccuracy) -> &Figure<f64>| geometric_mean(errors.iter().map(pick));
     let (relative_error_ior_interval, relative_error_instantaneous) =
-        match (figures.phases.is_empty(), operation.and_then(|operation| (workload.not_reported)(operation))) {
+        match (figures.phases.is_empty(), (workload.not_reported)(operation)) {
             (false, _) => (
                 over_all(|figures| &figures.relative_error_ior_interval),
                 over_all(|figures| &figures.relative_error_instantaneous),
             ),
             (true, Some(reason)) => (Figure::missing(reason), Figure::missing(reason)),
             (true, None) => (
-                error_of_whole_run(figures, access, &of_access),
-                sampled_over_whole_run(plan, figures, access, &bandwidth_mib_s),
+                error_of_whole_run(figures, operation, reported),
+                sampled_over_whole_run(plan, figures, operation, &value),
             ),
         };
-    let work = cost::work(figures, access);
-    Some(RunAccess {
-        access,
-        bandwidth_mib_s,
-        merit: None,
+    let accuracy = RunAccuracy {
+        metric: first.name,
         relative_error_ior_interval,
         relative_error_instantaneous,
-        work,
-        repetitions,
-    })
+        repetitions: errors,
+    };
+    (run_metric(first.metric(), value, cost::work(figures, &first.name, operation), values), accuracy)
 }
 
-fn repetition(plan: &Plan, figures: &RunFigures, reported: &Reported) -> RepetitionFigures {
+fn repetition(plan: &Plan, figures: &RunFigures, reported: &PhaseReport) -> (RepetitionMetric, RepetitionAccuracy) {
     let number = |value: Option<f64>, what: &str| match value.filter(|value| value.is_finite() && *value > 0.0) {
         Some(value) => Figure::Value(value),
         None => Figure::missing(format!("IOR reports no {what}")),
     };
-    let bandwidth_mib_s = number(reported.bandwidth, "bandwidth");
+    let PhaseReport { test, repetition, operation, .. } = *reported;
+    let value = number(reported.bandwidth, "bandwidth");
     let total_s = number(reported.total_s, "time");
-    let phase = phase_of(figures, reported.key);
-    let relative_error_ior_interval = match (&phase, &bandwidth_mib_s, &own_interval_s(reported)) {
+    let phase = phase_of(figures, reported);
+    let relative_error_ior_interval = match (&phase, &value, &own_interval_s(reported)) {
         (Err(reason), _, _) => Figure::missing(reason.as_str()),
         (_, Figure::NotMeasured(reason), _) | (_, _, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
         (Ok(phase), Figure::Value(bandwidth), Figure::Value(total)) => {
-            match traced(figures, reported.key.access, &phase.interval) {
+            match bytes::traced(figures, operation, &phase.interval) {
                 Figure::Value(bytes) => ratio(*bandwidth, bytes as f64 / MIB / total),
                 Figure::NotMeasured(reason) => Figure::NotMeasured(reason),
             }
@@ -149,31 +153,25 @@ fn repetition(plan: &Plan, figures: &RunFigures, reported: &Reported) -> Repetit
     };
     let sampled = match &phase {
         Err(reason) => Err(reason.clone()),
-        Ok(phase) => sampled(plan, figures, reported.key.access, Some(phase)),
+        Ok(phase) => sampled(plan, figures, operation, Some(phase)),
     };
-    let (relative_error_instantaneous, sampling_intervals) = match (sampled, &bandwidth_mib_s) {
+    let (relative_error_instantaneous, sampling_intervals) = match (sampled, &value) {
         (Err(reason), _) => (Figure::missing(reason.as_str()), Figure::missing(reason)),
-        (Ok((mean, n)), bandwidth) => (with_mean(bandwidth, mean), Figure::Value(n)),
+        (Ok((mean, n)), value) => (with_mean(value, mean), Figure::Value(n)),
     };
-    RepetitionFigures {
-        key: reported.key,
-        bandwidth_mib_s,
-        total_s,
+    let accuracy = RepetitionAccuracy {
+        test,
+        repetition,
         relative_error_ior_interval,
         relative_error_instantaneous,
         sampling_intervals,
-    }
-}
-
-/// Bytes that the tracer counted of `access`.
-fn traced(figures: &RunFigures, access: Access, interval: &Interval) -> Figure<u64> {
-    let none = || Figure::missing("it moves no bytes by calls that are known");
-    access.operation().map_or_else(none, |operation| bytes::traced(figures, operation, interval))
+    };
+    (RepetitionMetric { test, repetition, value, total_s }, accuracy)
 }
 
 /// IOR's own interval, first open to last close, in seconds. IOR prints it rounded to 0.1 ms; bytes / bandwidth is the same
 /// interval with more digits, where the bytes are settled.
-fn own_interval_s(reported: &Reported) -> Figure<f64> {
+fn own_interval_s(reported: &PhaseReport) -> Figure<f64> {
     let positive = |value: &f64| value.is_finite() && *value > 0.0;
     let from_bytes = reported.bytes.zip(reported.bandwidth).map(|(bytes, bandwidth)| bytes as f64 / MIB / bandwidth);
     match from_bytes.filter(positive).or(reported.total_s.filter(positive)) {
@@ -182,19 +180,19 @@ fn own_interval_s(reported: &Reported) -> Figure<f64> {
     }
 }
 
-fn phase_of(figures: &RunFigures, key: AccessKey) -> Result<&WorkloadPhase, String> {
+fn phase_of<'a>(figures: &'a RunFigures, reported: &PhaseReport) -> Result<&'a WorkloadPhase, String> {
     if figures.phases.is_empty() {
         return Err("the engine cannot be held between phases: only figures of the whole run".to_owned());
     }
-    figures
-        .phases
-        .iter()
-        .find(|phase| phase.name == key.access.name() && (phase.test, phase.repetition) == (key.test, key.repetition))
-        .ok_or_else(|| format!("no barriers around {} of repetition {}", key.access, key.repetition))
+    let PhaseReport { name, test, repetition, .. } = *reported;
+    let is_meant =
+        |phase: &&WorkloadPhase| *phase.name == *name && (phase.test, phase.repetition) == (test, repetition);
+    let found = figures.phases.iter().find(is_meant);
+    found.ok_or_else(|| format!("no barriers around {name} of repetition {repetition}"))
 }
 
 /// Over all repetitions at once: bytes that IOR reports / bytes traced. The time, the same for both, drops out.
-fn error_of_whole_run(figures: &RunFigures, access: Access, reported: &[&Reported]) -> Figure<f64> {
+fn error_of_whole_run(figures: &RunFigures, operation: Operation, reported: &[PhaseReport]) -> Figure<f64> {
     let mut moved = 0.0;
     for one in reported {
         match (one.bandwidth, own_interval_s(one)) {
@@ -202,14 +200,19 @@ fn error_of_whole_run(figures: &RunFigures, access: Access, reported: &[&Reporte
             _ => return Figure::missing("IOR reports no bandwidth or time for a repetition"),
         }
     }
-    match traced(figures, access, &figures.whole) {
+    match bytes::traced(figures, operation, &figures.whole) {
         Figure::Value(bytes) => ratio(moved, bytes as f64 / MIB),
         Figure::NotMeasured(reason) => Figure::NotMeasured(reason),
     }
 }
 
-fn sampled_over_whole_run(plan: &Plan, figures: &RunFigures, access: Access, bandwidth: &Figure<f64>) -> Figure<f64> {
-    match sampled(plan, figures, access, None) {
+fn sampled_over_whole_run(
+    plan: &Plan,
+    figures: &RunFigures,
+    operation: Operation,
+    bandwidth: &Figure<f64>,
+) -> Figure<f64> {
+    match sampled(plan, figures, operation, None) {
         Ok((mean, _)) => with_mean(bandwidth, mean),
         Err(reason) => Figure::missing(reason),
     }
@@ -219,7 +222,7 @@ fn sampled_over_whole_run(plan: &Plan, figures: &RunFigures, access: Access, ban
 fn sampled(
     plan: &Plan,
     figures: &RunFigures,
-    access: Access,
+    operation: Operation,
     phase: Option<&WorkloadPhase>,
 ) -> Result<(f64, u64), String> {
     if figures.probe.is_baseline() {
@@ -228,7 +231,7 @@ fn sampled(
     let Some(interval) = plan.study.design.sampling_interval_ms else {
         return Err("the study does not sample".to_owned());
     };
-    let readings = readings(figures, access, interval);
+    let readings = readings(figures, operation, interval);
     // From the last sample before the phase to the first after it: its sampling intervals, the partial ones included.
     let around = match phase {
         None => readings.as_slice(),
@@ -247,10 +250,10 @@ fn sampled(
 /// What sampling every `interval_ms` shows, from before the run to after it. The tracer lives no longer than the run, so
 /// the first and the last reading are not its own samples but those of a monitor that was there already and stays: before
 /// and after the run the workload's counters stand still, at what was read at its two ends.
-pub(crate) fn readings(figures: &RunFigures, access: Access, interval_ms: u64) -> Vec<CounterReading> {
+pub(crate) fn readings(figures: &RunFigures, operation: Operation, interval_ms: u64) -> Vec<CounterReading> {
     let reading = |sample: &tracer::Sample| CounterReading {
         at_ns: sample.monotonic_ns,
-        bytes: access.operation().map_or(0, |operation| bytes::of_key(figures, operation, sample).bytes),
+        bytes: bytes::of_key(figures, operation, sample).bytes,
     };
     let mut readings: Vec<CounterReading> =
         figures.samples.iter().filter(|sample| sample.label.is_none()).map(reading).collect();

@@ -11,15 +11,15 @@ use std::{
 };
 
 use bpfassay_stats::sequential::Sampling;
-use bpfassay_study::{Block, Cell, Plan, plan::file_system_id};
+use bpfassay_study::{Block, Cell, MetricName, Plan, plan::file_system_id};
 
 use super::{
     entries::{self, Taken, take},
     levels::design,
     lookup::{ByCell, Place, by_cell, place, place_of},
-    pairs::{accesses_of, by_replicate},
+    pairs::{by_replicate, metrics_of},
 };
-use bpfassay_results::{Access, Again, Contents, RunResult, Sampled, SamplingEnd, ToDo, Widest};
+use bpfassay_results::{Again, Contents, RunResult, Sampled, SamplingEnd, ToDo, Widest};
 
 /// The boots of one target, workload and file system.
 struct Group<'a> {
@@ -100,7 +100,7 @@ fn up_to(logs: &BTreeMap<u32, f64>, look: usize) -> Vec<f64> {
     logs.range(..=number(look)).map(|(_, &log)| log).collect()
 }
 
-type Series<'a> = (&'a Cell, Access, BTreeMap<u32, f64>);
+type Series<'a> = (&'a Cell, MetricName, BTreeMap<u32, f64>);
 
 /// The overheads that are asked for, by replicate: those that a gate covers, else all. What has no figures at all, because
 /// the kernel refuses it, is not waited for.
@@ -119,11 +119,15 @@ fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'
     let mut all = Vec::new();
     for &cell in group.cells.iter().filter(wanted) {
         let with = of(cell);
-        for access in accesses_of(&baseline) {
-            let logs = by_replicate(&baseline, &with, access).logs;
+        for metric in metrics_of(&baseline) {
+            let logs = by_replicate(&baseline, &with, &metric.name).logs;
             if !logs.is_empty() {
                 let mean = |figures: Vec<f64>| figures.iter().sum::<f64>() / figures.len() as f64;
-                all.push((cell, access, logs.into_iter().map(|(replicate, logs)| (replicate, mean(logs))).collect()));
+                all.push((
+                    cell,
+                    metric.name,
+                    logs.into_iter().map(|(replicate, logs)| (replicate, mean(logs))).collect(),
+                ));
             }
         }
     }
@@ -134,13 +138,13 @@ fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'
 fn widest(sampling: &Sampling, series: &[Series<'_>], look: usize) -> Option<Widest> {
     series
         .iter()
-        .filter_map(|(cell, access, logs)| {
+        .filter_map(|(cell, metric, logs)| {
             let estimate = sampling.estimate_at_a_look(&up_to(logs, look)).ok()?;
             let within = match estimate.bounds.interval() {
                 Some(interval) => interval.upper / estimate.value - 1.0,
                 None => 0.0,
             };
-            Some(Widest { cell: cell.id.clone(), access: *access, within })
+            Some(Widest { cell: cell.id.clone(), metric: *metric, within })
         })
         .max_by(|a, b| a.within.total_cmp(&b.within))
 }

@@ -10,7 +10,7 @@ use super::{
     text,
 };
 use crate::{
-    compare::{AccessComparison, CellComparison, Comparison, Fate},
+    compare::{CellComparison, Comparison, Fate, MetricComparison},
     labels,
 };
 
@@ -32,10 +32,10 @@ pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
     let place = |cell: &CellComparison| places.text(cell.target(), &cell.case, &cell.file_system);
     let mut rows = Vec::new();
     for cell in &comparison.cells {
-        let mut row = |change: &str, access: &str, ratio: String, cost: String, bytes: String| {
+        let mut row = |change: &str, metric: &str, ratio: String, cost: String, bytes: String| {
             rows.push((
                 cell.is_regression(),
-                vec![change.to_owned(), place(cell), cell.under_test.clone(), access.to_owned(), ratio, cost, bytes],
+                vec![change.to_owned(), place(cell), cell.under_test.clone(), metric.to_owned(), ratio, cost, bytes],
             ));
         };
         let none = String::new;
@@ -46,14 +46,14 @@ pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
             Fate::Mended { reason } => row("mended", "", remarks.mark(format!("before: {reason}")), none(), none()),
             Fate::Neither { .. } => {}
             Fate::Compared => {
-                for access in &cell.accesses {
-                    let shown = whole || access.is_regression() || !matches!(access.change, Change::Equivalent);
+                for metric in &cell.metrics {
+                    let shown = whole || metric.is_regression() || !matches!(metric.change, Change::Equivalent);
                     if shown {
-                        let ratio = match access.ratio.value() {
-                            Some(ratio) => format!("{} {}", access.measure, fine(&ratio.estimate)),
-                            None => remarks.mark(access.ratio.reason().unwrap_or(labels::NONE).to_owned()),
+                        let ratio = match metric.ratio.value() {
+                            Some(ratio) => format!("{} {}", metric.measure, fine(&ratio.estimate)),
+                            None => remarks.mark(metric.ratio.reason().unwrap_or(labels::NONE).to_owned()),
                         };
-                        row(change(access), access.access.name(), ratio, cost(access), bytes(access));
+                        row(change(metric), &metric.metric, ratio, cost(metric), bytes(metric));
                     }
                 }
             }
@@ -73,7 +73,7 @@ pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
         warnings: comparison.notes.clone(),
         remarks: remarks.0,
         legend: legend(comparison),
-        ..Table::new(title, ["change", "target", "probe", "access", "new / base", "instructions/call", "byte error"])
+        ..Table::new(title, ["change", "target", "probe", "metric", "new / base", "instructions/call", "byte error"])
     }
 }
 
@@ -85,7 +85,7 @@ fn legend(comparison: &Comparison) -> Vec<String> {
             comparison.margin, comparison.error_rate
         ),
     ];
-    let paired = comparison.cells.iter().flat_map(|cell| &cell.accesses).filter_map(|access| access.ratio.value());
+    let paired = comparison.cells.iter().flat_map(|cell| &cell.metrics).filter_map(|metric| metric.ratio.value());
     if paired.into_iter().any(|ratio| ratio.paired) {
         legend.push("runs of the same seed, replicate and round were compared with each other.".to_owned());
     }
@@ -95,9 +95,9 @@ fn legend(comparison: &Comparison) -> Vec<String> {
     legend
 }
 
-pub(super) fn change(access: &AccessComparison) -> &'static str {
-    match access.change {
-        _ if access.miscounts() => "MISCOUNTS",
+pub(super) fn change(metric: &MetricComparison) -> &'static str {
+    match metric.change {
+        _ if metric.miscounts() => "MISCOUNTS",
         Change::Increase => "SLOWER",
         Change::Decrease => "faster",
         Change::Equivalent => "alike",
@@ -106,15 +106,15 @@ pub(super) fn change(access: &AccessComparison) -> &'static str {
 }
 
 /// `548.5 → 561.0`.
-fn cost(access: &AccessComparison) -> String {
-    match access.instructions_per_call {
+fn cost(metric: &MetricComparison) -> String {
+    match metric.instructions_per_call {
         [Some(base), Some(new)] => format!("{base:.1} → {new:.1}"),
         _ => String::new(),
     }
 }
 
-fn bytes(access: &AccessComparison) -> String {
-    let [base, new] = access.byte_error.each_ref().map(labels::byte_error);
+fn bytes(metric: &MetricComparison) -> String {
+    let [base, new] = metric.byte_error.each_ref().map(labels::byte_error);
     match (base, new) {
         (Some(base), Some(new)) if base == new => base,
         (Some(base), Some(new)) => format!("{base} → {new}"),
@@ -130,7 +130,7 @@ pub(super) fn fine(estimate: &Estimate) -> String {
     }
 }
 
-/// How many cells and accesses came to what.
+/// How many cells and metrics came to what.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) broken: u32,
@@ -149,16 +149,16 @@ impl Counts {
             match &cell.fate {
                 Fate::Broken { .. } => counts.broken += 1,
                 Fate::Neither { .. } => counts.neither += 1,
-                Fate::Compared => cell.accesses.iter().for_each(|access| counts.add(access)),
+                Fate::Compared => cell.metrics.iter().for_each(|metric| counts.add(metric)),
                 Fate::New | Fate::Gone | Fate::Mended { .. } => {}
             }
         }
         counts
     }
 
-    fn add(&mut self, access: &AccessComparison) {
-        self.miscounts += u32::from(access.miscounts());
-        let count = match access.change {
+    fn add(&mut self, metric: &MetricComparison) {
+        self.miscounts += u32::from(metric.miscounts());
+        let count = match metric.change {
             Change::Increase => &mut self.slower,
             Change::Decrease => &mut self.faster,
             Change::Equivalent => &mut self.alike,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raw runs as CSV: one line per run, access and repetition.
+//! Raw runs as CSV: one line per run and metric.
 
 use std::collections::BTreeMap;
 
 use super::{finished, format::Format, plain};
+use crate::derive::pairs::accuracy_of;
 use bpfassay_results::{Figure, Outcome, Results};
 
 /// The head.
-const HEAD: [&str; 18] = [
+const HEAD: [&str; 17] = [
     "run",
     "cell",
     "arch",
@@ -19,18 +20,17 @@ const HEAD: [&str; 18] = [
     "round",
     "control",
     "outcome",
-    "access",
-    "bandwidth_mib_s",
+    "metric",
+    "value",
+    "unit",
     "relative_error",
     "elapsed_ns",
     "calls",
-    "merit",
-    "merit_unit",
 ];
 
 /// See [`super::FORMATS`].
 pub(super) const FORMAT: Format =
-    Format { name: "csv", about: "A line per run and access", file: None, render: |results, _| Ok(csv(results)?) };
+    Format { name: "csv", about: "A line per run and metric", file: None, render: |results, _| Ok(csv(results)?) };
 
 /// `results` as CSV (RFC 4180). A figure that was not measured is an empty field; text that a table program would calculate has an
 /// apostrophe before it.
@@ -62,23 +62,23 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
             record.control.to_string(),
             outcome.to_owned(),
         ];
-        let accesses = run.derived.iter().flat_map(|derived| &derived.accesses);
-        let rows: Vec<[String; 7]> = accesses
-            .map(|access| {
-                let work = access.work.value();
+        let metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
+        let rows: Vec<[String; 6]> = metrics
+            .map(|metric| {
+                let accuracy = accuracy_of(run, &metric.name);
+                let work = metric.work.value();
                 [
-                    access.access.to_string(),
-                    field(&access.bandwidth_mib_s),
-                    field(&access.relative_error_ior_interval),
+                    metric.name.to_string(),
+                    field(&metric.value),
+                    text_field(&metric.unit),
+                    accuracy.map(|accuracy| field(&accuracy.relative_error_ior_interval)).unwrap_or_default(),
                     work.map(|work| work.elapsed_ns.to_string()).unwrap_or_default(),
                     work.map(|work| work.calls.to_string()).unwrap_or_default(),
-                    access.merit.as_ref().map(|merit| field(&merit.figure)).unwrap_or_default(),
-                    access.merit.as_ref().map(|merit| text_field(&merit.unit.to_string())).unwrap_or_default(),
                 ]
             })
             .collect();
         if rows.is_empty() {
-            writer.write_record(common.iter().map(String::as_str).chain([""; 7]))?;
+            writer.write_record(common.iter().map(String::as_str).chain([""; 6]))?;
         }
         for row in rows {
             writer.write_record(common.iter().chain(&row))?;

@@ -6,7 +6,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{compare, finished, format::Format, plain};
 use crate::{
-    compare::{AccessComparison, CellComparison, Comparison, Fate},
+    compare::{CellComparison, Comparison, Fate, MetricComparison},
     labels,
 };
 use bpfassay_results::{Attach, CellFailure, CellResult, FailureKind, GateResult, Results};
@@ -88,14 +88,14 @@ fn skipped(message: &str) -> TestCaseStatus {
 }
 
 fn compared(cell: &CellComparison) -> Vec<TestCase> {
-    let of = |access: String, status: TestCaseStatus| {
-        let name = format!("{}, {}, {}, {}{access}", cell.target(), cell.case, cell.file_system, cell.under_test);
+    let of = |metric: String, status: TestCaseStatus| {
+        let name = format!("{}, {}, {}, {}{metric}", cell.target(), cell.case, cell.file_system, cell.under_test);
         case(&name, &format!("{}.{}", cell.target(), cell.under_test), status)
     };
     let status = match &cell.fate {
         Fate::Compared => {
-            let access = |access: &AccessComparison| of(format!(", {}", access.access), changed(access));
-            return cell.accesses.iter().map(access).collect();
+            let metric = |metric: &MetricComparison| of(format!(", {}", metric.metric), changed(metric));
+            return cell.metrics.iter().map(metric).collect();
         }
         Fate::Broken { reason } => failed(NonSuccessKind::Failure, "broken", reason.clone()),
         Fate::New => skipped("new: the base has no such cell"),
@@ -106,13 +106,13 @@ fn compared(cell: &CellComparison) -> Vec<TestCase> {
     vec![of(String::new(), status)]
 }
 
-fn changed(access: &AccessComparison) -> TestCaseStatus {
-    let ratio = match access.ratio.value() {
-        Some(ratio) => format!("{} new / base {}", access.measure, compare::fine(&ratio.estimate)),
-        None => access.ratio.reason().unwrap_or(labels::NONE).to_owned(),
+fn changed(metric: &MetricComparison) -> TestCaseStatus {
+    let ratio = match metric.ratio.value() {
+        Some(ratio) => format!("{} new / base {}", metric.measure, compare::fine(&ratio.estimate)),
+        None => metric.ratio.reason().unwrap_or(labels::NONE).to_owned(),
     };
-    match access.change {
-        _ if access.is_regression() => failed(NonSuccessKind::Failure, &compare::change(access).to_lowercase(), ratio),
+    match metric.change {
+        _ if metric.is_regression() => failed(NonSuccessKind::Failure, &compare::change(metric).to_lowercase(), ratio),
         Change::Inconclusive => skipped(&format!("inconclusive: {ratio}")),
         Change::Increase | Change::Decrease | Change::Equivalent => TestCaseStatus::success(),
     }
@@ -177,6 +177,6 @@ fn gate(gate: &GateResult) -> TestCase {
         Verdict::Regression => failed(NonSuccessKind::Failure, "regression", gate.found.clone()),
         Verdict::Inconclusive => failed(NonSuccessKind::Error, "inconclusive", gate.found.clone()),
     };
-    let access = gate.access.map(|access| format!(", {access}")).unwrap_or_default();
-    case(&format!("{}{access}: {}", gate.cell, gate.demand), &format!("gate {}", gate.gate + 1), status)
+    let metric = gate.metric.map(|metric| format!(", {metric}")).unwrap_or_default();
+    case(&format!("{}{metric}: {}", gate.cell, gate.demand), &format!("gate {}", gate.gate + 1), status)
 }

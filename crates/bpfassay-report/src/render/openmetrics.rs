@@ -9,7 +9,7 @@ use bpfassay_stats::Verdict;
 
 use super::{finished, format::Format, plain};
 use crate::labels;
-use bpfassay_results::{CellAccess, CellResult, Results};
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Results};
 
 /// The values of one family: labels and value.
 type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
@@ -26,33 +26,33 @@ pub(super) const FORMAT: Format = Format {
 #[must_use]
 pub fn openmetrics(results: &Results) -> String {
     let mut text = String::new();
-    type Of = fn(&CellAccess) -> Option<f64>;
+    type Of = fn(&CellMetric, Option<&CellAccuracy>) -> Option<f64>;
     let families: [(&str, &str, &str, Of); 7] = [
-        ("bpfassay_bandwidth_mebibytes_per_second", "", "Bandwidth by IOR, mean of the runs.", |access| {
-            access.bandwidth_mib_s.value().map(|summary| summary.center())
+        ("bpfassay_bandwidth_mebibytes_per_second", "", "Bandwidth by IOR, mean of the runs.", |metric, _| {
+            metric.value.value().filter(|_| metric.operation.is_some()).map(|summary| summary.center())
         }),
-        ("bpfassay_overhead_ratio", "ratio", "Bandwidth of the baseline / with what is under test.", |access| {
-            access.overhead.value().map(|overhead| overhead.estimate.value)
+        ("bpfassay_overhead_ratio", "ratio", "Bandwidth of the baseline / with what is under test.", |metric, _| {
+            metric.overhead.value().map(|overhead| overhead.estimate.value)
         }),
-        ("bpfassay_overhead_lower_ratio", "ratio", "Lower end of its 95 % interval.", |access| {
-            access.overhead.value()?.estimate.bounds.interval().map(|interval| interval.lower)
+        ("bpfassay_overhead_lower_ratio", "ratio", "Lower end of its 95 % interval.", |metric, _| {
+            metric.overhead.value()?.estimate.bounds.interval().map(|interval| interval.lower)
         }),
-        ("bpfassay_overhead_upper_ratio", "ratio", "Upper end of its 95 % interval.", |access| {
-            access.overhead.value()?.estimate.bounds.interval().map(|interval| interval.upper)
+        ("bpfassay_overhead_upper_ratio", "ratio", "Upper end of its 95 % interval.", |metric, _| {
+            metric.overhead.value()?.estimate.bounds.interval().map(|interval| interval.upper)
         }),
-        ("bpfassay_instructions_per_call", "", "Instructions per call beyond the baseline's.", |access| {
-            access.cost.value().map(|cost| cost.per_call.value)
+        ("bpfassay_instructions_per_call", "", "Instructions per call beyond the baseline's.", |metric, _| {
+            metric.cost.value().map(|cost| cost.per_call.value)
         }),
-        ("bpfassay_relative_error_ratio", "ratio", "Bandwidth by IOR / traced.", |access| {
-            access.relative_error_ior_interval.value().map(|summary| summary.center())
+        ("bpfassay_relative_error_ratio", "ratio", "Bandwidth by IOR / traced.", |_, accuracy| {
+            accuracy?.relative_error_ior_interval.value().map(|summary| summary.center())
         }),
         (
             "bpfassay_byte_error_bytes",
             "bytes",
             "Bytes traced - bytes moved, the difference farthest from 0.",
-            |access| {
+            |_, accuracy| {
                 #[expect(clippy::cast_precision_loss, reason = "the format has floating point")]
-                access.byte_error.value().map(|errors| {
+                accuracy?.byte_error.value().map(|errors| {
                     if errors.min.unsigned_abs() > errors.max.unsigned_abs() {
                         errors.min as f64
                     } else {
@@ -64,24 +64,23 @@ pub fn openmetrics(results: &Results) -> String {
     ];
     for (name, unit, help, of) in families {
         let samples = results.cells.iter().flat_map(|cell| {
-            cell.accesses.iter().filter_map(move |access| {
+            cell.rows().filter_map(move |(metric, accuracy)| {
                 let mut labels = labels(cell);
-                labels.push(("access", access.access.to_string()));
-                Some((labels, of(access)?))
+                labels.push(("metric", metric.name.to_string()));
+                Some((labels, of(metric, accuracy)?))
             })
         });
         family(&mut text, name, unit, help, samples.collect());
     }
-    let merits = results.cells.iter().flat_map(|cell| {
-        cell.accesses.iter().filter_map(move |access| {
-            let merit = access.merit.as_ref()?;
+    let others = results.cells.iter().flat_map(|cell| {
+        cell.metrics.iter().filter(|metric| metric.operation.is_none()).filter_map(move |metric| {
             let mut labels = labels(cell);
-            labels.extend([("access", access.access.to_string()), ("unit", merit.unit.to_string())]);
-            Some((labels, merit.figure.value()?.center()))
+            labels.extend([("metric", metric.name.to_string()), ("unit", metric.unit.clone())]);
+            Some((labels, metric.value.value()?.center()))
         })
     });
-    let help = "Figure of merit of a workload that is not IOR, in its own unit; mean of the runs.";
-    family(&mut text, "bpfassay_figure_of_merit", "", help, merits.collect());
+    let help = "Metric of a workload that is not IOR, in its own unit; mean of the runs.";
+    family(&mut text, "bpfassay_metric_value", "", help, others.collect());
     let runs = results.cells.iter().flat_map(|cell| {
         let of = |outcome: &str, count: u32| {
             let mut labels = labels(cell);

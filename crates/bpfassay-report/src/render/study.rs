@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
-use bpfassay_study::{Cell, Clock};
+use bpfassay_study::{Cell, Clock, MetricName};
 
 use crate::labels;
-use bpfassay_results::{Access, CellResult, Figure, Outcome, Results, RunResult, Sampled, SamplingEnd};
+use bpfassay_results::{CellResult, Figure, Outcome, Results, RunResult, Sampled, SamplingEnd};
 
 /// Most lines about doubtful figures below a table.
 const MAX_DOUBTS: usize = 20;
@@ -55,12 +55,13 @@ fn doubts(results: &Results) -> Vec<String> {
                 cell.cell
             ));
         }
-        for access in &cell.accesses {
-            if let Some(errors) = access.mountstats_error.value().filter(|errors| (errors.min, errors.max) != (0, 0)) {
+        for accuracy in &cell.accuracy {
+            if let Some(errors) = accuracy.mountstats_error.value().filter(|errors| (errors.min, errors.max) != (0, 0))
+            {
                 let range = labels::byte_error(&Figure::Value(*errors)).unwrap_or_default();
                 doubts.push(format!(
                     "{}, {}: mountstats differ from the workload's bytes by {range}",
-                    cell.cell, access.access
+                    cell.cell, accuracy.metric
                 ));
             }
         }
@@ -137,7 +138,7 @@ fn of_sampling(results: &Results, sampled: &Sampled) -> Option<String> {
     let until = results.plan.until()?;
     let Sampled { target, case, file_system, boots, most, .. } = sampled;
     let widest = sampled.widest.as_ref().map_or_else(String::new, |widest| {
-        format!("; the widest is {}, {}: {}", widest.cell, widest.access, labels::beyond_one(1.0 + widest.within))
+        format!("; the widest is {}, {}: {}", widest.cell, widest.metric, labels::beyond_one(1.0 + widest.within))
     });
     let why = match sampled.end {
         None => format!("goes on, the next look is at {boots} boots"),
@@ -153,18 +154,18 @@ fn drifts(results: &Results) -> Vec<String> {
     let found: Vec<_> = results
         .cells
         .iter()
-        .flat_map(|cell| cell.accesses.iter().map(move |access| (cell, access)))
-        .filter_map(|(cell, access)| Some((cell, access.access, access.drift.value()?)))
+        .flat_map(|cell| cell.metrics.iter().map(move |metric| (cell, metric)))
+        .filter_map(|(cell, metric)| Some((cell, metric.name, metric.drift.value()?)))
         .collect();
     let alpha = results.plan.study.design.certainty.error_rate.value() / found.len().max(1) as f64;
-    let line = |cell: &CellResult, access: Access, drift: &bpfassay_stats::drift::Drift| {
+    let line = |cell: &CellResult, metric: MetricName, drift: &bpfassay_stats::drift::Drift| {
         let (way, by) = if drift.ratio_overall < 1.0 {
             ("falls", 1.0 / drift.ratio_overall)
         } else {
             ("rises", drift.ratio_overall)
         };
         format!(
-            "drift: {}, {access}: the baseline's bandwidth {way} by {} from the first to the last of {} runs (Mann-Kendall, p = \
+            "drift: {}, {metric}: the baseline's bandwidth {way} by {} from the first to the last of {} runs (Mann-Kendall, p = \
              {:.1e}): blocks are not repetitions of one state",
             cell.cell,
             labels::beyond_one(by),
@@ -173,5 +174,5 @@ fn drifts(results: &Results) -> Vec<String> {
         )
     };
     let drifted = found.iter().filter(|(_, _, drift)| drift.p < alpha);
-    drifted.map(|(cell, access, drift)| line(cell, *access, drift)).collect()
+    drifted.map(|(cell, metric, drift)| line(cell, *metric, drift)).collect()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trend as tables: a row per point, a column per probe configuration and access, changes marked and described.
+//! A trend as tables: a row per point, a column per probe configuration and metric, changes marked and described.
 
 use bpfassay_stats::change_points::ChangePoint;
 
@@ -43,7 +43,7 @@ fn tables(trend: &Trend) -> Vec<Table> {
 fn table(trend: &Trend, title: String, series: &[&Series]) -> Table {
     let mut remarks = Remarks::default();
     let mut columns = vec!["kernel".to_owned()];
-    columns.extend(series.iter().map(|series| format!("{} {}, {}", series.under_test, series.access, series.quantity)));
+    columns.extend(series.iter().map(|series| format!("{} {}, {}", series.under_test, series.metric, series.quantity)));
     let points = series.iter().map(|series| series.points.len()).max().unwrap_or(0);
     let rows = (0..points)
         .map(|index| {
@@ -95,7 +95,7 @@ pub(super) fn described(series: &Series, change: &ChangePoint) -> String {
     format!(
         "{} {}: {} from {} to {}: {ratio} times as much{place}",
         series.under_test,
-        series.access,
+        series.metric,
         series.quantity,
         label(change.last_before),
         label(change.first_after),

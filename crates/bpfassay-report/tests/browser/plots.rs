@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_report::trend::by_version;
-use bpfassay_results::{Access, CellAccess, CellResult, Results};
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Results};
 use serde::Deserialize;
 
 use crate::chromium::Browser;
@@ -41,16 +41,19 @@ fn assert_at(drawn: &Drawn, marks: &[f64], values: &[f64]) {
 }
 
 /// A figure of results.json, if there is one.
-type Value = fn(&CellResult, &CellAccess) -> Option<f64>;
+type Row<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
+type Value = fn(&CellResult, Row<'_>) -> Option<f64>;
 /// What plots show, by their name.
 const FIGURES: [(&str, Value); 3] = [
-    ("relative overhead", |cell, access| {
-        let figure = if cell.is_baseline() { &access.control } else { &access.overhead };
+    ("relative overhead", |cell, (metric, _)| {
+        let figure = if cell.is_baseline() { &metric.control } else { &metric.overhead };
         figure.value().map(|overhead| overhead.estimate.value)
     }),
-    ("relative error", |_, access| access.relative_error_ior_interval.value().map(|summary| summary.center())),
-    ("extra instructions per call", |cell, access| {
-        let figure = if cell.is_baseline() { &access.control_cost } else { &access.cost };
+    ("relative error", |_, (_, accuracy)| {
+        accuracy?.relative_error_ior_interval.value().map(|summary| summary.center())
+    }),
+    ("extra instructions per call", |cell, (metric, _)| {
+        let figure = if cell.is_baseline() { &metric.control_cost } else { &metric.cost };
         figure.value().map(|cost| cost.per_call.value)
     }),
 ];
@@ -73,14 +76,13 @@ pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
     for target in results.plan.targets() {
         for (name, value) in FIGURES {
             let cells = results.cells.iter().filter(|cell| cell.target == *target);
-            let of = |wanted: Access| -> Vec<f64> {
-                let figures = cells.clone().filter_map(|cell| {
-                    let access = cell.accesses.iter().find(|access| access.access == wanted)?;
-                    value(cell, access)
-                });
+            let of = |wanted: &str| -> Vec<f64> {
+                let figures = cells
+                    .clone()
+                    .filter_map(|cell| value(cell, cell.rows().find(|(metric, _)| &*metric.name == wanted)?));
                 figures.collect()
             };
-            let [write, read] = [of(Access::Write), of(Access::Read)];
+            let [write, read] = [of("write"), of("read")];
             if write.is_empty() && read.is_empty() {
                 continue;
             }
@@ -120,17 +122,17 @@ pub(crate) fn assert_along_kernels(browser: &mut Browser, results: &Results) {
     let archs: BTreeSet<_> = results.plan.targets().iter().map(|target| target.arch).collect();
     for arch in archs {
         for (name, value) in FIGURES {
-            for access in Access::DATA {
+            for metric in ["write", "read"] {
                 let file_system = &results.cells[0].file_system;
-                let title = format!("{arch}, {file_system}, {access}: {name} by probe configuration and kernel");
+                let title = format!("{arch}, {file_system}, {metric}: {name} by probe configuration and kernel");
                 let plot = drawn.iter().find(|plot| plot.title == title);
                 let plot = plot.unwrap_or_else(|| panic!("no plot {title:?}"));
                 let mut cells: Vec<_> = results.cells.iter().filter(|cell| cell.target.arch == arch).collect();
                 cells.sort_by(|a, b| by_version(&a.target.kernel, &b.target.kernel));
                 let mut series: Vec<(String, Vec<f64>)> = Vec::new();
                 for cell in cells {
-                    let of_access = cell.accesses.iter().find(|figures| figures.access == access);
-                    let value = of_access.and_then(|figures| value(cell, figures));
+                    let row = cell.rows().find(|row| &*row.0.name == metric);
+                    let value = row.and_then(|row| value(cell, row));
                     match series.iter_mut().find(|(name, _)| *name == cell.under_test()) {
                         Some((_, values)) => values.extend(value),
                         None => series.push((cell.under_test(), value.into_iter().collect())),

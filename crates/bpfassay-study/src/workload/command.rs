@@ -15,7 +15,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Case, Kind, Metric, MetricName, Named, OnTarget, Outcome, Read, Table, Type, WorkloadKind, bundled};
+use super::{
+    Case, Kind, Metric, MetricName, Named, NoMetricName, OnTarget, Outcome, Read, Table, Type, WorkloadKind, bundled,
+};
 use crate::{Clock, clock::DAY_MS};
 
 /// The group of a pattern that holds the number.
@@ -33,7 +35,7 @@ const INSTRUCTIONS: &str = "instructions";
 /// Most metrics of a workload.
 const MAX_FIGURES: usize = 16;
 
-/// Names that rows have already: of IOR's accesses, and of the time that the work took.
+/// Names that rows have already: of IOR's bandwidths, and of the time that the work took.
 const TAKEN: [&str; 3] = ["read", "write", "work"];
 
 pub(super) const TYPES: &[Type] = &[Type {
@@ -95,11 +97,7 @@ fn figure_name(field: &Field<'_, '_>) -> Result<MetricName, Reported> {
     if TAKEN.contains(&text) {
         return Err(field.error(format!("`{text}` is the name of another row: take another")));
     }
-    let is_word = !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-    match MetricName::from(text) {
-        Ok(name) if is_word => Ok(name),
-        _ => Err(field.error("use at most 24 lower-case letters, digits and `-`")),
-    }
+    text.parse().map_err(|error: NoMetricName| field.error(error.to_string()))
 }
 
 fn unit(field: &Field<'_, '_>) -> Result<String, Reported> {

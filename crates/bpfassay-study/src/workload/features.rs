@@ -33,6 +33,10 @@ impl Kind for FeaturesSpec {
         Vec::new()
     }
 
+    fn lists_features(&self) -> bool {
+        true
+    }
+
     fn counts_bytes(&self) -> bool {
         true
     }

@@ -7,15 +7,13 @@ use bpfassay_input::document::{Field, Reported};
 use bpfassay_ior::{Access, Api, Invocation, Options, OptionsError, Summary};
 use bpfassay_protocol::{
     Operation, UnknownName,
-    job::{Better, DIRECTORY, IorEngine, Program, SUMMARY, Workload},
+    job::{DIRECTORY, IorEngine, Program, SUMMARY, Workload},
     with_causes,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Case, FindScript, Kind, Metric, MetricName, Named, OnTarget, PhaseReport, Read, Table, Type, WorkloadKind, bundled,
-};
+use super::{Case, FindScript, Kind, Metric, Named, OnTarget, PhaseReport, Read, Table, Type, WorkloadKind, bundled};
 use crate::{Clock, bundled as files, error::list};
 
 pub(super) const TYPES: &[Type] = &[Type { name: "ior", read }];
@@ -203,17 +201,18 @@ impl Kind for IorSpec {
 
     /// The bandwidths of the phases that the options ask for; both without any of these, as IOR does it.
     fn metrics(&self, case: &Named<'_>, _: Clock) -> Vec<Metric> {
-        let asks_for =
-            |flag: &str| self.test(case).is_some_and(|test| test.options.iter().any(|option| option == flag));
-        let asked = (asks_for("-w"), asks_for("-r"));
-        let is_meant = |operation: &Operation| match (asked, operation) {
+        let asks_for = |flags: &[&str]| {
+            self.test(case).is_some_and(|test| test.options.iter().any(|option| flags.contains(&option.as_str())))
+        };
+        // `-R` reads, too, and IOR reports that like any other read.
+        let asked = (asks_for(&["-w"]), asks_for(&["-r", "-R"]));
+        let is_meant = |operation: Operation| match (asked, operation) {
             ((false, false), _) => true,
             ((writes, _), Operation::Write) => writes,
             ((_, reads), _) => reads,
         };
-        let metric =
-            |(operation, name)| Metric { operation: Some(operation), ..Metric::new(name, "MiB/s", Better::Higher) };
-        PHASES.into_iter().filter(|(operation, _)| is_meant(operation)).map(metric).collect()
+        let asked = PHASES.into_iter().filter(|(operation, _)| is_meant(*operation));
+        asked.map(|(operation, name)| Metric::bandwidth(name, operation)).collect()
     }
 
     fn phases(&self, summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
@@ -228,7 +227,7 @@ impl Kind for IorSpec {
                 };
                 PhaseReport {
                     operation,
-                    name: MetricName::from(name).unwrap_or_default(),
+                    name: name.parse().unwrap_or_default(),
                     test,
                     repetition: result.repetition,
                     bandwidth: result.bw_mib,
@@ -236,7 +235,9 @@ impl Kind for IorSpec {
                     bytes: result.moved.filter(|moved| moved.exact).map(|moved| moved.bytes),
                 }
             };
-            reports.map(report).collect()
+            let mut reports: Vec<PhaseReport> = reports.map(report).collect();
+            reports.sort_by_key(|report| report.operation != Operation::Write);
+            reports
         }))
     }
 

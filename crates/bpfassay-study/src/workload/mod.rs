@@ -11,7 +11,7 @@ mod io_paths;
 mod ior;
 mod microbench;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt, ops::Deref, str::FromStr};
 
 use arrayvec::ArrayString;
 use bpfassay_input::document::{Field, Reported, Section};
@@ -122,6 +122,11 @@ trait Kind {
         None
     }
 
+    /// Whether its baseline lists the features of the kernel.
+    fn lists_features(&self) -> bool {
+        false
+    }
+
     /// Why a run with this output counts as failed: something that it should print cannot be read.
     fn unreadable(&self, _output: &str) -> Option<String> {
         None
@@ -182,8 +187,47 @@ struct Named<'a> {
     case: &'a str,
 }
 
-/// The name of a metric. Of a fixed size, so that it can be part of small keys.
-pub type MetricName = ArrayString<24>;
+/// The name of a metric: lower-case letters, digits and `-`. Of a fixed size, so that it can be part of small keys.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "ArrayString<24>")]
+#[schemars(with = "ArrayString<24>")]
+pub struct MetricName(ArrayString<24>);
+
+/// Why a text is no name of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("use at most 24 lower-case letters, digits and `-`")]
+pub struct NoMetricName;
+
+impl TryFrom<ArrayString<24>> for MetricName {
+    type Error = NoMetricName;
+
+    fn try_from(text: ArrayString<24>) -> Result<Self, NoMetricName> {
+        let is_name = !text.is_empty() && text.bytes().all(|c| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+        if is_name { Ok(Self(text)) } else { Err(NoMetricName) }
+    }
+}
+
+impl FromStr for MetricName {
+    type Err = NoMetricName;
+
+    fn from_str(text: &str) -> Result<Self, NoMetricName> {
+        ArrayString::from(text).map_err(|_| NoMetricName)?.try_into()
+    }
+}
+
+impl Deref for MetricName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for MetricName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
 
 /// A figure that runs of a workload have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -201,7 +245,18 @@ pub struct Metric {
 impl Metric {
     fn new(name: &str, unit: &str, better: Better) -> Self {
         // The names of this crate are shorter than a name may be.
-        Self { name: MetricName::from(name).unwrap_or_default(), unit: unit.to_owned(), better, operation: None }
+        Self { name: name.parse().unwrap_or_default(), unit: unit.to_owned(), better, operation: None }
+    }
+
+    /// The rate of the bytes of `operation`.
+    fn bandwidth(name: &str, operation: Operation) -> Self {
+        Self { operation: Some(operation), ..Self::new(name, "MiB/s", Better::Higher) }
+    }
+
+    /// Whether it is a bandwidth, or the work as a whole: what bytes belong to.
+    #[must_use]
+    pub fn has_accuracy(&self) -> bool {
+        self.operation.is_some() || &*self.name == WORK
     }
 
     /// The metric of the work as a whole.
@@ -227,6 +282,14 @@ pub struct PhaseReport {
     pub total_s: Option<f64>,
     /// Bytes moved; `None` where the summary's rounded figures do not settle the number.
     pub bytes: Option<u64>,
+}
+
+impl PhaseReport {
+    /// The metric that its bandwidth is a value of.
+    #[must_use]
+    pub fn metric(&self) -> Metric {
+        Metric::bandwidth(&self.name, self.operation)
+    }
 }
 
 /// What came of a run, as far as metrics follow from it.
@@ -299,6 +362,11 @@ impl WorkloadSpec {
     #[must_use]
     pub fn supply<'a>(&'a self, folder: Option<&'a std::path::Path>) -> Option<Supply<'a>> {
         self.kind.kind().supply(&self.name, folder)
+    }
+
+    /// Whether its baseline lists the features of the kernel.
+    pub(crate) fn lists_features(&self) -> bool {
+        self.kind.kind().lists_features()
     }
 
     pub(crate) fn cases(&self, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {

@@ -16,7 +16,6 @@ use crate::{
         table::Table,
     },
 };
-use bpfassay_results::Access;
 
 #[derive(Template)]
 #[template(path = "comparison.html")]
@@ -73,9 +72,9 @@ fn ratios(comparison: &Comparison) -> Vec<Plot> {
         }
     }
     let row = |cell: &&CellComparison| {
-        let marks = (0..).zip(&Access::ALL).filter_map(|(series, access)| {
-            let access = cell.accesses.iter().find(|known| known.access == *access)?;
-            Some((series, Mark::of(&access.ratio.value()?.estimate)))
+        let marks = (0..).zip(super::figures::PLOTTED).filter_map(|(series, name)| {
+            let metric = cell.metrics.iter().find(|metric| &*metric.metric == name)?;
+            Some((series, Mark::of(&metric.ratio.value()?.estimate)))
         });
         let marks: Vec<_> = marks.collect();
         let name = if many { format!("{}, {}", cell.under_test, cell.case) } else { cell.under_test.clone() };

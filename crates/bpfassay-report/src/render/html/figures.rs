@@ -5,13 +5,16 @@ mod along;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use bpfassay_protocol::message::RunFigures;
+use bpfassay_protocol::{Operation, job::WORK, message::RunFigures};
 use bpfassay_stats::{Summary, relative_error::CounterReading};
 
 use self::along::along_kernels;
 use super::plot::{self, Curves, Intervals, Mark};
 use crate::derive::readings;
-use bpfassay_results::{Access, CellAccess, CellResult, Outcome, Results};
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Outcome, Results};
+
+/// The metrics that plots of cells show, in the order of their colours: bandwidths, and the work as a whole.
+pub(super) const PLOTTED: [&str; 3] = [Operation::Write.name(), Operation::Read.name(), WORK];
 
 /// A plot with what is written around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +62,14 @@ pub(super) fn plots(results: &Results) -> Vec<Plots> {
 /// A cell, and the bytes of each of its calls where the workload says.
 type WithSize<'a> = (&'a CellResult, Option<u64>);
 
+/// A metric with its accuracy.
+type Row<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
+
+/// The row of the metric `name`.
+fn row<'a>(cell: &'a CellResult, name: &str) -> Option<Row<'a>> {
+    cell.rows().find(|(metric, _)| &*metric.name == name)
+}
+
 /// A figure of cells.
 #[derive(Clone, Copy)]
 struct Of {
@@ -66,7 +77,7 @@ struct Of {
     axis: &'static str,
     reference: f64,
     note: &'static str,
-    mark: fn(&CellResult, &CellAccess) -> Option<Mark>,
+    mark: fn(&CellResult, Row<'_>) -> Option<Mark>,
 }
 
 const OVERHEAD: Of = Of {
@@ -74,8 +85,8 @@ const OVERHEAD: Of = Of {
     axis: "overhead (baseline's bandwidth / with probe)",
     reference: 1.0,
     note: "Above 1: slower than without a probe. `none` is the baseline against itself: the noise floor.",
-    mark: |cell, access| {
-        let figure = if cell.is_baseline() { &access.control } else { &access.overhead };
+    mark: |cell, (metric, _)| {
+        let figure = if cell.is_baseline() { &metric.control } else { &metric.overhead };
         figure.value().map(|overhead| Mark::of(&overhead.estimate))
     },
 };
@@ -85,7 +96,7 @@ const RELATIVE_ERROR: Of = Of {
     axis: "relative error (bandwidth by IOR / traced)",
     reference: 1.0,
     note: "1: the tracer saw what IOR reports. Bars reach from the smallest to the largest run.",
-    mark: |_, access| access.relative_error_ior_interval.value().map(summary),
+    mark: |_, (_, accuracy)| accuracy?.relative_error_ior_interval.value().map(summary),
 };
 
 const COST: Of = Of {
@@ -93,8 +104,8 @@ const COST: Of = Of {
     axis: "instructions per call beyond the baseline's",
     reference: 0.0,
     note: "By the instruction clock: the same figures on every machine. `none` is the baseline against itself.",
-    mark: |cell, access| {
-        let figure = if cell.is_baseline() { &access.control_cost } else { &access.cost };
+    mark: |cell, (metric, _)| {
+        let figure = if cell.is_baseline() { &metric.control_cost } else { &metric.cost };
         figure.value().map(|cost| Mark::of(&cost.per_call))
     },
 };
@@ -128,7 +139,7 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
         let cases: BTreeSet<&str> = cells.iter().map(|(cell, _)| cell.case.as_str()).collect();
         // A curve has one point per size: other differences between cases would make it jump.
         if sizes.len() > 1 && sizes.len() == cases.len() {
-            plots.extend(Access::ALL.iter().filter_map(|access| against_size(&panel, &cells, *access, of)));
+            plots.extend(PLOTTED.iter().filter_map(|name| against_size(&panel, &cells, name, of)));
         } else if cells.first().is_some_and(|(cell, _)| kernels.are_series(&cell.target)) {
             plots.extend(kernels.panels(&cells, of));
         } else {
@@ -139,24 +150,21 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
 }
 
 fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> Option<Plot> {
-    let row = |cell: &CellResult| {
+    let marks_of = |cell: &CellResult| {
         let name = cell.under_test();
-        let marks = (0..).zip(&Access::ALL).filter_map(|(series, access)| {
-            let access = cell.accesses.iter().find(|known| known.access == *access)?;
-            Some((series, (of.mark)(cell, access)?))
-        });
+        let marks = (0..).zip(PLOTTED).filter_map(|(series, name)| Some((series, (of.mark)(cell, row(cell, name)?)?)));
         (if many { format!("{name}, {}", cell.case) } else { name }, marks.collect::<Vec<_>>())
     };
-    let rows: Vec<_> = cells.iter().map(|(cell, _)| row(cell)).filter(|(_, marks)| !marks.is_empty()).collect();
+    let rows: Vec<_> = cells.iter().map(|(cell, _)| marks_of(cell)).filter(|(_, marks)| !marks.is_empty()).collect();
     let series = series(&rows);
     let svg = plot::intervals(&Intervals { quantity: of.axis.to_owned(), reference: of.reference, rows })?;
     Some(Plot { title: format!("{panel}: {} by probe configuration", of.name), svg, series, note: of.note.to_owned() })
 }
 
-/// The names of the series of such rows: all accesses up to the last that there is, IOR's at least.
+/// The names of the series of such rows: all metrics up to the last that there is, the bandwidths at least.
 pub(super) fn series(rows: &[(String, Vec<(u8, Mark)>)]) -> Vec<String> {
     let last = rows.iter().flat_map(|(_, marks)| marks).map(|(series, _)| usize::from(*series)).max().unwrap_or(0);
-    Access::ALL.iter().take(Access::DATA.len().max(last + 1)).map(ToString::to_string).collect()
+    PLOTTED.iter().take(2.max(last + 1)).map(ToString::to_string).collect()
 }
 
 /// Curves by what is under test, with the same colours in all plots of the same cells, whatever was measured.
@@ -181,13 +189,12 @@ impl Curved {
     }
 }
 
-fn against_size(panel: &str, cells: &[WithSize<'_>], access: Access, of: Of) -> Option<Plot> {
+fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Option<Plot> {
     let mut series = Curved::default();
     for (cell, size) in cells {
         let Some(size) = size else { continue };
-        let figures = cell.accesses.iter().find(|known| known.access == access);
         #[expect(clippy::cast_precision_loss, reason = "a place on an axis")]
-        series.add(cell, *size as f64 / 1024.0, figures.and_then(|figures| (of.mark)(cell, figures)));
+        series.add(cell, *size as f64 / 1024.0, row(cell, name).and_then(|row| (of.mark)(cell, row)));
     }
     let (names, mut points) = series.named();
     for points in &mut points {
@@ -203,7 +210,7 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], access: Access, of: Of) -> 
         levels: Vec::new(),
     })?;
     Some(Plot {
-        title: format!("{panel}, {access}: {} against transfer size", of.name),
+        title: format!("{panel}, {name}: {} against transfer size", of.name),
         svg,
         series: names,
         note: of.note.to_owned(),
@@ -223,10 +230,10 @@ fn over_time(results: &Results) -> Vec<Plot> {
     }
     let of_cell = |cell: &CellResult| {
         let figures = first.get(cell.cell.as_str())?;
-        let plots = cell.accesses.iter().filter_map(|access| {
-            let samples = readings(figures, access.access, interval_ms);
+        let plots = cell.metrics.iter().filter_map(|metric| {
+            let samples = readings(figures, metric.operation?, interval_ms);
             let traced = instantaneous(&samples);
-            let reported = access.bandwidth_mib_s.value()?.center();
+            let reported = metric.value.value()?.center();
             let (start, end) = (traced.first()?.0, traced.last()?.0);
             traced.iter().any(|(_, mark)| mark.value > 0.0).then_some(())?;
             let flat = [start, end].map(|at| (at, Mark { value: reported, interval: None }));
@@ -240,7 +247,7 @@ fn over_time(results: &Results) -> Vec<Plot> {
                 levels: Vec::new(),
             })?;
             Some(Plot {
-                title: format!("{}, {}: traced bandwidth over time", cell.cell, access.access),
+                title: format!("{}, {}: traced bandwidth over time", cell.cell, metric.name),
                 svg,
                 series: vec!["traced".to_owned(), "by IOR, mean of the runs".to_owned()],
                 note: format!("The first run of the cell, sampled every {interval_ms} ms."),

@@ -127,7 +127,7 @@ fn shown(cell: &CellResult) -> MatrixCell {
         Attach::Unknown { .. } => ("open", "not run"),
         Attach::Baseline => ("none", "baseline"),
         Attach::Attached { .. } => {
-            let errors = || cell.accesses.iter().filter_map(|access| access.byte_error.value());
+            let errors = || cell.accuracy.iter().filter_map(|accuracy| accuracy.byte_error.value());
             match () {
                 () if cell.tool.is_some() => ("good", "runs"),
                 () if errors().any(|errors| errors.min != 0 || errors.max != 0) => ("open", "not exact"),

@@ -2,7 +2,7 @@
 //! The table of cells: whether each attached, its figures, its overhead and its accuracy.
 
 use bpfassay_protocol::probe::ByteMeaning;
-use bpfassay_stats::Bounds;
+use bpfassay_stats::{Bounds, Summary};
 use bpfassay_study::Interface;
 
 use crate::{
@@ -13,15 +13,16 @@ use crate::{
         table::{Places, Remarks, Table},
     },
 };
-use bpfassay_results::{CellAccess, CellResult, Figure, Results, Unit};
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Figure, Results, Unit};
 
 pub(super) fn table(results: &Results) -> Option<Table> {
     let places = Places::of(results);
     let sampled = results.plan.study.design.sampling_interval_ms.is_some();
+    let is_mixed = is_mixed(results);
     let mut columns = places.columns(&[
         "attach",
-        "access",
-        if has_merits(results) { "figure of merit" } else { "MiB/s" },
+        "metric",
+        if is_mixed { "value" } else { "MiB/s" },
         "overhead [95 %]",
         "n",
         "detectable",
@@ -30,15 +31,14 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     ]);
     columns.extend(sampled.then_some("relative error, sampled"));
 
-    let has_merits = has_merits(results);
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
     for cell in &results.cells {
         let attach = attach(cell, &mut remarks);
-        for (index, access) in cell.accesses.iter().enumerate() {
+        for (index, (metric, accuracy)) in cell.rows().enumerate() {
             let mut row = places.row(cell, index == 0);
-            row.extend([if index == 0 { attach.clone() } else { String::new() }, access.access.to_string()]);
-            row.extend(figures(cell, access, sampled, has_merits, &mut remarks));
+            row.extend([if index == 0 { attach.clone() } else { String::new() }, metric.name.to_string()]);
+            row.extend(figures(cell, (metric, accuracy), sampled, is_mixed, &mut remarks));
             rows.push(row);
         }
     }
@@ -51,16 +51,16 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     })
 }
 
-/// Whether there are figures of merit beside bandwidths: each then has its unit with it.
-fn has_merits(results: &Results) -> bool {
-    results.cells.iter().flat_map(|cell| &cell.accesses).any(|access| access.merit.is_some())
+/// Whether there are metrics beside bandwidths: each then has its unit with it.
+fn is_mixed(results: &Results) -> bool {
+    results.cells.iter().flat_map(|cell| &cell.metrics).any(|metric| metric.operation.is_none())
 }
 
 fn figures(
     cell: &CellResult,
-    access: &CellAccess,
+    (metric, accuracy): (&CellMetric, Option<&CellAccuracy>),
     sampled: bool,
-    has_merits: bool,
+    is_mixed: bool,
     remarks: &mut Remarks,
 ) -> Vec<String> {
     // Where nothing was measured, the column `attach` says why: a remark for each figure would only repeat it.
@@ -71,7 +71,7 @@ fn figures(
         (None, _) => NONE.to_owned(),
     };
     let is_baseline = cell.is_baseline();
-    let compared = if is_baseline { &access.control } else { &access.overhead };
+    let compared = if is_baseline { &metric.control } else { &metric.overhead };
     let prefix = if is_baseline { "A/A " } else { "" };
     let overhead = shown(labels::overhead(compared).map(|text| format!("{prefix}{text}")), compared.reason());
     let n = compared.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string());
@@ -79,44 +79,46 @@ fn figures(
     let detectable = detectable.map_or_else(|| "-".to_owned(), labels::beyond_one);
     // Other tools are not asked for figures either.
     // Program sets neither, of bytes per mount; nor are workloads that are not IOR.
-    let not_reported = cell.counts.is_none() || access.merit.is_some();
+    let not_reported = cell.counts.is_none() || metric.operation.is_none();
     let not_of_the_baseline = |text: String| if not_reported && !nothing { "-".to_owned() } else { text };
     // The bytes that any other workload reports have figures in one of its rows.
-    let no_bytes = cell.counts.is_none() || (access.merit.is_some() && access.byte_error.value().is_none());
-    let mut byte_error =
-        shown(labels::byte_error(&access.byte_error), access.byte_error.reason().filter(|_| !no_bytes));
+    let bytes = accuracy.map(|accuracy| &accuracy.byte_error);
+    let counted = bytes.and_then(labels::byte_error);
+    let no_bytes = cell.counts.is_none() || (metric.operation.is_none() && counted.is_none());
+    let has_bytes = counted.is_some();
+    let mut byte_error = shown(counted, bytes.and_then(Figure::reason).filter(|_| !no_bytes));
     if no_bytes && !nothing {
         byte_error = "-".to_owned();
     }
-    if let Some(calls) = labels::byte_error(&access.call_error).filter(|calls| calls != "0") {
+    let calls = accuracy.and_then(|accuracy| labels::byte_error(&accuracy.call_error));
+    if let Some(calls) = calls.filter(|calls| calls != "0") {
         byte_error.push_str(&format!(", calls {calls}"));
     }
-    if cell.counts == Some(ByteMeaning::Requested) && access.byte_error.value().is_some() {
+    if cell.counts == Some(ByteMeaning::Requested) && has_bytes {
         byte_error.push_str(" requested");
     }
+    let error = |pick: fn(&CellAccuracy) -> &Figure<Summary>| {
+        let figure = accuracy.map(pick);
+        (figure.and_then(labels::relative_error), figure.and_then(Figure::reason).filter(|_| !not_reported))
+    };
+    let (of_interval, why_not) = error(|accuracy| &accuracy.relative_error_ior_interval);
     let mut row = vec![
         shown(
-            labels::performance(access.performance()).map(|text| match &access.merit {
-                Some(merit) => format!("{text} {}", merit.unit),
-                None if has_merits => format!("{text} MiB/s"),
-                None => text,
+            labels::performance(&metric.value).map(|text| match is_mixed {
+                true => format!("{text} {}", metric.unit),
+                false => text,
             }),
-            access.performance().reason(),
+            metric.value.reason(),
         ),
         overhead,
         n,
         detectable,
         byte_error,
-        not_of_the_baseline(shown(
-            labels::relative_error(&access.relative_error_ior_interval),
-            access.relative_error_ior_interval.reason().filter(|_| !not_reported),
-        )),
+        not_of_the_baseline(shown(of_interval, why_not)),
     ];
     if sampled {
-        row.push(not_of_the_baseline(shown(
-            labels::relative_error(&access.relative_error_instantaneous),
-            access.relative_error_instantaneous.reason().filter(|_| !not_reported),
-        )));
+        let (instantaneous, why_not) = error(|accuracy| &accuracy.relative_error_instantaneous);
+        row.push(not_of_the_baseline(shown(instantaneous, why_not)));
     }
     row
 }
@@ -140,9 +142,9 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if has_merits(results) {
+    if is_mixed(results) {
         legend.push(
-            "work: what a workload that is not IOR reports of itself; its overhead is that of the figure of merit, above 1 worse."
+            "work: what a workload that is not IOR reports of itself; its overhead is that of this metric, above 1 worse."
                 .to_owned(),
         );
     }
@@ -157,8 +159,8 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
         results
             .cells
             .iter()
-            .flat_map(|cell| &cell.accesses)
-            .flat_map(|access| [&access.overhead, &access.control])
+            .flat_map(|cell| &cell.metrics)
+            .flat_map(|metric| [&metric.overhead, &metric.control])
             .filter_map(Figure::value)
     };
     if let Some(margin) = results.plan.study.design.margin {

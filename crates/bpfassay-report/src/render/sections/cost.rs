@@ -18,12 +18,12 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let (mut rows, mut elapsed, mut of_rounds) = (Vec::new(), false, false);
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
-        // A workload with a figure of merit reports no calls that it could be divided by.
-        for (index, access) in cell.accesses.iter().filter(|access| access.merit.is_none()).enumerate() {
+        // Only the operations of bandwidths are calls.
+        for (index, metric) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
             let is_baseline = cell.is_baseline();
-            let figure = if is_baseline { &access.control_cost } else { &access.cost };
+            let figure = if is_baseline { &metric.control_cost } else { &metric.cost };
             let mut row = places.row(cell, index == 0);
-            row.push(access.access.to_string());
+            row.push(metric.name.to_string());
             let Some(cost) = figure.value() else {
                 let reason = figure.reason().unwrap_or_default().to_owned();
                 row.extend([
@@ -64,7 +64,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         legend
             .push("n counts rounds within one boot: the interval does not cover the spread between boots.".to_owned());
     }
-    let columns = places.columns(&["access", "calls", "instructions per call [95 %]", "per MiB", "n"]);
+    let columns = places.columns(&["metric", "calls", "instructions per call [95 %]", "per MiB", "n"]);
     let title = format!("cost of each probe configuration, study {}, clock instructions", results.plan.study.name);
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }

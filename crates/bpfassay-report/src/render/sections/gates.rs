@@ -35,7 +35,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             "error rate {} for either error, kept over all gates; inconclusive is no pass.",
             certainty.error_rate
         )],
-        ..Table::new(title, ["verdict", "target", "probe", "access", "required", "found"])
+        ..Table::new(title, ["verdict", "target", "probe", "metric", "required", "found"])
     })
 }
 
@@ -45,7 +45,7 @@ fn row(places: &Places, cells: &HashMap<&str, &CellResult>, gate: &GateResult) -
         name(gate.verdict).to_owned(),
         cell.map_or_else(|| gate.cell.clone(), |cell| places.place(cell)),
         cell.map_or_else(String::new, |cell| cell.under_test()),
-        gate.access.map_or_else(String::new, |access| access.to_string()),
+        gate.metric.map_or_else(String::new, |metric| metric.to_string()),
         gate.demand.to_string(),
         gate.found.clone(),
     ]

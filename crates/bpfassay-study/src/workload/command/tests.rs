@@ -5,7 +5,7 @@ use super::*;
 
 fn spec() -> CommandSpec {
     let figure = |name: &str, place| MetricSpec {
-        name: MetricName::from(name).unwrap(),
+        name: name.parse::<MetricName>().unwrap(),
         unit: "1/s".to_owned(),
         better: Better::Higher,
         place,

@@ -11,10 +11,10 @@ use super::{
         super::trend::described,
         plot::{self, Curves, Mark},
     },
-    Curved, Of, Plot, WithSize,
+    Curved, Of, PLOTTED, Plot, WithSize, row,
 };
 use crate::trend::{Quantity, Series, by_version, trend};
-use bpfassay_results::{Access, CellResult, Figure, Results};
+use bpfassay_results::{CellResult, Figure, Results};
 
 /// Fewest kernels of one architecture that make a series.
 const SERIES_FROM: usize = 5;
@@ -44,7 +44,7 @@ impl<'a> Kernels<'a> {
         self.series.contains(&target.arch)
     }
 
-    /// One panel per workload case and access for the series that `of_one` is of: these are the cells of one of its targets and file
+    /// One panel per workload case and metric for the series that `of_one` is of: these are the cells of one of its targets and file
     /// systems. A curve per probe configuration. Nothing for all but the first target of the series.
     pub(super) fn panels(&self, of_one: &[WithSize<'_>], of: Of) -> Vec<Plot> {
         let Some((model, _)) = of_one.first() else { return Vec::new() };
@@ -72,7 +72,7 @@ impl<'a> Kernels<'a> {
                 [_] => format!("{}, {}", model.target.arch, model.file_system),
                 _ => format!("{}, {}, {case}", model.target.arch, model.file_system),
             };
-            plots.extend(Access::ALL.iter().filter_map(|access| panel(&name, &kernels, cells, *access, of)));
+            plots.extend(PLOTTED.iter().filter_map(|metric| panel((&name, metric), &kernels, cells, of)));
         }
         plots
     }
@@ -83,7 +83,7 @@ fn place(index: usize) -> f64 {
     f64::from(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-fn panel(name: &str, kernels: &[&str], cells: &[&CellResult], access: Access, of: Of) -> Option<Plot> {
+fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], of: Of) -> Option<Plot> {
     let mut series = Curved::default();
     let mut of_kernel: HashMap<&str, Vec<&CellResult>> = HashMap::new();
     for cell in cells {
@@ -91,8 +91,7 @@ fn panel(name: &str, kernels: &[&str], cells: &[&CellResult], access: Access, of
     }
     for (index, kernel) in kernels.iter().enumerate() {
         for cell in of_kernel.get(kernel).into_iter().flatten() {
-            let figures = cell.accesses.iter().find(|known| known.access == access);
-            series.add(cell, place(index), figures.and_then(|figures| (of.mark)(cell, figures)));
+            series.add(cell, place(index), row(cell, metric).and_then(|row| (of.mark)(cell, row)));
         }
     }
     let (names, points) = series.named();
@@ -106,7 +105,7 @@ fn panel(name: &str, kernels: &[&str], cells: &[&CellResult], access: Access, of
         levels: Vec::new(),
     })?;
     Some(Plot {
-        title: format!("{name}, {access}: {} by probe configuration and kernel", of.name),
+        title: format!("{name}, {metric}: {} by probe configuration and kernel", of.name),
         svg,
         series: names,
         note: of.note.to_owned(),
@@ -145,7 +144,7 @@ pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
         Some(Plot {
             title: format!(
                 "{}, {}, {}, {}: {} along the kernels",
-                series.arch, series.under_test, series.case, series.access, series.quantity
+                series.arch, series.under_test, series.case, series.metric, series.quantity
             ),
             svg,
             series: vec!["kernel".to_owned(), "level between changes".to_owned()],
