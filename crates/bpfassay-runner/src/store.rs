@@ -7,17 +7,20 @@ use bpfassay_testbed::{
     apt::{Apt, Options},
     cache::Cache,
     catalogue::Catalogue,
+    payload::ProgramSources,
 };
 
 use crate::Error;
 
-/// Where the cache is, and how packages may be fetched.
+/// Where the cache is, how packages may be fetched, and where the guest's programs may come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreOptions {
     /// The directory of the cache; `None`: the user's own ([`Cache::locate`]).
     pub cache: Option<PathBuf>,
     /// How packages may be fetched.
     pub packages: Options,
+    /// Where the guest's programs may come from.
+    pub programs: ProgramSources,
 }
 
 /// The cache and the kernel catalogue.
@@ -27,6 +30,8 @@ pub struct Store {
     pub cache: Cache,
     /// The kernels that have names.
     pub catalogue: Catalogue,
+    /// Where the guest's programs may come from.
+    pub programs: ProgramSources,
     packages: Options,
 }
 
@@ -43,7 +48,7 @@ impl Store {
             error @ bpfassay_testbed::Error::NotACache { .. } => error.into(),
             source => Error::Cache { path: root.clone(), source: Box::new(source) },
         })?;
-        Ok(Self { cache, catalogue, packages: options.packages.clone() })
+        Ok(Self { cache, catalogue, programs: options.programs.clone(), packages: options.packages.clone() })
     }
 
     /// Debian's packages.

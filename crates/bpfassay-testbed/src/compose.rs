@@ -193,6 +193,7 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     let parts = Parts {
         provider: &spec.provider,
         toolchain: spec.toolchain.clone(),
+        assets: Vec::new(),
         kernels: spec.targets.iter().map(kernel).collect::<Result<_>>()?,
         programs,
         ior: &spec.ior.iter().map(|(arch, tree)| (*arch, tree.clone())).collect::<Vec<_>>(),

@@ -7,8 +7,10 @@
 //! cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at a fixed path, and
 //! uses no network.
 
+mod asset;
 mod ebpf;
-mod stage;
+mod place;
+mod sources;
 
 use std::{
     collections::BTreeMap,
@@ -21,14 +23,21 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
+use bpfassay_stage::PROFILE;
+pub use bpfassay_stage::{Stage, StageError};
 use serde::{Deserialize, Serialize};
 
-pub use self::stage::{Stage, StageError};
+use self::sources::{Checkout, Wanted};
+pub use self::{
+    asset::{AssetError, FORMAT as ASSET_FORMAT, FileHash, Index},
+    place::{NotAPlace, Place},
+    sources::{ProgramSources, checkout},
+};
 use crate::{
     Error, Result,
     apt::Apt,
     cache::{Cache, Digest, Object},
-    manifest::Component,
+    manifest::{Component, ProgramAsset},
     toolchain::{Sandbox, Toolchain, sandbox},
 };
 
@@ -37,8 +46,8 @@ const AGENT: Program = Program { package: "bpfassay-guest", binary: "bpfassay-gu
 const TRACER: Program = Program { package: "bpfassay-tracer", binary: "bpfassay-tracer" };
 const IOR: Program = Program { package: "bpfassay-workload", binary: "bpfassay-ior" };
 
-/// Packages whose source decides what the programs are.
-const STAGED: [&str; 4] = [AGENT.package, TRACER.package, IOR.package, ebpf::PACKAGE];
+/// The programs.
+const PROGRAMS: [Program; 3] = [AGENT, TRACER, IOR];
 
 struct Program {
     package: &'static str,
@@ -47,9 +56,6 @@ struct Program {
 
 /// To be changed whenever other programs are built of the same source and toolchain.
 const KEY_VERSION: &str = "1";
-
-/// Cargo's profile for the guest's programs, in the workspace's `Cargo.toml`.
-const PROFILE: &str = "payload";
 
 /// Kind of cache record: source and architecture → programs.
 const RECORD: &str = "payload";
@@ -115,10 +121,12 @@ pub struct Built {
     pub programs: BTreeMap<Arch, Payload>,
     /// The packages of the toolchain that they were built with, sorted.
     pub toolchain: Vec<Component>,
+    /// The assets that they were taken from.
+    pub assets: Vec<ProgramAsset>,
 }
 
 /// What the cache remembers of a build.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {
     agent: Digest,
@@ -126,46 +134,22 @@ struct Recorded {
     ior: Digest,
     toolchain_key: Digest,
     toolchain: Vec<Component>,
+    /// The asset that the programs were taken from; none where they were built here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asset: Option<ProgramAsset>,
 }
 
-/// The root of this project's workspace: from the environment variable `BPFASSAY_SOURCE`, or where this program was
-/// built from.
+/// The programs for `archs`: from the cache, else from the first of the places of `sources` that offers them, else built, all that are
+/// missing in one go. What takes time is reported by `tracing` events.
 ///
 /// # Errors
-/// [`Error::Build`] if there is no workspace there (any more).
-pub fn workspace() -> Result<PathBuf> {
-    let path = match env::var_os("BPFASSAY_SOURCE") {
-        Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
-    };
-    let found = path.canonicalize().ok().filter(|path| path.join("Cargo.lock").is_file());
-    found.ok_or_else(|| Error::Build {
-        what: format!(
-            "the source of the guest's programs is not in {}: name the checkout of this project in BPFASSAY_SOURCE, or \
-             pass a testbed made elsewhere with --manifest",
-            path.display()
-        ),
-    })
-}
-
-/// The programs for `archs` from this project's source, wherever that is ([`workspace`]): see [`prepare_from`].
-///
-/// # Errors
-/// Those of [`workspace`] and [`prepare_from`].
-pub fn prepare(apt: &Apt<'_>, archs: &[Arch]) -> Result<Built> {
-    prepare_from(apt, &workspace()?, archs)
-}
-
-/// The programs for `archs` from the source in `workspace`: from the cache, or built, all that are missing in one go.
-/// What takes time is reported by `tracing` events.
-///
-/// # Errors
-/// [`Error::Stage`] for a workspace that cannot be read, [`Error::Build`] for a build that fails (with the last lines
-/// and the place of its log), and those of [`Toolchain::prepare`].
-pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<Built> {
+/// [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] for a build that fails (with the last lines and the place of its log)
+/// and where there is nothing to build from; [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a place with a damaged asset
+/// and one that cannot be read; those of [`Toolchain::prepare`].
+pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Built> {
     let cache = apt.cache();
-    let stage = Stage::read(workspace, &STAGED)?;
-    let source = stage.digest();
+    let wanted = Wanted::find(sources)?;
+    let source = wanted.source;
     let refreshed = if apt.options().refresh { Some(Toolchain::prepare(apt)?) } else { None };
     let current = refreshed.as_ref().map(|toolchain| toolchain.key);
     if let Some(found) = all_recorded(cache, source, archs, current)? {
@@ -174,18 +158,19 @@ pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<B
     let _lock = cache.lock("payload")?;
     let mut missing = Vec::new();
     for &arch in archs {
-        if recorded(cache, source, arch, current)?.is_none() {
+        if recorded(cache, source, arch, current)?.is_none() && !take_offered(apt, sources, source, arch, current)? {
             missing.push(arch);
         }
     }
     if !missing.is_empty() {
         missing.sort_unstable();
         missing.dedup();
+        let checkout = wanted.checkout(&missing)?;
         let toolchain = match refreshed {
             Some(toolchain) => toolchain,
             None => Toolchain::prepare(apt)?,
         };
-        build(apt, workspace, &stage, &toolchain, &missing)?;
+        build(apt, checkout, &toolchain, &missing)?;
     }
     all_recorded(cache, source, archs, None)?.ok_or_else(|| Error::Build {
         what: format!(
@@ -195,21 +180,71 @@ pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<B
     })
 }
 
-/// Whether the cache holds the programs for `archs` of the source in `workspace`: then nothing is built.
+/// Takes the programs for `arch` from `source` into the cache, from the first place of `sources` that offers them, built with the
+/// toolchain `toolchain` if that matters. Whether there was one.
+fn take_offered(
+    apt: &Apt<'_>,
+    sources: &ProgramSources,
+    source: Digest,
+    arch: Arch,
+    toolchain: Option<Digest>,
+) -> Result<bool> {
+    let of = &source.to_string()[..16];
+    for place in &sources.from {
+        if matches!(place, Place::Url(_)) && apt.options().offline {
+            tracing::info!("{place} was not asked for the guest's programs for {arch}, because of --offline");
+            continue;
+        }
+        match asset::find(apt, place, source, arch)? {
+            None => tracing::info!("{place} offers no guest programs for {arch} of the sources {of}"),
+            Some(index) if toolchain.is_some_and(|key| key != index.toolchain_key) => {
+                tracing::info!(
+                    "the guest's programs for {arch} in {place} were built with another toolchain than today's"
+                );
+            }
+            Some(index) => {
+                asset::take(apt, place, index)?;
+                tracing::info!("took the guest's programs for {arch} of the sources {of} from {place}");
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether the cache holds the programs for `archs`: then nothing is built.
 ///
 /// # Errors
-/// [`Error::Stage`] for a workspace that cannot be read; [`Error::Io`], [`Error::Damaged`] where the cache cannot be read or repaired.
-pub fn is_cached(cache: &Cache, workspace: &Path, archs: &[Arch]) -> Result<bool> {
-    let stage = Stage::read(workspace, &STAGED)?;
-    Ok(all_recorded(cache, stage.digest(), archs, None)?.is_some())
+/// [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there are no sources; [`Error::Io`], [`Error::Damaged`] where the
+/// cache cannot be read or repaired.
+pub fn is_cached(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Result<bool> {
+    Ok(all_recorded(cache, Wanted::find(sources)?.source, archs, None)?.is_some())
+}
+
+/// Writes the programs of `built` as assets into `directory`, which is made where it does not exist.
+///
+/// # Errors
+/// [`Error::Io`] and [`Error::Archive`] where files cannot be read or written; those of the cache.
+pub fn pack(cache: &Cache, built: &Built, directory: &Path) -> Result<Vec<Index>> {
+    fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
+    let mut packed = Vec::new();
+    for payload in built.programs.values() {
+        let recorded = cache.recorded::<Recorded>(RECORD, &record_key(payload.source, payload.arch))?;
+        let recorded = recorded.ok_or_else(|| Error::Build {
+            what: format!("the guest's programs for {} are no longer in the cache: run again", payload.arch),
+        })?;
+        packed.push(asset::write(directory, payload, recorded.toolchain_key, &recorded.toolchain)?);
+    }
+    Ok(packed)
 }
 
 fn all_recorded(cache: &Cache, source: Digest, archs: &[Arch], toolchain: Option<Digest>) -> Result<Option<Built>> {
     let mut all = Built::default();
     for &arch in archs {
-        let Some((payload, components)) = recorded(cache, source, arch, toolchain)? else { return Ok(None) };
+        let Some((payload, recorded)) = recorded(cache, source, arch, toolchain)? else { return Ok(None) };
         all.programs.insert(arch, payload);
-        all.toolchain.extend(components);
+        all.toolchain.extend(recorded.toolchain);
+        all.assets.extend(recorded.asset);
     }
     // Architectures that were built at different times may have been built with different versions: all are named.
     all.toolchain.sort();
@@ -227,7 +262,7 @@ fn recorded(
     source: Digest,
     arch: Arch,
     toolchain: Option<Digest>,
-) -> Result<Option<(Payload, Vec<Component>)>> {
+) -> Result<Option<(Payload, Recorded)>> {
     let Some(recorded) = cache.recorded::<Recorded>(RECORD, &record_key(source, arch))? else { return Ok(None) };
     if toolchain.is_some_and(|key| key != recorded.toolchain_key) {
         return Ok(None);
@@ -237,10 +272,12 @@ fn recorded(
     else {
         return Ok(None);
     };
-    Ok(Some((Payload { arch, agent, tracer, ior, source }, recorded.toolchain)))
+    Ok(Some((Payload { arch, agent, tracer, ior, source }, recorded)))
 }
 
-fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, archs: &[Arch]) -> Result<()> {
+fn build(apt: &Apt<'_>, checkout: &Checkout, toolchain: &Toolchain, archs: &[Arch]) -> Result<()> {
+    let Checkout { workspace, stage } = checkout;
+    let source_digest = Digest::from(stage.digest());
     let cache = apt.cache();
     let names = archs.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(", ");
     cache.require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * archs.len() as u64)?;
@@ -252,7 +289,7 @@ fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, 
     let target = env::var_os(TARGET_VARIABLE).map_or_else(|| scratch.path().join("target"), PathBuf::from);
     fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
     stage.write(&source)?;
-    let log = cache.root().join("logs").join(format!("payload-{}.log", &stage.digest().to_string()[..16]));
+    let log = cache.root().join("logs").join(format!("payload-{}.log", &source_digest.to_string()[..16]));
     run_vendor(workspace, &source, &vendor, apt.options().offline, &log)?;
     let root = Sandbox::new(&toolchain.root)
         .mount(&source, "src", true)
@@ -272,8 +309,9 @@ fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, 
             ior: take(IOR)?,
             toolchain_key: toolchain.key,
             toolchain: toolchain.components(),
+            asset: None,
         };
-        cache.record(RECORD, &record_key(stage.digest(), arch), &recorded)?;
+        cache.record(RECORD, &record_key(source_digest, arch), &recorded)?;
     }
     tracing::info!("built the guest's programs in {} s", started.elapsed().as_secs());
     Ok(())

@@ -23,8 +23,8 @@ use crate::{
     catalogue::Catalogue,
     image,
     kernel::Kernel,
-    manifest::{Component, FORMAT, MadeBy, Manifest},
-    payload::{self, Payload},
+    manifest::{Component, FORMAT, MadeBy, Manifest, ProgramAsset},
+    payload::{self, Payload, ProgramSources},
     toolchain,
 };
 
@@ -88,6 +88,8 @@ pub struct Request<'a> {
     pub targets: Vec<(Arch, String)>,
     /// What they are made of.
     pub sources: &'a Sources,
+    /// Where the guest's programs may come from.
+    pub programs: &'a ProgramSources,
     /// Whether guests can be used by hand.
     pub shell: bool,
 }
@@ -95,8 +97,8 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// A request for no target yet, and for guests that only measure.
     #[must_use]
-    pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue, sources: &'a Sources) -> Self {
-        Self { apt, catalogue, targets: Vec::new(), sources, shell: false }
+    pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue, sources: &'a Sources, programs: &'a ProgramSources) -> Self {
+        Self { apt, catalogue, targets: Vec::new(), sources, programs, shell: false }
     }
 }
 
@@ -113,6 +115,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) provider: &'a str,
     /// What the programs were built with.
     pub(crate) toolchain: Vec<Component>,
+    /// The assets that they were taken from.
+    pub(crate) assets: Vec<ProgramAsset>,
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) programs: BTreeMap<Arch, Payload>,
     /// Directory trees with a real IOR, per architecture.
@@ -141,6 +145,7 @@ pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
         format: FORMAT,
         provider: MadeBy { name: parts.provider.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
         toolchain: parts.toolchain,
+        assets: parts.assets,
         targets: parts.kernels.iter().map(|kernel| image::target(cache, kernel, &shared)).collect::<Result<_>>()?,
     })
 }
@@ -151,11 +156,12 @@ pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
 /// Those of [`payload::prepare`] and [`assemble`].
 fn with_checkout(request: &Request<'_>, provider: &str, kernels: Vec<Kernel>) -> Result<Manifest> {
     let archs: BTreeSet<Arch> = kernels.iter().map(|kernel| kernel.arch).collect();
-    let built = payload::prepare(request.apt, &archs.into_iter().collect::<Vec<_>>())?;
+    let built = payload::prepare(request.apt, request.programs, &archs.into_iter().collect::<Vec<_>>())?;
     let shell = request.shell.then_some(request.apt);
     let parts = Parts {
         provider,
         toolchain: built.toolchain,
+        assets: built.assets,
         kernels,
         programs: built.programs,
         ior: &request.sources.ior,

@@ -51,5 +51,5 @@ impl Apt<'_> {
 pub(super) fn is_full(stderr: &str) -> bool {
     ["No space left on device", "Disk quota exceeded", "don't have enough free space"]
         .iter()
-        .any(|words| stderr.contains(words))
+        .any(|message| stderr.contains(message))
 }

@@ -19,19 +19,19 @@ const MODULES: &str = "/proc/modules";
 /// Largest file that is read, in bytes; a hundred times what the bundled programs need.
 const MAX_FILE: u64 = 4 << 20;
 
-/// What separates the words of a line.
+/// What separates the fields of a line.
 const SEPARATOR: char = '\t';
 
 /// Something that is kept of each function.
 pub(crate) trait Kept: Sized {
-    /// The first word of its lines.
+    /// The first field of its lines.
     const KIND: &'static str;
 
-    /// The words of its line behind the function's name.
+    /// The fields of its line behind the function's name.
     fn write(&self) -> Vec<String>;
 
-    /// From these words; `None` where they are not what [`Kept::write`] gives.
-    fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Option<Self>;
+    /// From these fields; `None` where they are not what [`Kept::write`] gives.
+    fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self>;
 }
 
 /// What is known of `wanted`: from `file`, if it is of this boot and has them all, else by `read`, which is then kept. `usual`:
@@ -87,7 +87,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 }
 
 /// The state on the first line, then a function per line; in it what the file `before` had of other kinds. A function whose
-/// words cannot be told apart in a line is left out.
+/// fields cannot be told apart in a line is left out.
 pub(crate) fn write<V: Kept>(functions: &BTreeMap<String, V>, state: &str, before: &str) -> String {
     let mut text = format!("{state}\n");
     for line in lines(before, state).into_iter().flatten().filter(|line| first(line) != V::KIND) {
@@ -95,14 +95,14 @@ pub(crate) fn write<V: Kept>(functions: &BTreeMap<String, V>, state: &str, befor
         text.push('\n');
     }
     for (name, value) in functions {
-        let words = value.write();
-        if words.iter().chain([name]).any(|word| word.contains([SEPARATOR, '\n'])) {
+        let fields = value.write();
+        if fields.iter().chain([name]).any(|field| field.contains([SEPARATOR, '\n'])) {
             continue;
         }
         text.push_str(V::KIND);
-        for word in [name].into_iter().chain(&words) {
+        for field in [name].into_iter().chain(&fields) {
             text.push(SEPARATOR);
-            text.push_str(word);
+            text.push_str(field);
         }
         text.push('\n');
     }
@@ -114,8 +114,8 @@ pub(crate) fn parse<V: Kept>(text: &str, state: &str) -> Option<BTreeMap<String,
     lines(text, state)?
         .filter(|line| first(line) == V::KIND)
         .map(|line| {
-            let mut words = line.split(SEPARATOR).skip(1);
-            Some((words.next()?.to_owned(), V::parse(words)?))
+            let mut fields = line.split(SEPARATOR).skip(1);
+            Some((fields.next()?.to_owned(), V::parse(fields)?))
         })
         .collect()
 }
@@ -139,19 +139,19 @@ mod tests {
 
     use super::*;
 
-    /// Of one kind: words as they are.
+    /// Of one kind: fields as they are.
     #[derive(Debug, Clone, Default, PartialEq)]
-    struct Words(Vec<String>);
+    struct Fields(Vec<String>);
 
-    impl Kept for Words {
-        const KIND: &'static str = "words";
+    impl Kept for Fields {
+        const KIND: &'static str = "fields";
 
         fn write(&self) -> Vec<String> {
             self.0.clone()
         }
 
-        fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Option<Self> {
-            Some(Self(words.map(str::to_owned).collect()))
+        fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self> {
+            Some(Self(fields.map(str::to_owned).collect()))
         }
     }
 
@@ -166,38 +166,38 @@ mod tests {
             vec![self.0.to_string()]
         }
 
-        fn parse<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Self> {
-            words.next()?.parse().ok().map(Self)
+        fn parse<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<Self> {
+            fields.next()?.parse().ok().map(Self)
         }
     }
 
-    fn words(name: &str, words: &[&str]) -> BTreeMap<String, Words> {
-        [(name.to_owned(), Words(words.iter().map(|word| (*word).to_owned()).collect()))].into()
+    fn fields(name: &str, fields: &[&str]) -> BTreeMap<String, Fields> {
+        [(name.to_owned(), Fields(fields.iter().map(|field| (*field).to_owned()).collect()))].into()
     }
 
     #[test]
-    fn a_word_is_read_as_it_is_written() {
-        let text = "boot\nwords\tf\ta\r\t\n";
-        assert_eq!(parse(text, "boot"), Some(words("f", &["a\r", ""])));
-        assert_eq!(write(&words("f", &["a\r", ""]), "boot", ""), text);
+    fn a_field_is_read_as_it_is_written() {
+        let text = "boot\nfields\tf\ta\r\t\n";
+        assert_eq!(parse(text, "boot"), Some(fields("f", &["a\r", ""])));
+        assert_eq!(write(&fields("f", &["a\r", ""]), "boot", ""), text);
         assert_eq!(parse::<Number>("boot\nnumber\tf\tx\n", "boot"), None);
     }
 
     #[test]
     fn kinds_do_not_touch_each_other() {
         let numbers = BTreeMap::from([("f".to_owned(), Number(7))]);
-        let both = write(&words("g", &["a"]), "boot", &write(&numbers, "boot", ""));
-        assert_eq!((parse(&both, "boot"), parse(&both, "boot")), (Some(numbers), Some(words("g", &["a"]))));
+        let both = write(&fields("g", &["a"]), "boot", &write(&numbers, "boot", ""));
+        assert_eq!((parse(&both, "boot"), parse(&both, "boot")), (Some(numbers), Some(fields("g", &["a"]))));
         // Nothing of another boot is taken over.
-        assert_eq!(write(&words("g", &[]), "boot", "another\nnumber\tf\t7\n"), "boot\nwords\tg\n");
+        assert_eq!(write(&fields("g", &[]), "boot", "another\nnumber\tf\t7\n"), "boot\nfields\tg\n");
     }
 
     #[test]
     fn what_would_break_a_line_is_not_kept() {
-        let mut all = words("c", &[]);
-        all.extend(words("a\tb", &[]));
-        all.extend(words("d", &["e\nf"]));
-        assert_eq!(write(&all, "boot", ""), "boot\nwords\tc\n");
+        let mut all = fields("c", &[]);
+        all.extend(fields("a\tb", &[]));
+        all.extend(fields("d", &["e\nf"]));
+        assert_eq!(write(&all, "boot", ""), "boot\nfields\tc\n");
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         let ask = |names: &[&str], usual: &[String]| {
             let found = look_up(Some(&file), &names.iter().copied().collect(), usual, |wanted| {
                 reads.set(reads.get() + 1);
-                Ok::<_, ()>(wanted.iter().map(|name| ((*name).to_owned(), Words::default())).collect())
+                Ok::<_, ()>(wanted.iter().map(|name| ((*name).to_owned(), Fields::default())).collect())
             });
             found.unwrap().len()
         };
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!((ask(&["a", "b"], &usual), reads.get()), (2, 2));
         assert_eq!((ask(&["c"], &usual), reads.get()), (4, 3));
         assert_eq!((ask(&["u"], &[]), reads.get()), (4, 3));
-        fs::write(&file, "another boot\nwords\ta\n").unwrap();
+        fs::write(&file, "another boot\nfields\ta\n").unwrap();
         assert_eq!((ask(&["a"], &[]), reads.get()), (1, 4));
         fs::write(&file, fs::read_to_string(&file).unwrap().trim_end()).unwrap();
         assert_eq!((ask(&["a"], &[]), reads.get()), (1, 5), "cut off");
@@ -231,13 +231,13 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_is_read(names in prop::collection::btree_map("[a-z_]{1,8}", prop::collection::vec("[a-z. *(]{0,6}", 0..3), 0..6)) {
-            let all: BTreeMap<String, Words> = names.into_iter().map(|(name, words)| (name, Words(words))).collect();
+            let all: BTreeMap<String, Fields> = names.into_iter().map(|(name, fields)| (name, Fields(fields))).collect();
             prop_assert_eq!(parse(&write(&all, "s", ""), "s"), Some(all));
         }
 
         #[test]
         fn no_file_makes_it_panic(text: String) {
-            let _ = parse::<Words>(&format!("s\n{text}"), "s");
+            let _ = parse::<Fields>(&format!("s\n{text}"), "s");
             let _ = parse::<Number>(&format!("s\n{text}"), "s");
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prototypes as words of a line, to be kept between tracers of one boot.
+//! Prototypes as fields of a line, to be kept between tracers of one boot.
 
 use bpfassay_btf::{Prototype, Shape};
 
@@ -12,42 +12,46 @@ pub(super) struct Prototypes(pub(super) Vec<Prototype>);
 impl Kept for Prototypes {
     const KIND: &'static str = "prototype";
 
-    /// Three words each: the text, what it returns, and its arguments.
+    /// Of each the text, what it returns, how many arguments it has, and these.
     fn write(&self) -> Vec<String> {
-        let words = |prototype: &Prototype| {
-            let arguments: Vec<String> = prototype.arguments.iter().map(word).collect();
-            [prototype.text.clone(), word(&prototype.returns), arguments.join(",")]
+        let fields = |prototype: &Prototype| {
+            let head = [prototype.text.clone(), field(&prototype.returns), prototype.arguments.len().to_string()];
+            head.into_iter().chain(prototype.arguments.iter().map(field)).collect::<Vec<_>>()
         };
-        self.0.iter().flat_map(words).collect()
+        self.0.iter().flat_map(fields).collect()
     }
 
-    fn parse<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Self> {
+    fn parse<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut all = Vec::new();
-        while let Some(text) = words.next() {
-            let returns = shape(words.next()?)?;
-            let arguments = words.next()?.split_terminator(',').map(shape).collect::<Option<_>>()?;
+        while let Some(text) = fields.next() {
+            let returns = shape(fields.next()?)?;
+            let count: usize = fields.next()?.parse().ok()?;
+            // As many as the line has: the number alone reserves no memory.
+            let arguments = fields.by_ref().take(count).map(shape).collect::<Option<Vec<_>>>()?;
+            if arguments.len() < count {
+                return None;
+            }
             all.push(Prototype { text: text.to_owned(), returns, arguments });
         }
         Some(Self(all))
     }
 }
 
-fn word(shape: &Shape) -> String {
+fn field(shape: &Shape) -> String {
     match shape {
         Shape::Void => "void".to_owned(),
         Shape::Integer(size) => format!("integer {size}"),
-        // No name in C has a comma; one that has would be read as what cannot be.
         Shape::Pointer(name) => format!("pointer {name}"),
         Shape::Address => "address".to_owned(),
         Shape::Other => "other".to_owned(),
     }
 }
 
-fn shape(word: &str) -> Option<Shape> {
-    Some(match word.split_once(' ') {
-        None if word == "void" => Shape::Void,
-        None if word == "address" => Shape::Address,
-        None if word == "other" => Shape::Other,
+fn shape(text: &str) -> Option<Shape> {
+    Some(match text.split_once(' ') {
+        None if text == "void" => Shape::Void,
+        None if text == "address" => Shape::Address,
+        None if text == "other" => Shape::Other,
         Some(("integer", size)) => Shape::Integer(size.parse().ok()?),
         Some(("pointer", name)) => Shape::Pointer(name.to_owned()),
         _ => return None,
@@ -77,13 +81,13 @@ mod tests {
         ) {
             let all = all.into_iter().map(|(text, returns, arguments)| Prototype { text, returns, arguments });
             let all = Prototypes(all.collect());
-            let words = all.write();
-            prop_assert_eq!(Prototypes::parse(words.iter().map(String::as_str)), Some(all));
+            let fields = all.write();
+            prop_assert_eq!(Prototypes::parse(fields.iter().map(String::as_str)), Some(all));
         }
 
         #[test]
-        fn any_words_are_prototypes_or_none(words: Vec<String>) {
-            let _ = Prototypes::parse(words.iter().map(String::as_str));
+        fn any_fields_are_prototypes_or_none(fields: Vec<String>) {
+            let _ = Prototypes::parse(fields.iter().map(String::as_str));
         }
     }
 }

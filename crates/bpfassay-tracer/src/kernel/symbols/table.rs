@@ -29,9 +29,9 @@ impl Kept for Symbol {
         [self.count.to_string()].into_iter().chain(self.variants.iter().cloned()).collect()
     }
 
-    fn parse<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Self> {
-        let count = words.next()?.parse().ok()?;
-        Some(Self { count, variants: words.map(str::to_owned).collect() })
+    fn parse<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let count = fields.next()?.parse().ok()?;
+        Some(Self { count, variants: fields.map(str::to_owned).collect() })
     }
 }
 
