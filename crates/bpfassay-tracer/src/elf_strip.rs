@@ -143,7 +143,7 @@ mod tests {
         };
         let (begins, counter) = (symbol("program", program, 24), symbol("counter", data, 8));
         for (section, symbol, r_type) in [(program, counter, 1), (debug, begins, 2), (btf, begins, 4)] {
-            let flags = object::RelocationFlags::Elf { r_type: object::elf::RelocationType(r_type) };
+            let flags = object::RelocationFlags::Elf { r_type };
             object.add_relocation(section, Relocation { offset: 0, symbol, addend: 0, flags }).unwrap();
         }
         object.section_symbol(debug);
