@@ -7,6 +7,7 @@ use bpfassay_testbed::{
     apt::{Apt, Options},
     cache::Cache,
     catalogue::Catalogue,
+    stages::Stages,
 };
 
 use crate::Error;
@@ -27,6 +28,8 @@ pub struct Store {
     pub cache: Cache,
     /// The kernels that have names.
     pub catalogue: Catalogue,
+    /// What takes time is reported to them.
+    pub stages: Stages,
     packages: Options,
 }
 
@@ -43,12 +46,18 @@ impl Store {
             error @ bpfassay_testbed::Error::NotACache { .. } => error.into(),
             source => Error::Cache { path: root.clone(), source: Box::new(source) },
         })?;
-        Ok(Self { cache, catalogue, packages: options.packages.clone() })
+        Ok(Self { cache, catalogue, stages: Stages::default(), packages: options.packages.clone() })
+    }
+
+    /// The same, with what takes time reported to `stages`.
+    #[must_use]
+    pub fn with_stages(self, stages: Stages) -> Self {
+        Self { stages, ..self }
     }
 
     /// Debian's packages.
     #[must_use]
     pub fn apt(&self) -> Apt<'_> {
-        Apt::new(&self.cache, self.packages.clone())
+        Apt::new(&self.cache, self.packages.clone()).with_stages(self.stages.clone())
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     Error, Result,
     cache::{Cache, Digest},
     catalogue::Catalogue,
+    image,
     kernel::Kernel,
     manifest::{Component, File, Manifest, Target, is_provider_name},
     payload::Payload,
@@ -193,7 +194,7 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     let parts = Parts {
         provider: &spec.provider,
         toolchain: spec.toolchain.clone(),
-        kernels: spec.targets.iter().map(kernel).collect::<Result<_>>()?,
+        targets: spec.targets.iter().map(|target| image::target(cache, &kernel(target)?)).collect::<Result<_>>()?,
         programs,
         ior: &spec.ior.iter().map(|(arch, tree)| (*arch, tree.clone())).collect::<Vec<_>>(),
         shell: None,

@@ -8,27 +8,32 @@
 //! uses no network.
 
 mod ebpf;
+mod logged;
 mod stage;
 
 use std::{
-    collections::BTreeMap,
     env,
     ffi::OsString,
     fs,
+    ops::ControlFlow,
+    panic::resume_unwind,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::Instant,
+    process::Command,
+    thread,
 };
 
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
+use self::logged::Logged;
+pub(crate) use self::logged::end;
 pub use self::stage::{Stage, StageError};
 use crate::{
     Error, Result,
     apt::Apt,
-    cache::{Cache, Digest, Object},
+    cache::{Cache, Digest, Object, Scratch},
     manifest::Component,
+    stages::{Kind, Step},
     toolchain::{Sandbox, Toolchain, sandbox},
 };
 
@@ -62,20 +67,18 @@ const TARGET_VARIABLE: &str = "BPFASSAY_PAYLOAD_TARGET";
 const SPACE_PER_ARCH: u64 = 250_000_000;
 const SPACE: u64 = 400_000_000;
 
-/// A build under way.
+/// The build for one architecture.
 struct Building<'a> {
+    apt: &'a Apt<'a>,
     toolchain: &'a Toolchain,
     root: Sandbox<'a>,
     /// The target directory, on the host.
-    target: PathBuf,
+    target: &'a Path,
     /// Cargo's environment.
     variables: Vec<(String, String)>,
     /// Where the output goes.
     log: PathBuf,
 }
-
-/// Lines of a failed build that go into the error.
-const LINES: usize = 12;
 
 /// The guest's programs for one architecture.
 #[derive(Debug, Clone)]
@@ -108,12 +111,12 @@ impl Payload {
     }
 }
 
-/// The guest's programs for several architectures.
-#[derive(Debug, Clone, Default)]
+/// The guest's programs for one architecture, and what they were built with.
+#[derive(Debug, Clone)]
 pub struct Built {
-    /// By architecture.
-    pub programs: BTreeMap<Arch, Payload>,
-    /// The packages of the toolchain that they were built with, sorted.
+    /// The programs.
+    pub payload: Payload,
+    /// The packages of the toolchain, sorted.
     pub toolchain: Vec<Component>,
 }
 
@@ -148,51 +151,57 @@ pub fn workspace() -> Result<PathBuf> {
     })
 }
 
-/// The programs for `archs` from this project's source, wherever that is ([`workspace`]): see [`prepare_from`].
+/// The programs for `archs` from the source in `workspace`, each given to `ready` as soon as it is there, until that asks to stop:
+/// first those that the cache has, then, in the order given, those that have to be built. Where one cannot be built, the others still are.
+/// What takes time is reported as stages.
 ///
 /// # Errors
-/// Those of [`workspace`] and [`prepare_from`].
-pub fn prepare(apt: &Apt<'_>, archs: &[Arch]) -> Result<Built> {
-    prepare_from(apt, &workspace()?, archs)
-}
-
-/// The programs for `archs` from the source in `workspace`: from the cache, or built, all that are missing in one go.
-/// What takes time is reported by `tracing` events.
-///
-/// # Errors
-/// [`Error::Stage`] for a workspace that cannot be read, [`Error::Build`] for a build that fails (with the last lines
-/// and the place of its log), and those of [`Toolchain::prepare`].
-pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<Built> {
+/// What no architecture can be built without: [`Error::Stage`] for a workspace that cannot be read, and those of [`Toolchain::prepare`].
+/// `ready` is given [`Error::Build`] for a build that fails, with the last lines and the place of its log.
+pub fn prepare_each(
+    apt: &Apt<'_>,
+    workspace: &Path,
+    archs: &[Arch],
+    ready: &mut dyn FnMut(Arch, Result<Built>) -> ControlFlow<()>,
+) -> Result<()> {
     let cache = apt.cache();
     let stage = Stage::read(workspace, &STAGED)?;
     let source = stage.digest();
     let refreshed = if apt.options().refresh { Some(Toolchain::prepare(apt)?) } else { None };
     let current = refreshed.as_ref().map(|toolchain| toolchain.key);
-    if let Some(found) = all_recorded(cache, source, archs, current)? {
-        return Ok(found);
-    }
-    let _lock = cache.lock("payload")?;
     let mut missing = Vec::new();
     for &arch in archs {
-        if recorded(cache, source, arch, current)?.is_none() {
-            missing.push(arch);
+        match recorded(cache, source, arch, current)? {
+            Some(built) => {
+                if ready(arch, Ok(built)).is_break() {
+                    return Ok(());
+                }
+            }
+            None => missing.push(arch),
         }
     }
-    if !missing.is_empty() {
-        missing.sort_unstable();
-        missing.dedup();
-        let toolchain = match refreshed {
-            Some(toolchain) => toolchain,
-            None => Toolchain::prepare(apt)?,
-        };
-        build(apt, workspace, &stage, &toolchain, &missing)?;
+    if missing.is_empty() {
+        return Ok(());
     }
-    all_recorded(cache, source, archs, None)?.ok_or_else(|| Error::Build {
-        what: format!(
-            "the guest's programs vanished from the cache {} while they were built: run again",
-            cache.root().display()
-        ),
-    })
+    let _lock = cache.lock("payload")?;
+    let mut ground = None;
+    for &arch in &missing {
+        // Another process may have built them while this one waited.
+        let built = match (recorded(cache, source, arch, current)?, &ground) {
+            (Some(built), _) => Ok(built),
+            (None, Some(ground)) => build(apt, &stage, ground, arch),
+            (None, None) => {
+                let space = SPACE + SPACE_PER_ARCH * missing.len() as u64;
+                cache.require_space("building the guest's programs", space)?;
+                let laid = Ground::lay(apt, workspace, &stage, refreshed.clone())?;
+                build(apt, &stage, ground.insert(laid), arch)
+            }
+        };
+        if ready(arch, built).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the cache holds the programs for `archs` of the source in `workspace`: then nothing is built.
@@ -201,20 +210,12 @@ pub fn prepare_from(apt: &Apt<'_>, workspace: &Path, archs: &[Arch]) -> Result<B
 /// [`Error::Stage`] for a workspace that cannot be read; [`Error::Io`], [`Error::Damaged`] where the cache cannot be read or repaired.
 pub fn is_cached(cache: &Cache, workspace: &Path, archs: &[Arch]) -> Result<bool> {
     let stage = Stage::read(workspace, &STAGED)?;
-    Ok(all_recorded(cache, stage.digest(), archs, None)?.is_some())
-}
-
-fn all_recorded(cache: &Cache, source: Digest, archs: &[Arch], toolchain: Option<Digest>) -> Result<Option<Built>> {
-    let mut all = Built::default();
     for &arch in archs {
-        let Some((payload, components)) = recorded(cache, source, arch, toolchain)? else { return Ok(None) };
-        all.programs.insert(arch, payload);
-        all.toolchain.extend(components);
+        if recorded(cache, stage.digest(), arch, None)?.is_none() {
+            return Ok(false);
+        }
     }
-    // Architectures that were built at different times may have been built with different versions: all are named.
-    all.toolchain.sort();
-    all.toolchain.dedup();
-    Ok(Some(all))
+    Ok(true)
 }
 
 fn record_key(source: Digest, arch: Arch) -> Digest {
@@ -222,12 +223,7 @@ fn record_key(source: Digest, arch: Arch) -> Digest {
 }
 
 /// What was built from `source` for `arch`, with the toolchain `toolchain` if that matters.
-fn recorded(
-    cache: &Cache,
-    source: Digest,
-    arch: Arch,
-    toolchain: Option<Digest>,
-) -> Result<Option<(Payload, Vec<Component>)>> {
+fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>) -> Result<Option<Built>> {
     let Some(recorded) = cache.recorded::<Recorded>(RECORD, &record_key(source, arch))? else { return Ok(None) };
     if toolchain.is_some_and(|key| key != recorded.toolchain_key) {
         return Ok(None);
@@ -237,60 +233,88 @@ fn recorded(
     else {
         return Ok(None);
     };
-    Ok(Some((Payload { arch, agent, tracer, ior, source }, recorded.toolchain)))
+    Ok(Some(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain: recorded.toolchain }))
 }
 
-fn build(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: &Toolchain, archs: &[Arch]) -> Result<()> {
-    let cache = apt.cache();
-    let names = archs.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(", ");
-    cache.require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * archs.len() as u64)?;
-    let started = Instant::now();
-    tracing::info!("building the guest's programs for {names}; one to three minutes, once per version of their source");
-    let scratch = cache.scratch()?;
-    let source = scratch.path().join("src");
-    let vendor = scratch.path().join("vendor");
-    let target = env::var_os(TARGET_VARIABLE).map_or_else(|| scratch.path().join("target"), PathBuf::from);
-    fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
-    stage.write(&source)?;
-    let log = cache.root().join("logs").join(format!("payload-{}.log", &stage.digest().to_string()[..16]));
-    run_vendor(workspace, &source, &vendor, apt.options().offline, &log)?;
-    let root = Sandbox::new(&toolchain.root)
-        .mount(&source, "src", true)
-        .mount(&vendor, "vendor", false)
-        .mount(&target, "target", true);
-    let building = Building { toolchain, root, target, variables: variables(), log };
-    ebpf::provide(cache, &building, stage, archs)?;
-    build_programs(&building, archs)?;
-    for &arch in archs {
-        let take = |program: Program| {
-            let path = building.target.join(arch.facts().rust_target).join(PROFILE).join(program.binary);
-            Ok::<_, Error>(cache.add_file(&format!("{} for {arch}", program.binary), &path, None)?.digest)
+/// What programs of every architecture are built with.
+struct Ground {
+    toolchain: Toolchain,
+    /// The directories that the build sees, until this is dropped.
+    scratch: Scratch,
+    target: PathBuf,
+}
+
+impl Ground {
+    /// Makes the toolchain, unless that is `toolchain`, and meanwhile collects what is compiled.
+    fn lay(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: Option<Toolchain>) -> Result<Self> {
+        let scratch = apt.cache().scratch()?;
+        let target = env::var_os(TARGET_VARIABLE).map_or_else(|| scratch.path().join("target"), PathBuf::from);
+        fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
+        let (source, vendor) = (scratch.path().join("src"), scratch.path().join("vendor"));
+        stage.write(&source)?;
+        let collect = || {
+            apt.during(Kind::Sources, "", |apt| {
+                apt.stage().step(Step::Collect, 0);
+                run_vendor(workspace, &source, &vendor, apt.options().offline, &log(apt, stage, "vendor"))
+            })
         };
+        let toolchain = thread::scope(|scope| {
+            let collected = scope.spawn(collect);
+            let toolchain = toolchain.map_or_else(|| Toolchain::prepare(apt), Ok);
+            collected.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            toolchain
+        })?;
+        Ok(Self { toolchain, scratch, target })
+    }
+}
+
+/// Where the output of a part of the build of `stage` goes.
+fn log(apt: &Apt<'_>, stage: &Stage, part: &str) -> PathBuf {
+    let name = format!("payload-{}.{part}.log", &stage.digest().to_string()[..16]);
+    apt.cache().root().join("logs").join(name)
+}
+
+/// Builds the programs for `arch`, and records them.
+fn build(apt: &Apt<'_>, stage: &Stage, ground: &Ground, arch: Arch) -> Result<Built> {
+    apt.during(Kind::Programs, arch.name(), |apt| {
+        let Ground { toolchain, scratch, target } = ground;
+        let root = Sandbox::new(&toolchain.root)
+            .mount(scratch.path().join("src"), "src", true)
+            .mount(scratch.path().join("vendor"), "vendor", false)
+            .mount(target, "target", true);
+        let log = log(apt, stage, arch.name());
+        let building = Building { apt, toolchain, root, target, variables: variables(), log };
+        ebpf::provide(&building, stage, arch)?;
+        build_programs(&building, arch)?;
+        let cache = apt.cache();
+        let take = |program: Program| {
+            let path = target.join(arch.facts().rust_target).join(PROFILE).join(program.binary);
+            cache.add_file(&format!("{} for {arch}", program.binary), &path, None)
+        };
+        let (agent, tracer, ior) = (take(AGENT)?, take(TRACER)?, take(IOR)?);
         let recorded = Recorded {
-            agent: take(AGENT)?,
-            tracer: take(TRACER)?,
-            ior: take(IOR)?,
+            agent: agent.digest,
+            tracer: tracer.digest,
+            ior: ior.digest,
             toolchain_key: toolchain.key,
             toolchain: toolchain.components(),
         };
-        cache.record(RECORD, &record_key(stage.digest(), arch), &recorded)?;
-    }
-    tracing::info!("built the guest's programs in {} s", started.elapsed().as_secs());
-    Ok(())
+        let source = stage.digest();
+        cache.record(RECORD, &record_key(source, arch), &recorded)?;
+        Ok(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain: recorded.toolchain })
+    })
 }
 
-fn build_programs(building: &Building<'_>, archs: &[Arch]) -> Result<()> {
+fn build_programs(building: &Building<'_>, arch: Arch) -> Result<()> {
     let mut variables = building.variables.clone();
     variables.push((ebpf::VARIABLE.to_owned(), format!("/target/{}", ebpf::DIRECTORY)));
     let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
-    command.args(["build", "--frozen", "--profile", PROFILE, "--bins"]);
-    for arch in archs {
-        command.args(["--target", arch.facts().rust_target]);
-    }
+    command.args(["build", "--frozen", "--profile", PROFILE, "--bins", "--target", arch.facts().rust_target]);
     for program in [AGENT, TRACER, IOR] {
         command.args(["--package", program.package]);
     }
-    run_logged(command, sandbox::PROGRAM, sandbox::PACKAGE, &building.log, "build the guest's programs")
+    let run = Logged { program: sandbox::PROGRAM, package: sandbox::PACKAGE, log: &building.log };
+    run.build(command, Step::Compile, building.apt.stage(), "build the guest's programs")
 }
 
 /// Cargo's environment in the root. Every path that could get into a program is fixed there; `--remap-path-prefix` makes
@@ -301,6 +325,9 @@ fn variables() -> Vec<(String, String)> {
         ("CARGO_TARGET_DIR", "/target"),
         ("CARGO_INCREMENTAL", "0"),
         ("CARGO_TERM_COLOR", "never"),
+        // It counts what it compiles.
+        ("CARGO_TERM_PROGRESS_WHEN", "always"),
+        ("CARGO_TERM_PROGRESS_WIDTH", "80"),
         ("BPFASSAY_CLANG", "clang-22"),
         (
             "RUSTFLAGS",
@@ -330,44 +357,13 @@ fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log
     if offline {
         command.arg("--offline");
     }
-    run_logged(command, &cargo.to_string_lossy(), "cargo", log, "collect the packages that the guest's programs need")?;
+    let run = Logged { program: &cargo.to_string_lossy(), package: "cargo", log };
+    run.to_end(command, "collect the packages that the guest's programs need")?;
     let configuration = source.join(".cargo");
     fs::create_dir_all(&configuration).map_err(Error::io("create", &configuration))?;
     let path = configuration.join("config.toml");
     let text = "[source.crates-io]\nreplace-with = \"vendored\"\n\n[source.vendored]\ndirectory = \"/vendor\"\n";
     fs::write(&path, text).map_err(Error::io("write", &path))
-}
-
-/// Runs `command` with its output in `log`; `purpose` completes "cannot …".
-fn run_logged(mut command: Command, program: &str, package: &'static str, log: &Path, purpose: &str) -> Result<()> {
-    if let Some(parent) = log.parent() {
-        fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
-    }
-    let file = fs::File::create(log).map_err(Error::io("write", log))?;
-    let copy = file.try_clone().map_err(Error::io("write", log))?;
-    let status = command.stdin(Stdio::null()).stdout(file).stderr(copy).status().map_err(|source| Error::Program {
-        program: program.to_owned(),
-        package,
-        source,
-    })?;
-    if status.success() {
-        return Ok(());
-    }
-    let text = fs::read(log).map_err(Error::io("read", log))?;
-    Err(Error::Build {
-        what: format!(
-            "cannot {purpose} ({status}); the whole output is in {}; it ends:\n{}",
-            log.display(),
-            end(&text)
-        ),
-    })
-}
-
-/// The last lines of an output.
-pub(crate) fn end(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 #[cfg(test)]
