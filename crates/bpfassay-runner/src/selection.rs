@@ -86,7 +86,7 @@ impl Selection {
     /// What is asked of a provider, but the targets.
     #[must_use]
     pub fn request<'a>(&'a self, apt: &'a Apt<'a>, store: &'a Store) -> Request<'a> {
-        Request::new(apt, &store.catalogue, &self.sources)
+        Request::new(apt, &store.catalogue, &self.sources, &store.programs)
     }
 
     /// Debian packages that this host needs to make the guests, besides QEMU; empty where they are made elsewhere.

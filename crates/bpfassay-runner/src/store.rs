@@ -7,18 +7,21 @@ use bpfassay_testbed::{
     apt::{Apt, Options},
     cache::Cache,
     catalogue::Catalogue,
+    payload::ProgramSources,
     stages::Stages,
 };
 
 use crate::Error;
 
-/// Where the cache is, and how packages may be fetched.
+/// Where the cache is, how packages may be fetched, and where the guest's programs may come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreOptions {
     /// The directory of the cache; `None`: the user's own ([`Cache::locate`]).
     pub cache: Option<PathBuf>,
     /// How packages may be fetched.
     pub packages: Options,
+    /// Where the guest's programs may come from.
+    pub programs: ProgramSources,
 }
 
 /// The cache and the kernel catalogue.
@@ -28,6 +31,8 @@ pub struct Store {
     pub cache: Cache,
     /// The kernels that have names.
     pub catalogue: Catalogue,
+    /// Where the guest's programs may come from.
+    pub programs: ProgramSources,
     /// What takes time is reported to them.
     pub stages: Stages,
     packages: Options,
@@ -46,7 +51,8 @@ impl Store {
             error @ bpfassay_testbed::Error::NotACache { .. } => error.into(),
             source => Error::Cache { path: root.clone(), source: Box::new(source) },
         })?;
-        Ok(Self { cache, catalogue, stages: Stages::default(), packages: options.packages.clone() })
+        let (stages, programs, packages) = (Stages::default(), options.programs.clone(), options.packages.clone());
+        Ok(Self { cache, catalogue, stages, programs, packages })
     }
 
     /// The same, with what takes time reported to `stages`.

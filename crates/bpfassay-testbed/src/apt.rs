@@ -14,6 +14,7 @@ mod package;
 mod release;
 mod root;
 mod sandbox;
+mod url;
 
 use std::{
     collections::BTreeSet,

@@ -194,6 +194,7 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     let parts = Parts {
         provider: &spec.provider,
         toolchain: spec.toolchain.clone(),
+        assets: Vec::new(),
         targets: spec.targets.iter().map(|target| image::target(cache, &kernel(target)?)).collect::<Result<_>>()?,
         programs,
         ior: &spec.ior.iter().map(|(arch, tree)| (*arch, tree.clone())).collect::<Vec<_>>(),

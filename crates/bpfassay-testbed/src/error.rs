@@ -11,7 +11,7 @@ use crate::{
     initramfs::{ArchiveError, tree::OverlayError},
     manifest::ManifestError,
     modules::ModulesError,
-    payload::StageError,
+    payload::{AssetError, StageError},
 };
 
 /// The result of everything that prepares a testbed.
@@ -172,6 +172,17 @@ pub enum Error {
     /// The source of the guest's programs.
     #[error(transparent)]
     Stage(#[from] StageError),
+    /// Assets: the guest's programs, built elsewhere.
+    #[error(transparent)]
+    Asset(#[from] AssetError),
+    /// A file cannot be downloaded.
+    #[error("cannot download {url} ({detail}): check the URL, the network and the host's apt configuration")]
+    Download {
+        /// Where it is.
+        url: String,
+        /// Why not.
+        detail: String,
+    },
     /// Kernel modules.
     #[error(transparent)]
     Modules(#[from] ModulesError),

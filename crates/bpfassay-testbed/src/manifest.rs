@@ -33,8 +33,25 @@ pub struct Manifest {
     /// What the provider built with, on the host; empty where it only copied.
     #[serde(default)]
     pub toolchain: Vec<Component>,
+    /// Assets that the guest's programs were taken from; empty where all were built here, or by another builder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assets: Vec<ProgramAsset>,
     /// The guests, one per target.
     pub targets: Vec<Target>,
+}
+
+/// An asset: the guest's programs for one architecture, built elsewhere ([`crate::payload`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramAsset {
+    /// The architecture.
+    pub arch: Arch,
+    /// Digest of the sources that the programs were built from, as the asset states it.
+    pub source: Digest,
+    /// SHA-256 of the archive.
+    pub sha256: Digest,
+    /// The directory or URL that it was taken from.
+    pub from: String,
 }
 
 /// Where kernels and guests come from.

@@ -7,11 +7,14 @@
 //! cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at a fixed path, and
 //! uses no network.
 
+mod asset;
 mod ebpf;
 mod logged;
-mod stage;
+mod place;
+mod sources;
 
 use std::{
+    collections::BTreeMap,
     env,
     ffi::OsString,
     fs,
@@ -23,16 +26,25 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
+use bpfassay_stage::PROFILE;
+pub use bpfassay_stage::{Stage, StageError};
 use serde::{Deserialize, Serialize};
 
-use self::logged::Logged;
 pub(crate) use self::logged::end;
-pub use self::stage::{Stage, StageError};
+pub use self::{
+    asset::{AssetError, FORMAT as ASSET_FORMAT, FileHash, Index},
+    place::{NotAPlace, Place},
+    sources::{ProgramSources, checkout},
+};
+use self::{
+    logged::Logged,
+    sources::{Checkout, Wanted},
+};
 use crate::{
     Error, Result,
     apt::Apt,
     cache::{Cache, Digest, Object, Scratch},
-    manifest::Component,
+    manifest::{Component, ProgramAsset},
     stages::{Kind, Step},
     toolchain::{Sandbox, Toolchain, sandbox},
 };
@@ -42,8 +54,8 @@ const AGENT: Program = Program { package: "bpfassay-guest", binary: "bpfassay-gu
 const TRACER: Program = Program { package: "bpfassay-tracer", binary: "bpfassay-tracer" };
 const IOR: Program = Program { package: "bpfassay-workload", binary: "bpfassay-ior" };
 
-/// Packages whose source decides what the programs are.
-const STAGED: [&str; 4] = [AGENT.package, TRACER.package, IOR.package, ebpf::PACKAGE];
+/// The programs.
+const PROGRAMS: [Program; 3] = [AGENT, TRACER, IOR];
 
 struct Program {
     package: &'static str,
@@ -52,9 +64,6 @@ struct Program {
 
 /// To be changed whenever other programs are built of the same source and toolchain.
 const KEY_VERSION: &str = "1";
-
-/// Cargo's profile for the guest's programs, in the workspace's `Cargo.toml`.
-const PROFILE: &str = "payload";
 
 /// Kind of cache record: source and architecture → programs.
 const RECORD: &str = "payload";
@@ -111,17 +120,19 @@ impl Payload {
     }
 }
 
-/// The guest's programs for one architecture, and what they were built with.
-#[derive(Debug, Clone)]
+/// The guest's programs for several architectures.
+#[derive(Debug, Clone, Default)]
 pub struct Built {
-    /// The programs.
-    pub payload: Payload,
-    /// The packages of the toolchain, sorted.
+    /// By architecture.
+    pub programs: BTreeMap<Arch, Payload>,
+    /// The packages of the toolchain that they were built with, sorted.
     pub toolchain: Vec<Component>,
+    /// The assets that they were taken from.
+    pub assets: Vec<ProgramAsset>,
 }
 
 /// What the cache remembers of a build.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {
     agent: Digest,
@@ -129,49 +140,34 @@ struct Recorded {
     ior: Digest,
     toolchain_key: Digest,
     toolchain: Vec<Component>,
+    /// The asset that the programs were taken from; none where they were built here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asset: Option<ProgramAsset>,
 }
 
-/// The root of this project's workspace: from the environment variable `BPFASSAY_SOURCE`, or where this program was
-/// built from.
+/// The programs for `archs`, each given to `ready` as soon as it is there, until that asks to stop: first those that the cache has, then those
+/// that one of the places of `sources` offers, then, in the order given, those that are built. Where one cannot be built, the others still
+/// are. What takes time is reported as stages.
 ///
 /// # Errors
-/// [`Error::Build`] if there is no workspace there (any more).
-pub fn workspace() -> Result<PathBuf> {
-    let path = match env::var_os("BPFASSAY_SOURCE") {
-        Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
-    };
-    let found = path.canonicalize().ok().filter(|path| path.join("Cargo.lock").is_file());
-    found.ok_or_else(|| Error::Build {
-        what: format!(
-            "the source of the guest's programs is not in {}: name the checkout of this project in BPFASSAY_SOURCE, or \
-             pass a testbed made elsewhere with --manifest",
-            path.display()
-        ),
-    })
-}
-
-/// The programs for `archs` from the source in `workspace`, each given to `ready` as soon as it is there, until that asks to stop:
-/// first those that the cache has, then, in the order given, those that have to be built. Where one cannot be built, the others still are.
-/// What takes time is reported as stages.
-///
-/// # Errors
-/// What no architecture can be built without: [`Error::Stage`] for a workspace that cannot be read, and those of [`Toolchain::prepare`].
-/// `ready` is given [`Error::Build`] for a build that fails, with the last lines and the place of its log.
+/// What none of those that are left can be had without: [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there is
+/// nothing to build from, and those of [`Toolchain::prepare`]. `ready` is given [`Error::Build`] for a build that fails, with the last lines
+/// and the place of its log; [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a place with a damaged asset and one that
+/// cannot be read.
 pub fn prepare_each(
     apt: &Apt<'_>,
-    workspace: &Path,
+    sources: &ProgramSources,
     archs: &[Arch],
     ready: &mut dyn FnMut(Arch, Result<Built>) -> ControlFlow<()>,
 ) -> Result<()> {
     let cache = apt.cache();
-    let stage = Stage::read(workspace, &STAGED)?;
-    let source = stage.digest();
+    let wanted = Wanted::find(sources)?;
+    let source = wanted.source;
     let refreshed = if apt.options().refresh { Some(Toolchain::prepare(apt)?) } else { None };
     let current = refreshed.as_ref().map(|toolchain| toolchain.key);
     let mut missing = Vec::new();
     for &arch in archs {
-        match recorded(cache, source, arch, current)? {
+        match all_recorded(cache, source, &[arch], current)? {
             Some(built) => {
                 if ready(arch, Ok(built)).is_break() {
                     return Ok(());
@@ -184,38 +180,107 @@ pub fn prepare_each(
         return Ok(());
     }
     let _lock = cache.lock("payload")?;
-    let mut ground = None;
-    for &arch in &missing {
+    let mut to_build = Vec::new();
+    for arch in missing {
         // Another process may have built them while this one waited.
-        let built = match (recorded(cache, source, arch, current)?, &ground) {
-            (Some(built), _) => Ok(built),
-            (None, Some(ground)) => build(apt, &stage, ground, arch),
-            (None, None) => {
-                let space = SPACE + SPACE_PER_ARCH * missing.len() as u64;
-                cache.require_space("building the guest's programs", space)?;
-                let laid = Ground::lay(apt, workspace, &stage, refreshed.clone())?;
-                build(apt, &stage, ground.insert(laid), arch)
-            }
+        let found = match all_recorded(cache, source, &[arch], current) {
+            Ok(None) => take_offered(apt, sources, source, arch, current)
+                .and_then(|is_taken| if is_taken { all_recorded(cache, source, &[arch], None) } else { Ok(None) }),
+            found => found,
         };
-        if ready(arch, built).is_break() {
+        match found.transpose() {
+            Some(found) => {
+                if ready(arch, found).is_break() {
+                    return Ok(());
+                }
+            }
+            None => to_build.push(arch),
+        }
+    }
+    if to_build.is_empty() {
+        return Ok(());
+    }
+    let checkout = wanted.checkout(&to_build)?;
+    cache.require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * to_build.len() as u64)?;
+    let ground = Ground::lay(apt, checkout, refreshed)?;
+    for arch in to_build {
+        if ready(arch, build(apt, &checkout.stage, &ground, arch)).is_break() {
             break;
         }
     }
     Ok(())
 }
 
-/// Whether the cache holds the programs for `archs` of the source in `workspace`: then nothing is built.
-///
-/// # Errors
-/// [`Error::Stage`] for a workspace that cannot be read; [`Error::Io`], [`Error::Damaged`] where the cache cannot be read or repaired.
-pub fn is_cached(cache: &Cache, workspace: &Path, archs: &[Arch]) -> Result<bool> {
-    let stage = Stage::read(workspace, &STAGED)?;
-    for &arch in archs {
-        if recorded(cache, stage.digest(), arch, None)?.is_none() {
-            return Ok(false);
+/// Takes the programs for `arch` from `source` into the cache, from the first place of `sources` that offers them, built with the
+/// toolchain `toolchain` if that matters. Whether there was one.
+fn take_offered(
+    apt: &Apt<'_>,
+    sources: &ProgramSources,
+    source: Digest,
+    arch: Arch,
+    toolchain: Option<Digest>,
+) -> Result<bool> {
+    let of = &source.to_string()[..16];
+    for place in &sources.from {
+        if matches!(place, Place::Url(_)) && apt.options().offline {
+            tracing::info!("{place} was not asked for the guest's programs for {arch}, because of --offline");
+            continue;
+        }
+        match asset::find(apt, place, source, arch)? {
+            None => tracing::info!("{place} offers no guest programs for {arch} of the sources {of}"),
+            Some(index) if toolchain.is_some_and(|key| key != index.toolchain_key) => {
+                tracing::info!(
+                    "the guest's programs for {arch} in {place} were built with another toolchain than today's"
+                );
+            }
+            Some(index) => {
+                asset::take(apt, place, index)?;
+                tracing::info!("took the guest's programs for {arch} of the sources {of} from {place}");
+                return Ok(true);
+            }
         }
     }
-    Ok(true)
+    Ok(false)
+}
+
+/// Whether the cache holds the programs for `archs`: then nothing is built.
+///
+/// # Errors
+/// [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there are no sources; [`Error::Io`], [`Error::Damaged`] where the
+/// cache cannot be read or repaired.
+pub fn is_cached(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Result<bool> {
+    Ok(all_recorded(cache, Wanted::find(sources)?.source, archs, None)?.is_some())
+}
+
+/// Writes the programs of `built` as assets into `directory`, which is made where it does not exist.
+///
+/// # Errors
+/// [`Error::Io`] and [`Error::Archive`] where files cannot be read or written; those of the cache.
+pub fn pack(cache: &Cache, built: &Built, directory: &Path) -> Result<Vec<Index>> {
+    fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
+    let mut packed = Vec::new();
+    for payload in built.programs.values() {
+        let recorded = cache.recorded::<Recorded>(RECORD, &record_key(payload.source, payload.arch))?;
+        let recorded = recorded.ok_or_else(|| Error::Build {
+            what: format!("the guest's programs for {} are no longer in the cache: run again", payload.arch),
+        })?;
+        packed.push(asset::write(directory, payload, recorded.toolchain_key, &recorded.toolchain)?);
+    }
+    Ok(packed)
+}
+
+fn all_recorded(cache: &Cache, source: Digest, archs: &[Arch], toolchain: Option<Digest>) -> Result<Option<Built>> {
+    let mut all = Built::default();
+    for &arch in archs {
+        let Some((payload, recorded)) = recorded(cache, source, arch, toolchain)? else { return Ok(None) };
+        all.programs.insert(arch, payload);
+        all.toolchain.extend(recorded.toolchain);
+        all.assets.extend(recorded.asset);
+    }
+    // Architectures that were built at different times may have been built with different versions: all are named.
+    all.toolchain.sort();
+    all.toolchain.dedup();
+    Ok(Some(all))
 }
 
 fn record_key(source: Digest, arch: Arch) -> Digest {
@@ -223,7 +288,12 @@ fn record_key(source: Digest, arch: Arch) -> Digest {
 }
 
 /// What was built from `source` for `arch`, with the toolchain `toolchain` if that matters.
-fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>) -> Result<Option<Built>> {
+fn recorded(
+    cache: &Cache,
+    source: Digest,
+    arch: Arch,
+    toolchain: Option<Digest>,
+) -> Result<Option<(Payload, Recorded)>> {
     let Some(recorded) = cache.recorded::<Recorded>(RECORD, &record_key(source, arch))? else { return Ok(None) };
     if toolchain.is_some_and(|key| key != recorded.toolchain_key) {
         return Ok(None);
@@ -233,7 +303,7 @@ fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>
     else {
         return Ok(None);
     };
-    Ok(Some(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain: recorded.toolchain }))
+    Ok(Some((Payload { arch, agent, tracer, ior, source }, recorded)))
 }
 
 /// What programs of every architecture are built with.
@@ -246,7 +316,8 @@ struct Ground {
 
 impl Ground {
     /// Makes the toolchain, unless that is `toolchain`, and meanwhile collects what is compiled.
-    fn lay(apt: &Apt<'_>, workspace: &Path, stage: &Stage, toolchain: Option<Toolchain>) -> Result<Self> {
+    fn lay(apt: &Apt<'_>, checkout: &Checkout, toolchain: Option<Toolchain>) -> Result<Self> {
+        let Checkout { workspace, stage } = checkout;
         let scratch = apt.cache().scratch()?;
         let target = env::var_os(TARGET_VARIABLE).map_or_else(|| scratch.path().join("target"), PathBuf::from);
         fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
@@ -270,7 +341,7 @@ impl Ground {
 
 /// Where the output of a part of the build of `stage` goes.
 fn log(apt: &Apt<'_>, stage: &Stage, part: &str) -> PathBuf {
-    let name = format!("payload-{}.{part}.log", &stage.digest().to_string()[..16]);
+    let name = format!("payload-{}.{part}.log", &Digest::from(stage.digest()).to_string()[..16]);
     apt.cache().root().join("logs").join(name)
 }
 
@@ -298,10 +369,12 @@ fn build(apt: &Apt<'_>, stage: &Stage, ground: &Ground, arch: Arch) -> Result<Bu
             ior: ior.digest,
             toolchain_key: toolchain.key,
             toolchain: toolchain.components(),
+            asset: None,
         };
-        let source = stage.digest();
+        let source = Digest::from(stage.digest());
         cache.record(RECORD, &record_key(source, arch), &recorded)?;
-        Ok(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain: recorded.toolchain })
+        let programs = [(arch, Payload { arch, agent, tracer, ior, source })].into();
+        Ok(Built { programs, toolchain: recorded.toolchain, assets: Vec::new() })
     })
 }
 

@@ -26,8 +26,8 @@ use crate::{
     catalogue::Catalogue,
     image,
     kernel::Kernel,
-    manifest::{Component, FORMAT, MadeBy, Manifest, Target},
-    payload::{self, Payload},
+    manifest::{Component, FORMAT, MadeBy, Manifest, ProgramAsset, Target},
+    payload::{self, Built, Payload, ProgramSources},
     stages::Kind,
     toolchain,
 };
@@ -89,6 +89,8 @@ pub struct Request<'a> {
     pub targets: Vec<(Arch, String)>,
     /// What they are made of.
     pub sources: &'a Sources,
+    /// Where the guest's programs may come from.
+    pub programs: &'a ProgramSources,
     /// Whether guests can be used by hand.
     pub shell: bool,
 }
@@ -96,8 +98,8 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// A request for no target yet, and for guests that only measure.
     #[must_use]
-    pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue, sources: &'a Sources) -> Self {
-        Self { apt, catalogue, targets: Vec::new(), sources, shell: false }
+    pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue, sources: &'a Sources, programs: &'a ProgramSources) -> Self {
+        Self { apt, catalogue, targets: Vec::new(), sources, programs, shell: false }
     }
 
     /// The architectures of its targets.
@@ -159,11 +161,13 @@ pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
         format: FORMAT,
         provider: MadeBy { name: String::new(), version: env!("CARGO_PKG_VERSION").to_owned() },
         toolchain: Vec::new(),
+        assets: Vec::new(),
         targets: Vec::new(),
     };
     for part in parts {
         (all.format, all.provider) = (part.format, part.provider);
         all.toolchain.extend(part.toolchain);
+        all.assets.extend(part.assets);
         all.targets.extend(part.targets);
     }
     // Architectures that were built at different times may have been built with different versions: all are named.
@@ -182,6 +186,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) provider: &'a str,
     /// What the programs were built with.
     pub(crate) toolchain: Vec<Component>,
+    /// The assets that they were taken from.
+    pub(crate) assets: Vec<ProgramAsset>,
     /// Guests that have only a kernel and its modules.
     pub(crate) targets: Vec<Target>,
     pub(crate) programs: BTreeMap<Arch, Payload>,
@@ -215,12 +221,13 @@ pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
         format: FORMAT,
         provider: MadeBy { name: parts.provider.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
         toolchain: parts.toolchain,
+        assets: parts.assets,
         targets: parts.targets.into_iter().map(with_shared).collect(),
     })
 }
 
-/// Makes the guests of `request` with kernels that `kernel` gives and the guest's programs of this checkout: architecture by architecture,
-/// the host's first, everything that can beside each other.
+/// Makes the guests of `request` with kernels that `kernel` gives and the guest's programs: architecture by architecture, the host's first,
+/// everything that can beside each other.
 fn with_checkout(
     request: &Request<'_>,
     provider: &str,
@@ -233,26 +240,26 @@ fn with_checkout(
     targets.sort_by_key(|(arch, _)| Some(*arch) != host);
     let mut archs: Vec<Arch> = targets.iter().map(|(arch, _)| *arch).collect();
     let kernels = archs.clone();
-    archs.dedup();
+    let mut seen = BTreeSet::new();
+    archs.retain(|arch| seen.insert(*arch));
     let work = overlap::Work {
         kernels,
         kernel: |index: usize| {
             let (arch, name) = targets[index];
             apt.during(Kind::Kernel, format!("{arch} {name}"), |apt| image::target(cache, &kernel(apt, *arch, name)?))
         },
-        programs: |sink: overlap::Sink<'_, payload::Built>| {
-            payload::prepare_each(apt, &payload::workspace()?, &archs, sink)
-        },
+        programs: |sink: overlap::Sink<'_, Built>| payload::prepare_each(apt, request.programs, &archs, sink),
     };
     overlap::overlap(overlap::workers(), work, &|archs, made| {
         let made = made.and_then(|(targets, built)| {
-            let arch = built.payload.arch;
-            apt.during(Kind::Guests, arch.name(), |apt| {
+            let of: Vec<_> = built.programs.keys().map(|arch| arch.name()).collect();
+            apt.during(Kind::Guests, of.join(" "), |apt| {
                 let parts = Parts {
                     provider,
                     toolchain: built.toolchain,
+                    assets: built.assets,
                     targets: targets.into_values().collect(),
-                    programs: [(arch, built.payload)].into(),
+                    programs: built.programs,
                     ior: &request.sources.ior,
                     shell: request.shell.then_some(apt),
                 };

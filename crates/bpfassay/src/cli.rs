@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_study::{Clock, Denied, Share};
+use bpfassay_testbed::payload::Place;
 use bpfassay_vm::AcceleratorWish;
 use clap::{
     Args, Parser, Subcommand, ValueEnum,
@@ -60,6 +61,11 @@ pub(crate) struct Global {
     /// Directory of the cache [default: $XDG_CACHE_HOME/bpfassay or ~/.cache/bpfassay]
     #[arg(long, global = true, value_name = "DIR", env = "BPFASSAY_CACHE")]
     pub(crate) cache: Option<PathBuf>,
+
+    /// A place that offers the guest's programs (`bpfassay payload pack`): they are taken from there where the cache lacks them, and built
+    /// only where no place offers them; may be given several times
+    #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM")]
+    pub(crate) from: Vec<Place>,
 
     /// Print more messages; repeat for more still (guest consoles from -v on)
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]

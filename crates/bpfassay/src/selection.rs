@@ -7,6 +7,8 @@ use bpfassay_runner::{Selection, StoreOptions};
 use bpfassay_study::Narrowing;
 use bpfassay_testbed::{
     apt,
+    cache::Digest,
+    payload::ProgramSources,
     provider::{Sources, local::LocalKernel},
 };
 
@@ -15,7 +17,7 @@ use crate::{
     exit::{Failure, USAGE},
 };
 
-/// Where the cache is and how packages may be fetched, as the options of every command have it.
+/// Where the cache is, how packages may be fetched and where programs may come from, as the options of every command have it.
 pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
     let packages = apt::Options {
         offline: global.offline,
@@ -23,10 +25,16 @@ pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
         accept_stale: global.accept_stale,
         mirror: None,
     };
-    StoreOptions { cache: global.cache.clone(), packages }
+    let programs = ProgramSources { from: global.from.clone(), built_with: built_with() };
+    StoreOptions { cache: global.cache.clone(), packages, programs }
 }
 
-/// The same for commands that download nothing, whatever the options are.
+/// Digest of the sources of the guest's programs that this command was built with; none where it was built without them.
+fn built_with() -> Option<Digest> {
+    option_env!("BPFASSAY_GUEST_SOURCES").and_then(|digest| digest.parse().ok())
+}
+
+/// As [`store_options`], for commands that download nothing, whatever the options are.
 pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
     let mut options = store_options(global);
     (options.packages.offline, options.packages.refresh) = (true, false);
@@ -90,4 +98,17 @@ fn local_kernel(kernels: &[String], modules: Option<&Path>) -> Result<Option<Loc
 /// Whether an argument of `--kernel` is the path of an image and no name of the catalogue, all of which begin with a digit.
 pub(crate) fn is_image(argument: &str) -> bool {
     argument.contains('/') || (!argument.starts_with(|c: char| c.is_ascii_digit()) && Path::new(argument).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_stage::{PACKAGES, Stage};
+
+    use super::*;
+
+    #[test]
+    fn the_sources_that_this_was_built_with_are_those_of_the_checkout() {
+        let stage = Stage::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &PACKAGES).unwrap();
+        assert_eq!(built_with(), Some(Digest::from(stage.digest())));
+    }
 }

@@ -28,8 +28,7 @@ pub(super) struct Host {
 impl Host {
     /// Asks the host's apt; `mirror` replaces the archive that it names.
     pub(super) fn read(mirror: Option<&str>) -> Result<Self> {
-        let dump =
-            program("apt-config", "reading the host's apt configuration", Command::new("apt-config").arg("dump"))?;
+        let dump = dump()?;
         let archive = match mirror {
             Some(mirror) => mirror.to_owned(),
             // Release files have the origin, but before the first `apt-get update` there are none.
@@ -45,6 +44,18 @@ impl Host {
             user: sandbox_user(&dump),
         })
     }
+}
+
+/// As whom apt uses the network where root runs it.
+///
+/// # Errors
+/// Those of running `apt-config`.
+pub(super) fn download_user() -> Result<String> {
+    Ok(sandbox_user(&dump()?))
+}
+
+fn dump() -> Result<String> {
+    program("apt-config", "reading the host's apt configuration", Command::new("apt-config").arg("dump"))
 }
 
 /// The host's index targets, a line in [`TARGET_FORMAT`] each.

@@ -222,7 +222,8 @@ impl Root {
     }
 }
 
-const APT_HELPER: &str = "/usr/lib/apt/apt-helper";
+/// apt's program for what is no package.
+pub(super) const APT_HELPER: &str = "/usr/lib/apt/apt-helper";
 const STATE: &str = "state.json";
 
 fn now() -> u64 {

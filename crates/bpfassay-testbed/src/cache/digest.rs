@@ -60,6 +60,12 @@ impl Digest {
     }
 }
 
+impl From<[u8; 32]> for Digest {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
 /// Makes a digest of bytes that come in pieces.
 #[derive(Default)]
 pub struct Hasher(Sha256);

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The package with the programs; each of its binaries is one object.
-pub(super) const PACKAGE: &str = "bpfassay-tracer-ebpf";
+const PACKAGE: &str = bpfassay_stage::EBPF;
 
 /// The environment variable with the directory of the objects, for the tracer's build script.
 pub(super) const VARIABLE: &str = "BPFASSAY_EBPF_OBJECTS";
@@ -65,7 +65,7 @@ pub(super) fn provide(building: &Building<'_>, stage: &Stage, arch: Arch) -> Res
     let cache = building.apt.cache();
     // Of what is being built: the workspace may have changed since it was staged.
     let source = stage.part(&[PACKAGE])?;
-    let key = Digest::of_parts([KEY_VERSION, LINKER, PROFILE, arch.name(), &source.digest().to_string()]);
+    let key = Digest::of_parts([KEY_VERSION, LINKER, PROFILE, arch.name(), &Digest::from(source.digest()).to_string()]);
     let directory = building.target.join(DIRECTORY).join(arch.name());
     fs::create_dir_all(&directory).map_err(Error::io("create", &directory))?;
     if take(cache, &key, building.toolchain.key, &directory)? {

@@ -49,7 +49,7 @@ pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outc
     match &store {
         Ok(store) => {
             findings.push(disk(store));
-            findings.push(toolchain(store));
+            findings.push(programs(store));
             findings.extend(mirrors(store));
         }
         Err(error) => {
@@ -133,25 +133,39 @@ fn disk(store: &Store) -> Finding {
     }
 }
 
-/// Whether the payload can be built: cargo for fetching crates, and the sources.
-fn toolchain(store: &Store) -> Finding {
-    match payload::workspace() {
-        Ok(directory) => match std::process::Command::new("cargo").arg("--version").output() {
-            Ok(output) if output.status.success() => good(format!(
-                "guest payload: sources in {}, {}",
-                directory.display(),
-                String::from_utf8_lossy(&output.stdout).trim()
-            )),
-            _ if payload::is_cached(&store.cache, &directory, Arch::ALL).unwrap_or(false) => note(
-                "guest payload: in the cache; cargo cannot be run",
-                "none for now; to build it again when its source changes, install a Rust toolchain",
+/// Whether the guest's programs are there, or can be built: cargo for fetching crates, and the sources.
+fn programs(store: &Store) -> Finding {
+    let is_cached = payload::is_cached(&store.cache, &store.programs, Arch::ALL);
+    let (Some(directory), Ok(is_cached)) = (payload::checkout(), &is_cached) else {
+        return match is_cached {
+            Ok(true) => good("guest programs: in the cache"),
+            Ok(false) if !store.programs.from.is_empty() => {
+                note("guest programs: no sources to build them from; those of --from are used", "bpfassay fetch")
+            }
+            Ok(false) => bad(
+                "guest programs: not in the cache, and there are no sources to build them from",
+                "name a place that offers them with --from, a checkout in BPFASSAY_SOURCE, or use --manifest FILE",
             ),
-            _ => bad(
-                "guest payload: not in the cache, and cargo cannot be run to build it",
-                "install a Rust toolchain, or use --manifest FILE",
+            Err(error) => bad(
+                format!("guest programs: {}", with_causes(&error)),
+                "name a place that offers them with --from, or use --manifest FILE",
             ),
-        },
-        Err(error) => bad(format!("guest payload: {error}"), "run from a checkout, or use --manifest FILE"),
+        };
+    };
+    match std::process::Command::new("cargo").arg("--version").output() {
+        Ok(output) if output.status.success() => good(format!(
+            "guest programs: sources in {}, {}",
+            directory.display(),
+            String::from_utf8_lossy(&output.stdout).trim()
+        )),
+        _ if *is_cached => note(
+            "guest programs: in the cache; cargo cannot be run",
+            "none for now; to build them again when their sources change, install a Rust toolchain",
+        ),
+        _ => bad(
+            "guest programs: not in the cache, and cargo cannot be run to build them",
+            "install a Rust toolchain, name a place that offers them with --from, or use --manifest FILE",
+        ),
     }
 }
 

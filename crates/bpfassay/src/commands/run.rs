@@ -9,7 +9,7 @@ use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome
 use bpfassay_runner::{EventObserver, Interrupted, Session, Shell, Store, Summary, Testbed};
 use bpfassay_stats::Verdict;
 use bpfassay_testbed::stages::Kind;
-use bpfassay_vm::shell_words;
+use bpfassay_vm::shell_command;
 
 use crate::{
     cli::{self, MessageFormat},
@@ -75,7 +75,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let summary = session.execute(work, &EventObserver::new(plan, &reporter), &stop::on_signals()).await?;
     measuring.end(true);
     display.finish();
-    let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_words([&directory]));
+    let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_command([&directory]));
     let end = End { summary, how_to_go_on };
     let code = stages.during(Kind::Reporting, "", |_| report(&directory, &end, arguments.message_format))?;
     if arguments.timings {

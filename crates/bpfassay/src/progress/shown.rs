@@ -15,7 +15,7 @@ use bpfassay_results::{
     plain::{excerpt, line},
 };
 use bpfassay_testbed::stages::{Report, Watcher};
-use bpfassay_vm::shell_words;
+use bpfassay_vm::shell_command;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
@@ -286,7 +286,7 @@ fn lines_of(ended: &RunEnded) -> Vec<String> {
         }
         Ending::Failed => format!("{run}: FAILED: {message}"),
     }];
-    let line = |args: &Option<Vec<String>>| args.as_ref().map(shell_words);
+    let line = |args: &Option<Vec<String>>| args.as_ref().map(shell_command);
     for (name, what) in [
         ("log", ended.log.as_deref().map(output::path)),
         ("this cell again", line(&ended.repeat)),

@@ -1,23 +1,47 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the guest's programs are built from: some packages of this workspace, without their tests, and their part of
 //! the lock file.
+//!
+//! Here: reading it, and its digest. The command's build script uses this, too, so that it has few dependencies.
+//! Not here: building (bpfassay-testbed).
+
+#![forbid(unsafe_code)]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
+use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
-use crate::{
-    Error, Result,
-    cache::{Digest, Hasher},
-};
+/// The package of the tracer's eBPF programs in Rust.
+pub const EBPF: &str = "bpfassay-tracer-ebpf";
+
+/// Packages whose source decides what the guest's programs are.
+pub const PACKAGES: [&str; 4] = ["bpfassay-guest", "bpfassay-tracer", "bpfassay-workload", EBPF];
+
+/// Cargo's profile for the guest's programs, in the workspace's `Cargo.toml`.
+pub const PROFILE: &str = "payload";
+
+type Result<T, E = StageError> = std::result::Result<T, E>;
 
 /// Why the source of the guest's programs cannot be staged.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
+    /// The operating system refused an operation on a file.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was to be done, as a verb ("read", "create").
+        action: &'static str,
+        /// The file concerned.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
     /// A manifest or the lock file is not what cargo would take.
     #[error("cannot understand {}: check it with `cargo metadata`", path.display())]
     Toml {
@@ -46,6 +70,13 @@ pub enum StageError {
     },
 }
 
+impl StageError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
 /// Tables that list dependencies of programs and of their build scripts.
 const DEPENDENCIES: [&str; 2] = ["dependencies", "build-dependencies"];
 
@@ -63,18 +94,19 @@ const PARTS: [&str; 2] = ["src", "build.rs"];
 pub struct Stage {
     files: BTreeMap<String, Vec<u8>>,
     lock: String,
-    digest: Digest,
+    packages: BTreeSet<String>,
+    digest: [u8; 32],
 }
 
 impl Stage {
     /// Reads what `packages` of the workspace in `workspace` need.
     ///
     /// # Errors
-    /// [`StageError`] for manifests that cannot be understood, [`Error::Io`] where a file cannot be read.
+    /// [`StageError`] for manifests that cannot be understood, and files that cannot be read.
     pub fn read(workspace: &Path, packages: &[&str]) -> Result<Self> {
         let root = read_toml(&workspace.join("Cargo.toml"))?;
         let lock_path = workspace.join("Cargo.lock");
-        let lock = bpfassay_input::read_text(&lock_path, MAX_SOURCE).map_err(Error::io("read", &lock_path))?;
+        let lock = read_text(&lock_path)?;
         Self::collect(root, lock, lock_path, packages, |package, files| stage_package(workspace, package, files))
     }
 
@@ -89,9 +121,7 @@ impl Stage {
             let home = format!("crates/{package}/");
             let manifest = format!("{home}Cargo.toml");
             if !self.files.contains_key(&manifest) {
-                return Err(
-                    StageError::NoPackage { workspace: "of the stage".into(), package: package.to_owned() }.into()
-                );
+                return Err(StageError::NoPackage { workspace: "of the stage".into(), package: package.to_owned() });
             }
             let of_package = self.files.range(home.clone()..).take_while(|(path, _)| path.starts_with(&home));
             files.extend(of_package.map(|(path, content)| (path.clone(), content.clone())));
@@ -122,19 +152,25 @@ impl Stage {
         put_toml(&mut files, "Cargo.toml", "the workspace", &root)?;
         let locked = locked(&lock, &taken).map_err(|source| StageError::Toml { path: lock_path, source })?;
         let digest = digest(&files, &locked);
-        Ok(Self { files, lock, digest })
+        Ok(Self { files, lock, packages: taken, digest })
     }
 
     /// A manifest of the stage.
     fn staged_toml(&self, path: &str) -> Result<Table> {
         let content = self.files.get(path).map(Vec::as_slice).unwrap_or_default();
-        Ok(toml::from_slice(content).map_err(|source| StageError::Toml { path: path.into(), source })?)
+        toml::from_slice(content).map_err(|source| StageError::Toml { path: path.into(), source })
     }
 
-    /// Digest of everything that matters to the programs. Of the lock file that is the part that their packages reach.
+    /// SHA-256 of everything that matters to the programs. Of the lock file that is the part that their packages reach.
     #[must_use]
-    pub fn digest(&self) -> Digest {
+    pub fn digest(&self) -> [u8; 32] {
         self.digest
+    }
+
+    /// What this was read from: files, and directories with all that is in them, relative to the workspace.
+    pub fn inputs(&self) -> impl Iterator<Item = String> {
+        let of_package = |name: &String| ["Cargo.toml", "src", "build.rs"].map(|part| format!("crates/{name}/{part}"));
+        ["Cargo.toml", "Cargo.lock"].map(str::to_owned).into_iter().chain(self.packages.iter().flat_map(of_package))
     }
 
     /// Names of the binaries in `src/bin` of a package, sorted.
@@ -146,25 +182,25 @@ impl Stage {
     /// Writes the stage to `directory`, with the whole lock file, which cargo reduces to what is needed.
     ///
     /// # Errors
-    /// [`Error::Io`] where a file cannot be written.
+    /// [`StageError::Io`] where a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let lock = ("Cargo.lock", self.lock.as_bytes());
         let files = self.files.iter().map(|(path, content)| (path.as_str(), content.as_slice()));
         for (path, content) in files.chain([lock]) {
             let path = directory.join(path);
             if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+                fs::create_dir_all(parent).map_err(StageError::io("create", parent))?;
             }
-            fs::write(&path, content).map_err(Error::io("write", &path))?;
+            fs::write(&path, content).map_err(StageError::io("write", &path))?;
         }
         Ok(())
     }
 }
 
-fn digest(files: &BTreeMap<String, Vec<u8>>, locked: &BTreeSet<String>) -> Digest {
-    let mut hasher = Hasher::default();
+fn digest(files: &BTreeMap<String, Vec<u8>>, locked: &BTreeSet<String>) -> [u8; 32] {
+    let mut hasher = Sha256::new();
     let mut part = |bytes: &[u8]| {
-        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update((bytes.len() as u64).to_le_bytes());
         hasher.update(bytes);
     };
     for (path, content) in files {
@@ -175,7 +211,7 @@ fn digest(files: &BTreeMap<String, Vec<u8>>, locked: &BTreeSet<String>) -> Diges
     for package in locked {
         part(package.as_bytes());
     }
-    hasher.finish()
+    hasher.finalize().into()
 }
 
 /// Stages one package and returns its manifest, as staged.
@@ -184,7 +220,7 @@ fn stage_package(workspace: &Path, package: &str, files: &mut BTreeMap<String, V
     let directory = workspace.join(&home);
     let path = directory.join("Cargo.toml");
     if !path.is_file() {
-        return Err(StageError::NoPackage { workspace: workspace.to_owned(), package: package.to_owned() }.into());
+        return Err(StageError::NoPackage { workspace: workspace.to_owned(), package: package.to_owned() });
     }
     let mut manifest = read_toml(&path)?;
     for table in LEFT_OUT {
@@ -230,7 +266,7 @@ fn strip_workspace(root: &mut Table, packages: &BTreeSet<String>) {
         }
     }
     if let Some(profiles) = root.get_mut("profile").and_then(Value::as_table_mut) {
-        profiles.retain(|name, _| name == super::PROFILE || name == "release");
+        profiles.retain(|name, _| name == PROFILE || name == "release");
     }
 }
 
@@ -244,8 +280,8 @@ fn locked(lock: &str, roots: &BTreeSet<String>) -> Result<BTreeSet<String>, toml
     let mut pending: Vec<String> = roots.iter().cloned().collect();
     while let Some(wanted) = pending.pop() {
         // `name`, `name version` or `name version (source)`.
-        let mut words = wanted.split(' ');
-        let (name, version) = (words.next().unwrap_or_default(), words.next());
+        let mut parts = wanted.split(' ');
+        let (name, version) = (parts.next().unwrap_or_default(), parts.next());
         for package in &packages {
             if text(package, "name") != name || version.is_some_and(|version| text(package, "version") != version) {
                 continue;
@@ -261,8 +297,26 @@ fn locked(lock: &str, roots: &BTreeSet<String>) -> Result<BTreeSet<String>, toml
 }
 
 fn read_toml(path: &Path) -> Result<Table> {
-    let text = bpfassay_input::read_text(path, MAX_SOURCE).map_err(Error::io("read", path))?;
-    Ok(toml::from_str(&text).map_err(|source| StageError::Toml { path: path.to_owned(), source })?)
+    let text = read_text(path)?;
+    toml::from_str(&text).map_err(|source| StageError::Toml { path: path.to_owned(), source })
+}
+
+/// The file at `path`. A checkout is as trustworthy as the programs that are built from it; only its size is bounded.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let file = fs::File::open(path).map_err(StageError::io("read", path))?;
+    file.take(MAX_SOURCE + 1).read_to_end(&mut content).map_err(StageError::io("read", path))?;
+    if content.len() as u64 > MAX_SOURCE {
+        let problem = io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MAX_SOURCE} bytes"));
+        return Err(StageError::io("read", path)(problem));
+    }
+    Ok(content)
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let no_text =
+        |_| StageError::io("read", path)(io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"));
+    String::from_utf8(read(path)?).map_err(no_text)
 }
 
 fn put_toml(files: &mut BTreeMap<String, Vec<u8>>, path: &str, package: &str, table: &Table) -> Result<()> {
@@ -274,16 +328,18 @@ fn put_toml(files: &mut BTreeMap<String, Vec<u8>>, path: &str, package: &str, ta
 /// Takes a file, or all files of a directory; symbolic links count as what they point to.
 fn take(path: &Path, place: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
     if !path.is_dir() {
-        let content = bpfassay_input::read(path, MAX_SOURCE).map_err(Error::io("read", path))?;
-        files.insert(place.to_owned(), content);
+        files.insert(place.to_owned(), read(path)?);
         return Ok(());
     }
-    for entry in fs::read_dir(path).map_err(Error::io("read", path))? {
-        let entry = entry.map_err(Error::io("read", path))?;
+    for entry in fs::read_dir(path).map_err(StageError::io("read", path))? {
+        let entry = entry.map_err(StageError::io("read", path))?;
         let name = entry.file_name().into_string().map_err(|_| {
-            Error::io("stage", entry.path())(io::Error::new(io::ErrorKind::InvalidData, "its name is not UTF-8"))
+            StageError::io("stage", &entry.path())(io::Error::new(io::ErrorKind::InvalidData, "its name is not UTF-8"))
         })?;
         take(&entry.path(), &format!("{place}/{name}"), files)?;
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

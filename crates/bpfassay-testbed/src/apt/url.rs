@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files that are no packages, by URL: downloaded by apt's own helper, with the host's proxies and certificates, so that this program
+//! has no network code.
+
+use std::process::Command;
+
+use super::{
+    Apt, AptError, cannot_start,
+    host::download_user,
+    mirror::ATTEMPTS,
+    root::APT_HELPER,
+    sandbox::{Sandbox, warn_of_root},
+};
+use crate::{Error, Result};
+
+impl Apt<'_> {
+    /// The file at `url`, which has `limit` bytes at most; `None` where the server does not have it. Its content is not checked.
+    ///
+    /// # Errors
+    /// [`Error::Download`] where the server fails or the file is larger, [`Error::Offline`] where the network may not be used, [`Error::Program`]
+    /// where there is no apt or no `prlimit`, [`Error::Io`].
+    pub(crate) fn read_url(&self, url: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        if self.options().offline {
+            return Err(Error::Offline { what: url.to_owned() });
+        }
+        let sandbox = Sandbox::make(&download_user()?, url, limit)?;
+        let scratch = self.cache().scratch()?;
+        let file = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files).join("file");
+        let mut attempt = 1;
+        loop {
+            // apt has no limit of its own for a file whose size is not known.
+            let mut command = Command::new("prlimit");
+            command.arg(format!("--fsize={limit}")).args(["--core=0", "--", APT_HELPER, "-q"]);
+            if let Some(sandbox) = &sandbox {
+                sandbox.confine_download(&mut command);
+            }
+            command.arg("download-file").arg(url).arg(&file).env("LC_ALL", "C.UTF-8");
+            let output = command.output().map_err(|source| match source.kind() {
+                std::io::ErrorKind::NotFound => {
+                    Error::Program { program: "prlimit".to_owned(), package: "util-linux", source }
+                }
+                _ => cannot_start(APT_HELPER, source),
+            })?;
+            warn_of_root(&output.stderr);
+            if output.status.success() {
+                let content = bpfassay_input::open_unlinked(&file.canonicalize().map_err(Error::io("read", &file))?)
+                    .and_then(|file| bpfassay_input::read_file(file, limit));
+                return content.map(Some).map_err(Error::io("read", &file));
+            }
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            if stderr.contains("  404  ") {
+                return Ok(None);
+            }
+            let error = AptError::from_output("", &stderr, attempt);
+            if !error.is_passing() || attempt == ATTEMPTS {
+                let too_large = stderr.contains("received signal 25");
+                let detail =
+                    if too_large { format!("it is larger than {limit} bytes") } else { super::tail(&output.stderr) };
+                return Err(Error::Download { url: url.to_owned(), detail });
+            }
+            tracing::debug!("attempt {attempt} of {ATTEMPTS} at {url} failed: {error}");
+            std::thread::sleep(std::time::Duration::from_secs(attempt.into()));
+            attempt += 1;
+        }
+    }
+}

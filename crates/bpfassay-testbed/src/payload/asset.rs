@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Assets: the guest's programs of one architecture as two files that can be offered in a directory or at a URL.
+//!
+//! ```text
+//! payload-ARCH-DIGEST.json     the index: what the programs were built from and with, and the hash of everything
+//! payload-ARCH-DIGEST.cpio.xz  the programs
+//! ```
+//!
+//! DIGEST are the first 16 digits of the digest of the sources, so that one look-up finds what a command needs, however many
+//! versions a place offers. No path stands in an index: names follow from architecture and digest.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Cursor, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
+
+use bpfassay_protocol::Arch;
+use lzma_rust2::{XzOptions, XzWriter};
+use serde::{Deserialize, Serialize};
+
+use super::{PROGRAMS, Payload, Place, RECORD, Recorded, record_key};
+use crate::{
+    Error, Result,
+    apt::Apt,
+    cache::Digest,
+    initramfs::{Archive, Content, Node, find::find_in},
+    manifest::{Component, ProgramAsset},
+    modules::decompress,
+};
+
+/// Version of the index's form.
+pub const FORMAT: u32 = 1;
+
+/// Largest index that is read, in bytes; one has about 30 kB.
+const MAX_INDEX: u64 = 1 << 20;
+
+/// Largest archive that is read, in bytes; the largest has about 5 MB.
+const MAX_ARCHIVE: u64 = 256 << 20;
+
+/// Largest program, in bytes.
+const MAX_PROGRAM: u64 = 256 << 20;
+
+/// What headers and names of an archive may take besides its programs, in bytes.
+const MAX_HEADERS: u64 = 1 << 16;
+
+/// Preset of xz. Higher ones take twice the time for 2 %.
+const PRESET: u32 = 6;
+
+const REMEDY: &str = "the place that --from names is damaged or tampered with; get its files again, or leave it out";
+
+/// Why an asset cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AssetError {
+    /// The index is not JSON, or not of the form expected.
+    #[error("{file} is no index of guest programs of format {FORMAT}: make it again with `bpfassay payload pack`")]
+    Form {
+        /// The index.
+        file: String,
+        /// Where and why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A file contradicts the index or itself.
+    #[error("{file} {problem}: {REMEDY}")]
+    Content {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// What the index of an asset says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Index {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The architecture.
+    pub arch: Arch,
+    /// Digest of the sources.
+    pub source: Digest,
+    /// Digest of the sources, the architecture, and how programs are built of them.
+    pub key: Digest,
+    /// The archive.
+    pub archive: FileHash,
+    /// The programs, by name.
+    pub programs: BTreeMap<String, FileHash>,
+    /// Digest of what the toolchain was made from.
+    pub toolchain_key: Digest,
+    /// The packages of the toolchain, sorted.
+    pub toolchain: Vec<Component>,
+}
+
+/// The content of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileHash {
+    /// Its length in bytes.
+    pub size: u64,
+    /// SHA-256 of it.
+    pub sha256: Digest,
+}
+
+impl Index {
+    /// Reads the text of an index; `file` names it in messages.
+    ///
+    /// # Errors
+    /// [`AssetError`] for what is no index, has another format, or contradicts itself.
+    pub fn parse(file: &str, text: &[u8]) -> Result<Self, AssetError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            format: u64,
+        }
+        let form = |source| AssetError::Form { file: file.to_owned(), source };
+        let refuse = |problem| AssetError::Content { file: file.to_owned(), problem };
+        let Versioned { format } = serde_json::from_slice(text).map_err(form)?;
+        if format != u64::from(FORMAT) {
+            return Err(refuse(format!("has format {format}, this program reads {FORMAT}")));
+        }
+        let index: Self = serde_json::from_slice(text).map_err(form)?;
+        if !index.programs.keys().map(String::as_str).eq(names()) {
+            return Err(refuse(format!(
+                "must name the programs {} and no others",
+                names().collect::<Vec<_>>().join(", ")
+            )));
+        }
+        let sizes = index.programs.values().map(|program| (program.size, MAX_PROGRAM));
+        if sizes.chain([(index.archive.size, MAX_ARCHIVE)]).any(|(size, most)| !(1..=most).contains(&size)) {
+            return Err(refuse("names a file that is empty or too large".to_owned()));
+        }
+        Ok(index)
+    }
+
+    /// How the result of using it is recorded.
+    fn used(&self, place: &Place) -> ProgramAsset {
+        ProgramAsset { arch: self.arch, source: self.source, sha256: self.archive.sha256, from: place.to_string() }
+    }
+}
+
+/// The programs, sorted by name.
+fn names() -> impl Iterator<Item = &'static str> {
+    let mut names = PROGRAMS.map(|program| program.binary);
+    names.sort_unstable();
+    names.into_iter()
+}
+
+/// The names of an asset's two files, without their endings.
+fn name(arch: Arch, source: Digest) -> String {
+    format!("payload-{arch}-{}", &source.to_string()[..16])
+}
+
+fn index_name(arch: Arch, source: Digest) -> String {
+    name(arch, source) + ".json"
+}
+
+fn archive_name(arch: Arch, source: Digest) -> String {
+    name(arch, source) + ".cpio.xz"
+}
+
+/// The index of the programs for `arch` from `source` in `place`, if it offers them.
+///
+/// # Errors
+/// [`AssetError`] for an index that is wrong; those of reading it.
+pub(super) fn find(apt: &Apt<'_>, place: &Place, source: Digest, arch: Arch) -> Result<Option<Index>> {
+    let name = index_name(arch, source);
+    let Some(text) = place.read(apt, &name, MAX_INDEX)? else { return Ok(None) };
+    let file = place.of_file(&name);
+    let index = Index::parse(&file, &text)?;
+    // Of all things that could be exchanged, these two would go unnoticed.
+    if (index.arch, index.source) != (arch, source) {
+        let problem = format!("is for {} and the sources {}, not for {arch} and {source}", index.arch, index.source);
+        return Err(AssetError::Content { file, problem }.into());
+    }
+    // The same sources, built in another way: an asset for another version of this command.
+    Ok((index.key == record_key(source, arch)).then_some(index))
+}
+
+/// The programs of `index` in `place`, in the order of [`PROGRAMS`], checked by their hashes.
+///
+/// # Errors
+/// [`Error::Mismatch`] and [`AssetError`] for an archive that is not the one that the index promises; those of reading it.
+pub(super) fn read(apt: &Apt<'_>, place: &Place, index: &Index) -> Result<[Vec<u8>; 3]> {
+    let name = archive_name(index.arch, index.source);
+    let file = place.of_file(&name);
+    let refuse = |problem: String| Error::from(AssetError::Content { file: file.clone(), problem });
+    let archive = place.read(apt, &name, index.archive.size.min(MAX_ARCHIVE))?;
+    let archive = archive.ok_or_else(|| refuse("is not there, and its index is".to_owned()))?;
+    unpack(index, archive, &file)
+}
+
+/// The programs in the bytes of an archive, which `file` names in messages.
+fn unpack(index: &Index, archive: Vec<u8>, file: &str) -> Result<[Vec<u8>; 3]> {
+    let refuse = |problem: String| Error::from(AssetError::Content { file: file.to_owned(), problem });
+    index.archive.check(&archive, file.to_owned())?;
+    let limit = index.programs.values().map(|program| program.size).sum::<u64>() + MAX_HEADERS;
+    let archive =
+        decompress::decompress(archive, limit).map_err(|error| refuse(format!("cannot be unpacked ({error})")))?;
+    let mut programs = PROGRAMS.map(|_| Vec::new());
+    for (program, content) in PROGRAMS.iter().zip(&mut programs) {
+        let promised = index.programs.get(program.binary).ok_or_else(|| refuse(format!("lacks {}", program.binary)))?;
+        let found = find_in(Cursor::new(&archive), program.binary, promised.size)
+            .map_err(|error| refuse(format!("cannot be unpacked ({error})")))?;
+        *content = found.ok_or_else(|| refuse(format!("lacks {}", program.binary)))?;
+        promised.check(content, format!("{} in {file}", program.binary))?;
+    }
+    Ok(programs)
+}
+
+/// Takes the programs of `index` in `place` into the cache, and records them.
+///
+/// # Errors
+/// Those of [`read`] and of the cache.
+pub(super) fn take(apt: &Apt<'_>, place: &Place, index: Index) -> Result<()> {
+    let cache = apt.cache();
+    let [agent, tracer, ior] = read(apt, place, &index)?;
+    let add = |program: &super::Program, content: Vec<u8>| {
+        Ok::<_, Error>(cache.add_bytes(&format!("{} for {}", program.binary, index.arch), &content)?.digest)
+    };
+    let [of_agent, of_tracer, of_ior] = &PROGRAMS;
+    let recorded = Recorded {
+        agent: add(of_agent, agent)?,
+        tracer: add(of_tracer, tracer)?,
+        ior: add(of_ior, ior)?,
+        toolchain_key: index.toolchain_key,
+        asset: Some(index.used(place)),
+        toolchain: index.toolchain,
+    };
+    cache.record(RECORD, &record_key(index.source, index.arch), &recorded)
+}
+
+/// Writes `payload`, built with the toolchain `toolchain`, as an asset into `directory`, which must exist. What it held for the same
+/// sources is replaced. The same programs give the same bytes.
+///
+/// # Errors
+/// [`Error::Archive`] where a program cannot be read; [`Error::Io`] where a file cannot be written.
+pub(super) fn write(
+    directory: &Path,
+    payload: &Payload,
+    toolchain_key: Digest,
+    toolchain: &[Component],
+) -> Result<Index> {
+    let mut archive = Archive::default();
+    let mut programs = BTreeMap::new();
+    for (program, object) in PROGRAMS.iter().zip([&payload.agent, &payload.tracer, &payload.ior]) {
+        let content = Content::of_file(&object.path)?;
+        archive.add(program.binary, Node::File { executable: true, content })?;
+        programs.insert(program.binary.to_owned(), FileHash { size: object.size, sha256: object.digest });
+    }
+    let path = directory.join(archive_name(payload.arch, payload.source));
+    let compressed = compress(&archive.to_bytes()?).map_err(Error::io("write", &path))?;
+    let index = Index {
+        format: FORMAT,
+        arch: payload.arch,
+        source: payload.source,
+        key: record_key(payload.source, payload.arch),
+        archive: FileHash::of(&compressed),
+        programs,
+        toolchain_key,
+        toolchain: toolchain.to_vec(),
+    };
+    // The index last: where it is, the archive is whole.
+    replace(&path, &compressed)?;
+    let path = directory.join(index_name(payload.arch, payload.source));
+    let text = serde_json::to_string_pretty(&index).map_err(|error| Error::io("write", &path)(error.into()))? + "\n";
+    replace(&path, text.as_bytes())?;
+    Ok(index)
+}
+
+fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(PRESET))?;
+    writer.write_all(bytes)?;
+    writer.finish()
+}
+
+/// Puts a file with `content` at `path`, in one step.
+fn replace(path: &Path, content: &[u8]) -> Result<()> {
+    let write = || {
+        let mut file = tempfile::Builder::new()
+            .permissions(fs::Permissions::from_mode(0o644))
+            .tempfile_in(path.parent().unwrap_or(Path::new(".")))?;
+        file.write_all(content)?;
+        file.persist(path).map_err(|error| error.error)
+    };
+    write().map(drop).map_err(Error::io("write", path))
+}
+
+impl FileHash {
+    fn of(content: &[u8]) -> Self {
+        Self { size: content.len() as u64, sha256: Digest::of(content) }
+    }
+
+    /// Whether this is `content`; `what` names that in messages.
+    fn check(&self, content: &[u8], what: String) -> Result<()> {
+        let found = Self::of(content);
+        if found.sha256 != self.sha256 {
+            return Err(Error::Mismatch { what, expected: self.sha256, found: found.sha256, remedy: REMEDY });
+        }
+        if found.size != self.size {
+            let problem = format!("has {} bytes, not {}", found.size, self.size);
+            return Err(AssetError::Content { file: what, problem }.into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
