@@ -9,6 +9,7 @@
 
 mod asset;
 mod ebpf;
+mod logged;
 mod place;
 mod sources;
 
@@ -17,9 +18,11 @@ use std::{
     env,
     ffi::OsString,
     fs,
+    ops::ControlFlow,
+    panic::resume_unwind,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::Instant,
+    process::Command,
+    thread,
 };
 
 use bpfassay_protocol::Arch;
@@ -27,17 +30,22 @@ use bpfassay_stage::PROFILE;
 pub use bpfassay_stage::{Stage, StageError};
 use serde::{Deserialize, Serialize};
 
-use self::sources::{Checkout, Wanted};
+pub(crate) use self::logged::end;
 pub use self::{
     asset::{AssetError, FORMAT as ASSET_FORMAT, FileHash, Index},
     place::{NotAPlace, Place},
     sources::{ProgramSources, checkout},
 };
+use self::{
+    logged::Logged,
+    sources::{Checkout, Wanted},
+};
 use crate::{
     Error, Result,
     apt::Apt,
-    cache::{Cache, Digest, Object},
+    cache::{Cache, Digest, Object, Scratch},
     manifest::{Component, ProgramAsset},
+    stages::{Kind, Step},
     toolchain::{Sandbox, Toolchain, sandbox},
 };
 
@@ -68,20 +76,18 @@ const TARGET_VARIABLE: &str = "BPFASSAY_PAYLOAD_TARGET";
 const SPACE_PER_ARCH: u64 = 250_000_000;
 const SPACE: u64 = 400_000_000;
 
-/// A build under way.
+/// The build for one architecture.
 struct Building<'a> {
+    apt: &'a Apt<'a>,
     toolchain: &'a Toolchain,
     root: Sandbox<'a>,
     /// The target directory, on the host.
-    target: PathBuf,
+    target: &'a Path,
     /// Cargo's environment.
     variables: Vec<(String, String)>,
     /// Where the output goes.
     log: PathBuf,
 }
-
-/// Lines of a failed build that go into the error.
-const LINES: usize = 12;
 
 /// The guest's programs for one architecture.
 #[derive(Debug, Clone)]
@@ -139,45 +145,70 @@ struct Recorded {
     asset: Option<ProgramAsset>,
 }
 
-/// The programs for `archs`: from the cache, else from the first of the places of `sources` that offers them, else built, all that are
-/// missing in one go. What takes time is reported by `tracing` events.
+/// The programs for `archs`, each given to `ready` as soon as it is there, until that asks to stop: first those that the cache has, then those
+/// that one of the places of `sources` offers, then, in the order given, those that are built. Where one cannot be built, the others still
+/// are. What takes time is reported as stages.
 ///
 /// # Errors
-/// [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] for a build that fails (with the last lines and the place of its log)
-/// and where there is nothing to build from; [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a place with a damaged asset
-/// and one that cannot be read; those of [`Toolchain::prepare`].
-pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Built> {
+/// What none of those that are left can be had without: [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there is
+/// nothing to build from, and those of [`Toolchain::prepare`]. `ready` is given [`Error::Build`] for a build that fails, with the last lines
+/// and the place of its log; [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a place with a damaged asset and one that
+/// cannot be read.
+pub fn prepare_each(
+    apt: &Apt<'_>,
+    sources: &ProgramSources,
+    archs: &[Arch],
+    ready: &mut dyn FnMut(Arch, Result<Built>) -> ControlFlow<()>,
+) -> Result<()> {
     let cache = apt.cache();
     let wanted = Wanted::find(sources)?;
     let source = wanted.source;
     let refreshed = if apt.options().refresh { Some(Toolchain::prepare(apt)?) } else { None };
     let current = refreshed.as_ref().map(|toolchain| toolchain.key);
-    if let Some(found) = all_recorded(cache, source, archs, current)? {
-        return Ok(found);
-    }
-    let _lock = cache.lock("payload")?;
     let mut missing = Vec::new();
     for &arch in archs {
-        if recorded(cache, source, arch, current)?.is_none() && !take_offered(apt, sources, source, arch, current)? {
-            missing.push(arch);
+        match all_recorded(cache, source, &[arch], current)? {
+            Some(built) => {
+                if ready(arch, Ok(built)).is_break() {
+                    return Ok(());
+                }
+            }
+            None => missing.push(arch),
         }
     }
-    if !missing.is_empty() {
-        missing.sort_unstable();
-        missing.dedup();
-        let checkout = wanted.checkout(&missing)?;
-        let toolchain = match refreshed {
-            Some(toolchain) => toolchain,
-            None => Toolchain::prepare(apt)?,
-        };
-        build(apt, checkout, &toolchain, &missing)?;
+    if missing.is_empty() {
+        return Ok(());
     }
-    all_recorded(cache, source, archs, None)?.ok_or_else(|| Error::Build {
-        what: format!(
-            "the guest's programs vanished from the cache {} while they were built: run again",
-            cache.root().display()
-        ),
-    })
+    let _lock = cache.lock("payload")?;
+    let mut to_build = Vec::new();
+    for arch in missing {
+        // Another process may have built them while this one waited.
+        let found = match all_recorded(cache, source, &[arch], current) {
+            Ok(None) => take_offered(apt, sources, source, arch, current)
+                .and_then(|is_taken| if is_taken { all_recorded(cache, source, &[arch], None) } else { Ok(None) }),
+            found => found,
+        };
+        match found.transpose() {
+            Some(found) => {
+                if ready(arch, found).is_break() {
+                    return Ok(());
+                }
+            }
+            None => to_build.push(arch),
+        }
+    }
+    if to_build.is_empty() {
+        return Ok(());
+    }
+    let checkout = wanted.checkout(&to_build)?;
+    cache.require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * to_build.len() as u64)?;
+    let ground = Ground::lay(apt, checkout, refreshed)?;
+    for arch in to_build {
+        if ready(arch, build(apt, &checkout.stage, &ground, arch)).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Takes the programs for `arch` from `source` into the cache, from the first place of `sources` that offers them, built with the
@@ -275,60 +306,88 @@ fn recorded(
     Ok(Some((Payload { arch, agent, tracer, ior, source }, recorded)))
 }
 
-fn build(apt: &Apt<'_>, checkout: &Checkout, toolchain: &Toolchain, archs: &[Arch]) -> Result<()> {
-    let Checkout { workspace, stage } = checkout;
-    let source_digest = Digest::from(stage.digest());
-    let cache = apt.cache();
-    let names = archs.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(", ");
-    cache.require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * archs.len() as u64)?;
-    let started = Instant::now();
-    tracing::info!("building the guest's programs for {names}; one to three minutes, once per version of their source");
-    let scratch = cache.scratch()?;
-    let source = scratch.path().join("src");
-    let vendor = scratch.path().join("vendor");
-    let target = env::var_os(TARGET_VARIABLE).map_or_else(|| scratch.path().join("target"), PathBuf::from);
-    fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
-    stage.write(&source)?;
-    let log = cache.root().join("logs").join(format!("payload-{}.log", &source_digest.to_string()[..16]));
-    run_vendor(workspace, &source, &vendor, apt.options().offline, &log)?;
-    let root = Sandbox::new(&toolchain.root)
-        .mount(&source, "src", true)
-        .mount(&vendor, "vendor", false)
-        .mount(&target, "target", true);
-    let building = Building { toolchain, root, target, variables: variables(), log };
-    ebpf::provide(cache, &building, stage, archs)?;
-    build_programs(&building, archs)?;
-    for &arch in archs {
-        let take = |program: Program| {
-            let path = building.target.join(arch.facts().rust_target).join(PROFILE).join(program.binary);
-            Ok::<_, Error>(cache.add_file(&format!("{} for {arch}", program.binary), &path, None)?.digest)
+/// What programs of every architecture are built with.
+struct Ground {
+    toolchain: Toolchain,
+    /// The directories that the build sees, until this is dropped.
+    scratch: Scratch,
+    target: PathBuf,
+}
+
+impl Ground {
+    /// Makes the toolchain, unless that is `toolchain`, and meanwhile collects what is compiled.
+    fn lay(apt: &Apt<'_>, checkout: &Checkout, toolchain: Option<Toolchain>) -> Result<Self> {
+        let Checkout { workspace, stage } = checkout;
+        let scratch = apt.cache().scratch()?;
+        let target = env::var_os(TARGET_VARIABLE).map_or_else(|| scratch.path().join("target"), PathBuf::from);
+        fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
+        let (source, vendor) = (scratch.path().join("src"), scratch.path().join("vendor"));
+        stage.write(&source)?;
+        let collect = || {
+            apt.during(Kind::Sources, "", |apt| {
+                apt.stage().step(Step::Collect, 0);
+                run_vendor(workspace, &source, &vendor, apt.options().offline, &log(apt, stage, "vendor"))
+            })
         };
+        let toolchain = thread::scope(|scope| {
+            let collected = scope.spawn(collect);
+            let toolchain = toolchain.map_or_else(|| Toolchain::prepare(apt), Ok);
+            collected.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            toolchain
+        })?;
+        Ok(Self { toolchain, scratch, target })
+    }
+}
+
+/// Where the output of a part of the build of `stage` goes.
+fn log(apt: &Apt<'_>, stage: &Stage, part: &str) -> PathBuf {
+    let name = format!("payload-{}.{part}.log", &Digest::from(stage.digest()).to_string()[..16]);
+    apt.cache().root().join("logs").join(name)
+}
+
+/// Builds the programs for `arch`, and records them.
+fn build(apt: &Apt<'_>, stage: &Stage, ground: &Ground, arch: Arch) -> Result<Built> {
+    apt.during(Kind::Programs, arch.name(), |apt| {
+        let Ground { toolchain, scratch, target } = ground;
+        let root = Sandbox::new(&toolchain.root)
+            .mount(scratch.path().join("src"), "src", true)
+            .mount(scratch.path().join("vendor"), "vendor", false)
+            .mount(target, "target", true);
+        let log = log(apt, stage, arch.name());
+        let building = Building { apt, toolchain, root, target, variables: variables(), log };
+        ebpf::provide(&building, stage, arch)?;
+        build_programs(&building, arch)?;
+        let cache = apt.cache();
+        let take = |program: Program| {
+            let path = target.join(arch.facts().rust_target).join(PROFILE).join(program.binary);
+            cache.add_file(&format!("{} for {arch}", program.binary), &path, None)
+        };
+        let (agent, tracer, ior) = (take(AGENT)?, take(TRACER)?, take(IOR)?);
         let recorded = Recorded {
-            agent: take(AGENT)?,
-            tracer: take(TRACER)?,
-            ior: take(IOR)?,
+            agent: agent.digest,
+            tracer: tracer.digest,
+            ior: ior.digest,
             toolchain_key: toolchain.key,
             toolchain: toolchain.components(),
             asset: None,
         };
-        cache.record(RECORD, &record_key(source_digest, arch), &recorded)?;
-    }
-    tracing::info!("built the guest's programs in {} s", started.elapsed().as_secs());
-    Ok(())
+        let source = Digest::from(stage.digest());
+        cache.record(RECORD, &record_key(source, arch), &recorded)?;
+        let programs = [(arch, Payload { arch, agent, tracer, ior, source })].into();
+        Ok(Built { programs, toolchain: recorded.toolchain, assets: Vec::new() })
+    })
 }
 
-fn build_programs(building: &Building<'_>, archs: &[Arch]) -> Result<()> {
+fn build_programs(building: &Building<'_>, arch: Arch) -> Result<()> {
     let mut variables = building.variables.clone();
     variables.push((ebpf::VARIABLE.to_owned(), format!("/target/{}", ebpf::DIRECTORY)));
     let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
-    command.args(["build", "--frozen", "--profile", PROFILE, "--bins"]);
-    for arch in archs {
-        command.args(["--target", arch.facts().rust_target]);
-    }
+    command.args(["build", "--frozen", "--profile", PROFILE, "--bins", "--target", arch.facts().rust_target]);
     for program in [AGENT, TRACER, IOR] {
         command.args(["--package", program.package]);
     }
-    run_logged(command, sandbox::PROGRAM, sandbox::PACKAGE, &building.log, "build the guest's programs")
+    let run = Logged { program: sandbox::PROGRAM, package: sandbox::PACKAGE, log: &building.log };
+    run.build(command, Step::Compile, building.apt.stage(), "build the guest's programs")
 }
 
 /// Cargo's environment in the root. Every path that could get into a program is fixed there; `--remap-path-prefix` makes
@@ -339,6 +398,9 @@ fn variables() -> Vec<(String, String)> {
         ("CARGO_TARGET_DIR", "/target"),
         ("CARGO_INCREMENTAL", "0"),
         ("CARGO_TERM_COLOR", "never"),
+        // It counts what it compiles.
+        ("CARGO_TERM_PROGRESS_WHEN", "always"),
+        ("CARGO_TERM_PROGRESS_WIDTH", "80"),
         ("BPFASSAY_CLANG", "clang-22"),
         (
             "RUSTFLAGS",
@@ -368,44 +430,13 @@ fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log
     if offline {
         command.arg("--offline");
     }
-    run_logged(command, &cargo.to_string_lossy(), "cargo", log, "collect the packages that the guest's programs need")?;
+    let run = Logged { program: &cargo.to_string_lossy(), package: "cargo", log };
+    run.to_end(command, "collect the packages that the guest's programs need")?;
     let configuration = source.join(".cargo");
     fs::create_dir_all(&configuration).map_err(Error::io("create", &configuration))?;
     let path = configuration.join("config.toml");
     let text = "[source.crates-io]\nreplace-with = \"vendored\"\n\n[source.vendored]\ndirectory = \"/vendor\"\n";
     fs::write(&path, text).map_err(Error::io("write", &path))
-}
-
-/// Runs `command` with its output in `log`; `purpose` completes "cannot …".
-fn run_logged(mut command: Command, program: &str, package: &'static str, log: &Path, purpose: &str) -> Result<()> {
-    if let Some(parent) = log.parent() {
-        fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
-    }
-    let file = fs::File::create(log).map_err(Error::io("write", log))?;
-    let copy = file.try_clone().map_err(Error::io("write", log))?;
-    let status = command.stdin(Stdio::null()).stdout(file).stderr(copy).status().map_err(|source| Error::Program {
-        program: program.to_owned(),
-        package,
-        source,
-    })?;
-    if status.success() {
-        return Ok(());
-    }
-    let text = fs::read(log).map_err(Error::io("read", log))?;
-    Err(Error::Build {
-        what: format!(
-            "cannot {purpose} ({status}); the whole output is in {}; it ends:\n{}",
-            log.display(),
-            end(&text)
-        ),
-    })
-}
-
-/// The last lines of an output.
-pub(crate) fn end(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 #[cfg(test)]
