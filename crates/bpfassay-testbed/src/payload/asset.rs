@@ -21,7 +21,7 @@ use bpfassay_protocol::Arch;
 use lzma_rust2::{XzOptions, XzWriter};
 use serde::{Deserialize, Serialize};
 
-use super::{PROGRAMS, Payload, Place, RECORD, Recorded, record_key};
+use super::{Built, PROGRAMS, Place, RECORD, Recorded, record_key};
 use crate::{
     Error, Result,
     apt::Apt,
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Version of the index's form.
-pub const FORMAT: u32 = 1;
+const FORMAT: u32 = 1;
 
 /// Largest index that is read, in bytes; one has about 30 kB.
 const MAX_INDEX: u64 = 1 << 20;
@@ -78,7 +78,7 @@ pub enum AssetError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
-    /// [`FORMAT`].
+    /// The version of this form: 1.
     pub format: u32,
     /// The architecture.
     pub arch: Arch,
@@ -233,23 +233,19 @@ pub(super) fn take(apt: &Apt<'_>, place: &Place, index: Index) -> Result<()> {
     cache.record(RECORD, &record_key(index.source, index.arch), &recorded)
 }
 
-/// Writes `payload`, built with the toolchain `toolchain`, as an asset into `directory`, which must exist. What it held for the same
-/// sources is replaced. The same programs give the same bytes.
+/// Writes programs as an asset into `directory`, which must exist. What it held for the same sources is replaced. The same programs give
+/// the same bytes.
 ///
 /// # Errors
 /// [`Error::Archive`] where a program cannot be read; [`Error::Io`] where a file cannot be written.
-pub(super) fn write(
-    directory: &Path,
-    payload: &Payload,
-    toolchain_key: Digest,
-    toolchain: &[Component],
-) -> Result<Index> {
+pub(super) fn write(directory: &Path, built: &Built) -> Result<Index> {
+    let payload = &built.payload;
     let mut archive = Archive::default();
     let mut programs = BTreeMap::new();
-    for (program, object) in PROGRAMS.iter().zip([&payload.agent, &payload.tracer, &payload.ior]) {
+    for (name, object) in payload.programs() {
         let content = Content::of_file(&object.path)?;
-        archive.add(program.binary, Node::File { executable: true, content })?;
-        programs.insert(program.binary.to_owned(), FileHash { size: object.size, sha256: object.digest });
+        archive.add(name, Node::File { executable: true, content })?;
+        programs.insert(name.to_owned(), FileHash { size: object.size, sha256: object.digest });
     }
     let path = directory.join(archive_name(payload.arch, payload.source));
     let compressed = compress(&archive.to_bytes()?).map_err(Error::io("write", &path))?;
@@ -260,8 +256,8 @@ pub(super) fn write(
         key: record_key(payload.source, payload.arch),
         archive: FileHash::of(&compressed),
         programs,
-        toolchain_key,
-        toolchain: toolchain.to_vec(),
+        toolchain_key: built.toolchain_key,
+        toolchain: built.toolchain.clone(),
     };
     // The index last: where it is, the archive is whole.
     replace(&path, &compressed)?;
