@@ -98,7 +98,7 @@ fn compare(hook: Hook, found: &Accesses, prototype: &Prototype, arch: Arch) -> (
     let escapes = found.escapes.map(str::to_owned);
     // Structures by value take two slots or registers, or none.
     if prototype.arguments.iter().any(|argument| matches!(argument, Shape::Other | Shape::Void)) {
-        return (Vec::new(), Some(format!("{prototype} has arguments that are no single words")));
+        return (Vec::new(), Some(format!("{prototype} has arguments that do not fit into one register")));
     }
     let count = prototype.arguments.len();
     let mut differs = Vec::new();

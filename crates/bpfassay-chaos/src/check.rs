@@ -65,10 +65,10 @@ fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: St
             let may =
                 blame.is_some_and(|blame| blame.kinds.contains(&kind.as_str())) || is_lie || by_host && kind == "host";
             if !may {
-                let words = failure.excerpt.first().map(String::as_str).unwrap_or_default();
-                return Some(format!("wrong verdict: {run} failed ({kind}): {}", shortened(words)));
+                let excerpt = failure.excerpt.first().map(String::as_str).unwrap_or_default();
+                return Some(format!("wrong verdict: {run} failed ({kind}): {}", shortened(excerpt)));
             }
-            failure.excerpt.is_empty().then(|| format!("{run} failed ({kind}) without a word of evidence"))
+            failure.excerpt.is_empty().then(|| format!("{run} failed ({kind}) without evidence"))
         }
         Outcome::Refused(_) => (!is_lie).then(|| format!("wrong verdict: {run} was refused")),
         Outcome::Measured(_) => {
@@ -195,10 +195,10 @@ mod tests {
         all
     }
 
-    fn fail(study: &DisturbedStudy, all: &mut Records, run: &str, kind: FailureKind, words: &str) {
+    fn fail(study: &DisturbedStudy, all: &mut Records, run: &str, kind: FailureKind, excerpt: &str) {
         let (block, planned) = study.plan.runs().find(|(_, planned)| planned.spec.id == run).unwrap();
         let failure = RunFailure {
-            excerpt: Some(words).filter(|words| !words.is_empty()).map(str::to_owned).into_iter().collect(),
+            excerpt: Some(excerpt).filter(|excerpt| !excerpt.is_empty()).map(str::to_owned).into_iter().collect(),
             ..failure(kind)
         };
         all.insert(run.to_owned(), RunRecord::new(block, planned, 1, 0, 0, Outcome::Failed(failure)));

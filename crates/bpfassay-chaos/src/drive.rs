@@ -108,8 +108,8 @@ impl Driver {
         }
         let trial = Trial::quiet(study.shape);
         let mut course = RunningTrial::new(self, study, &trial)?;
-        let words = course.environment.begin(1);
-        course.command(&words)?;
+        let args = course.environment.begin(1);
+        course.command(&args)?;
         let records = course.after("undisturbed", &Expected::default(), false)?;
         let result = course.result;
         if !result.violations.is_empty() {
@@ -146,8 +146,8 @@ impl<'a> RunningTrial<'a> {
 
     fn whole(mut self, reference: &Records) -> Result<TrialResult, ChaosError> {
         let expected = self.trial.expected.clone();
-        let words = self.environment.begin(self.trial.jobs);
-        self.command(&words)?;
+        let args = self.environment.begin(self.trial.jobs);
+        self.command(&args)?;
         let mut records = self.after("first", &expected, true)?;
         self.environment.mend()?;
         if let Some(damage) = self.trial.damage {
@@ -197,7 +197,7 @@ impl<'a> RunningTrial<'a> {
     fn go_on(&mut self, again_failed: bool) -> Result<(), ChaosError> {
         let output = self.environment.output();
         let begun = fs::read(output.join("journal.jsonl")).is_ok_and(|text| text.contains(&b'\n'));
-        let words = if begun {
+        let args = if begun {
             self.environment.resume(self.trial.jobs, again_failed)
         } else {
             if output.exists() {
@@ -205,7 +205,7 @@ impl<'a> RunningTrial<'a> {
             }
             self.environment.begin(self.trial.jobs)
         };
-        self.command(&words)
+        self.command(&args)
     }
 
     /// Something is damaged: the command says so, or goes on without harm; then it is mended.
@@ -229,8 +229,8 @@ impl<'a> RunningTrial<'a> {
     }
 
     /// Runs the command to its end.
-    fn command(&mut self, words: &[PathBuf]) -> Result<(), ChaosError> {
-        let mut child = self.environment.command(&self.driver.bpfassay)?.args(words).spawn()?;
+    fn command(&mut self, args: &[PathBuf]) -> Result<(), ChaosError> {
+        let mut child = self.environment.command(&self.driver.bpfassay)?.args(args).spawn()?;
         self.process = child.id();
         let since = Instant::now();
         let limit = PATIENCE + PER_HANG * self.trial.expected.hangs;

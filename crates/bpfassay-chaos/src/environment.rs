@@ -137,20 +137,20 @@ impl Environment {
     /// Arguments that begin the study, with `jobs` guests side by side.
     #[must_use]
     pub fn begin(&self, jobs: u32) -> Vec<PathBuf> {
-        let mut words = vec![PathBuf::from("run"), self.path("study.toml"), "--output".into(), self.output()];
-        words.extend(self.guests(jobs));
-        words
+        let mut args = vec![PathBuf::from("run"), self.path("study.toml"), "--output".into(), self.output()];
+        args.extend(self.guests(jobs));
+        args
     }
 
     /// Arguments that go on with it.
     #[must_use]
     pub fn resume(&self, jobs: u32, again_failed: bool) -> Vec<PathBuf> {
-        let mut words = vec![PathBuf::from("run"), "--resume".into(), self.output()];
+        let mut args = vec![PathBuf::from("run"), "--resume".into(), self.output()];
         if again_failed {
-            words.extend(["--again".into(), "failed".into()]);
+            args.extend(["--again".into(), "failed".into()]);
         }
-        words.extend(self.guests(jobs));
-        words
+        args.extend(self.guests(jobs));
+        args
     }
 
     fn guests(&self, jobs: u32) -> Vec<PathBuf> {

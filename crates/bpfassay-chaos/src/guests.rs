@@ -223,8 +223,10 @@ impl GuestDriver {
         }
         environment.command(&environment.begin(), Some((after, fault)))?;
         if fault == HostFault::Object && !environment.has_reported("in the cache is damaged") {
-            environment
-                .wrong("first", vec!["a damaged object was used, or taken from elsewhere, without a word".to_owned()]);
+            environment.wrong(
+                "first",
+                vec!["a damaged object was used, or taken from elsewhere, without a message".to_owned()],
+            );
         }
         let end = environment.result.ends.first().copied().unwrap_or(End::Never);
         let interrupted = match fault {
@@ -241,14 +243,14 @@ impl GuestDriver {
         }
         let failed = |records: &Records| records.values().any(|record| check::kind(&record.outcome).is_some());
         if interrupted || failed(&records) {
-            let words = if plan.is_none() {
+            let args = if plan.is_none() {
                 environment.begin()
             } else if failed(&records) {
                 environment.resume(&["--again", "failed"])
             } else {
                 environment.resume(&[])
             };
-            environment.command(&words, None)?;
+            environment.command(&args, None)?;
             (_, records) = environment.after("resumed", &Expected::default(), Stage::Ended)?;
             if environment.result.ends.last() != Some(&End::Code(0)) {
                 environment

@@ -71,10 +71,10 @@ fn processes(root: &Path) -> Vec<String> {
         // Gone meanwhile: all the better.
         let _ = signal(process.id, rustix::process::Signal::KILL.as_raw());
     }
-    let words = |process: Process| {
+    let described = |process: Process| {
         format!("the process {} {}", process.id, process.command.chars().take(120).collect::<String>())
     };
-    left.into_iter().map(words).collect()
+    left.into_iter().map(described).collect()
 }
 
 /// Every file and directory in `directory`.

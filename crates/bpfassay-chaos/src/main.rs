@@ -74,9 +74,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    if words.first().is_some_and(stand_in::is_started_as_qemu) {
-        return stand_in::run(&words);
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if args.first().is_some_and(stand_in::is_started_as_qemu) {
+        return stand_in::run(&args);
     }
     let arguments = Arguments::parse();
     match run(&arguments) {
@@ -143,8 +143,8 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
     });
     let summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
     if arguments.markdown {
-        let words: Vec<_> = std::env::args().skip(1).collect();
-        say(&summary.markdown(&format!("chaos {}", words.join(" "))));
+        let args: Vec<_> = std::env::args().skip(1).collect();
+        say(&summary.markdown(&format!("chaos {}", args.join(" "))));
     }
     say(&summary.text());
     match broken.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -199,7 +199,7 @@ fn own_mounts() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("not root".to_owned());
     }
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let args: Vec<OsString> = std::env::args_os().collect();
     let probe = Command::new("unshare").args(["--mount", "true"]).output();
     match probe {
         Ok(output) if output.status.success() => {}
@@ -211,6 +211,6 @@ fn own_mounts() -> Option<String> {
         Err(error) => return Some(error.to_string()),
     };
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "--"]).arg(program).args(&words[1..]).env(OWN_MOUNTS, "1");
+    command.args(["--mount", "--propagation", "private", "--"]).arg(program).args(&args[1..]).env(OWN_MOUNTS, "1");
     Some(command.exec().to_string())
 }

@@ -21,7 +21,7 @@ pub fn signal(process: u32, signal: i32) -> io::Result<()> {
 pub struct Process {
     /// Its number.
     pub id: u32,
-    /// Its words, with spaces in between.
+    /// Its command line, with spaces between the arguments.
     pub command: String,
 }
 
@@ -35,9 +35,9 @@ pub fn marked(marker: &str) -> Vec<Process> {
         .filter_map(|id| {
             let environment = fs::read(format!("/proc/{id}/environ")).ok()?;
             let holds = environment.windows(marker.len()).any(|window| window == marker.as_bytes());
-            let words = fs::read(format!("/proc/{id}/cmdline")).ok()?;
-            let command = String::from_utf8_lossy(&words).replace('\0', " ").trim().to_owned();
-            (holds && !words.is_empty()).then_some(Process { id, command })
+            let arguments = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+            let command = String::from_utf8_lossy(&arguments).replace('\0', " ").trim().to_owned();
+            (holds && !arguments.is_empty()).then_some(Process { id, command })
         })
         .collect()
 }

@@ -48,7 +48,7 @@ pub struct When {
 pub enum Point {
     /// QEMU was started and does nothing yet.
     Launch,
-    /// Before the agent's first word.
+    /// Before the agent's first message.
     Boot,
     /// After it.
     Hello,
@@ -88,8 +88,8 @@ pub enum Action {
     Refuse {
         /// With this status.
         status: u8,
-        /// With these words.
-        words: String,
+        /// With this message.
+        message: String,
     },
     /// QEMU gets this signal.
     Kill(i32),

@@ -114,7 +114,7 @@ pub fn is_tool_run(spec: &RunSpec) -> bool {
 }
 
 /// Deadlines are time of the host, and six times as long as written under the instruction clock. A loaded host must come from QEMU's
-/// start to the agent's first word within the first.
+/// start to the agent's first message within the first.
 fn text(shape: Shape) -> String {
     let (clock, boot, phase) = match shape.clock {
         Clock::Instructions => ("instructions", "2s", "1s"),

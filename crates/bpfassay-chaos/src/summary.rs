@@ -124,7 +124,7 @@ impl Summary {
         text
     }
 
-    /// In words.
+    /// As a message.
     #[must_use]
     pub fn text(&self) -> String {
         let skipped: u32 = self.faults.values().map(|counts| counts.skipped).sum();

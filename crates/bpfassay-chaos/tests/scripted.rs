@@ -20,16 +20,16 @@ fn bpfassay() -> PathBuf {
     program
 }
 
-fn chaos(words: &[&str], command: &Path) -> Output {
-    let output = Command::new(env!("CARGO_BIN_EXE_chaos")).args(words).arg("--bpfassay").arg(command).output().unwrap();
+fn chaos(args: &[&str], command: &Path) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_chaos")).args(args).arg("--bpfassay").arg(command).output().unwrap();
     println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     output
 }
 
 fn part(number: u64) {
     let (first, count) = ((1 + number * PART).to_string(), PART.to_string());
-    let words = ["--seed", &first, "--faults", &count, "--parallel", "3", "--verbose"];
-    assert!(chaos(&words, &bpfassay()).status.success());
+    let args = ["--seed", &first, "--faults", &count, "--parallel", "3", "--verbose"];
+    assert!(chaos(&args, &bpfassay()).status.success());
 }
 
 macro_rules! parts {

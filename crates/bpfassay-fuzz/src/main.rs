@@ -15,8 +15,8 @@ use std::{
 use bpfassay_fuzz::{TARGETS, Target, corpus, target};
 
 fn main() -> ExitCode {
-    let words: Vec<String> = env::args().skip(1).collect();
-    let done = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let done = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["list"] => TARGETS.iter().try_for_each(|target| writeln!(io::stdout(), "{}", target.name)),
         ["seeds", name, directory] => named(name).and_then(|target| seeds(target, Path::new(directory))),
         ["run", name, files @ ..] if !files.is_empty() => named(name).and_then(|target| run(target, files)),

@@ -26,7 +26,7 @@ const NUMBERS: [&[u8]; 16] = [
 ];
 
 /// Words and bytes that mean something to some reader.
-const WORDS: [&[u8]; 26] = [
+const TOKENS: [&[u8]; 26] = [
     b"\0",
     b"\n",
     b"\r\n\r\n",
@@ -90,7 +90,7 @@ fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Generator) {
                 *byte = random.next_u64() as u8;
             }
         }
-        3 => drop(bytes.splice(at..at, one_of(&WORDS, random).iter().copied())),
+        3 => drop(bytes.splice(at..at, one_of(&TOKENS, random).iter().copied())),
         4 => drop(bytes.splice(number(bytes, at), one_of(&NUMBERS, random).iter().copied())),
         5 => {
             let value = BINARY[random.index(BINARY.len())].to_le_bytes();
@@ -112,7 +112,7 @@ fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Generator) {
             bytes.splice(at..at, piece);
         }
         9 => {
-            // The same over and over: nesting, long words, many lines.
+            // The same over and over: nesting, long tokens, many lines.
             let size = 1 + random.index(40);
             let start = at.min(bytes.len().saturating_sub(size));
             let unit = bytes[start..bytes.len().min(start + size)].to_vec();
@@ -133,7 +133,7 @@ fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Generator) {
             bytes.copy_within(start..start + size, at);
         }
         _ => {
-            let unit = one_of(&WORDS, random);
+            let unit = one_of(&TOKENS, random);
             let many = unit.repeat(1 << random.index(13));
             bytes.splice(at..at, many);
         }

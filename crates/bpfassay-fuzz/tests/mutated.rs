@@ -169,9 +169,9 @@ fn one(target: &impl Fn(&[u8]), input: &[u8], number: u64, seed: u64) -> Result<
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| target(input)));
     let taken = processor_time().saturating_sub(before);
     let memory = memory::most();
-    if let Err(words) = outcome {
-        let words = words.downcast_ref::<String>().map(String::as_str).or(words.downcast_ref::<&str>().copied());
-        return Err(format!("panic: {}", words.unwrap_or("without words")));
+    if let Err(payload) = outcome {
+        let message = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
+        return Err(format!("panic: {}", message.unwrap_or("without a message")));
     }
     if memory > most {
         return Err(format!("{memory} bytes of memory for an input of {} bytes: {most} are allowed", input.len()));
@@ -211,9 +211,9 @@ fn programs() -> Result<(), Failed> {
 fn findings() -> Result<(), Failed> {
     let order = || Order { seed: 1, only: None, at_least: Duration::ZERO };
     let corpus = || vec![b"first".to_vec(), b"second".to_vec()];
-    let noticed = |words: &str, target: fn(&[u8])| match run(order(), corpus(), 2, |_| (), target) {
-        Err(failure) if failure.what.contains(words) && failure.number == 1 && failure.input == b"second" => Ok(()),
-        other => Err(Failed::from(format!("{words}: {other:?}"))),
+    let noticed = |message: &str, target: fn(&[u8])| match run(order(), corpus(), 2, |_| (), target) {
+        Err(failure) if failure.what.contains(message) && failure.number == 1 && failure.input == b"second" => Ok(()),
+        other => Err(Failed::from(format!("{message}: {other:?}"))),
     };
     noticed("panic: not second", |input| assert!(input != b"second", "not second"))?;
     noticed("overflow", |input| {

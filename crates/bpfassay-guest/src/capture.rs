@@ -98,8 +98,8 @@ mod tests {
         Command::new("sh").args(["-c", script]).stdout(output).stderr(error).status().unwrap();
         assert!(capture.take().unwrap());
         assert_eq!(capture.streams().count(), 0);
-        let words = capture.output_tail();
-        assert!(words.ends_with("complaint 1000\n") && words.len() == OUTPUT_TAIL, "{words}");
+        let tail = capture.output_tail();
+        assert!(tail.ends_with("complaint 1000\n") && tail.len() == OUTPUT_TAIL, "{tail}");
         assert_eq!(capture.into_text(), "{\"a\": 1}\n");
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a cgroup named `name`, a word without slashes, in the one whose directory is `parent`.
+    /// Makes a cgroup named `name`, without slashes, in the one whose directory is `parent`.
     pub(crate) fn make(parent: &str, name: &str) -> Result<Self> {
         let path = format!("{parent}/{name}");
         make(&path)?;

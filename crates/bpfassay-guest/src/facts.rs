@@ -13,7 +13,7 @@ use crate::{
 /// Reads everything; `mount` and `localio` come from whoever mounted.
 pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(String, u64)>) -> Result<GuestFacts> {
     let uname = rustix::system::uname();
-    let text = |word: &std::ffi::CStr| word.to_string_lossy().into_owned();
+    let text = |field: &std::ffi::CStr| field.to_string_lossy().into_owned();
     let cpus = read("/sys/devices/system/cpu/online")?;
     let memory = read("/proc/meminfo")?;
     Ok(GuestFacts {

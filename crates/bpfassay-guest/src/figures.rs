@@ -39,7 +39,7 @@ pub(crate) fn report(run: &str, mut outcome: RunOutcome, largest: usize) -> Resu
 }
 
 const THINNING: u32 = 2;
-const WORDS: u32 = THINNING + 1;
+const TOOL_OUTPUT: u32 = THINNING + 1;
 
 /// The next way of making it smaller: `None` where there is none left, a note where something was left out.
 fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
@@ -84,12 +84,12 @@ fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
             let dropped = before - figures.samples.len();
             Some((dropped > 0).then(|| format!("{dropped} of {before} periodic samples left out, every second one")))
         }
-        WORDS => {
+        TOOL_OUTPUT => {
             let tool = figures.tool.as_mut()?;
-            let bytes: u64 = tool.words.iter().map(|piece| piece.text.len() as u64).sum();
-            tool.words.clear();
+            let bytes: u64 = tool.output.iter().map(|piece| piece.text.len() as u64).sum();
+            tool.output.clear();
             tool.dropped_bytes = tool.dropped_bytes.saturating_add(bytes);
-            Some((bytes > 0).then(|| format!("{bytes} bytes that the tool said left out")))
+            Some((bytes > 0).then(|| format!("{bytes} bytes of the tool's output left out")))
         }
         _ => None,
     }

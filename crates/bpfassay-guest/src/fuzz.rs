@@ -17,7 +17,7 @@ use crate::{
     phases::Phases,
     proc::{idle, mountinfo, mountstats},
     shell,
-    tool::{endpoint, processes, traces, words},
+    tool::{endpoint, output, processes, traces},
     tracer, uevent,
 };
 
@@ -109,8 +109,8 @@ pub fn control_channel(bytes: &[u8]) {
 
 /// A line of the tracer's.
 pub fn tracer_line(line: &[u8]) {
-    if let Err(words) = tracer::parse(line) {
-        assert!(words.len() < 2000, "the error quotes {} bytes", words.len());
+    if let Err(message) = tracer::parse(line) {
+        assert!(message.len() < 2000, "the error quotes {} bytes", message.len());
     }
 }
 
@@ -119,13 +119,13 @@ pub fn tool_words(bytes: &[u8]) {
     // The first byte says what is waited for, the others are what comes.
     let Some((&first, text)) = bytes.split_first() else { return };
     let pattern = ["ready", "^(Tracing|Attaching).*$", "(?i)a+b*[0-9]{1,3}$"][usize::from(first) % 3];
-    let Ok(sign) = words::Sign::new(pattern, None) else { return };
-    let mut words = words::Words::new(true, Some(sign));
+    let Ok(ready) = output::ReadyPattern::new(pattern, None) else { return };
+    let mut output = output::Output::new(true, Some(ready));
     for (at, piece) in (1u64..).zip(text.chunks(1 + usize::from(first))) {
         let source = [Source::Output, Source::Error, Source::Endpoint][at as usize % 3];
-        words.take(at, source, piece, None);
+        output.take(at, source, piece, None);
     }
-    let (pieces, _) = words.into_pieces();
+    let (pieces, _) = output.into_pieces();
     assert!(pieces.len() <= MAX_PIECES);
     // What is no UTF-8 is replaced, each byte by three.
     assert!(pieces.iter().map(|piece| piece.text.len()).sum::<usize>() <= 3 * text.len().min(MAX_CAPTURED));
@@ -135,7 +135,7 @@ pub fn tool_words(bytes: &[u8]) {
 pub fn http_answer(answer: &[u8]) {
     match endpoint::body(answer) {
         Ok(body) => assert!(answer.ends_with(&body)),
-        Err(words) => assert!(words.len() < 1000),
+        Err(message) => assert!(message.len() < 1000),
     }
 }
 

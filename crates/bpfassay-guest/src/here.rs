@@ -42,8 +42,8 @@ pub(crate) struct Arguments {
 
 /// Measures as the arguments ask. Exit status: 0 everything was done, whatever came of it; 1 it could not be, as the
 /// last message reports; 2 the arguments are wrong.
-pub(crate) fn main(words: impl Iterator<Item = String>) -> ExitCode {
-    let Some(arguments) = parse(words) else {
+pub(crate) fn main(args: impl Iterator<Item = String>) -> ExitCode {
+    let Some(arguments) = parse(args) else {
         power::say(USAGE);
         return ExitCode::from(2);
     };
@@ -66,13 +66,13 @@ pub(crate) fn main(words: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    if words.next()? != "here" {
+pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Option<Arguments> {
+    if args.next()? != "here" {
         return None;
     }
     let mut arguments = Arguments::default();
-    while let Some(option) = words.next() {
-        let value = words.next()?;
+    while let Some(option) = args.next() {
+        let value = args.next()?;
         match option.as_str() {
             "--job" => arguments.job = value,
             "--mount" => arguments.mount = value,

@@ -4,7 +4,7 @@
 //!
 //! Here: bringing the guest up as the job says (modules, loopback NFS), carrying out the job's runs one after the
 //! other, telling the host what happened.
-//! Not here: what the words mean (`bpfassay-protocol`), counting (`bpfassay-tracer`), doing I/O (`bpfassay-workload`),
+//! Not here: what names and messages mean (`bpfassay-protocol`), counting (`bpfassay-tracer`), doing I/O (`bpfassay-workload`),
 //! judging figures (the host).
 
 mod bpf;

@@ -56,7 +56,7 @@ impl Record {
         }
     }
 
-    /// Removes what an agent left that has written this, and this. What could not be removed, in words.
+    /// Removes what an agent left that has written this, and this. An error message that names what could not be removed.
     pub(crate) fn clear(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut done = |what: String, result: Result<(), String>| {

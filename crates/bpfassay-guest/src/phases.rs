@@ -25,13 +25,13 @@ impl Phases {
     pub(crate) fn take(&mut self, event: PhaseEvent, reading: Reading) -> Result<(), String> {
         match (event, self.open.take()) {
             (PhaseEvent::Begin(phase), None) => self.open = Some((phase, reading)),
-            (PhaseEvent::End { phase, ledger, events }, Some((begun, before))) if phase == begun => {
+            (PhaseEvent::End { phase, moved, events }, Some((begun, before))) if phase == begun => {
                 if self.ended.len() >= MAX_PHASES {
                     return Err(format!("announced more than {MAX_PHASES} phases"));
                 }
                 let PhaseName { phase: name, test, repetition } = phase;
                 let interval = Interval { before, after: reading };
-                self.ended.push(WorkloadPhase { name, test, repetition, ledger, events, interval });
+                self.ended.push(WorkloadPhase { name, test, repetition, moved, events, interval });
             }
             (PhaseEvent::Begin(phase), Some((begun, _))) => {
                 return Err(format!("began {} while {} had not ended", told(&phase), told(&begun)));
@@ -76,8 +76,9 @@ mod tests {
     }
 
     const BEGIN: &str = r#"{"event":"begin","phase":"write","test":0,"repetition":1}"#;
-    const END: &str = r#"{"event":"end","phase":"write","test":0,"repetition":1,"ledger":{"write":{"calls":2,"bytes":8,"errors":0}}}"#;
-    const OTHER: &str = r#"{"event":"end","phase":"write","test":0,"repetition":2,"ledger":{}}"#;
+    const END: &str =
+        r#"{"event":"end","phase":"write","test":0,"repetition":1,"moved":{"write":{"calls":2,"bytes":8,"errors":0}}}"#;
+    const OTHER: &str = r#"{"event":"end","phase":"write","test":0,"repetition":2,"moved":{}}"#;
 
     #[test]
     fn a_phase_has_the_readings_at_its_barriers_and_its_ledger() {
@@ -87,7 +88,7 @@ mod tests {
         let [phase] = phases.finish().unwrap().try_into().unwrap();
         assert_eq!((phase.name.as_str(), phase.test, phase.repetition), ("write", 0, 1));
         assert_eq!((phase.interval.before.monotonic_ns, phase.interval.after.monotonic_ns), (5, 9));
-        assert_eq!(phase.ledger, BTreeMap::from([(Operation::Write, Totals { calls: 2, bytes: 8, errors: 0 })]));
+        assert_eq!(phase.moved, BTreeMap::from([(Operation::Write, Totals { calls: 2, bytes: 8, errors: 0 })]));
     }
 
     #[test]

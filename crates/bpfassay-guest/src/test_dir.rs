@@ -117,7 +117,7 @@ impl TestDir {
         self.open().and_then(|directory| tree::empty(&directory)).map_err(Error::file("empty", self.place()))
     }
 
-    /// Makes the directory `name`, a word without slashes, for a run.
+    /// Makes the directory `name`, without slashes, for a run.
     pub(crate) fn make_run(&self, name: &str) -> Result<RunDirectory> {
         let path = format!("{}/{name}", self.place());
         let make = || -> io::Result<RunDirectory> {
@@ -171,7 +171,7 @@ impl TestDir {
     /// Whether it is where it was made.
     ///
     /// # Errors
-    /// In words where somebody exchanged or moved it: what a run does there by path then goes elsewhere.
+    /// An error message where it was exchanged or moved: what a run does there by path then goes elsewhere.
     pub(crate) fn check(&self) -> Result<()> {
         let Self::Here(kept) = self else { return Ok(()) };
         let place = self.place();

@@ -105,7 +105,7 @@ fn arguments(spec: &RunSpec, environment: &Environment) -> Vec<String> {
         arguments.extend(["--interval".to_owned(), format!("{interval}ms")]);
     }
     // The workload's own functions: a static program has its C library in itself.
-    if probe.probe == Probe::Uprobe && !spec.tracer_arguments.iter().any(|word| word.starts_with("--uprobe")) {
+    if probe.probe == Probe::Uprobe && !spec.tracer_arguments.iter().any(|argument| argument.starts_with("--uprobe")) {
         arguments.extend(["--uprobe".to_owned(), workload::program(&spec.workload, environment).to_owned()]);
     }
     arguments.extend_from_slice(&spec.tracer_arguments);
@@ -321,7 +321,7 @@ fn next_line(
 pub(crate) fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
     serde_json::from_slice(line).map_err(|error| {
         let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
-        // It may quote a word of the line, however long.
+        // It may quote a part of the line, however long.
         let error: String = error.to_string().chars().take(200).collect();
         format!("wrote a line that is no message ({error}): `{beginning}`")
     })

@@ -135,20 +135,20 @@ fn command_line(workload: &Workload, paths: &RunPaths<'_>, launcher: Option<&str
         }
         Workload::Microbenchmark { microbenchmark, operations, size } => {
             let numbers = [operations.to_string(), size.to_string()];
-            let words = ["microbenchmark".to_owned(), microbenchmark.to_string()].into_iter().chain(numbers);
+            let command = ["microbenchmark".to_owned(), microbenchmark.to_string()].into_iter().chain(numbers);
             return Ok(CommandLine {
                 program: paths.environment.ior.clone(),
-                arguments: words.chain([paths.summary()]).collect(),
+                arguments: command.chain([paths.summary()]).collect(),
                 environment: Vec::new(),
             });
         }
         Workload::Command { command, deadline_ms: _ } => {
-            let mut words = command.iter().map(|word| word.replace(DIRECTORY, &paths.data));
-            let program = words.next().ok_or_else(|| Error::Order("a workload without a program".to_owned()))?;
-            return Ok(CommandLine { program, arguments: words.collect(), environment: Vec::new() });
+            let mut args = command.iter().map(|arg| arg.replace(DIRECTORY, &paths.data));
+            let program = args.next().ok_or_else(|| Error::Order("a workload without a program".to_owned()))?;
+            return Ok(CommandLine { program, arguments: args.collect(), environment: Vec::new() });
         }
         Workload::KernelFeatures => {
-            options_of_kernel_features = KERNEL_FEATURES_OPTIONS.iter().map(|&word| word.to_owned()).collect();
+            options_of_kernel_features = KERNEL_FEATURES_OPTIONS.iter().map(|&option| option.to_owned()).collect();
             (&IorEngine::Embedded, &1, &options_of_kernel_features)
         }
     };

@@ -9,7 +9,7 @@ use std::{fs, os::unix::fs::symlink};
 use bpfassay_protocol::message::RunOutcome;
 use common::{NOBODY, Stage, is_root};
 
-/// Waits for one thing and then puts a link to the victim in the place of the directory of runs. Its words: when, the stage.
+/// Waits for one thing and then puts a link to the victim in the place of the directory of runs. Its arguments: when, the stage.
 const ATTACKER: &str = r#"
 use strict;
 my ($moment, $stage) = @ARGV;

@@ -31,7 +31,7 @@ pub enum PhaseEvent {
         #[serde(flatten)]
         phase: PhaseName,
         /// What the phase's system calls returned, summed over ranks.
-        ledger: BTreeMap<Operation, Totals>,
+        moved: BTreeMap<Operation, Totals>,
         /// The workload's own count of what program sets count, where it knows.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         events: BTreeMap<ProgramEvent, Totals>,
@@ -41,7 +41,7 @@ pub enum PhaseEvent {
 /// Names one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseName {
-    /// IOR's word (`write`, `read`, `writecheck`, `readcheck`), the name of an I/O path, or `work`.
+    /// IOR's name (`write`, `read`, `writecheck`, `readcheck`), the name of an I/O path, or `work`.
     pub phase: String,
     /// Index of the test in the script, from 0.
     pub test: u32,

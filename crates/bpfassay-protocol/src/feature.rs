@@ -55,14 +55,14 @@ impl Feature {
 pub enum Support {
     /// It works.
     Works {
-        /// A figure or word that belongs to it, if one (`2` for the JIT's setting).
+        /// A number or name that belongs to it, if one (`2` for the JIT's setting).
         value: Option<String>,
     },
     /// The kernel refuses it.
     Refused {
         /// The kernel's error number as a positive value, if it gave one.
         errno: Option<i32>,
-        /// The kernel's own words, or a missing configuration option.
+        /// The kernel's own message, or a missing configuration option.
         message: String,
     },
     /// It could not be tried: not known, neither yes nor no.

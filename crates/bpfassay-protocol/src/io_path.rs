@@ -2,9 +2,9 @@
 //! The ways that data can take between a program and a file: what the workload `io-paths` uses.
 //!
 //! One table for the program that does the work, for the report that evaluates what a tracer saw of it, and for the
-//! documentation: per path the system calls, what is owed to the ledger under which operation, and what is special.
+//! documentation: per path the system calls, how many bytes it moves under which operation, and what is special.
 //!
-//! A path that uses no `read` or `write` system call owes its bytes to the operation of the same direction: what it
+//! A path that uses no `read` or `write` system call counts under the operation of the same direction: what it
 //! takes out of a file on the file system under test to [`Operation::Read`], what it puts into one to
 //! [`Operation::Write`] (mapped files to [`Operation::MapRead`] and [`Operation::MapWrite`]). A call is one request that
 //! the kernel answers with one result: a system call, an AIO control block, a submission queue entry.
@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Operation, names};
 
-/// What a path owes to one operation.
+/// What a path moves under one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owed {
+pub struct Expected {
     /// The operation.
     pub operation: Operation,
     /// How much.
     pub amount: Amount,
 }
 
-/// How much of the workload's size a path owes to an operation.
+/// How much of the workload's size a path moves under an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
     /// Every byte.
@@ -53,12 +53,12 @@ macro_rules! paths {
                 match self { $(Self::$variant => $calls),+ }
             }
 
-            /// What it owes to the ledger; never empty.
+            /// What it moves, by operation; never empty.
             #[must_use]
-            pub const fn owed(self) -> &'static [Owed] {
+            pub const fn expected(self) -> &'static [Expected] {
                 match self {
                     $(Self::$variant => const {
-                        &[$(Owed { operation: Operation::$operation, amount: Amount::$amount }),+]
+                        &[$(Expected { operation: Operation::$operation, amount: Amount::$amount }),+]
                     }),+
                 }
             }
@@ -183,7 +183,7 @@ pub struct RefusedCall {
     pub call: String,
     /// Its error number, positive.
     pub errno: i32,
-    /// The error in words.
+    /// The error message.
     pub message: String,
 }
 
@@ -208,8 +208,10 @@ mod tests {
         // Those of MPI-IO are not the kernel's: data take one of the paths below them.
         let of_mpi = [Operation::MpiOpen, Operation::MpiRead, Operation::MpiWrite];
         for &operation in Operation::ALL.iter().filter(|operation| !of_mpi.contains(operation)) {
-            let by: Vec<_> =
-                IoPath::ALL.iter().filter(|path| path.owed().iter().any(|owed| owed.operation == operation)).collect();
+            let by: Vec<_> = IoPath::ALL
+                .iter()
+                .filter(|path| path.expected().iter().any(|expected| expected.operation == operation))
+                .collect();
             assert!(!by.is_empty(), "{operation}");
         }
     }
@@ -217,9 +219,9 @@ mod tests {
     #[test]
     fn what_moves_both_ways_owes_both_and_each_operation_once() {
         for path in IoPath::ALL {
-            let owed = path.owed();
-            for (index, one) in owed.iter().enumerate() {
-                assert!(owed[..index].iter().all(|other| other.operation != one.operation), "{path}");
+            let expected = path.expected();
+            for (index, one) in expected.iter().enumerate() {
+                assert!(expected[..index].iter().all(|other| other.operation != one.operation), "{path}");
                 // Only operations with a direction have bytes.
                 let moves = matches!(one.amount, Amount::Whole | Amount::Pages);
                 assert!(!moves || one.operation.direction().is_some(), "{path}");
@@ -228,7 +230,7 @@ mod tests {
             }
             assert!(!path.calls().is_empty() && path.note().ends_with('.'), "{path}");
         }
-        let both = IoPath::CopyFileRange.owed().iter().map(|owed| owed.operation.direction());
+        let both = IoPath::CopyFileRange.expected().iter().map(|expected| expected.operation.direction());
         assert_eq!(both.collect::<Vec<_>>(), [Some(Direction::In), Some(Direction::Out)]);
     }
 

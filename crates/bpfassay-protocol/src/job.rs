@@ -96,7 +96,7 @@ pub struct RunSpec {
     /// reads per event, hence a pass of its own.
     #[serde(default)]
     pub bpf_stats: bool,
-    /// Further options of the tracer, one word each, after those that the agent gives it.
+    /// Further options of the tracer, one argument each, after those that the agent gives it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracer_arguments: Vec<String>,
     /// Another tool that runs meanwhile: in place of the tracer, or beside it as its reference.
@@ -117,7 +117,7 @@ pub enum Workload {
         engine: IorEngine,
         /// MPI ranks.
         ranks: u32,
-        /// Options, one word each, without the program's name, `-o`, and `-O summary…`, which the agent adds.
+        /// Options, one argument each, without the program's name, `-o`, and `-O summary…`, which the agent adds.
         options: Vec<String>,
         /// Whether another process, in a cgroup of its own, reads and writes on the same mount meanwhile.
         #[serde(default)]

@@ -35,7 +35,7 @@ pub use operation::Operation;
 pub use probe::ProbeConfiguration;
 
 /// Version of everything in this crate that crosses the host/guest border. Both sides must agree exactly.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host; in the guest it is found
 /// under `/sys/class/virtio-ports/*/name`.
@@ -57,26 +57,26 @@ pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A word that does not name anything known; carries what would have been valid.
+/// A name that is not known; carries the known ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {kind} `{word}`; known are {known}")]
+#[error("unknown {kind} `{name}`; known are {known}")]
 pub struct UnknownName {
     /// What kind of thing was to be named ("architecture", "probe", …).
     pub kind: &'static str,
-    /// The word as given.
-    pub word: String,
-    /// The valid words, comma-separated.
+    /// The name as given.
+    pub name: String,
+    /// The known names, comma-separated.
     pub known: String,
 }
 
 /// Makes an enumeration of plain names: `Display`, `FromStr`, serde and `ALL` from one list.
 macro_rules! names {
-    ($(#[$meta:meta])* $vis:vis enum $name:ident: $kind:literal { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident: $kind:literal { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         $vis enum $name {
-            $($(#[$vmeta])* #[serde(rename = $word)] $variant),+
+            $($(#[$vmeta])* #[serde(rename = $text)] $variant),+
         }
 
         impl $name {
@@ -86,7 +86,7 @@ macro_rules! names {
             /// The name used in files, on the command line and in output.
             #[must_use]
             pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
+                match self { $(Self::$variant => $text),+ }
             }
         }
 
@@ -99,13 +99,13 @@ macro_rules! names {
         impl std::str::FromStr for $name {
             type Err = $crate::UnknownName;
 
-            fn from_str(word: &str) -> Result<Self, Self::Err> {
-                match word {
-                    $($word => Ok(Self::$variant),)+
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                match name {
+                    $($text => Ok(Self::$variant),)+
                     _ => Err($crate::UnknownName {
                         kind: $kind,
-                        word: word.chars().take(64).collect(),
-                        known: [$($word),+].join(", "),
+                        name: name.chars().take(64).collect(),
+                        known: [$($text),+].join(", "),
                     }),
                 }
             }

@@ -4,8 +4,8 @@
 /// Undoes the kernel's escapes (`mangle_path`, fs/seq_file.c, as fs/proc_namespace.c calls it): blank, tab, newline, backslash
 /// and `#` are written as `\ooo`. What is not UTF-8 is replaced, as a path has to fit into JSON and labels.
 #[must_use]
-pub fn unescape(word: impl AsRef<[u8]>) -> String {
-    let mut rest = word.as_ref();
+pub fn unescape(text: impl AsRef<[u8]>) -> String {
+    let mut rest = text.as_ref();
     let mut bytes = Vec::with_capacity(rest.len());
     while let Some((&byte, tail)) = rest.split_first() {
         if let (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) = (byte, tail) {

@@ -221,14 +221,14 @@ pub struct RunFigures {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadPhase {
-    /// IOR's word for it: `write`, `read`, `writecheck`, `readcheck`.
+    /// IOR's name for it: `write`, `read`, `writecheck`, `readcheck`.
     pub name: String,
     /// Index of the test in the script, from 0.
     pub test: u32,
     /// Repetition within the test, from 0.
     pub repetition: u32,
-    /// The workload's own ledger for this phase, summed over ranks: what its system calls returned.
-    pub ledger: BTreeMap<Operation, Totals>,
+    /// What the workload moved in this phase: what its own system calls returned, by operation, summed over ranks.
+    pub moved: BTreeMap<Operation, Totals>,
     /// The workload's own count of what program sets count, where it knows.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub events: BTreeMap<ProgramEvent, Totals>,

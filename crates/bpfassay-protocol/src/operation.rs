@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations of the ledger: what a tracer counts and a workload does.
+//! The operations that a workload does and a tracer counts.
 
 use crate::names;
 

@@ -136,20 +136,20 @@ impl ProbeConfiguration {
 }
 
 impl ProbeConfiguration {
-    /// `programs` with the sets named in `words`, which `+` separates; all without.
-    fn of_sets(text: &str, words: Option<&str>, loader: Option<Loader>) -> Result<Self, UnknownName> {
+    /// `programs` with the sets named in `names`, which `+` separates; all without.
+    fn of_sets(text: &str, names: Option<&str>, loader: Option<Loader>) -> Result<Self, UnknownName> {
         let all = Self::with_defaults(Probe::Programs);
         if loader.is_some_and(|loader| loader != all.loader) {
             return Err(UnknownName {
                 kind: "probe configuration",
-                word: text.chars().take(64).collect(),
+                name: text.chars().take(64).collect(),
                 known: format!("programs[+SET]…, whose only loader is {}", all.loader),
             });
         }
-        let Some(words) = words else { return Ok(all) };
+        let Some(names) = names else { return Ok(all) };
         let mut sets = ProgramSets::NONE;
-        for word in words.split('+') {
-            sets = sets.with(word.parse()?);
+        for name in names.split('+') {
+            sets = sets.with(name.parse()?);
         }
         Ok(Self { sets, ..all })
     }
@@ -192,7 +192,7 @@ impl FromStr for ProbeConfiguration {
         if default.is_baseline() && (map.is_some() || loader.is_some()) {
             return Err(UnknownName {
                 kind: "probe configuration",
-                word: text.chars().take(64).collect(),
+                name: text.chars().take(64).collect(),
                 known: "none (without map and loader), or PROBE[+MAP][@LOADER]".to_owned(),
             });
         }

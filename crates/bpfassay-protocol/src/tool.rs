@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{names, tracer::Sample};
 
-/// Most bytes of a tool's words that a guest keeps in one run; what comes later is counted and dropped.
+/// Most bytes of a tool's output that a guest keeps in one run; what comes later is counted and dropped.
 pub const MAX_CAPTURED: usize = 1 << 20;
 
-/// Most pieces of a tool's words that a guest keeps in one run.
+/// Most pieces of a tool's output that a guest keeps in one run.
 pub const MAX_PIECES: usize = 20_000;
 
 /// A tool as a guest is to run it: started before the workload, stopped after it.
@@ -30,10 +30,10 @@ pub struct Tool {
     /// Where it is asked for its figures, if it serves them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,
-    /// Whether its words are kept; else only the last of them are, for messages.
+    /// Whether its output is kept; else only its tail is, for messages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub captured: bool,
-    /// How long to wait for its next words before and after the workload, in milliseconds of the guest's clock: a tool that reports at
+    /// How long to wait for its next output before and after the workload, in milliseconds of the guest's clock: a tool that reports at
     /// intervals then has reported what came before, and what the workload did. `None`: it is not waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_within_ms: Option<u64>,
@@ -187,9 +187,9 @@ pub struct ToolFigures {
     /// kernel does not count them (before Linux 6.7).
     #[serde(default)]
     pub missed_probes: Option<u64>,
-    /// Its words, in the order of arrival.
-    pub words: Vec<Piece>,
-    /// Bytes of its words that were dropped because there were too many.
+    /// Its output, in the order of arrival.
+    pub output: Vec<OutputPiece>,
+    /// Bytes of its output that were dropped because it exceeded [`MAX_CAPTURED`] or [`MAX_PIECES`].
     pub dropped_bytes: u64,
 }
 
@@ -243,15 +243,15 @@ pub struct ProcessorTime {
     pub stopped: u64,
 }
 
-/// Some of a tool's words.
+/// A piece of a tool's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Piece {
+pub struct OutputPiece {
     /// When they arrived, in nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
     /// From where.
     pub source: Source,
-    /// The words; what is not UTF-8 is replaced.
+    /// Its text; what is not UTF-8 is replaced.
     pub text: String,
     /// What the bundled tracer had counted right after they arrived, where it counts in the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -259,7 +259,7 @@ pub struct Piece {
 }
 
 names! {
-    /// Where a tool's words came from.
+    /// Where a tool's output came from.
     pub enum Source: "source" {
         /// Standard output.
         Output = "stdout",

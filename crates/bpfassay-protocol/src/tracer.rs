@@ -114,7 +114,7 @@ pub struct Refusal {
     pub program: Option<String>,
     /// The kernel's error number as a positive value, if it was the kernel that refused.
     pub errno: Option<i32>,
-    /// The kernel's or the library's own words, without a trailing newline.
+    /// The kernel's or the library's own message, without a trailing newline.
     pub message: String,
     /// The telling line of the verifier's log, where there is one.
     pub verifier: Option<String>,

@@ -110,7 +110,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     }
 }
 
-/// The first words of a text that may be a tool's own, and long; the whole of it stands in a remark.
+/// The beginning of a text that may be a tool's own, and long; the whole of it stands in a remark.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 60;
     let line = text.lines().next().unwrap_or_default();

@@ -55,7 +55,7 @@ fn bytes_are_compared_between_barriers_for_both_operations() {
         assert_eq!(figure.workload, Figure::Value(moved));
         assert_eq!((&figure.traced, &figure.mountstats), (&Figure::Value(moved), &Figure::Value(moved)));
         assert_eq!((&figure.error, &figure.mountstats_error), (&Figure::Value(0), &Figure::Value(0)));
-        assert_eq!(figure.moved_source, MovedSource::Ledger);
+        assert_eq!(figure.moved_source, MovedSource::Calls);
     }
 }
 
@@ -117,7 +117,7 @@ fn mapped_files_are_moved_without_the_tracer_seeing_it() {
     let results = derive(&contents(&mmap, |_, run| {
         let mut figures = figures(run.spec.probe, 100.0, 200.0);
         for phase in &mut figures.phases {
-            phase.ledger.clear();
+            phase.moved.clear();
             for reading in [&mut phase.interval.before, &mut phase.interval.after] {
                 *reading = common::reading(run.spec.probe, reading.monotonic_ns, 0, 0);
             }
@@ -333,7 +333,7 @@ fn an_empty_journal_has_every_cell_and_no_figure() {
 fn absurd_counters_are_no_panic() {
     let results = with_fexit(None, |figures| {
         for phase in &mut figures.phases {
-            phase.ledger.values_mut().for_each(|totals| totals.bytes = u64::MAX);
+            phase.moved.values_mut().for_each(|totals| totals.bytes = u64::MAX);
             phase.interval.after.tracer.as_mut().unwrap().rows.iter_mut().for_each(|row| row.totals.bytes = u64::MAX);
             phase.interval.after.mountstats.as_mut().unwrap().normal_read = u64::MAX;
             phase.interval.after.mountstats.as_mut().unwrap().direct_read = u64::MAX;

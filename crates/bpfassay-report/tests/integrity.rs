@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Damage to journals and results, edits by hand, and files that are none: all are refused in words that name the file, and no other figures come
+//! Damage to journals and results, edits by hand, and files that are none: all are refused with a message that names the file, and no other figures come
 //! of them.
 
 #![allow(
@@ -181,7 +181,7 @@ fn what_cannot_be_under_the_plan_is_refused_whatever_its_sums() {
         move |value: &mut Value| *value.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = to.clone()
     };
     let other_run: Value = serde_json::from_str(&good[4]).unwrap();
-    for (line, change, words) in [
+    for (line, change, part) in [
         (1, set("/plan/study/design/seed", 99.into()), "the plan is not the one that its digest names"),
         (1, set("/plan/digest", "0".repeat(64).into()), "the plan is not the one that its digest names"),
         (1, set("/plan/blocks/0/runs/0/round", 2.into()), "the plan is not the one that its digest names"),
@@ -199,15 +199,15 @@ fn what_cannot_be_under_the_plan_is_refused_whatever_its_sums() {
         (8, set("/boot", 2.into()), "an end is recorded of boot 2"),
     ] {
         let (at, message) = refused_at(folder.path(), &changed(line, &change));
-        assert!(at == line && message.contains(words), "{line} {words}: {at} {message}");
+        assert!(at == line && message.contains(part), "{line} {part}: {at} {message}");
     }
     // A key twice is no way to say two things.
-    for (object, key) in [(3, "\"run\":\"x\","), (3, "\"sum\":\"x\","), (0, "\"sum\":\"x\","), (0, "\"journal\":3,")] {
+    for (object, key) in [(3, "\"run\":\"x\","), (3, "\"sum\":\"x\","), (0, "\"sum\":\"x\","), (0, "\"journal\":4,")] {
         let mut objects = good.clone();
         objects[object] = format!("{{{key}{}", &good[object][1..]);
         let (_, message) = refused_at(folder.path(), &forged(&objects));
-        let words = ["duplicate field", "unknown field", "not the header of a journal"];
-        assert!(words.iter().any(|words| message.contains(words)), "{key}: {message}");
+        let parts = ["duplicate field", "unknown field", "not the header of a journal"];
+        assert!(parts.iter().any(|part| message.contains(part)), "{key}: {message}");
     }
     // A block ends once, and is not started twice with one number.
     let mut objects = good.clone();
@@ -246,7 +246,7 @@ fn a_line_without_its_end_is_never_used() {
 fn a_journal_before_sums_is_told_by_its_version() {
     let folder = tempfile::tempdir().unwrap();
     whole(folder.path());
-    let first = objects(&lines(folder.path()))[0].replacen("\"journal\":3", "\"journal\":1", 1);
+    let first = objects(&lines(folder.path()))[0].replacen("\"journal\":4", "\"journal\":1", 1);
     fs::write(folder.path().join(FILE_NAME), first + "\n").unwrap();
     assert!(matches!(Contents::read(folder.path()), Err(JournalError::Version { found: 1, .. })));
 }
@@ -311,9 +311,10 @@ fn found(directory: &Path) -> Vec<(&'static str, Soundness, String)> {
 
 fn wrong(directory: &Path, what: &str) -> String {
     let found = found(directory);
-    let (_, soundness, words) = found.iter().find(|(name, _, _)| *name == what).unwrap_or_else(|| panic!("{found:?}"));
-    assert_eq!(*soundness, Soundness::Wrong, "{words}");
-    words.clone()
+    let (_, soundness, message) =
+        found.iter().find(|(name, _, _)| *name == what).unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!(*soundness, Soundness::Wrong, "{message}");
+    message.clone()
 }
 
 #[test]
@@ -344,15 +345,18 @@ fn a_directory_is_checked_whole() {
     let mut results = file::read(folder.path()).unwrap();
     results.runs[1].record.duration_ms += 1;
     file::write(folder.path(), &results).unwrap();
-    let words = wrong(folder.path(), "results of the journal");
-    assert!(words.contains(&results.runs[1].record.run) && words.contains("at /record/duration_ms: 2501"), "{words}");
+    let message = wrong(folder.path(), "results of the journal");
+    assert!(
+        message.contains(&results.runs[1].record.run) && message.contains("at /record/duration_ms: 2501"),
+        "{message}"
+    );
     results.runs[1].record.duration_ms -= 1;
     results.cells[0].runs.measured += 1;
     file::write(folder.path(), &results).unwrap();
-    let words = wrong(folder.path(), "results of the journal");
+    let message = wrong(folder.path(), "results of the journal");
     assert!(
-        words.starts_with(&format!("cells, {}", results.cells[0].cell)) && words.contains("/runs/measured"),
-        "{words}"
+        message.starts_with(&format!("cells, {}", results.cells[0].cell)) && message.contains("/runs/measured"),
+        "{message}"
     );
 
     fs::remove_file(folder.path().join(file::FILE_NAME)).unwrap();

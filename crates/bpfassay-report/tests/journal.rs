@@ -110,9 +110,9 @@ fn any_other_damage_is_an_error_that_names_the_line() {
         assert!(Journal::resume(folder.path()).is_err());
         assert_eq!(fs::read(&path).unwrap(), before);
     }
-    fs::write(&path, "{\"journal\":3,").unwrap();
+    fs::write(&path, "{\"journal\":4,").unwrap();
     assert!(matches!(Contents::read(folder.path()), Err(JournalError::Corrupt { line: 1, .. })));
-    fs::write(&path, good.replacen("\"journal\":3", "\"journal\":1", 1)).unwrap();
+    fs::write(&path, good.replacen("\"journal\":4", "\"journal\":1", 1)).unwrap();
     assert!(matches!(Contents::read(folder.path()), Err(JournalError::Version { found: 1, .. })));
 }
 

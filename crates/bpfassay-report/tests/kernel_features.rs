@@ -84,7 +84,7 @@ since = [
 fn one_call_too_few_is_not_exact() {
     let results = derive(&contents(&study(""), |block, run| match outcome(block, run) {
         Outcome::Measured(mut figures) if run.spec.probe.probe == Probe::Kprobe => {
-            let totals = figures.phases[0].ledger.entry(Operation::Write).or_default();
+            let totals = figures.phases[0].moved.entry(Operation::Write).or_default();
             *totals += Totals { calls: 1, bytes: 0, errors: 0 };
             Outcome::Measured(figures)
         }

@@ -77,7 +77,7 @@ fn run(probe: ProbeConfiguration, lost: u64) -> RunFigures {
         name: "work".to_owned(),
         test: 0,
         repetition: 0,
-        ledger: BTreeMap::new(),
+        moved: BTreeMap::new(),
         events: [(ProgramEvent::TcpSend, DONE), (ProgramEvent::TcpReceive, DONE)].into(),
         interval: interval.clone(),
     };

@@ -27,7 +27,7 @@ fn published(name: &str) -> String {
 /// `BPFASSAY_UPDATE_SCHEMA=1 cargo test -p bpfassay-report` writes the files anew.
 #[test]
 fn the_published_files_are_current() {
-    for (name, schema) in [("results-v2.json", results_schema()), ("events-v2.json", events_schema())] {
+    for (name, schema) in [("results-v3.json", results_schema()), ("events-v3.json", events_schema())] {
         let schema = schema.unwrap();
         if std::env::var_os("BPFASSAY_UPDATE_SCHEMA").is_some() {
             std::fs::create_dir_all(FOLDER).unwrap();
@@ -42,7 +42,7 @@ fn the_published_files_are_current() {
 
 #[test]
 fn results_keep_to_the_schema() {
-    let schema = serde_json::from_str(&published("results-v2.json")).unwrap();
+    let schema = serde_json::from_str(&published("results-v3.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let results = derive(&contents(&study(Some("2s"), 2, 2), outcome));
     let value = serde_json::to_value(&results).unwrap();
@@ -68,7 +68,7 @@ fn results_keep_to_the_schema() {
 /// Those that the repository holds were written by earlier versions.
 #[test]
 fn results_of_earlier_versions_keep_to_the_schema() {
-    let schema = serde_json::from_str(&published("results-v2.json")).unwrap();
+    let schema = serde_json::from_str(&published("results-v3.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let results: serde_json::Value = serde_json::from_str(&quick::text_of("quick")).unwrap();
     let errors: Vec<String> =
@@ -88,7 +88,7 @@ fn results_are_read_as_they_were_written() {
 
     let text = std::fs::read_to_string(&path).unwrap();
     let keys: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let schema = serde_json::from_str(&published("results-v2.json")).unwrap();
+    let schema = serde_json::from_str(&published("results-v3.json")).unwrap();
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&keys) && keys["digest"].is_string());
     file::write(folder.path(), &bpfassay_results::Results { version: 9, ..written }).unwrap();
     assert!(matches!(file::read(&path), Err(ResultsError::Version { found: 9, .. })));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What happens while a study is run, for programs that watch: `bpfassay run --message-format json` writes one of
-//! these as a JSON object per line. Its schema is published as `results/schema/events-v2.json`.
+//! these as a JSON object per line. Its schema is published as `results/schema/events-v3.json`.
 //!
 //! Within a version, events and keys are only added: a reader should pass over those that it does not know.
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{BootVerdict, ByteFigure, RunFailure};
 
 /// Version of the events.
-pub const EVENTS_VERSION: u32 = 2;
+pub const EVENTS_VERSION: u32 = 3;
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -124,9 +124,9 @@ pub struct RunEnded {
     pub bytes: Vec<ByteFigure>,
     /// For a run that failed, the log to read.
     pub log: Option<PathBuf>,
-    /// For a run that failed, the command that does just its cell again, one word each.
+    /// For a run that failed, the command that does just its cell again, one argument each.
     pub repeat: Option<Vec<String>>,
-    /// For a run that failed, the command that opens a shell in the same guest, one word each.
+    /// For a run that failed, the command that opens a shell in the same guest, one argument each.
     pub shell: Option<Vec<String>>,
     /// Runs that have ended so far, this one among them.
     pub done: u64,

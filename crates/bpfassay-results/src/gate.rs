@@ -24,7 +24,7 @@ pub struct GateResult {
     pub access: Option<Access>,
     /// The verdict. Inconclusive is no pass.
     pub verdict: Verdict,
-    /// What was found, in words, with its unit: what the verdict rests on, or why there is none.
+    /// What was found, as text with its unit: what the verdict rests on, or why there is none.
     pub found: String,
     /// The p-values, where the verdict is one of statistics; before their correction over the matrix.
     pub evidence: Option<GateEvidence>,

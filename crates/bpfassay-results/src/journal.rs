@@ -24,7 +24,7 @@ pub use self::{
 use crate::{Entry, Header};
 
 /// Version of the journal's format.
-pub const JOURNAL_VERSION: u32 = 3;
+pub const JOURNAL_VERSION: u32 = 4;
 
 /// File name of the journal in a results directory.
 pub const FILE_NAME: &str = "journal.jsonl";

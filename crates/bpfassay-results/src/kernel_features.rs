@@ -127,10 +127,10 @@ pub enum FeatureVerdict {
     /// It attaches and then counts wrongly.
     Miscounts,
     /// It works, and nothing was expected.
-    UnjudgedSuccess,
+    NotEvaluatedSuccess,
     /// It is refused, and nothing was expected.
-    UnjudgedRefusal,
-    /// Nobody knows: it was not tried.
+    NotEvaluatedRefusal,
+    /// It was not tried.
     NotTried,
 }
 

@@ -105,9 +105,9 @@ impl RunFailure {
     #[must_use]
     pub fn headline(&self) -> String {
         match (&self.after, self.phase) {
-            (Some(_), _) => format!("{} after the run", self.kind.words()),
-            (None, Some(phase)) => format!("{} during {phase}", self.kind.words()),
-            (None, None) => self.kind.words().to_owned(),
+            (Some(_), _) => format!("{} after the run", self.kind.name()),
+            (None, Some(phase)) => format!("{} during {phase}", self.kind.name()),
+            (None, None) => self.kind.name().to_owned(),
         }
     }
 }
@@ -175,9 +175,9 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// The kind in words.
+    /// The name of the kind.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Panic => "kernel panic",
             Self::Oops => "kernel oops",

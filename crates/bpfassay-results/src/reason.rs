@@ -15,12 +15,12 @@ thread_local! {
     static KNOWN: RefCell<HashSet<Arc<str>>> = RefCell::default();
 }
 
-/// A reason in words.
+/// A reason, as text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reason(Arc<str>);
 
 impl Reason {
-    /// The words.
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -28,12 +28,12 @@ impl Reason {
 }
 
 impl From<&str> for Reason {
-    fn from(words: &str) -> Self {
+    fn from(text: &str) -> Self {
         KNOWN.with_borrow_mut(|known| {
-            if let Some(same) = known.get(words) {
+            if let Some(same) = known.get(text) {
                 return Self(Arc::clone(same));
             }
-            let new: Arc<str> = words.into();
+            let new: Arc<str> = text.into();
             if known.len() < SHARED {
                 known.insert(Arc::clone(&new));
             }
@@ -43,8 +43,8 @@ impl From<&str> for Reason {
 }
 
 impl From<String> for Reason {
-    fn from(words: String) -> Self {
-        words.as_str().into()
+    fn from(text: String) -> Self {
+        text.as_str().into()
     }
 }
 
@@ -88,11 +88,11 @@ impl<'de> Deserialize<'de> for Reason {
             type Value = Reason;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a reason in words")
+                f.write_str("a reason, as text")
             }
 
-            fn visit_str<E: Error>(self, words: &str) -> Result<Reason, E> {
-                Ok(words.into())
+            fn visit_str<E: Error>(self, text: &str) -> Result<Reason, E> {
+                Ok(text.into())
             }
         }
 

@@ -108,7 +108,7 @@ pub struct BlockStarted {
     pub attempt: u32,
     /// When, in milliseconds since 1970-01-01 UTC.
     pub at_unix_ms: u64,
-    /// The QEMU command line, one word each; without a guest, the agent's.
+    /// The QEMU command line, one argument each; without a guest, the agent's.
     pub qemu: Vec<String>,
     /// The console log, relative to the results directory.
     pub log: Option<String>,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Version of `results.json`.
-pub const RESULTS_VERSION: u32 = 2;
+pub const RESULTS_VERSION: u32 = 3;
 
 /// Everything that came of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -58,7 +58,7 @@ pub struct Boot {
     pub boot: u32,
     /// When, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
-    /// The QEMU command line, one word each.
+    /// The QEMU command line, one argument each.
     pub qemu: Vec<String>,
     /// The console log, relative to the results directory.
     pub log: Option<String>,

@@ -35,7 +35,7 @@ pub struct RunDerived {
     pub accesses: Vec<RunAccess>,
     /// Bytes of the workload, of the tracer and of mountstats, per interval between barriers and operation.
     pub bytes: Vec<ByteFigure>,
-    /// For the workload `io-paths`: what the tracer saw of each path, a row per operation that the path owes to.
+    /// For the workload `io-paths`: what the tracer saw of each path, a row per path and operation.
     #[serde(default)]
     pub coverage: Vec<PathCoverage>,
     /// What program sets counted, a row per interval between barriers and event.
@@ -51,7 +51,7 @@ pub struct RunDerived {
 pub struct PathCoverage {
     /// The path.
     pub path: IoPath,
-    /// The operation that it owes to. For operations that move data, the figures are of all operations that move data the
+    /// The operation. For operations that move data, the figures are of all operations that move data the
     /// same way (`read`, `readv`, `map-read`; `write`, `writev`, `map-write`).
     pub operation: Operation,
     /// The call that the kernel or the file system refused: the path was not done.
@@ -283,8 +283,8 @@ pub enum Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MovedSource {
-    /// The embedded engine's ledger of what its system calls returned.
-    Ledger,
+    /// What the system calls of the embedded engine returned.
+    Calls,
     /// IOR's JSON summary, or what another program reports of itself.
     Summary,
 }

@@ -5,7 +5,7 @@ use schemars::Schema;
 
 use crate::{Event, Results};
 
-/// The schema of `results.json`, as the text of the file `results/schema/results-v2.json` of the project.
+/// The schema of `results.json`, as the text of the file `results/schema/results-v3.json` of the project.
 ///
 /// # Errors
 /// If the schema has no JSON form.
@@ -24,7 +24,7 @@ pub fn results_schema() -> Result<String, serde_json::Error> {
     text(schema, "Results of bpfassay")
 }
 
-/// The schema of a line of `bpfassay run --message-format json`, as the text of the file `results/schema/events-v2.json` of
+/// The schema of a line of `bpfassay run --message-format json`, as the text of the file `results/schema/events-v3.json` of
 /// the project.
 ///
 /// # Errors

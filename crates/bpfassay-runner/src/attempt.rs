@@ -199,15 +199,15 @@ impl Attempt {
             (BootVerdict::Nobody, Some(failure), _) => {
                 let same = self.unblamed.iter().find(|(kind, _)| *kind == failure.kind);
                 let first = failure.excerpt.first().cloned().unwrap_or_default();
-                let words = match same {
+                let line = match same {
                     Some((_, boot)) => Some(format!("{first}; no tool had run, and boot {boot} ended in the same way")),
                     None if self.unblamed.len() + 1 >= MOST_UNBLAMED => {
                         Some(format!("{first}; no tool had run, and {} boots before ended badly", self.unblamed.len()))
                     }
                     None => None,
                 };
-                if let Some(words) = words {
-                    let failure = with_first_line(failure, words);
+                if let Some(line) = line {
+                    let failure = with_first_line(failure, line);
                     if !self.was_ready {
                         self.never_ready = Some(failure.clone());
                     }
@@ -250,13 +250,13 @@ impl Attempt {
         let Pending { boot, suspect, otherwise, after_ms, failure } = pending;
         let after = AfterRun { ms: after_ms, during: Some(suspect.run.clone()) };
         let first = failure.excerpt.first().cloned().unwrap_or_default();
-        let words = format!("{first}, {after}; {} alone did no harm in boot {}", suspect.run, confirmed.boot);
+        let line = format!("{first}, {after}; {} alone did no harm in boot {}", suspect.run, confirmed.boot);
         Some(FailedRun {
             run: self.planned(&otherwise.run)?,
             boot,
             started_unix_ms: otherwise.started_unix_ms,
             duration_ms: otherwise.duration_ms,
-            failure: RunFailure { after: Some(after), ..with_first_line(&failure, words) },
+            failure: RunFailure { after: Some(after), ..with_first_line(&failure, line) },
         })
     }
 
@@ -274,13 +274,13 @@ impl Attempt {
             && confirmed == run
         {
             let before = pending.failure.excerpt.first().cloned().unwrap_or_default();
-            let words = format!("{before}; boot {} of this run alone ended badly, too: {first}", plan.boot);
+            let line = format!("{before}; boot {} of this run alone ended badly, too: {first}", plan.boot);
             return Some(FailedRun {
                 run: self.planned(run)?,
                 boot: pending.boot,
                 started_unix_ms: pending.suspect.started_unix_ms,
                 duration_ms: pending.suspect.duration_ms,
-                failure: with_first_line(&pending.failure, words),
+                failure: with_first_line(&pending.failure, line),
             });
         }
         let at = plan.runs.iter().position(|planned| planned.spec.id == run)?;
@@ -294,8 +294,8 @@ impl Attempt {
             Some(ended_ms) => {
                 let during = seen.in_flight().and_then(|at| plan.runs.get(at)).map(|run| run.spec.id.clone());
                 let after = AfterRun { ms: at_ms.saturating_sub(ended_ms), during };
-                let words = format!("{first}, {after}");
-                RunFailure { after: Some(after), ..with_first_line(failure, words) }
+                let line = format!("{first}, {after}");
+                RunFailure { after: Some(after), ..with_first_line(failure, line) }
             }
         };
         Some(FailedRun {
@@ -319,9 +319,9 @@ impl Attempt {
         if blamed.len() < MOST_BLAMED {
             return Vec::new();
         }
-        let words = format!("{} ended a boot of this block each", blamed.join(" and "));
+        let line = format!("{} ended a boot of this block each", blamed.join(" and "));
         let failure =
-            RunFailure { kind: FailureKind::NotTried, phase: None, excerpt: vec![words], log: None, after: None };
+            RunFailure { kind: FailureKind::NotTried, phase: None, excerpt: vec![line], log: None, after: None };
         let others = self.open().into_iter().filter(|run| run.cell == cell);
         others.map(|run| never_began(run, plan.boot, now, &failure)).collect()
     }

@@ -171,7 +171,7 @@ impl<'a> Boot<'a> {
         Ok(None)
     }
 
-    /// The run at `at` came to its end by the agent's word.
+    /// The run at `at` came to its end as the agent reports.
     fn ended(&mut self, at: usize, outcome: RunOutcome) -> Result<(), BlockError> {
         let (Some(planned), Some(seen)) = (self.plan.runs.get(at), self.seen.runs.get(at)) else { return Ok(()) };
         if self.plan.confirming.is_some() {

@@ -182,7 +182,7 @@ pub(crate) fn deadlines(study: &Study) -> Deadlines {
 pub(crate) fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
     let limits = deadlines(study);
     let seconds = |limit: Option<u64>| limit.unwrap_or_default();
-    // Tidying up is allowed its time before and after the agent's word that the run ended.
+    // Tidying up is allowed its time before and after the agent's message that the run ended.
     let tear_down = seconds(limits.tear_down).saturating_mul(2);
     let run = seconds(limits.attach).saturating_add(seconds(limits.workload)).saturating_add(tear_down);
     let around =
@@ -199,7 +199,7 @@ fn seed(study: &Study, block: &Block) -> u64 {
 /// programs and maps, as other addresses vary.
 pub(crate) fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
     let mut spec = run.spec.clone();
-    let is_given = spec.tracer_arguments.iter().any(|word| word.starts_with(ATTACH_ORDER));
+    let is_given = spec.tracer_arguments.iter().any(|argument| argument.starts_with(ATTACH_ORDER));
     if !spec.probe.is_baseline() && study.guest.addresses != Addresses::Fixed && !is_given {
         spec.tracer_arguments.extend([ATTACH_ORDER.to_owned(), seed(study, block).to_string()]);
     }
@@ -217,7 +217,7 @@ mod tests {
     fn arguments(addresses: Addresses, of_study: &[&str]) -> Vec<(u32, String)> {
         let mut study = bpfassay_study::load("quick").unwrap();
         study.guest.addresses = addresses;
-        study.tracer_arguments = of_study.iter().map(|&word| word.to_owned()).collect();
+        study.tracer_arguments = of_study.iter().map(|&argument| argument.to_owned()).collect();
         study.design.rounds = 1;
         study.design.seed = 40;
         let narrowing = Narrowing {

@@ -78,13 +78,13 @@ impl RepeatedFailures {
         })?;
         let names: Vec<&str> = blocks.iter().map(|(block, _)| block.as_str()).collect();
         let (_, first) = blocks.first()?;
-        let words =
+        let line =
             format!("guests of {} were never ready in {}: {}", block.target, names.join(" and "), first.headline());
         let rest = first.excerpt.iter().cloned();
         Some(RunFailure {
             kind: FailureKind::NotTried,
             phase: None,
-            excerpt: std::iter::once(words).chain(rest).collect(),
+            excerpt: std::iter::once(line).chain(rest).collect(),
             log: first.log.clone(),
             after: None,
         })

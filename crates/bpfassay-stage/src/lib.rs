@@ -280,8 +280,8 @@ fn locked(lock: &str, roots: &BTreeSet<String>) -> Result<BTreeSet<String>, toml
     let mut pending: Vec<String> = roots.iter().cloned().collect();
     while let Some(wanted) = pending.pop() {
         // `name`, `name version` or `name version (source)`.
-        let mut words = wanted.split(' ');
-        let (name, version) = (words.next().unwrap_or_default(), words.next());
+        let mut parts = wanted.split(' ');
+        let (name, version) = (parts.next().unwrap_or_default(), parts.next());
         for package in &packages {
             if text(package, "name") != name || version.is_some_and(|version| text(package, "version") != version) {
                 continue;

@@ -42,7 +42,7 @@ impl Bounds {
         }
     }
 
-    /// Why there is no interval, in words.
+    /// Why there is no interval.
     #[must_use]
     pub const fn reason(&self) -> Option<&'static str> {
         match self {

@@ -38,10 +38,10 @@ impl Clock {
 impl FromStr for Clock {
     type Err = UnknownName;
 
-    fn from_str(word: &str) -> Result<Self, UnknownName> {
-        Self::NAMES.iter().find(|(name, _)| *name == word).map(|(_, clock)| *clock).ok_or_else(|| UnknownName {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, clock)| *clock).ok_or_else(|| UnknownName {
             kind: "clock",
-            word: word.chars().take(64).collect(),
+            name: name.chars().take(64).collect(),
             known: Self::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
         })
     }

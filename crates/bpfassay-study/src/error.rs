@@ -75,7 +75,7 @@ pub enum ExpandError {
     NoTarget {
         /// The study's name.
         study: String,
-        /// The narrowing, in words.
+        /// The narrowing, as text.
         asked: String,
         /// The targets of the study, comma-separated.
         available: String,

@@ -129,7 +129,7 @@ impl Gate {
     }
 }
 
-/// What may not be found, in one word: a kind, or `all` for every one.
+/// What may not be found: a kind, or `all` for every one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denied(pub Vec<Kind>);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Study files: what is refused, where, and in which words.
+//! Study files: what is refused, where, and with which message.
 
 #![allow(
     clippy::unwrap_used,
@@ -142,7 +142,7 @@ fn a_study_is_read_whole() {
     let workload = ior(&study);
     assert_eq!((workload.engine, workload.ranks), (EngineChoice::Auto, 1));
     assert_eq!((workload.tests[0].interface, workload.tests[0].transfer_size), (Interface::Posix, 256 << 10));
-    assert!(!workload.tests[0].options.iter().any(|word| word == "-o" || word == "-f"));
+    assert!(!workload.tests[0].options.iter().any(|option| option == "-o" || option == "-f"));
 }
 
 #[test]
@@ -259,8 +259,8 @@ fn gates_are_read_strictly() {
 fn the_clock_is_the_hosts_choice_unless_the_study_names_one() {
     let study = parse(GOOD).unwrap();
     assert_eq!((study.clock, study.clock_of_host), (Clock::Instructions, true));
-    for (word, clock) in [("wall", Clock::Wall), ("instructions", Clock::Instructions)] {
-        let study = parse(&GOOD.replacen("probes =", &format!("clock = \"{word}\"\nprobes ="), 1)).unwrap();
+    for (name, clock) in [("wall", Clock::Wall), ("instructions", Clock::Instructions)] {
+        let study = parse(&GOOD.replacen("probes =", &format!("clock = \"{name}\"\nprobes ="), 1)).unwrap();
         assert_eq!((study.clock, study.clock_of_host), (clock, false));
     }
 }
@@ -399,8 +399,8 @@ fn fio_is_a_command() {
         parse(&GOOD.replace("options = \"-a POSIX -w -r -t 256k -b 4m\"", "type = \"fio\"\naccess = \"random\""))
             .unwrap();
     let spec = study.command("w").unwrap();
-    let words = spec.arguments.join(" ");
-    for word in [
+    let arguments = spec.arguments.join(" ");
+    for option in [
         "--rw=randwrite",
         "--rw=randread",
         "--size=4194304",
@@ -409,7 +409,7 @@ fn fio_is_a_command() {
         "--thread",
         "--ioengine=psync",
     ] {
-        assert!(words.contains(word), "{words}");
+        assert!(arguments.contains(option), "{arguments}");
     }
     let names: Vec<&str> = spec.figures.iter().map(|figure| figure.name.as_str()).collect();
     assert!(

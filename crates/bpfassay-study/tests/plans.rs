@@ -77,7 +77,7 @@ fn a_cell_is_kept_with_its_baseline_and_its_place_in_the_order() {
     let told = "study `small` has no cell `x86_64_7.2_sizes-t1MiB_nfs4.2_fexti`, did you mean \
                 `x86_64_7.2_sizes-t1MiB_nfs4.2_fexit`?: `bpfassay plan small` lists them";
     assert_eq!(error, told);
-    // What other words keep away is not there either.
+    // What other arguments keep away is not there either.
     let narrowing = Narrowing { archs: vec![Arch::Aarch64], ..cells(&[id]) };
     assert!(matches!(plan(&study, &narrowing), Err(ExpandError::NoCell { .. })));
 }
@@ -344,7 +344,7 @@ fn bundled_studies_have_plans() {
     assert!(whole.left_out.is_empty());
     for (_, run) in whole.runs() {
         let Workload::Ior { options, .. } = &run.spec.workload else { panic!("{:?}", run.spec.workload) };
-        let repetitions = options.iter().position(|word| word == "-i").and_then(|at| options.get(at + 1));
+        let repetitions = options.iter().position(|option| option == "-i").and_then(|at| options.get(at + 1));
         assert_eq!(repetitions.map(String::as_str), Some("8"));
     }
 }

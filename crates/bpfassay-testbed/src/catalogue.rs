@@ -282,12 +282,12 @@ fn series_of(name: &str) -> Option<&str> {
     [major, minor, last].into_iter().all(numeric).then_some(series)
 }
 
-/// The name nearest to `word`, the last of several equally near, if one shares more than half of it.
-fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let word: String = word.chars().take(64).collect();
+/// The name nearest to `name`, the last of several equally near, if one shares more than half of it.
+fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let name: String = name.chars().take(64).collect();
     known
         .iter()
-        .map(|&candidate| (strsim::normalized_damerau_levenshtein(&word, candidate), candidate))
+        .map(|&candidate| (strsim::normalized_damerau_levenshtein(&name, candidate), candidate))
         .filter(|(likeness, _)| *likeness > 0.5)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)

@@ -57,7 +57,7 @@ impl Dump {
     /// the page ([`Capture::cut`]).
     ///
     /// # Errors
-    /// In words, for a page that is too long or no such page.
+    /// An error message, for a page that is too long or no such page.
     pub fn of_page(at_ns: u64, page: &[u8]) -> Result<(Self, bool), String> {
         if page.len() > MAX_PAGE {
             return Err(format!("the page of a map has {} bytes, and may have {MAX_PAGE}", page.len()));

@@ -316,8 +316,8 @@ impl Unit {
     /// Every one.
     pub const ALL: [Self; 5] = [Self::BytesReturned, Self::BytesRequested, Self::Calls, Self::Errors, Self::Successes];
 
-    /// The words of tool files.
-    pub const WORDS: &'static [(&'static str, Self)] = &[
+    /// The names in tool files.
+    pub const NAMES: &'static [(&'static str, Self)] = &[
         ("bytes-returned", Self::BytesReturned),
         ("bytes-requested", Self::BytesRequested),
         ("calls", Self::Calls),
@@ -325,7 +325,7 @@ impl Unit {
         ("successes", Self::Successes),
     ];
 
-    /// The word of tool files.
+    /// The name in tool files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -353,11 +353,11 @@ pub enum Whose {
 }
 
 impl Whose {
-    /// The words of tool files; also the labels where a file names none.
-    pub const WORDS: &'static [(&'static str, Self)] =
+    /// The names in tool files; also the labels where a file names none.
+    pub const NAMES: &'static [(&'static str, Self)] =
         &[("system", Self::System), ("cgroup", Self::Cgroup), ("mount", Self::Mount), ("process", Self::Process)];
 
-    /// The word of tool files.
+    /// The name in tool files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -380,7 +380,7 @@ pub enum Counting {
 }
 
 impl Counting {
-    /// The words of tool files.
-    pub const WORDS: &'static [(&'static str, Self)] =
+    /// The names in tool files.
+    pub const NAMES: &'static [(&'static str, Self)] =
         &[("cumulative", Self::Cumulative), ("interval", Self::Interval)];
 }

@@ -136,9 +136,9 @@ pub fn command(name: &str, source: &Source, arguments: &[String], arch: Arch) ->
         }
         Source::Script(of) => {
             let script = script(name);
-            let is_named = arguments.iter().any(|word| word.contains(SCRIPT));
-            let words = arguments.iter().map(|word| word.replace(SCRIPT, &script));
-            let mut command: Vec<String> = std::iter::once(of.interpreter.clone()).chain(words).collect();
+            let is_named = arguments.iter().any(|arg| arg.contains(SCRIPT));
+            let args = arguments.iter().map(|arg| arg.replace(SCRIPT, &script));
+            let mut command: Vec<String> = std::iter::once(of.interpreter.clone()).chain(args).collect();
             if !is_named {
                 command.push(script);
             }

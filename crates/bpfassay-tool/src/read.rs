@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bpfassay_input::document::{self, Field, Invalid, Reported, Section, is_file_name, suggestion};
 use bpfassay_protocol::Arch;
 
-use self::places::{attribute, in_the_guest, package, relative, word};
+use self::places::{argument, attribute, in_the_guest, package, relative};
 use crate::{
     Binary, Debian, DebianPackage, Nix, Object, Pattern, Ready, Script, Source, Stop, TOOL_SCHEMA, ToolError, ToolFile,
     bundled,
@@ -238,7 +238,7 @@ pub fn suite(field: &Field<'_, '_>) -> Result<String, Reported> {
 /// # Errors
 /// Where something in them is wrong, which the document then has.
 pub fn arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
-    entries(field, word)
+    entries(field, argument)
 }
 
 /// One of the kinds of source in `known`.

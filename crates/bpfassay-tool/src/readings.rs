@@ -30,7 +30,7 @@ pub struct Sample {
     pub at_ns: u64,
     /// Which of [`Report::figures`].
     pub figure: usize,
-    /// Which cgroup, mount or process, in the tool's words; `None` for the whole system.
+    /// Which cgroup, mount or process, as the tool names it; `None` for the whole system.
     pub subject: Option<String>,
     /// The value, with the figure's scale applied.
     pub value: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tool files: what they mean, what is refused, where, and in which words.
+//! Tool files: what they mean, what is refused, where, and with which message.
 
 #![allow(
     clippy::unwrap_used,

@@ -101,9 +101,9 @@ pub fn verifier_log(text: &str) {
 
 /// Command lines, arguments separated by NUL.
 pub fn arguments(bytes: &[u8]) {
-    let words = || bytes.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
-    let _ = Request::parse(words());
-    let _ = object_args::Request::parse(words());
+    let args = || bytes.split(|&byte| byte == 0).map(|arg| OsString::from_vec(arg.to_vec()));
+    let _ = Request::parse(args());
+    let _ = object_args::Request::parse(args());
     if let Ok(text) = str::from_utf8(bytes) {
         let _ = text.parse::<Address>();
     }

@@ -55,7 +55,7 @@ fn a_refusal_is_one_line_and_status_3() {
         assert_ne!(refusal.step, Step::Open, "{refusal:?}");
         assert!(refusal.errno.is_some_and(|errno| errno > 0), "{refusal:?}");
         assert!(!refusal.message.is_empty() && !refusal.message.contains('\n'), "{refusal:?}");
-        assert_eq!(text(&output.stderr), "", "libbpf's words belong into the refusal");
+        assert_eq!(text(&output.stderr), "", "libbpf's messages belong into the refusal");
     }
 }
 

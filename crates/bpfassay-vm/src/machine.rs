@@ -161,22 +161,22 @@ impl Machine {
             Initramfs::OpenFile => path_of(descriptor::INITRD),
         });
         let arguments = self.arguments_with(self.kernel.clone().into_os_string(), initrd);
-        shell_words(std::iter::once(program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str)))
+        shell_command(std::iter::once(program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str)))
     }
 }
 
-/// `words` quoted for a POSIX shell. Bytes that are not UTF-8 are shown as the replacement character.
-pub fn shell_words<'a>(words: impl IntoIterator<Item = &'a (impl AsRef<OsStr> + ?Sized + 'a)>) -> String {
-    words.into_iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
+/// `args` quoted for a POSIX shell. Bytes that are not UTF-8 are shown as the replacement character.
+pub fn shell_command<'a>(args: impl IntoIterator<Item = &'a (impl AsRef<OsStr> + ?Sized + 'a)>) -> String {
+    args.into_iter().map(|arg| quoted(arg.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
-/// `word` as one word of a shell command.
-fn quoted(word: &OsStr) -> String {
-    let word = word.to_string_lossy();
+/// `arg` as one argument of a shell command.
+fn quoted(arg: &OsStr) -> String {
+    let arg = arg.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.into_owned()
+    if !arg.is_empty() && arg.chars().all(plain) {
+        arg.into_owned()
     } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
+        format!("'{}'", arg.replace('\'', r"'\''"))
     }
 }

@@ -64,19 +64,19 @@ fn every_option_of_a_study() {
 #[test]
 fn what_qemu_gets_is_the_same_wherever_kernel_and_initramfs_lie() {
     let shown = machine(Arch::X86_64);
-    let words = |machine: &Machine| {
-        machine.arguments().into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+    let args = |machine: &Machine| {
+        machine.arguments().into_iter().map(|arg| arg.into_string().unwrap()).collect::<Vec<_>>().join(" ")
     };
-    let given = words(&shown);
+    let given = args(&shown);
     assert!(given.contains(" -kernel /dev/fd/904 -initrd /dev/fd/903 -append "), "{given}");
     let elsewhere = Machine { kernel: "/other".into(), initrd: Some(Initramfs::OpenFile), ..shown.clone() };
-    assert_eq!(words(&elsewhere), given);
+    assert_eq!(args(&elsewhere), given);
     let for_people = elsewhere.shell_command(Path::new("qemu"));
     assert!(for_people.contains(" -kernel /other -initrd /dev/fd/903 "), "{for_people}");
-    assert!(!words(&Machine { initrd: None, ..shown.clone() }).contains("-initrd"));
+    assert!(!args(&Machine { initrd: None, ..shown.clone() }).contains("-initrd"));
     let sandbox = "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
     assert!(given.starts_with(sandbox), "{given}");
-    assert_eq!(words(&Machine { sandbox: false, ..shown }), given.replacen(sandbox, "", 1).trim_start());
+    assert_eq!(args(&Machine { sandbox: false, ..shown }), given.replacen(sandbox, "", 1).trim_start());
 }
 
 #[test]

@@ -280,7 +280,7 @@ mod scenario {
     pub(crate) async fn phases_out_of_order(arch: Arch) {
         // Each of these would start a new time, or none, for a guest that does nothing any more.
         let shell = GuestMessage::Phase { phase: Phase::Shell, run: None };
-        for (last, words) in [
+        for (last, part) in [
             (phase(Phase::Workload), "received phase `workload` of run `run-1`, expected phase `tear-down`"),
             (shell, "received phase `shell`, expected phase `tear-down`"),
         ] {
@@ -289,7 +289,7 @@ mod scenario {
             let (messages, _, ending) = story(&mut bench.boot().await).await;
             assert_eq!(messages, up(&[phase(Phase::Workload)]), "what came before it counts");
             let EndReason::ProtocolError { message } = &ending.reason else { panic!("{ending:?}") };
-            assert!(message.contains(words), "{message}");
+            assert!(message.contains(part), "{message}");
         }
     }
 

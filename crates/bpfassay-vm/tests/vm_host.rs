@@ -159,7 +159,7 @@ async fn qemu_is_kept_away_from_the_host() {
 
 #[tokio::test]
 async fn a_terminal_shows_the_console_takes_keys_and_is_as_before_afterwards() {
-    // The guest speaks on its console, waits for a line typed there, speaks again, and waits for the host's word to go.
+    // The guest speaks on its console, waits for a line typed there, speaks again, and waits for the host's signal to go on.
     let text = "<2>what the guest says\n";
     let Some(mut bench) = Bench::with_init(Arch::X86_64, &hello(), "ktkwp", text).await else { return };
     if env::var_os(INNER).is_some() {

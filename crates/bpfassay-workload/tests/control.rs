@@ -65,12 +65,12 @@ fn begin(phase: &str, test: u32, repetition: u32) -> PhaseEvent {
     PhaseEvent::Begin(PhaseName { phase: phase.to_owned(), test, repetition })
 }
 
-fn end(phase: &str, test: u32, repetition: u32, ledger: &[(Operation, u64, u64)]) -> PhaseEvent {
-    let ledger =
-        ledger.iter().map(|&(operation, calls, bytes)| (operation, Totals { calls, bytes, errors: 0 })).collect();
+fn end(phase: &str, test: u32, repetition: u32, moved: &[(Operation, u64, u64)]) -> PhaseEvent {
+    let moved =
+        moved.iter().map(|&(operation, calls, bytes)| (operation, Totals { calls, bytes, errors: 0 })).collect();
     PhaseEvent::End {
         phase: PhaseName { phase: phase.to_owned(), test, repetition },
-        ledger,
+        moved,
         events: Default::default(),
     }
 }

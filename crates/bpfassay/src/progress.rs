@@ -101,7 +101,7 @@ pub(crate) fn bundled(plan: &Plan) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use bpfassay_study::{Available, Narrowing};
-    use bpfassay_vm::shell_words;
+    use bpfassay_vm::shell_command;
     use clap::Parser as _;
 
     use super::*;
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn words_are_typed_as_a_shell_reads_them() {
         let args = ["bpfassay", "run", "my study.toml", "it's", ""].map(str::to_owned);
-        assert_eq!(shell_words(&args), r"bpfassay run 'my study.toml' 'it'\''s' ''");
+        assert_eq!(shell_command(&args), r"bpfassay run 'my study.toml' 'it'\''s' ''");
     }
 
     #[test]
@@ -136,16 +136,16 @@ mod tests {
         let (guests, cell) = (Reporter::new(reporting), "x86_64-6.12_quick");
         let (repeat, shell) = (guests.repeat(cell).unwrap(), guests.shell(cell).unwrap());
         assert_eq!(
-            shell_words(&repeat),
+            shell_command(&repeat),
             format!("bpfassay run small.toml --cell {cell} --clock wall --kernel ./bzImage --tool mine.toml")
         );
         assert_eq!(
-            shell_words(&shell),
+            shell_command(&shell),
             format!("bpfassay shell --study small.toml --cell {cell} --kernel ./bzImage --tool mine.toml")
         );
         let here = Reporter::new(Reporting { here: Some(Path::new("/mnt/my nfs")), ..reporting });
         let again = here.repeat(cell).unwrap();
-        assert_eq!(shell_words(&again), format!("bpfassay here small.toml --mount '/mnt/my nfs' --cell {cell}"));
+        assert_eq!(shell_command(&again), format!("bpfassay here small.toml --mount '/mnt/my nfs' --cell {cell}"));
         assert_eq!(here.shell(cell), None);
         // All of them are commands.
         for args in [repeat, shell, again] {

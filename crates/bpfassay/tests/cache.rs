@@ -48,13 +48,13 @@ fn as_nobody(directory: &Path) -> Command {
 }
 
 /// `kernels` with `cache` is refused, and names it and what to do.
-fn refuses(mut command: Command, cache: &Path, words: &str) {
+fn refuses(mut command: Command, cache: &Path, part: &str) {
     let output = command.args(["kernels", "--offline", "--cache"]).arg(cache).output().unwrap();
     let said = said(&output);
     assert_eq!(output.status.code(), Some(2), "{}: {said}", cache.display());
     let said = said.replace('\n', " ");
-    for words in [words, "cannot be the cache", "name a directory that is missing or empty", "--cache"] {
-        assert!(said.contains(words), "{words}: {said}");
+    for part in [part, "cannot be the cache", "name a directory that is missing or empty", "--cache"] {
+        assert!(said.contains(part), "{part}: {said}");
     }
     assert!(said.contains(&cache.display().to_string()), "{said}");
 }
@@ -130,8 +130,8 @@ fn whoever_holds_a_lock_is_named_to_those_who_wait() {
         let mut line = String::new();
         let mut told = BufReader::new(waiting.stderr.take().unwrap());
         told.read_line(&mut line).unwrap();
-        let words = format!("waiting for the lock `{lock}` of the cache: process {} (timeout) has it", holder.id());
-        assert!(line.contains(&words), "{line}");
+        let part = format!("waiting for the lock `{lock}` of the cache: process {} (timeout) has it", holder.id());
+        assert!(line.contains(&part), "{line}");
         drop(holder.stdin.take());
         holder.wait().unwrap();
         assert!(waiting.wait().unwrap().success());

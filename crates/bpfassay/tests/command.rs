@@ -162,7 +162,7 @@ fn the_image_of_a_kernel_is_given_by_its_path_and_by_itself() {
     image.extend([0; 100]);
     image.extend(b"\0Linux version 6.99.0-mine (me@host) (gcc)\n\0");
     fs::write(directory.path().join("bzImage"), image).unwrap();
-    for (arguments, code, words) in [
+    for (arguments, code, part) in [
         (&["--kernel", "./bzImage"][..], 0, "aarch64_local_quick"),
         (&["--kernel", "bzImage", "--arch", "aarch64"], 0, "aarch64_local_quick"),
         (&["--kernel", "bzImage", "--arch", "riscv64"], 2, "is a kernel for aarch64, not for riscv64"),
@@ -175,7 +175,7 @@ fn the_image_of_a_kernel_is_given_by_its_path_and_by_itself() {
         let output = bpfassay(directory.path()).arg("plan").args(arguments).output().unwrap();
         let said = said(&output);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(words), "{arguments:?}: {said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
     }
 }
 
@@ -184,14 +184,14 @@ fn results_that_cannot_go_where_they_shall_are_told_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join("used")).unwrap();
     fs::write(directory.path().join("used/journal.jsonl"), "").unwrap();
-    for (output, words) in [("used", "--resume"), ("used/journal.jsonl", "is no directory")] {
+    for (output, part) in [("used", "--resume"), ("used/journal.jsonl", "is no directory")] {
         let output = bpfassay(directory.path())
             .args(["run", "--cache", "cache", "--offline", "--output", output])
             .output()
             .unwrap();
         let said = said(&output);
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(words), "{said}");
+        assert!(said.contains(part), "{said}");
         assert!(!directory.path().join("cache").exists());
     }
 }
@@ -203,8 +203,8 @@ fn doctor_tells_the_rest_where_the_cache_cannot_be_used() {
     let output = bpfassay(directory.path()).args(["doctor", "--offline", "--cache", "file"]).output().unwrap();
     let said = said(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    for words in ["cannot be the cache", "--cache", "memory: ", "QEMU for riscv64"] {
-        assert!(said.contains(words), "{words}: {said}");
+    for part in ["cannot be the cache", "--cache", "memory: ", "QEMU for riscv64"] {
+        assert!(said.contains(part), "{part}: {said}");
     }
 }
 

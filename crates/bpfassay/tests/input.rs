@@ -15,14 +15,14 @@ use std::{
 use common::{said, spec};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// The command in `directory` exits with `code` within 20 s and says `words`.
-fn exits(directory: &Path, arguments: &[&str], code: i32, words: &str) {
+/// The command in `directory` exits with `code` within 20 s and prints `part`.
+fn exits(directory: &Path, arguments: &[&str], code: i32, part: &str) {
     let mut command = Command::new("timeout");
     command.arg("20").arg(env!("CARGO_BIN_EXE_bpfassay")).args(arguments).current_dir(directory);
     let output = command.env_remove("RUST_LOG").stdin(Stdio::null()).output().unwrap();
     let said = said(&output);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    assert!(said.replace('\n', " ").contains(words), "{arguments:?}: {said}");
+    assert!(said.replace('\n', " ").contains(part), "{arguments:?}: {said}");
 }
 
 fn pipe(path: &Path) {
@@ -34,7 +34,7 @@ fn pipes_devices_and_files_without_end_are_no_input() {
     let work = tempfile::tempdir().unwrap();
     pipe(&work.path().join("pipe.toml"));
     fs::File::create(work.path().join("endless.toml")).unwrap().set_len(1 << 42).unwrap();
-    for (file, words) in [
+    for (file, part) in [
         ("./pipe.toml", "it is a named pipe and no regular file"),
         ("/dev/zero", "it is a device and no regular file"),
         ("./endless.toml", "bytes, which is the limit for such a file"),
@@ -49,7 +49,7 @@ fn pipes_devices_and_files_without_end_are_no_input() {
             &["testbed", "compose", file, "--output", output, "--cache", "cache"],
             &["testbed", "pack", file, "--output", output],
         ] {
-            exits(work.path(), arguments, 2, words);
+            exits(work.path(), arguments, 2, part);
         }
     }
 }
@@ -60,12 +60,12 @@ fn testbed(work: &Path) {
     exits(work, &["testbed", "compose", "spec.json", "--output", "made", "--cache", "cache"], 0, "Linux 6.12.1");
 }
 
-fn with_tool(work: &Path, source: &str, code: i32, words: &str) {
+fn with_tool(work: &Path, source: &str, code: i32, part: &str) {
     let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
     fs::write(work.join("tool/tool.toml"), text).unwrap();
     let arguments = ["plan", "quick", "--qemu", "--offline", "--cache", "cache", "--manifest", "made/manifest.json"];
     let arguments = [&arguments[..], &["--available", "--tool", "tool/tool.toml"]].concat();
-    exits(work, &arguments, code, words);
+    exits(work, &arguments, code, part);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// The events of one `run`, each of which keeps to the published schema.
 fn events(directory: &Path, arguments: &[&str], code: i32) -> Vec<Value> {
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/schema/events-v2.json");
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/schema/events-v3.json");
     let schema = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let output =
@@ -51,9 +51,9 @@ fn a_panic_is_named_its_log_kept_and_its_cell_can_be_done_again_alone() {
     let last = told.last().unwrap();
     assert_eq!((&last["event"], &last["exit_code"]), (&"concluded".into(), &4.into()));
 
-    let words: Vec<&str> = ended[0]["repeat"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
-    assert_eq!(words[..2], ["bpfassay", "run"]);
-    events(directory.path(), &[&words[2..], &["--output", "again"]].concat(), 4);
+    let command: Vec<&str> = ended[0]["repeat"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
+    assert_eq!(command[..2], ["bpfassay", "run"]);
+    events(directory.path(), &[&command[2..], &["--output", "again"]].concat(), 4);
     let again = results(&directory.path().join("again"));
     let cells: Vec<&Value> = again["cells"].as_array().unwrap().iter().map(|cell| &cell["cell"]).collect();
     assert_eq!(cells, [&ended[0]["cell"]]);

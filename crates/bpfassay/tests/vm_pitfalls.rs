@@ -9,7 +9,7 @@ use std::{env, fs};
 use common::{bpfassay, said, study};
 use serde_json::Value;
 
-/// Runs the study `pitfalls` with each line that begins with one of `lines`' first words replaced by the second; gives the results.
+/// Runs the study `pitfalls` with each line that begins with one of `lines`' first texts replaced by the second; gives the results.
 /// Nothing where guests are not wanted.
 fn run(lines: &[(&str, &str)]) -> Option<Value> {
     if env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required") {

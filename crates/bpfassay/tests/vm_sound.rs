@@ -13,7 +13,7 @@ use std::{
 
 use common::{bpfassay, guests_wanted, said, study};
 
-/// What a tool does when it is told to end, by its first word, and a part of the sentence that names it.
+/// What a tool does when it is asked to end, by its first argument, and a part of the sentence that names it.
 const SPOILERS: [(&str, &str); 12] = [
     ("unmount", "the file system under test: "),
     ("read-only", "the file system under test: options was rw"),

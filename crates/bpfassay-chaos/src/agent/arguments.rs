@@ -26,13 +26,13 @@ pub(crate) fn home(arguments: &[OsString]) -> PathBuf {
 
 /// The argument after `option`.
 pub(crate) fn value<'a>(arguments: &'a [OsString], option: &str) -> Option<&'a OsString> {
-    let at = arguments.iter().position(|word| word == option)?;
+    let at = arguments.iter().position(|argument| argument == option)?;
     arguments.get(at + 1)
 }
 
 /// The seed of the machine; 0 without one.
 pub(crate) fn seed(arguments: &[OsString]) -> u64 {
-    value(arguments, "-seed").and_then(|word| word.to_str()?.parse().ok()).unwrap_or_default()
+    value(arguments, "-seed").and_then(|argument| argument.to_str()?.parse().ok()).unwrap_or_default()
 }
 
 /// The descriptor `number` of this process, once more.

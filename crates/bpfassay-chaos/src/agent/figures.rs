@@ -125,12 +125,12 @@ fn attached(probe: ProbeConfiguration, drawn: u64) -> Attached {
 }
 
 fn phase(name: &str, operation: Operation, before: Reading, after: Reading) -> WorkloadPhase {
-    let ledger = BTreeMap::from([(operation, Totals { calls: CALLS, bytes: MOVED, errors: 0 })]);
+    let moved = BTreeMap::from([(operation, Totals { calls: CALLS, bytes: MOVED, errors: 0 })]);
     WorkloadPhase {
         name: name.to_owned(),
         test: 0,
         repetition: 0,
-        ledger,
+        moved,
         events: BTreeMap::new(),
         interval: Interval { before, after },
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The player: from the agent's first word to its last, with whatever the script has it do in between.
+//! The player: from the agent's first message to its last, with whatever the script has it do in between.
 
 use std::{ffi::OsString, fs::File, io, os::unix::net::UnixStream, process::ExitCode, thread, time::Duration};
 
@@ -23,9 +23,9 @@ use crate::{
 /// The inherited descriptors of `bpfassay_vm::device::descriptor`.
 const CONSOLE: i32 = 900;
 const AGENT: i32 = 901;
-/// Between two words of an honest agent: real ones take longer.
+/// Between two messages of an honest agent: real ones take longer.
 const PACE: Duration = Duration::from_millis(1);
-/// From QEMU's start to the agent's first word at least: real guests take seconds, and bpfassay needs some time to say the first words to
+/// From QEMU's start to the agent's first message at least: real guests take seconds, and bpfassay needs some time to send the first messages to
 /// QEMU's monitor, before which QEMU must not have ended.
 const BOOT: Duration = Duration::from_millis(250);
 /// In messages of a script: the run in flight, or the next.

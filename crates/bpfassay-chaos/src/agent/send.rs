@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest puts out: frames, garbage, floods, and the kernel's words.
+//! What a guest sends: frames, garbage, floods, and kernel messages.
 
 use std::{fs::File, io, io::Write, thread, time::Duration};
 
@@ -41,11 +41,11 @@ impl Line {
                 }
             }
             Piece::ConsoleFlood(mib) => {
-                let text = "[    1.000000] a flood of words from the kernel that mean nothing at all\r\n".repeat(1000);
+                let text = "[    1.000000] a flood of text from the kernel that means nothing at all\r\n".repeat(1000);
                 self.flood(Port::Console, text.as_bytes(), *mib)?;
             }
             Piece::AgentFlood(mib) => {
-                let text = "a flood of words from the agent that mean nothing at all ".repeat(1000);
+                let text = "a flood of text from the agent that means nothing at all ".repeat(1000);
                 let frame = frame::encode(&GuestMessage::Log { text }).map_err(io::Error::other)?;
                 self.flood(Port::Agent, &frame, *mib)?;
             }

@@ -36,7 +36,7 @@ pub fn is_started_as_qemu(name: &OsString) -> bool {
 #[must_use]
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let outcome = match arguments.get(1) {
-        Some(word) if word == PLAYER => player::run(arguments),
+        Some(argument) if argument == PLAYER => player::run(arguments),
         _ => start(arguments).map(|never| match never {}),
     };
     match outcome {
@@ -60,9 +60,9 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let job = job(arguments)?;
     let runs: Vec<&str> = runs(&job).iter().map(|run| run.id.as_str()).collect();
     match script.action(&Point::Launch, &runs) {
-        Some(Action::Refuse { status, words }) => {
+        Some(Action::Refuse { status, message }) => {
             // It is gone in any case.
-            let _ = writeln!(io::stderr(), "{words}");
+            let _ = writeln!(io::stderr(), "{message}");
             std::process::exit((*status).into());
         }
         Some(Action::Kill(signal)) => {
@@ -100,19 +100,19 @@ fn machine(arguments: &[OsString], monitor: i32) -> Vec<OsString> {
         "-m",
         "16M",
     ];
-    let mut words: Vec<OsString> = BARE.map(OsString::from).to_vec();
+    let mut args: Vec<OsString> = BARE.map(OsString::from).to_vec();
     for pair in arguments.windows(2) {
         let [option, value] = pair else { continue };
         let text = value.to_string_lossy();
         let is_monitor = (option == "-chardev" && text.contains("id=monitor,"))
             || (option == "-mon" && text.contains("chardev=monitor,"));
-        if is_monitor || CONFINEMENT.iter().any(|word| option == word) {
-            words.extend([option.clone(), value.clone()]);
+        if is_monitor || CONFINEMENT.iter().any(|argument| option == argument) {
+            args.extend([option.clone(), value.clone()]);
         }
     }
-    words.extend(["-chardev".into(), format!("socket,id=chaos,fd={monitor}").into()]);
-    words.extend(["-mon".into(), "chardev=chaos,mode=control".into()]);
-    words
+    args.extend(["-chardev".into(), format!("socket,id=chaos,fd={monitor}").into()]);
+    args.extend(["-mon".into(), "chardev=chaos,mode=control".into()]);
+    args
 }
 
 #[cfg(test)]
@@ -126,8 +126,8 @@ mod tests {
         let given: Vec<OsString> = given.split_whitespace().map(OsString::from).collect();
         assert!(is_started_as_qemu(&given[0]));
         assert_eq!(home(&given), Path::new("/x"));
-        let words = machine(&given, 7);
-        let text: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let args = machine(&given, 7);
+        let text: Vec<_> = args.iter().map(|argument| argument.to_string_lossy()).collect();
         let text = text.join(" ");
         assert!(text.contains("-sandbox on,spawn=deny -chardev socket,id=monitor,fd=902"), "{text}");
         assert!(text.contains("fd=7") && !text.contains("agent") && !text.contains("-kernel"), "{text}");

@@ -22,7 +22,7 @@ use crate::{
 /// No messages, or messages out of order.
 const PROTOCOL_ERROR: &[&str] = &["protocol_error"];
 const VERSION: &[&str] = &["protocol_version"];
-/// One that gives up before its first word says it out of order.
+/// One that gives up before its first message reports so out of order.
 const AGENT: &[&str] = &["agent", "protocol_error"];
 /// What cuts a message off is either.
 const CUT: &[&str] = &["protocol_error", "early_exit"];
@@ -229,7 +229,7 @@ const ABSURD: &[fn(&mut RunFigures)] = &[
     |figures| figures.whole.before.monotonic_ns = u64::MAX,
     |figures| {
         for phase in &mut figures.phases {
-            for totals in phase.ledger.values_mut() {
+            for totals in phase.moved.values_mut() {
                 totals.bytes = u64::MAX;
                 totals.calls = 0;
             }

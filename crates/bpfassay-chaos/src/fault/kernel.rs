@@ -76,9 +76,9 @@ fn console(lines: &[&str]) -> Piece {
 
 /// The kernel says `lines` and resets the machine.
 fn death(lines: &[&str]) -> Action {
-    let mut words = vec![console(lines)];
-    words.push(console(&["CPU: 0 PID: 77 Comm: tool Not tainted 6.12.0-chaos #1", "Call Trace:", " <TASK>"]));
-    Action::Send(words, Then::Resets)
+    let mut pieces = vec![console(lines)];
+    pieces.push(console(&["CPU: 0 PID: 77 Comm: tool Not tainted 6.12.0-chaos #1", "Call Trace:", " <TASK>"]));
+    Action::Send(pieces, Then::Resets)
 }
 
 fn dies(draw: &mut Draw<'_>, lines: &[&str], kinds: &[&'static str]) -> Trial {

@@ -47,15 +47,15 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
 ];
 
-/// QEMU's last words, when it does not start.
+/// QEMU's message where it does not start.
 fn refusal(draw: &mut Draw<'_>) -> Action {
-    let words = [
+    let messages = [
         "qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory",
         "qemu-system-x86_64: error while loading shared libraries: libglib-2.0.so.0: cannot open shared object file",
         "",
     ];
-    let words = draw.random.pick(&words).copied().unwrap_or_default().to_owned();
-    Action::Refuse { status: u8::from(draw.random.percent(80)), words }
+    let message = draw.random.pick(&messages).copied().unwrap_or_default().to_owned();
+    Action::Refuse { status: u8::from(draw.random.percent(80)), message }
 }
 
 fn killed_once(draw: &mut Draw<'_>, signals: &[i32]) -> Trial {

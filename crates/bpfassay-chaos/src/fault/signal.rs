@@ -45,7 +45,7 @@ fn interrupted(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
     trial
 }
 
-/// From the command's first instruction to after its last word: at an early time it does not listen for signals yet.
+/// From the command's first instruction to after its last message: at an early time it does not listen for signals yet.
 fn timed(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
     let mut trial = draw.trial();
     let (signal, times) = draw.random.pick(signals).copied().unwrap_or((INT, 1));

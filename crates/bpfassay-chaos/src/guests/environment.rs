@@ -79,28 +79,28 @@ impl<'a> GuestEnvironment<'a> {
     }
 
     pub(super) fn begin(&self) -> Vec<PathBuf> {
-        let mut words = vec!["run".into(), self.path("study.toml"), "--output".into(), self.path("out")];
+        let mut args = vec!["run".into(), self.path("study.toml"), "--output".into(), self.path("out")];
         if let Some(tool) = &self.tool {
-            words.extend(["--tool".into(), tool.clone()]);
+            args.extend(["--tool".into(), tool.clone()]);
         }
-        words.extend(self.guests());
-        words
+        args.extend(self.guests());
+        args
     }
 
     pub(super) fn resume(&self, more: &[&str]) -> Vec<PathBuf> {
-        let mut words = vec!["run".into(), "--resume".into(), self.path("out")];
-        words.extend(more.iter().map(PathBuf::from));
-        words.extend(self.guests());
-        words
+        let mut args = vec!["run".into(), "--resume".into(), self.path("out")];
+        args.extend(more.iter().map(PathBuf::from));
+        args.extend(self.guests());
+        args
     }
 
     fn guests(&self) -> Vec<PathBuf> {
-        let mut words: Vec<PathBuf> = match &self.cache {
+        let mut args: Vec<PathBuf> = match &self.cache {
             Some(cache) => vec!["--cache".into(), cache.clone(), "--offline".into()],
             None => vec!["--manifest".into(), self.driver.manifest.clone()],
         };
-        words.extend(["--accelerator", "tcg", "--yes"].map(PathBuf::from));
-        words
+        args.extend(["--accelerator", "tcg", "--yes"].map(PathBuf::from));
+        args
     }
 
     /// From now on the command has a cache of its own, one object of which is damaged: which one, `draw` says.
@@ -122,15 +122,11 @@ impl<'a> GuestEnvironment<'a> {
     }
 
     /// Runs the command to its end, with `fault` so long after its start.
-    pub(super) fn command(
-        &mut self,
-        words: &[PathBuf],
-        fault: Option<(Duration, HostFault)>,
-    ) -> Result<(), ChaosError> {
+    pub(super) fn command(&mut self, args: &[PathBuf], fault: Option<(Duration, HostFault)>) -> Result<(), ChaosError> {
         let root = self.directory.path().to_owned();
         let path = std::env::var("PATH").unwrap_or_default();
         let mut child = Command::new(&self.driver.bpfassay)
-            .args(words)
+            .args(args)
             .current_dir(&root)
             // By this its processes, QEMU among them, are known again.
             .env("PATH", format!("{}:{path}", root.join("bin").display()))

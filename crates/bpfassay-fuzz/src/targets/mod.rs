@@ -30,7 +30,7 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("frames", 700, &[], protocol::frames),
     Target::bytes("messages", 6000, &[], protocol::messages),
     Target::bytes("lines", 4000, &[], protocol::lines),
-    Target::text("names", 700, &MOUNTINFO, protocol::words),
+    Target::text("names", 700, &MOUNTINFO, protocol::names),
     Target::bytes("console", 200, &["crates/bpfassay-vm/tests/console"], vm::console),
     Target::bytes("tool_json_lines", 1000, &[], tool::json_lines),
     Target::bytes("tool_table", 200, &[], tool::table),

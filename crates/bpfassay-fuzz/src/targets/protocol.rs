@@ -70,15 +70,15 @@ fn read<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
 }
 
 /// Names of things, and the kernel's escapes.
-pub(super) fn words(text: &str) {
-    for word in text.split(['\n', ',']).take(100) {
-        if let Ok(probe) = word.parse::<ProbeConfiguration>() {
+pub(super) fn names(text: &str) {
+    for name in text.split(['\n', ',']).take(100) {
+        if let Ok(probe) = name.parse::<ProbeConfiguration>() {
             assert_eq!(probe.to_string().parse::<ProbeConfiguration>().ok(), Some(probe));
         }
-        if let Ok(arch) = word.parse::<Arch>() {
-            assert_eq!(arch.name(), word);
+        if let Ok(arch) = name.parse::<Arch>() {
+            assert_eq!(arch.name(), name);
         }
-        let _ = word.parse::<Operation>();
-        assert!(mangle::unescape(word).len() <= 3 * word.len());
+        let _ = name.parse::<Operation>();
+        assert!(mangle::unescape(name).len() <= 3 * name.len());
     }
 }

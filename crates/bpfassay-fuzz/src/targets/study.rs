@@ -41,9 +41,9 @@ pub(super) fn document(text: &str) {
 
 /// Values of keys: denied findings, shares.
 pub(super) fn values(text: &str) {
-    for word in text.split(['\n', ',']).take(20) {
-        let _ = word.parse::<Denied>();
-        if let Ok(share) = word.parse::<Share>() {
+    for name in text.split(['\n', ',']).take(20) {
+        let _ = name.parse::<Denied>();
+        if let Ok(share) = name.parse::<Share>() {
             assert_eq!(share.to_string().parse::<Share>().ok(), Some(share));
         }
     }

@@ -22,7 +22,7 @@ use bpfassay_testbed::{
 pub(super) fn kernel_image(image: &[u8]) {
     match local::identify(image) {
         Ok(kind) => assert!(kind.release.is_none_or(|release| release.len() <= image.len())),
-        Err(words) => assert!(words.len() < 1000),
+        Err(message) => assert!(message.len() < 1000),
     }
 }
 

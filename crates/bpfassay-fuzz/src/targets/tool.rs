@@ -12,7 +12,7 @@ use bpfassay_tool::{
     read,
 };
 
-/// A tool file: one that is accepted is written as it is read again, and gives an order or words.
+/// A tool file: one that is accepted is written as it is read again, and gives a tool specification or a message.
 pub(super) fn tool_file(text: &str) {
     let Ok(file) = ToolFile::parse("t.toml", text) else { return };
     for &arch in Arch::ALL {
@@ -26,7 +26,7 @@ pub(super) fn tool_file(text: &str) {
 pub(super) fn finding(text: &str) {
     match text.parse::<Kind>() {
         Ok(kind) => assert_eq!(kind.name(), text),
-        Err(words) => assert!(words.len() < 4000),
+        Err(message) => assert!(message.len() < 4000),
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines of the kernel's sunrpc caches (`/proc/net/rpc/*/channel`): questions from the kernel and answers to it.
 //!
-//! A line is words with blanks between them. In a word, blank, tab, newline and backslash are written as `\ooo`; a word
+//! A line consists of fields with blanks between them. In a field, blank, tab, newline and backslash are written as `\ooo`; a field
 //! of binary data is `\x` and hexadecimal digits (net/sunrpc/cache.c, `qword_add`, `qword_addhex`, `qword_get`).
 
 use std::fmt::Write;
@@ -57,16 +57,18 @@ impl Cache {
     /// The entry that every mount needs, to be written before the kernel asks.
     pub(crate) fn first_entry(self, export: Export<'_>) -> String {
         match self {
-            Self::Address => Line::new().word(b"nfsd").word(b"127.0.0.1").number(NEVER).word(DOMAIN.as_bytes()).end(),
+            Self::Address => {
+                Line::new().field(b"nfsd").field(b"127.0.0.1").number(NEVER).field(DOMAIN.as_bytes()).end()
+            }
             Self::Export => {
-                export_entry(Line::new().word(DOMAIN.as_bytes()).word(export.path.as_bytes()).number(NEVER)).end()
+                export_entry(Line::new().field(DOMAIN.as_bytes()).field(export.path.as_bytes()).number(NEVER)).end()
             }
             Self::FileHandle => Line::new()
-                .word(DOMAIN.as_bytes())
-                .word(FSID_NUM.as_bytes())
+                .field(DOMAIN.as_bytes())
+                .field(FSID_NUM.as_bytes())
                 .hex(&[0; 4])
                 .number(NEVER)
-                .word(export.path.as_bytes())
+                .field(export.path.as_bytes())
                 .end(),
         }
     }
@@ -74,21 +76,21 @@ impl Cache {
     /// The answer to the kernel's question `line`: the entry where there is one, else "there is none". `None` where
     /// the line is not a question of this cache.
     pub(crate) fn answer(self, line: &[u8], export: Export<'_>) -> Option<String> {
-        let words = split(line)?;
-        let key: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let fields = split(line)?;
+        let key: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
         Some(match (self, &*key) {
             (Self::Address, [class, address]) => {
-                let line = Line::new().word(class).word(address).number(NEVER);
-                if *address == b"127.0.0.1" { line.word(DOMAIN.as_bytes()) } else { line }.end()
+                let line = Line::new().field(class).field(address).number(NEVER);
+                if *address == b"127.0.0.1" { line.field(DOMAIN.as_bytes()) } else { line }.end()
             }
             (Self::Export, [domain, path]) => {
-                let line = Line::new().word(domain).word(path).number(NEVER);
+                let line = Line::new().field(domain).field(path).number(NEVER);
                 if *path == export.path.as_bytes() { export_entry(line) } else { line }.end()
             }
             (Self::FileHandle, [domain, kind, id]) => {
-                let line = Line::new().word(domain).word(kind).hex(id).number(NEVER);
+                let line = Line::new().field(domain).field(kind).hex(id).number(NEVER);
                 let ours = *kind == FSID_NUM.as_bytes() && *id == [0; 4];
-                if ours { line.word(export.path.as_bytes()) } else { line }.end()
+                if ours { line.field(export.path.as_bytes()) } else { line }.end()
             }
             _ => return None,
         })
@@ -115,9 +117,9 @@ impl Line {
         }
     }
 
-    fn word(mut self, word: &[u8]) -> Self {
+    fn field(mut self, field: &[u8]) -> Self {
         self.blank();
-        for &byte in word {
+        for &byte in field {
             match byte {
                 b'!'..=b'[' | b']'..=b'~' => self.0.push(char::from(byte)),
                 // Writing to a String does not fail.
@@ -148,21 +150,21 @@ impl Line {
     }
 }
 
-/// The words of a line, decoded; `None` where an escape is broken.
+/// The fields of a line, decoded; `None` where an escape is broken.
 fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).map(decode).collect()
+    line.split(|&byte| byte == b' ').filter(|field| !field.is_empty()).map(decode).collect()
 }
 
-pub(super) fn decode(word: &[u8]) -> Option<Vec<u8>> {
-    if let Some(digits) = word.strip_prefix(b"\\x") {
+pub(super) fn decode(field: &[u8]) -> Option<Vec<u8>> {
+    if let Some(digits) = field.strip_prefix(b"\\x") {
         if digits.len() % 2 != 0 {
             return None;
         }
         return digits.chunks_exact(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect();
     }
-    let mut bytes = Vec::with_capacity(word.len());
-    let mut rest = word;
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
         if byte != b'\\' {
@@ -231,11 +233,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_read_back_as_written(words in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..20), 1..6)) {
-            let text = words.iter().fold(Line::new(), |line, word| line.word(word)).end();
-            prop_assert_eq!(split(text.as_bytes()), Some(words.clone()));
-            let hex = words.iter().fold(Line::new(), |line, word| line.hex(word)).end();
-            prop_assert_eq!(split(hex.as_bytes()), Some(words));
+        fn fields_are_read_as_written(fields in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..20), 1..6)) {
+            let text = fields.iter().fold(Line::new(), |line, field| line.field(field)).end();
+            prop_assert_eq!(split(text.as_bytes()), Some(fields.clone()));
+            let hex = fields.iter().fold(Line::new(), |line, field| line.hex(field)).end();
+            prop_assert_eq!(split(hex.as_bytes()), Some(fields));
         }
 
         #[test]

@@ -91,12 +91,12 @@ pub(crate) fn versions(shown: &str, version: NfsVersion) -> String {
         NfsVersion::V41 => &["4", "4.1"],
         NfsVersion::V42 => &["4", "4.1", "4.2"],
     };
-    let words = shown.split_whitespace().filter_map(|word| {
-        let name = word.strip_prefix(['+', '-'])?;
+    let versions = shown.split_whitespace().filter_map(|field| {
+        let name = field.strip_prefix(['+', '-'])?;
         // `4` switches the minor versions that are still on, `4.0` alone belongs to no study.
         Some(format!("{}{name}", if wanted.contains(&name) { '+' } else { '-' }))
     });
-    let mut line = words.collect::<Vec<_>>().join(" ");
+    let mut line = versions.collect::<Vec<_>>().join(" ");
     line.push('\n');
     line
 }

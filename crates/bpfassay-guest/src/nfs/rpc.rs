@@ -32,24 +32,24 @@ pub(crate) struct Exported {
 /// The reply to one call, without record mark; `None` where `call` is no call that can be replied to.
 pub(crate) fn reply(call: &[u8], exported: &Exported) -> Option<Vec<u8>> {
     let mut call = Reader(call);
-    let number = call.word()?;
-    if call.word()? != CALL {
+    let number = call.uint()?;
+    if call.uint()? != CALL {
         return None;
     }
     let mut reply = Writer::default();
-    reply.word(number).word(REPLY);
-    if call.word()? != RPC_VERSION {
+    reply.uint(number).uint(REPLY);
+    if call.uint()? != RPC_VERSION {
         // MSG_DENIED, RPC_MISMATCH, lowest and highest version.
-        reply.word(1).word(0).word(RPC_VERSION).word(RPC_VERSION);
+        reply.uint(1).uint(0).uint(RPC_VERSION).uint(RPC_VERSION);
         return Some(reply.0);
     }
-    let (program, version, procedure) = (call.word()?, call.word()?, call.word()?);
+    let (program, version, procedure) = (call.uint()?, call.uint()?, call.uint()?);
     for _credential_then_verifier in 0..2 {
-        call.word()?;
+        call.uint()?;
         call.opaque(400)?;
     }
     // MSG_ACCEPTED, AUTH_NONE.
-    reply.word(0).word(0).word(0);
+    reply.uint(0).uint(0).uint(0);
     let status = match (program, version, procedure) {
         (RPCBIND, 2..=4, 0) | (MOUNT, 3, 0 | 3 | 4) => Status::Success(Vec::new()),
         // SET and UNSET: whatever the kernel registers is registered. Nobody asks for it here: the client gets
@@ -61,8 +61,8 @@ pub(crate) fn reply(call: &[u8], exported: &Exported) -> Option<Vec<u8>> {
             let path = call.opaque(MAX_PATH)?;
             if path == exported.path.as_bytes() {
                 let mut result = Writer::default();
-                result.word(0).opaque(&exported.handle).word(1).word(AUTH_UNIX);
-                reply.word(0).0.extend(result.0);
+                result.uint(0).opaque(&exported.handle).uint(1).uint(AUTH_UNIX);
+                reply.uint(0).0.extend(result.0);
                 return Some(reply.0);
             }
             Status::Success(vec![MNT3ERR_NOENT])
@@ -71,10 +71,10 @@ pub(crate) fn reply(call: &[u8], exported: &Exported) -> Option<Vec<u8>> {
         _ => Status::ProgramUnavailable,
     };
     match status {
-        Status::Success(words) => words.into_iter().fold(reply.word(0), |reply, word| reply.word(word)),
-        Status::ProgramUnavailable => reply.word(1),
-        Status::Versions(lowest, highest) => reply.word(2).word(lowest).word(highest),
-        Status::ProcedureUnavailable => reply.word(3),
+        Status::Success(numbers) => numbers.into_iter().fold(reply.uint(0), |reply, number| reply.uint(number)),
+        Status::ProgramUnavailable => reply.uint(1),
+        Status::Versions(lowest, highest) => reply.uint(2).uint(lowest).uint(highest),
+        Status::ProcedureUnavailable => reply.uint(3),
     };
     Some(reply.0)
 }
@@ -104,14 +104,14 @@ pub(crate) fn record_length(mark: [u8; 4]) -> Option<usize> {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn word(&mut self) -> Option<u32> {
-        let (word, rest) = self.0.split_first_chunk()?;
+    fn uint(&mut self) -> Option<u32> {
+        let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Some(u32::from_be_bytes(*word))
+        Some(u32::from_be_bytes(*number))
     }
 
     fn opaque(&mut self, at_most: usize) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.word()?).ok().filter(|length| *length <= at_most)?;
+        let length = usize::try_from(self.uint()?).ok().filter(|length| *length <= at_most)?;
         let data = self.0.get(..length)?;
         self.0 = self.0.get(length.next_multiple_of(4)..)?;
         Some(data)
@@ -123,14 +123,14 @@ impl<'a> Reader<'a> {
 struct Writer(Vec<u8>);
 
 impl Writer {
-    fn word(&mut self, word: u32) -> &mut Self {
-        self.0.extend(word.to_be_bytes());
+    fn uint(&mut self, number: u32) -> &mut Self {
+        self.0.extend(number.to_be_bytes());
         self
     }
 
     /// `data` is a file handle: at most 64 bytes.
     fn opaque(&mut self, data: &[u8]) -> &mut Self {
-        self.word(data.len() as u32);
+        self.uint(data.len() as u32);
         self.0.extend(data);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self
@@ -149,21 +149,21 @@ mod tests {
 
     fn call(program: u32, version: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
         let mut call = Writer::default();
-        call.word(77).word(CALL).word(RPC_VERSION).word(program).word(version).word(procedure);
-        call.word(AUTH_UNIX).opaque(b"stamp").word(0).opaque(b"");
+        call.uint(77).uint(CALL).uint(RPC_VERSION).uint(program).uint(version).uint(procedure);
+        call.uint(AUTH_UNIX).opaque(b"stamp").uint(0).opaque(b"");
         call.0.extend(arguments);
         call.0
     }
 
-    fn words(reply: Option<Vec<u8>>) -> Vec<u32> {
-        reply.unwrap().chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect()
+    fn numbers(reply: Option<Vec<u8>>) -> Vec<u32> {
+        reply.unwrap().chunks(4).map(|number| u32::from_be_bytes(number.try_into().unwrap())).collect()
     }
 
     #[test]
     fn registrations_are_accepted() {
         for version in 2..=4 {
-            assert_eq!(words(reply(&call(RPCBIND, version, 0, b""), &exported())), [77, 1, 0, 0, 0, 0]);
-            assert_eq!(words(reply(&call(RPCBIND, version, 1, b"arguments"), &exported())), [77, 1, 0, 0, 0, 0, 1]);
+            assert_eq!(numbers(reply(&call(RPCBIND, version, 0, b""), &exported())), [77, 1, 0, 0, 0, 0]);
+            assert_eq!(numbers(reply(&call(RPCBIND, version, 1, b"arguments"), &exported())), [77, 1, 0, 0, 0, 0, 1]);
         }
     }
 
@@ -172,19 +172,19 @@ mod tests {
         let mut path = Writer::default();
         path.opaque(b"/srv");
         assert_eq!(
-            words(reply(&call(MOUNT, 3, 1, &path.0), &exported())),
+            numbers(reply(&call(MOUNT, 3, 1, &path.0), &exported())),
             [77, 1, 0, 0, 0, 0, 0, 9, 0x0100_0100, 0, 0x0900_0000, 1, AUTH_UNIX]
         );
         let mut path = Writer::default();
         path.opaque(b"/etc");
-        assert_eq!(words(reply(&call(MOUNT, 3, 1, &path.0), &exported())), [77, 1, 0, 0, 0, 0, MNT3ERR_NOENT]);
+        assert_eq!(numbers(reply(&call(MOUNT, 3, 1, &path.0), &exported())), [77, 1, 0, 0, 0, 0, MNT3ERR_NOENT]);
     }
 
     #[test]
     fn what_is_not_offered_is_refused_by_name() {
-        assert_eq!(words(reply(&call(100_003, 3, 0, b""), &exported())), [77, 1, 0, 0, 0, 1]);
-        assert_eq!(words(reply(&call(MOUNT, 1, 1, b""), &exported())), [77, 1, 0, 0, 0, 2, 3, 3]);
-        assert_eq!(words(reply(&call(RPCBIND, 2, 3, b""), &exported())), [77, 1, 0, 0, 0, 3]);
+        assert_eq!(numbers(reply(&call(100_003, 3, 0, b""), &exported())), [77, 1, 0, 0, 0, 1]);
+        assert_eq!(numbers(reply(&call(MOUNT, 1, 1, b""), &exported())), [77, 1, 0, 0, 0, 2, 3, 3]);
+        assert_eq!(numbers(reply(&call(RPCBIND, 2, 3, b""), &exported())), [77, 1, 0, 0, 0, 3]);
         assert_eq!(reply(b"short", &exported()), None);
     }
 

@@ -106,8 +106,8 @@ mod tests {
 
         #[test]
         fn numbers_come_back(numbers in proptest::array::uniform8(any::<u64>())) {
-            let words = numbers.map(|n| n.to_string()).join(" ");
-            let text = format!("device a:/ mounted on /a with fstype nfs4 statvers=1.1\n\tage:\t4\n\tbytes:\t{words}\n");
+            let fields = numbers.map(|n| n.to_string()).join(" ");
+            let text = format!("device a:/ mounted on /a with fstype nfs4 statvers=1.1\n\tage:\t4\n\tbytes:\t{fields}\n");
             let bytes = find(&text, "/a").unwrap().unwrap().bytes;
             prop_assert_eq!((bytes.normal_read, bytes.server_written), (numbers[0], numbers[5]));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether two readings of the same sources differ, in words.
+//! The differences between two readings of the same sources, as messages.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ const MAX_DIFFERENCES: usize = 20;
 /// Most characters of one.
 const MAX_LENGTH: usize = 240;
 
-/// What a source shows: values by names. An error in words where it cannot be read.
+/// What a source shows: values by names. An error message where it cannot be read.
 pub(crate) type Facts = Result<BTreeMap<String, String>, String>;
 
 /// How far a source may differ.

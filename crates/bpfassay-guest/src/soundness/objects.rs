@@ -69,8 +69,8 @@ pub(super) fn kprobes() -> Facts {
 
 /// Kind and place in a line such as `ffffffff8122e4b0  k  vfs_read+0x0    [FTRACE]`; what is in brackets comes and goes.
 fn probe(line: &str) -> Option<String> {
-    let mut words = line.split_ascii_whitespace().skip(1);
-    Some(format!("{} {}", words.next()?, words.next()?))
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    Some(format!("{} {}", fields.next()?, fields.next()?))
 }
 
 #[cfg(test)]

@@ -122,8 +122,8 @@ fn cgroups(environment: &Environment) -> Facts {
 /// Names and sizes of modules.
 fn modules() -> Facts {
     let names = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+        let mut fields = line.split_ascii_whitespace();
+        Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
     };
     Ok(text("/proc/modules")?.lines().filter_map(names).collect())
 }

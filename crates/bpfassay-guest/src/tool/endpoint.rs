@@ -61,8 +61,8 @@ pub(crate) fn body(answer: &[u8]) -> Result<Vec<u8>, String> {
     };
     let head = String::from_utf8_lossy(&answer[..end]);
     let status = head.lines().next().unwrap_or_default();
-    let mut words = status.split(' ');
-    match (words.next(), words.next()) {
+    let mut fields = status.split(' ');
+    match (fields.next(), fields.next()) {
         (Some(version), Some("200")) if version.starts_with("HTTP/1.") => Ok(answer[end + 4..].to_vec()),
         _ => Err(format!("answers `{}`", status.chars().take(100).collect::<String>())),
     }

@@ -2,13 +2,13 @@
 //! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it is ready, keeping what it
 //! says, ending it, and looking at what it leaves behind.
 //!
-//! A tool is untrusted: its words are bounded, it may have so many processes and no more, and it ends with its cgroup.
+//! A tool is untrusted: its output is bounded, it may have so many processes and no more, and it ends with its cgroup.
 
 pub(crate) mod endpoint;
+pub(crate) mod output;
 pub(crate) mod processes;
 mod terminal;
 pub(crate) mod traces;
-pub(crate) mod words;
 
 use std::{
     collections::BTreeMap,
@@ -29,8 +29,8 @@ use rustix::{
 };
 
 use self::{
+    output::{Output, ReadyPattern, Streams},
     traces::Traces,
-    words::{Sign, Streams, Words},
 };
 use crate::{
     bpf::{self, Kind},
@@ -74,7 +74,7 @@ pub(crate) struct Running {
     pid: Pid,
     cgroup: Cgroup,
     streams: Streams,
-    words: Words,
+    output: Output,
     /// What there was in the kernel before.
     before: Traces,
     started: Instant,
@@ -94,9 +94,11 @@ impl Running {
         children: &mut Children,
     ) -> Result<Started> {
         let program = tool.command.first().ok_or_else(|| Error::Order("a tool without a command".to_owned()))?;
-        let wrong = |error: regex_lite::Error| Error::Order(format!("a sign of readiness that is no pattern: {error}"));
-        let sign = match &tool.ready {
-            Ready::Line { pattern, stream } => Some(Sign::new(pattern, *stream).map_err(wrong)?),
+        let wrong = |error: regex_lite::Error| {
+            Error::Order(format!("the pattern of the line of readiness is not a regular expression: {error}"))
+        };
+        let ready = match &tool.ready {
+            Ready::Line { pattern, stream } => Some(ReadyPattern::new(pattern, *stream).map_err(wrong)?),
             _ => None,
         };
         let named = match &tool.ready {
@@ -134,7 +136,7 @@ impl Running {
             pid,
             cgroup,
             streams: Streams::new(Some(terminal), child.stderr.take())?,
-            words: Words::new(tool.captured, sign),
+            output: Output::new(tool.captured, ready),
             before,
             started,
             asked: started,
@@ -145,7 +147,7 @@ impl Running {
         match running.wait_until_ready(named.as_ref(), children) {
             Ok(None) => Ok(Started::Ready(Box::new(running))),
             Ok(Some(message)) => {
-                let refusal = running.words.refusal();
+                let refusal = running.output.refusal();
                 running.end(children)?;
                 if let Some(refusal) = refusal {
                     return Ok(Started::Refused(refusal));
@@ -194,7 +196,7 @@ impl Running {
                     }
                     now >= *count as usize && since.elapsed() >= QUIET
                 }
-                Ready::Line { .. } => self.words.show_sign(),
+                Ready::Line { .. } => self.output.is_ready(),
                 Ready::Port(port) => endpoint::accepts(*port),
                 Ready::Started => true,
             };
@@ -208,7 +210,7 @@ impl Running {
                     Ready::Programs { count, named: Some(pattern) } => {
                         format!("has loaded {last} programs with a match of `{pattern}`, not {count},")
                     }
-                    Ready::Line { pattern, .. } => format!("has not said a line with a match of `{pattern}`"),
+                    Ready::Line { pattern, .. } => format!("has not printed a line that matches `{pattern}`"),
                     Ready::Port(port) => format!("does not accept connections on port {port}"),
                     Ready::Started => "was not started".to_owned(),
                 };
@@ -228,7 +230,7 @@ impl Running {
     }
 
     fn quoted(&self) -> String {
-        let last = self.words.last();
+        let last = self.output.tail();
         let last = last.trim();
         if last.is_empty() { String::new() } else { format!("; its last output: {last}") }
     }
@@ -283,7 +285,7 @@ impl Running {
         let taken = self.streams.take()?;
         let any = !taken.is_empty();
         for (time, source, text) in taken {
-            self.words.take(time, source, &text, None);
+            self.output.take(time, source, &text, None);
         }
         Ok(any)
     }
@@ -304,7 +306,7 @@ impl Running {
             if time == times
                 && let Some(sample) = reference()?
             {
-                self.words.add_reference(sample);
+                self.output.add_reference(sample);
             }
         }
         Ok(())
@@ -342,7 +344,7 @@ impl Running {
             Ok(body) => (Source::Endpoint, body),
             Err(reason) => (Source::NoAnswer, reason.into_bytes()),
         };
-        self.words.take(monotonic_ns()?, source, &text, reference()?);
+        self.output.take(monotonic_ns()?, source, &text, reference()?);
         Ok(())
     }
 
@@ -359,7 +361,7 @@ impl Running {
             let error = Error::Program {
                 program: self.tool.name.clone(),
                 problem: format!("{} while it should count", ended_how(status)),
-                output: self.words.last(),
+                output: self.output.tail(),
             };
             self.end(children)?;
             return Err(error);
@@ -379,13 +381,13 @@ impl Running {
             Err(error) => return Err(Error::system("stop a tool")(error)),
         }
         let deadline = signalled + Duration::from_millis(self.tool.stop.grace_ms);
-        let said = self.words.count();
+        let count = self.output.count();
         let ended = self.wait_for_end(deadline, children)?;
         // What it prints when it is asked to end has not been reported before.
-        if self.words.count() > said
+        if self.output.count() > count
             && let Some(sample) = reference()?
         {
-            self.words.add_reference(sample);
+            self.output.add_reference(sample);
         }
         if let Some(status) = ended {
             self.figures.stop_ns = Some(nanoseconds(signalled.elapsed()));
@@ -429,7 +431,7 @@ impl Running {
             }
             std::thread::sleep(PERIOD);
         }
-        (self.figures.words, self.figures.dropped_bytes) = self.words.into_pieces();
+        (self.figures.output, self.figures.dropped_bytes) = self.output.into_pieces();
         Ok(self.figures)
     }
 }

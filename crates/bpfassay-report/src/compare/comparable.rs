@@ -149,14 +149,14 @@ fn engines(results: &Results) -> BTreeSet<String> {
 }
 
 fn difference(base: &Workload, new: &Workload) -> String {
-    let words = |workload: &Workload| match workload {
+    let options = |workload: &Workload| match workload {
         Workload::Ior { options, ranks, neighbour, .. } => {
             let neighbour = if *neighbour { ", neighbour" } else { "" };
             format!("`{}`, ranks {ranks}{neighbour}", options.join(" "))
         }
         other => format!("{other:?}"),
     };
-    let [base, new] = [base, new].map(words);
+    let [base, new] = [base, new].map(options);
     if base == new { "the file system".to_owned() } else { format!("{base} against {new}") }
 }
 

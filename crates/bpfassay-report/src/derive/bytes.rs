@@ -13,7 +13,7 @@ use bpfassay_study::Interface;
 use crate::ior::Reported;
 use bpfassay_results::{Access, ByteFigure, Figure, MovedSource, Span};
 
-/// What the workload says of itself, besides its ledger.
+/// What the workload says of itself, besides what its calls moved.
 pub(super) struct Workload<'a> {
     /// `None`: not IOR.
     pub(super) interface: Option<Interface>,
@@ -48,7 +48,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
     let of_phase = |phase: &WorkloadPhase, operation: Operation| {
         let span = Span::Phase { phase: phase.name.clone(), test: phase.test, repetition: phase.repetition };
         let moved = match workload.interface {
-            // No system call moves these bytes, so the ledger cannot know them.
+            // No system call moves these bytes, so the workload does not count them.
             Some(Interface::Mmap) => {
                 let timed = Access::DATA.into_iter().any(|access| access.name() == phase.name);
                 let bytes = if timed {
@@ -62,8 +62,8 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
                 (bytes, Figure::missing("no calls move mapped pages"), MovedSource::Summary)
             }
             Some(Interface::Posix | Interface::Mpiio) | None => {
-                let totals = phase.ledger.get(&operation).copied().unwrap_or_default();
-                (Figure::Value(totals.bytes), Figure::Value(totals.calls), MovedSource::Ledger)
+                let totals = phase.moved.get(&operation).copied().unwrap_or_default();
+                (Figure::Value(totals.bytes), Figure::Value(totals.calls), MovedSource::Calls)
             }
         };
         figure(figures, workload, span, operation, moved, &phase.interval)
@@ -72,7 +72,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
         .phases
         .iter()
         .flat_map(|phase| {
-            let others = phase.ledger.keys().copied().filter(|operation| !DATA.contains(operation));
+            let others = phase.moved.keys().copied().filter(|operation| !DATA.contains(operation));
             DATA.into_iter().chain(others).map(move |operation| of_phase(phase, operation))
         })
         .collect()

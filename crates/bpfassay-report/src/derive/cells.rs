@@ -132,7 +132,7 @@ fn asked_for(plan: &Plan, cell: &Cell) -> Vec<Access> {
         }
         Workload::IoPaths { .. } | Workload::KernelFeatures => return Vec::new(),
     };
-    let has = |flag: &str| options.iter().any(|word| word == flag);
+    let has = |flag: &str| options.iter().any(|option| option == flag);
     let asked: Vec<Access> = [(Access::Write, "-w"), (Access::Read, "-r")]
         .into_iter()
         .filter(|(_, flag)| has(flag))

@@ -28,7 +28,7 @@ pub(super) fn work(figures: &RunFigures, access: Access) -> Figure<Work> {
             (Figure::Value(busy), Some(idle)) => Figure::Value(busy.saturating_add(elapsed.saturating_sub(idle))),
             _ => Figure::missing("the kernel does not report how long it was idle"),
         };
-        if let Some(totals) = access.operation().and_then(|operation| phase.ledger.get(&operation)) {
+        if let Some(totals) = access.operation().and_then(|operation| phase.moved.get(&operation)) {
             sum.calls = sum.calls.saturating_add(totals.calls);
             sum.bytes = sum.bytes.saturating_add(totals.bytes);
         }

@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{
     IoPath, Operation,
-    io_path::{Amount, Owed, RefusedCall, Summary},
+    io_path::{Amount, Expected, RefusedCall, Summary},
     message::{RunFigures, WorkloadPhase},
     operation::{Direction, Totals},
 };
@@ -11,7 +11,7 @@ use bpfassay_protocol::{
 use super::bytes::of_key;
 use bpfassay_results::{Difference, Figure, PathCoverage};
 
-/// One row per path and operation that it owes to, in the order of the table of paths.
+/// One row per path and operation that it moves data under, in the order of the table of paths.
 pub(super) fn derive(figures: &RunFigures) -> Vec<PathCoverage> {
     let summary: Result<Summary, String> = serde_json::from_str(&figures.summary)
         .map_err(|error| format!("the workload's summary cannot be read: {error}"));
@@ -24,10 +24,10 @@ pub(super) fn derive(figures: &RunFigures) -> Vec<PathCoverage> {
     };
     IoPath::ALL
         .iter()
-        .flat_map(|&path| path.owed().iter().map(move |owed| (path, owed)))
-        .map(|(path, owed)| {
+        .flat_map(|&path| path.expected().iter().map(move |expected| (path, expected)))
+        .map(|(path, expected)| {
             let phase = figures.phases.iter().find(|phase| phase.name == path.name());
-            row(figures, path, owed, phase, refused(path))
+            row(figures, path, expected, phase, refused(path))
         })
         .collect()
 }
@@ -35,11 +35,11 @@ pub(super) fn derive(figures: &RunFigures) -> Vec<PathCoverage> {
 fn row(
     figures: &RunFigures,
     path: IoPath,
-    owed: &Owed,
+    expected: &Expected,
     phase: Option<&WorkloadPhase>,
     refused: Result<Option<RefusedCall>, String>,
 ) -> PathCoverage {
-    let operations = counted_as(owed.operation);
+    let operations = counted_as(expected.operation);
     let (moved, traced) = match (&refused, phase) {
         (Err(reason), _) => (Figure::missing(reason.as_str()), Figure::missing(reason.as_str())),
         (Ok(Some(call)), _) => {
@@ -51,19 +51,19 @@ fn row(
             (Figure::missing(reason), Figure::missing(reason))
         }
         (Ok(None), Some(phase)) => {
-            let ledger = operations.iter().filter_map(|operation| phase.ledger.get(operation)).copied();
-            (Figure::Value(ledger.fold(Totals::default(), sum)), traced(figures, operations, phase))
+            let totals = operations.iter().filter_map(|operation| phase.moved.get(operation)).copied();
+            (Figure::Value(totals.fold(Totals::default(), sum)), traced(figures, operations, phase))
         }
     };
     let difference = match (&traced, &moved) {
         (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
         (Figure::Value(traced), Figure::Value(moved)) => Figure::Value(Difference {
             bytes: less(traced.bytes, moved.bytes),
-            calls: (owed.amount != Amount::Pages).then(|| less(traced.calls, moved.calls)),
+            calls: (expected.amount != Amount::Pages).then(|| less(traced.calls, moved.calls)),
             errors: less(traced.errors, moved.errors),
         }),
     };
-    PathCoverage { path, operation: owed.operation, moved, traced, difference, refused: refused.ok().flatten() }
+    PathCoverage { path, operation: expected.operation, moved, traced, difference, refused: refused.ok().flatten() }
 }
 
 /// The operations that count for `operation`: those that move data the same way, whatever a tracer calls them.

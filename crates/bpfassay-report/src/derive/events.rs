@@ -32,15 +32,15 @@ pub(super) fn derive(figures: &RunFigures) -> Vec<EventFigure> {
     figures.phases.iter().flat_map(|phase| of_set().filter_map(move |event| of_phase(phase, event))).collect()
 }
 
-/// What the workload says it did: by its count of events, else by the ledger of its reads and writes.
+/// What the workload says it did: by its count of events, else by its reads and writes.
 fn reported(phase: &WorkloadPhase, event: ProgramEvent) -> Figure<Totals> {
     let operation = match event {
         ProgramEvent::FileRead => Some(Operation::Read),
         ProgramEvent::FileWrite => Some(Operation::Write),
         _ => None,
     };
-    let of_ledger = || phase.ledger.get(&operation?);
-    match phase.events.get(&event).or_else(of_ledger) {
+    let of_calls = || phase.moved.get(&operation?);
+    match phase.events.get(&event).or_else(of_calls) {
         Some(totals) => Figure::Value(*totals),
         None => Figure::missing("the workload does not count them"),
     }

@@ -115,10 +115,10 @@ impl Column<'_> {
             (Support::NotTried { .. }, _) => FeatureVerdict::NotTried,
             (Support::Works { .. }, ExpectedFeature::Works { .. }) => FeatureVerdict::Works,
             (Support::Works { .. }, ExpectedFeature::Refused { .. }) => FeatureVerdict::UnexpectedSuccess,
-            (Support::Works { .. }, ExpectedFeature::Nothing { .. }) => FeatureVerdict::UnjudgedSuccess,
+            (Support::Works { .. }, ExpectedFeature::Nothing { .. }) => FeatureVerdict::NotEvaluatedSuccess,
             (Support::Refused { .. }, ExpectedFeature::Works { .. }) => FeatureVerdict::UnexpectedRefusal,
             (Support::Refused { .. }, ExpectedFeature::Refused { .. }) => FeatureVerdict::Refused,
-            (Support::Refused { .. }, ExpectedFeature::Nothing { .. }) => FeatureVerdict::UnjudgedRefusal,
+            (Support::Refused { .. }, ExpectedFeature::Nothing { .. }) => FeatureVerdict::NotEvaluatedRefusal,
         };
         FeatureCell { support, expected, verdict }
     }
@@ -179,15 +179,15 @@ fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell 
             let (verdict, reason) = match (&counted, in_spite_of) {
                 (Figure::NotMeasured(reason), _) => (FeatureVerdict::Miscounts, Some(reason.to_string())),
                 (Figure::Value(counted), _) if !counted.is_exact() => {
-                    let words = format!(
+                    let reason = format!(
                         "of {} calls and {} bytes it counted {:+} calls and {:+} bytes too many or too few",
                         counted.calls, counted.bytes, counted.call_error, counted.byte_error
                     );
-                    (FeatureVerdict::Miscounts, Some(words))
+                    (FeatureVerdict::Miscounts, Some(reason))
                 }
                 (Figure::Value(_), Some(expectation)) => {
-                    let words = format!("a refusal was expected: {}", expectation.reason);
-                    (FeatureVerdict::UnexpectedSuccess, Some(words))
+                    let reason = format!("a refusal was expected: {}", expectation.reason);
+                    (FeatureVerdict::UnexpectedSuccess, Some(reason))
                 }
                 (Figure::Value(_), None) => (FeatureVerdict::Works, None),
             };
@@ -229,7 +229,7 @@ fn counted(figures: &RunFigures) -> Figure<Counted> {
             return Figure::missing("the tracer was not read at both barriers");
         };
         for operation in DATA {
-            let made = phase.ledger.get(&operation).copied().unwrap_or_default();
+            let made = phase.moved.get(&operation).copied().unwrap_or_default();
             let seen = bytes::of_key(figures, operation, after) - bytes::of_key(figures, operation, before);
             sum.calls = sum.calls.saturating_add(made.calls);
             sum.bytes = sum.bytes.saturating_add(made.bytes);

@@ -36,7 +36,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     let workload = bytes::Workload {
         interface: cell.interface,
         neighbour: matches!(cell.workload, Kind::Ior { neighbour: true, .. }),
-        checks_writes: options.iter().any(|word| word == "-W"),
+        checks_writes: options.iter().any(|option| option == "-W"),
         reported: reported.as_deref().map_err(String::as_str),
     };
     let losses = match (&figures.whole.after.tracer, figures.probe.is_baseline()) {

@@ -14,7 +14,7 @@ use bpfassay_protocol::{
     message::RunFigures,
     operation::Totals,
     probe::ByteMeaning,
-    tool::{self, Piece as Words, ToolFigures},
+    tool::{self, OutputPiece, ToolFigures},
     tracer::{CounterRow, Device, Refusal, Sample, Step},
 };
 use bpfassay_study::{Cell, Clock, Plan};
@@ -131,16 +131,16 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
     }
 }
 
-/// Where the loader, or the tool itself, reports a step, an error number or the verifier's words, it is known what failed.
+/// Where the loader, or the tool itself, reports a step, an error number or the verifier's log, what failed is known.
 fn started(refusal: &Refusal) -> Start {
     let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
     if is_reported || refusal.step == Step::Open {
         return Start::Refused(refusal.clone());
     }
-    // libbpf's words (`bpf_object_load`, `bpf_program__attach`, tools/lib/bpf/libbpf.c, 6.12) and those that its users print.
-    let words = refusal.message.to_lowercase();
-    let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
-    let step = if says(&[
+    // libbpf's messages (`bpf_object_load`, `bpf_program__attach`, tools/lib/bpf/libbpf.c, 6.12) and those that its users print.
+    let message = refusal.message.to_lowercase();
+    let contains = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+    let step = if contains(&[
         "failed to attach",
         "couldn't attach",
         "cannot attach",
@@ -148,7 +148,7 @@ fn started(refusal: &Refusal) -> Start {
         "failed to create kprobe",
     ]) {
         Some(Step::Attach)
-    } else if says(&[
+    } else if contains(&[
         "failed to load",
         "bpf_prog_load",
         "error loading",
@@ -235,8 +235,8 @@ fn kernel_facts(seen: &ToolFigures, is_timed: bool) -> KernelFacts {
     }
 }
 
-/// Whether these words hold figures.
-fn is_of(report: &Report, words: &Words) -> bool {
+/// Whether this piece of output holds figures.
+fn is_of(report: &Report, piece: &OutputPiece) -> bool {
     let wanted = match &report.form {
         Form::JsonLines { stream, .. } | Form::Table { stream, .. } | Form::BpftraceJson { stream } => match stream {
             Stream::Stdout => tool::Source::Output,
@@ -244,13 +244,13 @@ fn is_of(report: &Report, words: &Words) -> bool {
         },
         Form::Openmetrics { .. } | Form::Map { .. } => tool::Source::Endpoint,
     };
-    words.source == wanted
+    piece.source == wanted
 }
 
 fn capture(report: &Report, seen: &ToolFigures) -> Capture {
     let mut capture = Capture { cut: seen.dropped_bytes > 0, ..Capture::default() };
-    for words in seen.words.iter().filter(|words| is_of(report, words)) {
-        let (at_ns, bytes) = (words.monotonic_ns, words.text.clone().into_bytes());
+    for piece in seen.output.iter().filter(|piece| is_of(report, piece)) {
+        let (at_ns, bytes) = (piece.monotonic_ns, piece.text.clone().into_bytes());
         match &report.form {
             Form::JsonLines { stream, .. } | Form::Table { stream, .. } | Form::BpftraceJson { stream } => {
                 capture.pieces.push(Piece { at_ns, stream: *stream, bytes });
@@ -274,8 +274,8 @@ fn capture(report: &Report, seen: &ToolFigures) -> Capture {
 fn truth(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Option<Truth> {
     let (before, after) = (&figures.whole.before, &figures.whole.after);
     let reported = || {
-        let with_reference = seen.words.iter().filter(|words| is_of(report, words));
-        with_reference.filter_map(|words| Some((words.monotonic_ns, words.reference.as_deref()?)))
+        let with_reference = seen.output.iter().filter(|piece| is_of(report, piece));
+        with_reference.filter_map(|piece| Some((piece.monotonic_ns, piece.reference.as_deref()?)))
     };
     let first = reported().filter(|(at_ns, _)| *at_ns <= before.monotonic_ns).last();
     let last = reported().filter(|(at_ns, _)| *at_ns >= after.monotonic_ns).last();

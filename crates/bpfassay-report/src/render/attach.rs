@@ -59,8 +59,8 @@ pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
     for (kind, marks) in by_kind {
         let failed = match kind {
             // Neither is anything that the tool did in these runs.
-            FailureKind::Host | FailureKind::NotTried => format!("not measured: {} {}", kind.words(), marks.join(" ")),
-            _ => format!("FAILED: {} {}", kind.words(), marks.join(" ")),
+            FailureKind::Host | FailureKind::NotTried => format!("not measured: {} {}", kind.name(), marks.join(" ")),
+            _ => format!("FAILED: {} {}", kind.name(), marks.join(" ")),
         };
         text = if text.is_empty() { failed } else { format!("{text}; {failed}") };
     }

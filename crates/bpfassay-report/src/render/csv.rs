@@ -50,13 +50,13 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
             Outcome::Failed(_) => "failed",
         };
         let common = [
-            words(&record.run),
-            words(&record.cell),
+            text_field(&record.run),
+            text_field(&record.cell),
             record.target.arch.to_string(),
-            words(&record.target.kernel),
-            words(&cell.case),
-            words(&cell.file_system),
-            words(&cell.under_test()),
+            text_field(&record.target.kernel),
+            text_field(&cell.case),
+            text_field(&cell.file_system),
+            text_field(&cell.under_test()),
             record.replicate.to_string(),
             record.round.to_string(),
             record.control.to_string(),
@@ -73,7 +73,7 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
                     work.map(|work| work.elapsed_ns.to_string()).unwrap_or_default(),
                     work.map(|work| work.calls.to_string()).unwrap_or_default(),
                     access.merit.as_ref().map(|merit| field(&merit.figure)).unwrap_or_default(),
-                    access.merit.as_ref().map(|merit| words(&merit.unit.to_string())).unwrap_or_default(),
+                    access.merit.as_ref().map(|merit| text_field(&merit.unit.to_string())).unwrap_or_default(),
                 ]
             })
             .collect();
@@ -91,7 +91,7 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
 }
 
 /// Text in a cell. One that begins like a formula is none with an apostrophe before it.
-fn words(text: &str) -> String {
+fn text_field(text: &str) -> String {
     let text = plain::line(text);
     let is_formula = text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']);
     if is_formula { format!("'{text}") } else { text.into_owned() }

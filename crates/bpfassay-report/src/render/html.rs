@@ -171,8 +171,8 @@ fn failures(results: &Results) -> Vec<Failure> {
 /// The command that does it again.
 fn repeat(results: &Results) -> String {
     let narrowing = &results.plan.narrowing;
-    let mut words = vec!["bpfassay".to_owned(), "run".to_owned(), results.plan.study.name.clone()];
-    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    let mut args = vec!["bpfassay".to_owned(), "run".to_owned(), results.plan.study.name.clone()];
+    let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
     for arch in &narrowing.archs {
         option("--arch", arch.to_string());
     }
@@ -191,14 +191,14 @@ fn repeat(results: &Results) -> String {
     if let Some(until) = narrowing.until {
         option("--until", until.to_string());
     }
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    args.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" ")
 }
 
-/// `word` as one word of a shell's command line: whoever reads the page may type it.
-fn quoted(word: &str) -> String {
+/// `argument` as one argument of a shell's command line: whoever reads the page may type it.
+fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
+    if !argument.is_empty() && argument.chars().all(is_plain) {
+        return argument.to_owned();
     }
-    format!("'{}'", plain::line(word).replace('\'', r"'\''"))
+    format!("'{}'", plain::line(argument).replace('\'', r"'\''"))
 }

@@ -19,7 +19,7 @@ use bpfassay_results::{
 
 /// Longest value of a feature that is shown in the matrix.
 const MAX_VALUE: usize = 5;
-/// Longest words of a kernel in a remark.
+/// Longest message of a kernel in a remark.
 const MAX_REASON: usize = 300;
 /// Title of the block of features.
 const FEATURES: &str = "features that differ between targets";
@@ -115,8 +115,8 @@ const fn symbol(verdict: FeatureVerdict) -> &'static str {
         FeatureVerdict::UnexpectedSuccess => "OK!",
         FeatureVerdict::UnexpectedRefusal => "NO!",
         FeatureVerdict::Miscounts => "BAD",
-        FeatureVerdict::UnjudgedSuccess => "ok?",
-        FeatureVerdict::UnjudgedRefusal => "-?",
+        FeatureVerdict::NotEvaluatedSuccess => "ok?",
+        FeatureVerdict::NotEvaluatedRefusal => "-?",
         FeatureVerdict::NotTried => "?",
     }
 }
@@ -145,7 +145,7 @@ fn surprises(matrix: &KernelFeatures) -> Vec<String> {
                 ExpectedFeature::Refused { reason, source } => format!("expected to be refused: {reason} ({source})"),
                 ExpectedFeature::Nothing { reason } => reason.clone(),
             };
-            let found = words(&cell.support);
+            let found = support_text(&cell.support);
             lines.push(format!("{} {} on {target}: {found}; {expected}", row.kind, row.name));
         }
     }
@@ -153,7 +153,7 @@ fn surprises(matrix: &KernelFeatures) -> Vec<String> {
 }
 
 /// What came of a trial, in one line.
-fn words(support: &Support) -> String {
+fn support_text(support: &Support) -> String {
     match support {
         Support::Works { value: None } => "works".to_owned(),
         Support::Works { value: Some(value) } => format!("works ({value})"),
@@ -286,12 +286,12 @@ fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> R
             (format!("{}: {} alike", first.kind, many.len()), Some(names))
         }
     };
-    // The kernel's words for the first of them stand for all.
+    // The kernel's message for the first of them stands for all.
     let remark = |cell: &FeatureCell| match (cell.verdict, &cell.expected) {
         (FeatureVerdict::Refused, ExpectedFeature::Refused { reason, .. }) => {
-            Some(format!("{}; {reason}", words(&cell.support)))
+            Some(format!("{}; {reason}", support_text(&cell.support)))
         }
-        (FeatureVerdict::NotTried | FeatureVerdict::UnjudgedRefusal, _) => Some(words(&cell.support)),
+        (FeatureVerdict::NotTried | FeatureVerdict::NotEvaluatedRefusal, _) => Some(support_text(&cell.support)),
         _ => None,
     };
     Row { label, members, cells, remarks: remarks(matrix, &first.cells, remark) }

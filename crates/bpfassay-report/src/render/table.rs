@@ -52,7 +52,7 @@ fn verdict_class(text: &str) -> Option<&'static str> {
         "SLOWER" | "BROKEN" | "MISCOUNTS" | "regression" | "NO!" | "OK!" | "BAD" => Some("bad"),
         "inconclusive" | "ok?" | "-?" | "?" => Some("open"),
         "faster" | "mended" | "ok" | "pass" => Some("good"),
-        _ => ["REFUSED:", "FAILED:", "UNSTEADY:"].iter().any(|word| text.contains(word)).then_some("bad"),
+        _ => ["REFUSED:", "FAILED:", "UNSTEADY:"].iter().any(|label| text.contains(label)).then_some("bad"),
     }
 }
 

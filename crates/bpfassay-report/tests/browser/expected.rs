@@ -55,7 +55,7 @@ pub(crate) fn assert_matrix(browser: &mut Browser, results: &Results) {
 pub(crate) fn assert_gates(browser: &mut Browser, results: &Results) {
     let counts = counts(browser);
     let mut told = 0;
-    for (what, verdict, word) in [
+    for (what, verdict, label) in [
         ("gates passed", Verdict::Pass, None),
         ("regressions", Verdict::Regression, Some("regression")),
         ("gates inconclusive", Verdict::Inconclusive, Some("inconclusive")),
@@ -63,9 +63,9 @@ pub(crate) fn assert_gates(browser: &mut Browser, results: &Results) {
         let known: Vec<_> = results.gates.iter().filter(|gate| gate.verdict == verdict).collect();
         assert!(!known.is_empty(), "the made-up study has no such verdict: {what}");
         assert_eq!(counts[what], known.len(), "{what}");
-        let Some(word) = word else { continue };
+        let Some(label) = label else { continue };
         let rows = table(browser, "verdict");
-        let shown: Vec<_> = rows.iter().filter(|row| row[0] == word).collect();
+        let shown: Vec<_> = rows.iter().filter(|row| row[0] == label).collect();
         assert_eq!(shown.len(), known.len(), "{what}");
         for (row, gate) in shown.iter().zip(known) {
             assert_eq!((&row[4], &row[5]), (&gate.demand.to_string(), &gate.found), "{what}");

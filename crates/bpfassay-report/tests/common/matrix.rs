@@ -40,7 +40,7 @@ control = false
 pub(crate) fn feature(kind: FeatureKind, name: &str, works: bool) -> Feature {
     let support = match works {
         true => Support::Works { value: None },
-        false => Support::Refused { errno: Some(22), message: "the kernel's \u{1b} words".to_owned() },
+        false => Support::Refused { errno: Some(22), message: "the kernel's \u{1b} message".to_owned() },
     };
     Feature { kind, name: name.to_owned(), support }
 }
@@ -67,7 +67,7 @@ fn exact(probe: Probe) -> RunFigures {
                 bpfassay_protocol::tracer::sum(&sample.rows, ours).get(&operation).copied().unwrap_or_default()
             };
             if let (Some(before), Some(after)) = (&phase.interval.before.tracer, &phase.interval.after.tracer) {
-                phase.ledger.insert(operation, of(after) - of(before));
+                phase.moved.insert(operation, of(after) - of(before));
             }
         }
     }

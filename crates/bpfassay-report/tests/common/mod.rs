@@ -200,12 +200,12 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
 
 /// Figures of a run that moved everything exactly, at these bandwidths.
 pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f64) -> RunFigures {
-    let ledger = |operation| BTreeMap::from([(operation, Totals { calls: 32, bytes: MOVED, errors: 0 })]);
+    let moved = |operation| BTreeMap::from([(operation, Totals { calls: 32, bytes: MOVED, errors: 0 })]);
     let phase = |name: &str, operation, before, after| WorkloadPhase {
         name: name.to_owned(),
         test: 0,
         repetition: 0,
-        ledger: ledger(operation),
+        moved: moved(operation),
         events: BTreeMap::new(),
         interval: Interval { before, after },
     };

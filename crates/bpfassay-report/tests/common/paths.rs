@@ -43,7 +43,7 @@ control = false
 }
 
 /// What the workload's calls return.
-fn ledger(path: IoPath) -> BTreeMap<Operation, Totals> {
+fn moved(path: IoPath) -> BTreeMap<Operation, Totals> {
     let of = |amount| match amount {
         Amount::Whole => Totals { calls: 4, bytes: SIZE, errors: 0 },
         Amount::Pages => Totals { calls: 0, bytes: SIZE, errors: 0 },
@@ -51,7 +51,7 @@ fn ledger(path: IoPath) -> BTreeMap<Operation, Totals> {
         Amount::Errors => Totals { calls: 8, bytes: 0, errors: 8 },
         Amount::NoCall => Totals::default(),
     };
-    path.owed().iter().map(|owed| (owed.operation, of(owed.amount))).collect()
+    path.expected().iter().map(|expected| (expected.operation, of(expected.amount))).collect()
 }
 
 /// What a probe on `vfs_read` and `vfs_write` sees of that.
@@ -106,8 +106,8 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
     let mut phases = Vec::new();
     for &path in IoPath::ALL {
         let before = reading(&counted);
-        let ledger = ledger(path);
-        for (&operation, &totals) in &ledger {
+        let moved = moved(path);
+        for (&operation, &totals) in &moved {
             *counted.entry(operation).or_default() += seen(probe.probe, path, operation, totals);
         }
         let interval = Interval { before, after: reading(&counted) };
@@ -115,7 +115,7 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
             name: path.name().to_owned(),
             test: 0,
             repetition: 0,
-            ledger,
+            moved,
             events: BTreeMap::new(),
             interval,
         });

@@ -115,12 +115,12 @@ fn a_death_after_a_tool_run_is_that_tools_whatever_is_in_flight() {
         let during = in_flight.then(|| id(&boot, at + 1));
         assert_eq!(failed.failure.after, Some(AfterRun { ms: 30, during: during.clone() }));
         assert_eq!(failed.failure.kind, FailureKind::Panic);
-        let words = failed.failure.to_string();
+        let failure = failed.failure.to_string();
         let told = match during {
             Some(run) => format!("kernel panic after the run: Kernel panic, 30 ms after this run, during {run}"),
             None => "kernel panic after the run: Kernel panic, 30 ms after this run, between runs".to_owned(),
         };
-        assert_eq!(words, told);
+        assert_eq!(failure, told);
         assert_eq!(failed.duration_ms, 100, "the run itself had ended");
         assert!(!next(&attempt).ids().contains(&id(&boot, at)));
     }
@@ -149,13 +149,13 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
         assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, blamed) });
         let failed = &conclusion.failed[0];
         assert_eq!((failed.boot, &failed.run.spec.id), (1, &id(&boot, blamed)));
-        let words = failed.failure.to_string();
+        let failure = failed.failure.to_string();
         if is_blamed {
-            assert!(words.contains("boot 2 of this run alone ended badly, too: Kernel panic"), "{words}");
+            assert!(failure.contains("boot 2 of this run alone ended badly, too: Kernel panic"), "{failure}");
             assert_eq!(failed.failure.after, None);
         } else {
             let told = format!("30 ms after this run, during {0}; {0} alone did no harm in boot 2", id(&boot, suspect));
-            assert!(words.starts_with("kernel panic after the run: ") && words.ends_with(&told), "{words}");
+            assert!(failure.starts_with("kernel panic after the run: ") && failure.ends_with(&told), "{failure}");
         }
         let again = next(&attempt);
         assert_eq!((again.confirming.clone(), again.runs.len()), (None, boot.runs.len() - 1));
@@ -192,8 +192,8 @@ fn before_any_tool_nobody_is_to_blame_and_the_block_is_tried_once_more() {
         assert_eq!((again.boot, again.ids()), (2, boot.ids()));
         let conclusion = attempt.ended(&again, &seen(ended, in_flight), &panicked(), NOW);
         assert_eq!(conclusion.failed.len(), boot.runs.len());
-        let words = conclusion.failed[0].failure.to_string();
-        assert!(words.contains("Kernel panic; no tool had run, and boot 1 ended in the same way"), "{words}");
+        let failure = conclusion.failed[0].failure.to_string();
+        assert!(failure.contains("Kernel panic; no tool had run, and boot 1 ended in the same way"), "{failure}");
         assert_eq!(attempt.next(), None);
     }
     // In another way: not twice the same, but not for ever either.
@@ -217,9 +217,9 @@ fn a_tool_that_changed_the_guest_failed_by_the_agents_word() {
         |run: String| BootEnd::Unsound { run, failure: failure(FailureKind::Unsound, "no mount"), at_ms: 105 };
     let conclusion = attempt.ended(&boot, &seen(tools[0] + 1, false), &unsound(id(&boot, tools[0])), NOW);
     assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, tools[0]) });
-    let words = conclusion.failed[0].failure.to_string();
-    assert_eq!(words, "guest left changed after the run: no mount, 5 ms after this run, between runs");
-    // Nobody takes such a word for a baseline run.
+    let failure = conclusion.failed[0].failure.to_string();
+    assert_eq!(failure, "guest left changed after the run: no mount, 5 ms after this run, between runs");
+    // Such a message is not attributed to a baseline run.
     let (mut attempt, _) = first(&plan);
     let conclusion = attempt.ended(&boot, &seen(1, false), &unsound(id(&boot, 0)), NOW);
     assert_eq!(conclusion.verdict, BootVerdict::Nobody);
@@ -247,8 +247,8 @@ fn what_ended_two_boots_is_not_tried_a_third_time() {
     assert_eq!(conclusion.failed.len(), planned - 1, "the second one, and all that were left");
     for failed in &conclusion.failed[1..] {
         assert_eq!(failed.failure.kind, FailureKind::NotTried);
-        let words = failed.failure.to_string();
-        assert_eq!(words, format!("not tried: {} ended a boot of this block each", blamed.join(" and ")));
+        let failure = failed.failure.to_string();
+        assert_eq!(failure, format!("not tried: {} ended a boot of this block each", blamed.join(" and ")));
     }
 }
 

@@ -47,12 +47,12 @@ pub(super) fn job(study: &Study, block: &Block) -> Job {
 }
 
 pub(super) fn arguments(agent: &Agent) -> Vec<String> {
-    let mut words = vec!["here".to_owned(), "--job".to_owned(), JOB.to_owned()];
-    words.extend(["--mount".to_owned(), agent.mount.display().to_string()]);
+    let mut args = vec!["here".to_owned(), "--job".to_owned(), JOB.to_owned()];
+    args.extend(["--mount".to_owned(), agent.mount.display().to_string()]);
     if let Some(ior) = &agent.external_ior {
-        words.extend(["--external-ior".to_owned(), ior.display().to_string()]);
+        args.extend(["--external-ior".to_owned(), ior.display().to_string()]);
     }
-    words
+    args
 }
 
 /// The job in a file without a name.

@@ -171,11 +171,11 @@ impl FromStr for Interface {
     type Err = UnknownName;
 
     /// Takes any case, as IOR does.
-    fn from_str(word: &str) -> Result<Self, UnknownName> {
-        Self::ALL.iter().copied().find(|interface| interface.name().eq_ignore_ascii_case(word)).ok_or_else(|| {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        Self::ALL.iter().copied().find(|interface| interface.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
             UnknownName {
                 kind: "IOR interface",
-                word: word.chars().take(64).collect(),
+                name: name.chars().take(64).collect(),
                 known: Self::ALL.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(", "),
             }
         })

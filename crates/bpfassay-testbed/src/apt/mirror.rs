@@ -99,7 +99,7 @@ fn downloaded(line: &str, size: u64) -> Option<u64> {
 pub(super) fn is_full(stderr: &str) -> bool {
     ["No space left on device", "Disk quota exceeded", "don't have enough free space"]
         .iter()
-        .any(|words| stderr.contains(words))
+        .any(|message| stderr.contains(message))
 }
 
 #[cfg(test)]

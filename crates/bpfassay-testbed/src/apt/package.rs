@@ -179,8 +179,8 @@ pub fn parse_print_uris(text: &str) -> Result<Vec<Package>, ParseError> {
 
 fn uri_line(line: &str) -> Option<Package> {
     let (_, rest) = line.strip_prefix('\'')?.split_once("' ")?;
-    let mut words = rest.split_ascii_whitespace();
-    let (file, size, hash) = (words.next()?, words.next()?, words.next()?);
+    let mut fields = rest.split_ascii_whitespace();
+    let (file, size, hash) = (fields.next()?, fields.next()?, fields.next()?);
     let mut parts = file.strip_suffix(".deb")?.split('_');
     let (name, version, architecture) = (parts.next()?, parts.next()?, parts.next()?);
     let version = version.replace("%3a", ":");

@@ -173,8 +173,8 @@ fn listed(file: &File) -> Option<u32> {
 /// In lines such as `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`; those who wait have `->` before the kind.
 fn holder_in(locks: &str, place: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let (kind, pid, at) = (words.next()?, words.nth(2)?, words.next()?);
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (kind, pid, at) = (fields.next()?, fields.nth(2)?, fields.next()?);
         // 0 stands for a process of another container.
         (kind == "FLOCK" && at == place).then(|| pid.parse().ok().filter(|&pid| pid > 0))?
     })

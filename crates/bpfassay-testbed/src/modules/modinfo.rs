@@ -70,8 +70,8 @@ impl ModInfo {
     /// only help modprobe, and a soft dependency may be missing.
     fn soft_dependencies(&mut self, text: &str) {
         let mut before = None;
-        for word in text.split_ascii_whitespace() {
-            match (word, before) {
+        for token in text.split_ascii_whitespace() {
+            match (token, before) {
                 ("pre:", _) => before = Some(true),
                 ("post:", _) => before = Some(false),
                 (name, Some(true)) => self.soft_before.extend(checked(name)),

@@ -11,20 +11,20 @@
 set -eu
 
 object='' output='' previous=''
-for word; do
+for argument; do
     case $previous in
-        -o) output=$word ;;
-        *) case $word in
+        -o) output=$argument ;;
+        *) case $argument in
             *.o | *.rlib)
                 if [ -n "$object" ]; then
                     echo "link.sh: more than one object: build with lto = \"fat\"" >&2
                     exit 1
                 fi
-                object=$word
+                object=$argument
                 ;;
         esac ;;
     esac
-    previous=$word
+    previous=$argument
 done
 if [ -z "$object" ] || [ -z "$output" ]; then
     echo "link.sh: no object to link, or no name for the result: $*" >&2

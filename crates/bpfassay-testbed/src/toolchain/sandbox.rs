@@ -105,12 +105,12 @@ mod tests {
     #[test]
     fn the_command_line_keeps_odd_names_whole() {
         let sandbox = Sandbox::new(Path::new("/r o")).mount("/a b/$(x)", "src", false).mount("/t", "target", true);
-        let words = |root| {
+        let args = |root| {
             let command = sandbox.command_as(root, "/usr/bin/true", "/src", &[("A".into(), "b c".into())]);
-            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
+            command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
-        let privileged = words(true);
-        let start = privileged.iter().position(|word| word == "sandbox").unwrap();
+        let privileged = args(true);
+        let start = privileged.iter().position(|arg| arg == "sandbox").unwrap();
         assert_eq!(
             privileged[start + 1..],
             [
@@ -134,7 +134,7 @@ mod tests {
             ]
         );
         assert!(!privileged.contains(&"--user".to_owned()));
-        assert!(words(false).contains(&"--map-root-user".to_owned()));
+        assert!(args(false).contains(&"--map-root-user".to_owned()));
     }
 
     /// Runs a shell in a sandbox made of the host's own root directory. Nothing where name spaces are not allowed here.

@@ -58,8 +58,8 @@ fn named(field: &Field<'_, '_>, of: &str, may_be: impl Fn(char) -> bool) -> Resu
     Err(field.error(format!("use at most 100 {of}")))
 }
 
-/// One word of a command line.
-pub(super) fn word(field: &Field<'_, '_>) -> Result<String, Reported> {
+/// One argument of a command line.
+pub(super) fn argument(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     // A bpftrace program may stand here, with its line feeds.
     if text.len() <= 4096 && !text.contains('\0') {

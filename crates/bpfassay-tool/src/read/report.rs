@@ -31,9 +31,9 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
         false => field.milliseconds(1..=HOUR_MS).map(Some),
     });
     let counting =
-        section.or("counting", asked.then_some(Counting::Cumulative), |field| field.choice(Counting::WORDS).map(Some));
-    let unit = section.optional("unit", |field| field.choice(Unit::WORDS));
-    let whose = section.or("whose", Whose::System, |field| field.choice(Whose::WORDS));
+        section.or("counting", asked.then_some(Counting::Cumulative), |field| field.choice(Counting::NAMES).map(Some));
+    let unit = section.optional("unit", |field| field.choice(Unit::NAMES));
+    let whose = section.or("whose", Whose::System, |field| field.choice(Whose::NAMES));
     let only_files = section.or("only_files", false, Field::boolean);
     let excludes_itself = section.or("excludes_itself", false, Field::boolean);
     // What a figure can be depends on the form.
@@ -136,7 +136,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         (None, Err(reported)) => Err(*reported),
     };
     let missing = |key: &str| section.error(format!("key `{key}` is missing here and in `report`"));
-    let whose = section.or("whose", usual.whose, |field| field.choice(Whose::WORDS));
+    let whose = section.or("whose", usual.whose, |field| field.choice(Whose::NAMES));
     let label = whose.and_then(|whose| match (section.get("label"), whose) {
         (Some(field), Whose::System) => Err(field.error("the whole system needs no label: see `whose`")),
         (Some(field), _) => group(&field, form).map(Some),
@@ -147,11 +147,11 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         }
     });
     let labelled = section.or("where", BTreeMap::new(), |field| labelled(field, form));
-    let unit = section.or("unit", usual.unit, |field| field.choice(Unit::WORDS).map(Some));
+    let unit = section.or("unit", usual.unit, |field| field.choice(Unit::NAMES).map(Some));
     let unit = unit.and_then(|unit| unit.ok_or_else(|| missing("unit")));
     let scale = section.or("scale", 1, |field| field.number(1..=1 << 40));
     let only_files = section.or("only_files", usual.only_files, Field::boolean);
-    let counting = section.or("counting", usual.counting, |field| field.choice(Counting::WORDS).map(Some));
+    let counting = section.or("counting", usual.counting, |field| field.choice(Counting::NAMES).map(Some));
     let counting = counting.and_then(|counting| counting.ok_or_else(|| missing("counting")));
     let blank_is_zero = section.or("blank_is_zero", false, Field::boolean);
     Ok(ReportedFigure {

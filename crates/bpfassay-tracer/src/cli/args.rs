@@ -257,10 +257,10 @@ mod tests {
     use super::*;
     use crate::cli::help::HELP;
 
-    fn parse(words: &[&str]) -> Result<Args, ArgumentError> {
-        match Request::parse(words)? {
+    fn parse(args: &[&str]) -> Result<Args, ArgumentError> {
+        match Request::parse(args)? {
             Request::Trace(args) => Ok(*args),
-            other => panic!("{words:?}: {other:?}"),
+            other => panic!("{args:?}: {other:?}"),
         }
     }
 
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_is_no_option_or_given_twice_or_without_value_is_refused() {
-        let message = |words: &[&str]| parse(words).unwrap_err().to_string();
+        let message = |args: &[&str]| parse(args).unwrap_err().to_string();
         assert_eq!(message(&["--prob", "fexit"]), "invalid option '--prob' (--help lists the options)");
         assert_eq!(message(&["--probe", "fexit", "more"]), "unexpected argument \"more\" (--help lists the options)");
         assert_eq!(message(&["--probe", "fexit", "--map", "percpu", "--map=percpu"]), "--map is given twice");
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_service_continues_without_standard_input() {
-        let config = |words: &[&str]| parse(words).unwrap().resolve().unwrap();
+        let config = |args: &[&str]| parse(args).unwrap().resolve().unwrap();
         let plain = config(&["--probe", "fexit"]);
         assert_eq!((plain.stay, plain.merge, plain.listen), (false, false, None));
         assert!(config(&["--probe", "fexit", "--stay"]).stay);
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn further_options_reach_the_loader() {
-        let words = [
+        let args = [
             "--probe=fexit",
             "--latency",
             "--map-entries=1",
@@ -356,7 +356,7 @@ mod tests {
             "--attach-order=7",
         ];
         let functions = ["--function", "vfs_read=vfs_read.isra.0", "--function=vfs_write=other"];
-        let words: Vec<&str> = words.iter().chain(&functions).copied().collect();
+        let args: Vec<&str> = args.iter().chain(&functions).copied().collect();
         let functions = [("vfs_read", "vfs_read.isra.0"), ("vfs_write", "other")];
         let expected = Options {
             latency: true,
@@ -368,7 +368,7 @@ mod tests {
             functions: functions.map(|(name, other)| (name.to_owned(), other.to_owned())).into(),
             ..Options::default()
         };
-        let options = parse(&words).unwrap().resolve().unwrap().options;
+        let options = parse(&args).unwrap().resolve().unwrap().options;
         assert_eq!(options, expected);
         assert_eq!((options.function("vfs_write"), options.function("vfs_open")), ("other", "vfs_open"));
         for wrong in
@@ -397,8 +397,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_arguments_make_it_panic(words: Vec<String>) {
-            let _ = Request::parse(words);
+        fn no_arguments_make_it_panic(args: Vec<String>) {
+            let _ = Request::parse(args);
         }
 
         #[test]

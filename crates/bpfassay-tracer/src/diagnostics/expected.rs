@@ -77,20 +77,20 @@ fn parse(line: &'static str) -> Option<(&'static str, Prototype)> {
     Some((name, Prototype { text: line.to_owned(), returns: shape(returns)?, arguments }))
 }
 
-fn shape(words: &str) -> Option<Shape> {
-    let words = words.trim();
-    let words = words.strip_prefix("const ").unwrap_or(words);
-    if let Some(target) = words.strip_suffix('*') {
+fn shape(text: &str) -> Option<Shape> {
+    let text = text.trim();
+    let text = text.strip_prefix("const ").unwrap_or(text);
+    if let Some(target) = text.strip_suffix('*') {
         let target = target.trim();
         return Some(match target.strip_prefix("struct ").filter(|name| !name.contains('*')) {
             Some(name) => Shape::Pointer(name.to_owned()),
             None => Shape::Address,
         });
     }
-    if words == "void" {
+    if text == "void" {
         return Some(Shape::Void);
     }
-    SCALARS.iter().find(|(name, _)| *name == words).map(|&(_, size)| Shape::Integer(size))
+    SCALARS.iter().find(|(name, _)| *name == text).map(|&(_, size)| Shape::Integer(size))
 }
 
 #[cfg(test)]

@@ -160,10 +160,10 @@ fn own_code() -> Result<(std::ffi::CString, u64)> {
 
 /// From a line of `/proc/PID/maps`: the file behind `address`, and the offset there.
 pub(crate) fn offset_in_file(line: &str, address: u64) -> Option<(&str, u64)> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-    let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
+    let offset = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
     let path = line.find('/').and_then(|at| line.get(at..))?;
     if !(start..end).contains(&address) {
         return None;

@@ -221,13 +221,13 @@ fn tail_call(env: &ProbeEnv, before: Code, functions: &[(u32, bool)]) -> Result<
 fn special_map(name: &std::ffi::CStr, size: u32) -> Result<OwnedFd> {
     let types = Types::new()?;
     let int = types.integer(c"unsigned int", 4)?;
-    let (word, step) = match size.is_multiple_of(8) {
+    let (unit, step) = match size.is_multiple_of(8) {
         true => (types.integer(c"unsigned long long", 8)?, 8),
         false => (int, 4),
     };
     let special = types.structure(name, size)?;
     for (member, offset) in [c"a", c"b"].into_iter().zip((0..size).step_by(step)) {
-        types.member(member, word, offset)?;
+        types.member(member, unit, offset)?;
     }
     let value = types.structure(c"value", size)?;
     types.member(c"special", special, 0)?;

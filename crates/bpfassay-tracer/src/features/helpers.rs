@@ -106,7 +106,7 @@ fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
     match bpfassay_bpf::load(program, &Code::default().helper(id).exit_zero().0) {
         Ok(_) => Ok(()),
         Err(LoadError { source: error, log }) => {
-            match log.lines().find(|line| UNAVAILABLE.iter().any(|words| line.contains(words))) {
+            match log.lines().find(|line| UNAVAILABLE.iter().any(|message| line.contains(message))) {
                 Some(line) => Err(Failure::Refused { errno: error.raw_os_error(), message: line.trim().to_owned() }),
                 // It complains of the call's arguments, having come that far.
                 None if log.contains("(85) call") => Ok(()),

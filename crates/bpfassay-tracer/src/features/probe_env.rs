@@ -54,7 +54,7 @@ pub(super) const FUNCTION: &str = "filp_close";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Context {
     Kprobe,
-    /// A kprobe that runs at entry and return with a word kept between (Linux 6.10).
+    /// A kprobe that runs at entry and return with a value of 64 bits kept between (Linux 6.10).
     KprobeSession,
     RawTracepoint,
     /// Trampoline at the exit of [`FUNCTION`].

@@ -33,13 +33,13 @@ impl Failure {
     /// The kernel's error, with what it was about.
     pub(super) fn kernel(what: impl fmt::Display, error: &io::Error) -> Self {
         let errno = error.raw_os_error();
-        let words = match errno {
+        let message = match errno {
             Some(ENOTSUPP) => "operation is not supported by this kernel (ENOTSUPP)".to_owned(),
             _ => error.to_string(),
         };
         // The number stands beside.
-        let words = words.split(" (os error ").next().unwrap_or_default();
-        Self::Refused { errno, message: format!("{what}: {words}") }
+        let message = message.split(" (os error ").next().unwrap_or_default();
+        Self::Refused { errno, message: format!("{what}: {message}") }
     }
 
     /// Something that the kernel does not have.

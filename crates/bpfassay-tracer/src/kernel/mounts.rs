@@ -248,14 +248,14 @@ nonsense
 
         #[test]
         fn escaping_and_back_is_the_path(path in "[a-z \t\n\\\\/é]{0,30}") {
-            let mut word = Vec::new();
+            let mut field = Vec::new();
             for byte in path.bytes() {
                 match byte {
-                    b' ' | b'\t' | b'\n' | b'\\' => word.extend(format!("\\{byte:03o}").bytes()),
-                    _ => word.push(byte),
+                    b' ' | b'\t' | b'\n' | b'\\' => field.extend(format!("\\{byte:03o}").bytes()),
+                    _ => field.push(byte),
                 }
             }
-            prop_assert_eq!(unescape(&word), path);
+            prop_assert_eq!(unescape(&field), path);
         }
     }
 }

@@ -98,7 +98,7 @@ fn taken(booted_for: BootedFor, messages: &[GuestMessage]) -> (usize, Option<Out
     (messages.len(), None)
 }
 
-/// The words about the last of `messages`, which must be the only one refused.
+/// The error about the last of `messages`, which must be the only one refused.
 fn refusal(messages: &[GuestMessage]) -> String {
     let (count, error) = taken(BootedFor::Runs, messages);
     assert_eq!(count, messages.len() - 1, "{error:?}");
@@ -234,7 +234,7 @@ proptest! {
             prop_assert_eq!(index == 1 && !matches!(message, GuestMessage::Failed { .. }),
                 matches!(message, GuestMessage::Phase { phase: Phase::SetUp, .. }));
             let last = matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. });
-            prop_assert!(!last || index + 1 == all.len(), "nothing after the last word");
+            prop_assert!(!last || index + 1 == all.len(), "nothing after the last message");
             let (run, step) = match message {
                 GuestMessage::Phase { phase, run: Some(run) } => (run, match phase {
                     Phase::Attach => 1, Phase::Workload => 2, Phase::TearDown => 3, _ => 0,

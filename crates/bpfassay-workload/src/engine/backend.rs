@@ -5,7 +5,7 @@ use std::{ffi::CStr, io};
 
 use super::{
     EngineError,
-    control::Ledger,
+    control::Moved,
     io::{Advice, File, Io, Lock, Map},
 };
 use bpfassay_ior::{AccessOrder, Api, Options};
@@ -31,7 +31,7 @@ pub(crate) struct Backend<'a, I> {
     /// Bytes of all tasks' blocks together: what the MMAP interface maps.
     pub(crate) aggregate: u64,
     /// What the current phase's calls returned.
-    pub(crate) ledger: Ledger,
+    pub(crate) moved: Moved,
 }
 
 /// An open test file.
@@ -119,7 +119,7 @@ impl<I: Io> Backend<'_, I> {
             let (call, result) = match direction {
                 Direction::Write => {
                     let result = self.io.write(file, rest);
-                    Ledger::count(&mut self.ledger.write, &result);
+                    Moved::count(&mut self.moved.write, &result);
                     if self.options.fsync_per_write {
                         self.fsync(opened)?;
                     }
@@ -127,7 +127,7 @@ impl<I: Io> Backend<'_, I> {
                 }
                 Direction::Read => {
                     let result = self.io.read(file, rest);
-                    Ledger::count(&mut self.ledger.read, &result);
+                    Moved::count(&mut self.moved.read, &result);
                     ("read", result)
                 }
             };

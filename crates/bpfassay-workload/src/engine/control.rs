@@ -43,12 +43,12 @@ impl Write for Socket {
 
 /// What the `read`- and `write`-like calls of one rank returned in one phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Ledger {
+pub(crate) struct Moved {
     pub(crate) read: Totals,
     pub(crate) write: Totals,
 }
 
-impl Ledger {
+impl Moved {
     pub(crate) fn count(totals: &mut Totals, result: &io::Result<usize>) {
         *totals += match result {
             Ok(bytes) => Totals { calls: 1, bytes: *bytes as u64, errors: 0 },
@@ -61,7 +61,7 @@ impl Ledger {
         [read.calls, read.bytes, read.errors, write.calls, write.bytes, write.errors]
     }
 
-    /// Sums the ranks' [`Ledger::numbers`]; operations without a call are left out.
+    /// Sums the ranks' [`Moved::numbers`]; operations without a call are left out.
     pub(crate) fn sum(ranks: &[[u64; 6]]) -> BTreeMap<Operation, Totals> {
         let mut sums = BTreeMap::<Operation, Totals>::new();
         for &[calls, bytes, errors, write_calls, write_bytes, write_errors] in ranks {
@@ -128,8 +128,8 @@ mod tests {
         let phase = PhaseName { phase: "write".to_owned(), test: 1, repetition: 2 };
         let mut control = Control { agent: Socket(engine.into()) };
         control.announce(&PhaseEvent::Begin(phase.clone())).unwrap();
-        let ledger = Ledger::sum(&[[0, 0, 0, 3, 12, 1], [0, 0, 0, 1, 4, 0]]);
-        control.announce(&PhaseEvent::End { phase, ledger, events: BTreeMap::new() }).unwrap();
+        let moved = Moved::sum(&[[0, 0, 0, 3, 12, 1], [0, 0, 0, 1, 4, 0]]);
+        control.announce(&PhaseEvent::End { phase, moved, events: BTreeMap::new() }).unwrap();
         agent.shutdown(std::net::Shutdown::Write).unwrap();
         let gone = control.announce(&PhaseEvent::Begin(PhaseName { phase: "read".to_owned(), test: 0, repetition: 0 }));
         assert!(gone.unwrap_err().to_string().contains("did not answer"));
@@ -141,7 +141,7 @@ mod tests {
             lines.iter().map(|line| String::from_utf8_lossy(line)).collect::<Vec<_>>(),
             [
                 r#"{"event":"begin","phase":"write","test":1,"repetition":2}"#,
-                r#"{"event":"end","phase":"write","test":1,"repetition":2,"ledger":{"write":{"calls":4,"bytes":16,"errors":1}}}"#,
+                r#"{"event":"end","phase":"write","test":1,"repetition":2,"moved":{"write":{"calls":4,"bytes":16,"errors":1}}}"#,
             ]
         );
     }

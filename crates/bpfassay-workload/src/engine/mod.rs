@@ -32,7 +32,7 @@ pub use ranks::MAX_RANKS;
 
 use backend::Backend;
 use bpfassay_ior::{Api, Options, OptionsError, Plan};
-use control::{Control, Ledger};
+use control::{Control, Moved};
 use io::{Io, Kernel};
 use ranks::Team;
 use record::Recorder;
@@ -140,7 +140,7 @@ impl Run {
                     options,
                     rank: world.rank(),
                     aggregate: options.aggregate_size(tasks).unwrap_or_default(),
-                    ledger: Ledger::default(),
+                    moved: Moved::default(),
                 };
                 let lead = report.as_mut().map(|report| Lead { report, control: control.as_mut() });
                 let test = TestRun::new(backend, &team, index as u32, descriptor.is_some(), lead)?;

@@ -63,11 +63,11 @@ impl<I: Io> Io for Recorder<I> {
 
     fn open(&mut self, path: &CStr, flags: c_int, mode: libc::mode_t) -> io::Result<File> {
         let result = self.inner.open(path, flags, mode);
-        let mut words = vec![if flags & libc::O_ACCMODE == libc::O_RDWR { "rw" } else { "r" }];
-        words.extend((flags & libc::O_CREAT != 0).then_some("create"));
-        words.extend((flags & libc::O_DIRECT != 0).then_some("direct"));
+        let mut opened = vec![if flags & libc::O_ACCMODE == libc::O_RDWR { "rw" } else { "r" }];
+        opened.extend((flags & libc::O_CREAT != 0).then_some("create"));
+        opened.extend((flags & libc::O_DIRECT != 0).then_some("direct"));
         let mode = if flags & libc::O_CREAT == 0 { String::new() } else { format!(" {mode:o}") };
-        self.note(format_args!("open {} {}{mode}", shown(path), words.join(",")), result)
+        self.note(format_args!("open {} {}{mode}", shown(path), opened.join(",")), result)
     }
 
     fn seek(&mut self, file: File, offset: i64) -> io::Result<()> {
@@ -122,13 +122,13 @@ impl<I: Io> Io for Recorder<I> {
 
     fn advise(&mut self, map: &Map, offset: usize, length: usize, advice: Advice) -> io::Result<()> {
         let result = self.inner.advise(map, offset, length, advice);
-        let word = match advice {
+        let name = match advice {
             Advice::Random => "random",
             Advice::Sequential => "sequential",
             // The C library takes this advice without making a system call.
             Advice::DontNeed => return result,
         };
-        self.note(format_args!("madvise {offset} {length} {word}"), result)
+        self.note(format_args!("madvise {offset} {length} {name}"), result)
     }
 
     fn unmap(&mut self, map: Map) -> io::Result<()> {

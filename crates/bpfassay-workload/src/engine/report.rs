@@ -204,9 +204,9 @@ impl Report {
                 json.end()?;
                 if is_verbose {
                     json.begin_object("max")?;
-                    for (_, word, rate) in maxima.into_iter().filter(|&(is_done, ..)| is_done) {
-                        json.number(&format!("{word}MiB"), rate / MIB)?;
-                        json.number(&format!("{word}MB"), rate / 1e6)?;
+                    for (_, name, rate) in maxima.into_iter().filter(|&(is_done, ..)| is_done) {
+                        json.number(&format!("{name}MiB"), rate / MIB)?;
+                        json.number(&format!("{name}MB"), rate / 1e6)?;
                     }
                     json.end()?;
                 }

@@ -129,8 +129,8 @@ impl<W: Write> Table<W> {
     }
 
     pub(crate) fn maxima(&mut self, maxima: &[(bool, &str, f64); 2]) -> io::Result<()> {
-        for (_, word, rate) in maxima.iter().filter(|(is_done, ..)| *is_done) {
-            let name = if *word == "write" { "Max Write: " } else { "Max Read:  " };
+        for (_, operation, rate) in maxima.iter().filter(|(is_done, ..)| *is_done) {
+            let name = if *operation == "write" { "Max Write: " } else { "Max Read:  " };
             writeln!(self.out, "{name}{:.2} MiB/sec ({:.2} MB/sec)", rate / MIB, rate / 1e6)?;
         }
         Ok(())

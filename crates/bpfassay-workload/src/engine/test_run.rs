@@ -8,7 +8,7 @@ use bpfassay_protocol::control::{PhaseEvent, PhaseName};
 use super::{
     EngineError,
     backend::Backend,
-    control::{Control, Ledger},
+    control::{Control, Moved},
     io::{Buffer, Io},
     names::{self, Owner},
     pattern::Pattern,
@@ -401,7 +401,7 @@ impl<'a, I: Io> TestRun<'a, I> {
 
     /// Reports to the agent that a phase begins, and holds all ranks meanwhile.
     fn begin(&mut self, access: Access, repetition: u32) -> Result<(), EngineError> {
-        self.backend.ledger = Ledger::default();
+        self.backend.moved = Moved::default();
         if !self.is_controlled {
             return Ok(());
         }
@@ -419,9 +419,9 @@ impl<'a, I: Io> TestRun<'a, I> {
             return Ok(());
         }
         let phase = self.event(access, repetition);
-        let ledger = Ledger::sum(&self.team.exchange(self.backend.ledger.numbers())?);
+        let moved = Moved::sum(&self.team.exchange(self.backend.moved.numbers())?);
         if let Some(control) = self.lead.as_mut().and_then(|lead| lead.control.as_deref_mut()) {
-            control.announce(&PhaseEvent::End { phase, ledger, events: Default::default() })?;
+            control.announce(&PhaseEvent::End { phase, moved, events: Default::default() })?;
         }
         self.team.barrier()
     }

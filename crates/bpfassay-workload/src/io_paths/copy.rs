@@ -34,7 +34,7 @@ pub(crate) fn between_files(
     transfer: impl Fn(&File, &File, usize) -> io::Result<usize>,
 ) -> Result<(), PathFailure> {
     let (source, target) = (stage.source(0)?, stage.target(0)?);
-    stage.phase(|stage, ledger| stage.each(call, ledger, &BOTH, |range| transfer(&source, &target, range.len())))?;
+    stage.phase(|stage, moved| stage.each(call, moved, &BOTH, |range| transfer(&source, &target, range.len())))?;
     drop((source, target));
     stage.check_target()
 }
@@ -54,16 +54,16 @@ pub(crate) fn out_of_file(
     }
     .map_err(refused("pipe or socketpair"))?;
     let mut data = Buffer::zeroed(stage.size);
-    stage.phase(|stage, ledger| {
+    stage.phase(|stage, moved| {
         let mut drained = Ok(());
-        stage.each(call, ledger, &[Operation::Read], |range| {
-            let moved = transfer(&source, sink.as_raw_fd(), range.start, range.len())?;
-            if let Some(part) = data.get_mut(range.start..range.start + moved)
+        stage.each(call, moved, &[Operation::Read], |range| {
+            let length = transfer(&source, sink.as_raw_fd(), range.start, range.len())?;
+            if let Some(part) = data.get_mut(range.start..range.start + length)
                 && let Err(error) = drain.read_exact(part)
             {
                 drained = Err(error);
             }
-            Ok(moved)
+            Ok(length)
         })?;
         drained.map_err(|error| stage.wrong("read", format!("of the other end failed: {error}")))
     })?;
@@ -75,14 +75,14 @@ pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     let (reader, mut writer): (PipeReader, PipeWriter) = pipe().map_err(refused("pipe"))?;
     let data = Buffer::filled(stage.size, stage.seed());
-    stage.phase(|stage, ledger| {
+    stage.phase(|stage, moved| {
         let mut held = 0;
-        stage.each("splice", ledger, &[Operation::Write], |range| {
+        stage.each("splice", moved, &[Operation::Write], |range| {
             // What an earlier call left in the pipe is not put there again.
             writer.write_all(&data[range.start + held..range.end])?;
-            let moved = calls::splice(reader.as_raw_fd(), target.as_raw_fd(), range.len())?;
-            held = range.len() - moved;
-            Ok(moved)
+            let length = calls::splice(reader.as_raw_fd(), target.as_raw_fd(), range.len())?;
+            held = range.len() - length;
+            Ok(length)
         })
     })?;
     drop(target);

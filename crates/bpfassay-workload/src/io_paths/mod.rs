@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The workload `io-paths`: a known number of bytes by each way that data can take between a program and a file.
 //!
-//! What the paths are and owe stands in [`bpfassay_protocol::io_path`]. Here each of them is run, in a directory of
+//! The paths and what they move are in [`bpfassay_protocol::io_path`]. Here each of them is run, in a directory of
 //! its own that is removed afterwards: files are made ready, the beginning of the phase is reported to the agent, the path's calls
 //! are made and nothing else that touches the file system, what they returned is reported to the agent, and the data are checked.
 //! A path whose call the kernel or the file system refuses is reported with that call and its error, and the next one
@@ -180,8 +180,8 @@ fn reading(
 ) -> Result<(), PathFailure> {
     let source = stage.source(flags)?;
     let mut data = Buffer::zeroed(stage.size);
-    stage.phase(|stage, ledger| {
-        stage.each(call, ledger, &[operation], |range| transfer(&source, &mut data[range.clone()], range.start))
+    stage.phase(|stage, moved| {
+        stage.each(call, moved, &[operation], |range| transfer(&source, &mut data[range.clone()], range.start))
     })?;
     stage.check(&data)
 }
@@ -196,8 +196,8 @@ fn writing(
 ) -> Result<(), PathFailure> {
     let target = stage.target(flags)?;
     let data = Buffer::filled(stage.size, stage.seed());
-    stage.phase(|stage, ledger| {
-        stage.each(call, ledger, &[operation], |range| transfer(&target, &data[range.clone()], range.start))
+    stage.phase(|stage, moved| {
+        stage.each(call, moved, &[operation], |range| transfer(&target, &data[range.clone()], range.start))
     })?;
     drop(target);
     stage.check_target()
@@ -215,9 +215,9 @@ fn map_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = Buffer::zeroed(stage.size);
     let map = Map::new(&source, stage.size, false).map_err(refused("mmap"))?;
-    stage.phase(|stage, ledger| {
+    stage.phase(|stage, moved| {
         map.load(&mut data);
-        ledger.count_bytes(Operation::MapRead, stage.size);
+        moved.count_bytes(Operation::MapRead, stage.size);
         Ok(())
     })?;
     drop(map);
@@ -229,9 +229,9 @@ fn map_write(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     stage.lengthen(&target)?;
     let data = Buffer::filled(stage.size, stage.seed());
     let mut map = Map::new(&target, stage.size, true).map_err(refused("mmap"))?;
-    stage.phase(|stage, ledger| {
+    stage.phase(|stage, moved| {
         map.store(&data);
-        ledger.count_bytes(Operation::MapWrite, stage.size);
+        moved.count_bytes(Operation::MapWrite, stage.size);
         map.sync().map_err(refused("msync"))
     })?;
     drop((map, target));
@@ -266,8 +266,8 @@ const fn operation(direction: Direction) -> Operation {
 fn posix_aio(stage: &mut Stage<'_>, direction: Direction) -> Result<(), PathFailure> {
     let (file, mut data) = ends(stage, direction, 0)?;
     let (memory, call) = (data.as_mut_ptr(), if direction == Direction::In { "aio_read" } else { "aio_write" });
-    stage.phase(|stage, ledger| {
-        stage.batches(call, ledger, operation(direction), DEPTH, |ranges| aio::posix(direction, &file, memory, ranges))
+    stage.phase(|stage, moved| {
+        stage.batches(call, moved, operation(direction), DEPTH, |ranges| aio::posix(direction, &file, memory, ranges))
     })?;
     check(stage, direction, file, &data)
 }
@@ -276,8 +276,8 @@ fn libaio(stage: &mut Stage<'_>, direction: Direction, vectored: bool, flags: i3
     let (file, mut data) = ends(stage, direction, flags)?;
     let context = Context::new().map_err(refused("io_setup"))?;
     let memory = data.as_mut_ptr();
-    stage.phase(|stage, ledger| {
-        stage.batches("io_submit", ledger, operation(direction), DEPTH, |ranges| {
+    stage.phase(|stage, moved| {
+        stage.batches("io_submit", moved, operation(direction), DEPTH, |ranges| {
             context.run(direction, vectored, &file, memory, ranges)
         })
     })?;
@@ -291,8 +291,8 @@ fn io_uring(stage: &mut Stage<'_>, direction: Direction, kind: Memory, flags: i3
     if kind == Memory::Fixed {
         ring.register(memory, stage.size).map_err(refused("io_uring_register"))?;
     }
-    stage.phase(|stage, ledger| {
-        stage.batches("io_uring request", ledger, operation(direction), DEPTH, |ranges| {
+    stage.phase(|stage, moved| {
+        stage.batches("io_uring request", moved, operation(direction), DEPTH, |ranges| {
             ring.run(direction, kind, &file, memory, ranges)
         })
     })?;
@@ -307,9 +307,9 @@ fn sendfile(stage: &mut Stage<'_>, sink: &Sink) -> Result<(), PathFailure> {
 
 fn fallocate(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
-    stage.phase(|stage, ledger| {
+    stage.phase(|stage, moved| {
         calls::fallocate(&target, stage.size).map_err(refused("fallocate"))?;
-        ledger.count_bytes(Operation::Write, 0);
+        moved.count_bytes(Operation::Write, 0);
         Ok(())
     })
 }
@@ -318,9 +318,9 @@ fn fallocate(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
 fn short_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = Buffer::zeroed(2 * stage.size);
-    stage.phase(|stage, ledger| {
+    stage.phase(|stage, moved| {
         // Each call reads the last bytes of the file, as many as its turn has, and asks for twice as many (`IoPath::requested`).
-        stage.each("pread64", ledger, &[Operation::Read], |range| {
+        stage.each("pread64", moved, &[Operation::Read], |range| {
             calls::pread(&source, &mut data[..2 * range.len()], stage.size - range.len())
         })
     })?;
@@ -334,10 +334,10 @@ fn short_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
 fn end_of_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = [0; 4096];
-    stage.phase(|stage, ledger| {
+    stage.phase(|stage, moved| {
         for _ in 0..names::COUNT {
             let result = calls::pread(&source, &mut data, stage.size);
-            ledger.count(Operation::Read, &result);
+            moved.count(Operation::Read, &result);
             match result {
                 Ok(0) => {}
                 Ok(bytes) => return Err(stage.wrong("pread64", format!("read {bytes} bytes at the end of the file"))),

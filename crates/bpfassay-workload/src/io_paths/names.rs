@@ -12,7 +12,7 @@ use bpfassay_protocol::Operation;
 
 use super::{
     calls,
-    stage::{Ledger, PathFailure, Stage, refused},
+    stage::{Moved, PathFailure, Stage, refused},
 };
 
 /// Calls of each path.
@@ -39,11 +39,11 @@ impl Stage<'_> {
         names: &[PathBuf],
         work: impl Fn(&PathBuf) -> io::Result<()>,
     ) -> Result<(), PathFailure> {
-        self.phase(|_, ledger| {
+        self.phase(|_, moved| {
             for name in names {
                 let result = work(name).map(|()| 0);
                 for &operation in operations {
-                    ledger.count(operation, &result);
+                    moved.count(operation, &result);
                 }
                 result.map_err(refused(call))?;
             }
@@ -102,14 +102,14 @@ pub(crate) fn rmdir(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
 pub(crate) fn fsync(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let file = stage.target(0)?;
     stage.put(&file, &stage.file("target"))?;
-    stage.phase(|_, ledger| {
+    stage.phase(|_, moved| {
         for number in 0..COUNT {
             let (call, result) = match number % 2 {
                 0 => ("fsync", file.sync_all()),
                 _ => ("fdatasync", file.sync_data()),
             };
             let result = result.map(|()| 0);
-            ledger.count(Operation::Fsync, &result);
+            moved.count(Operation::Fsync, &result);
             result.map_err(refused(call))?;
         }
         Ok(())
@@ -185,14 +185,14 @@ pub(crate) fn failing(
     errno: i32,
     mut work: impl FnMut() -> io::Result<usize>,
 ) -> Result<(), PathFailure> {
-    stage.phase(|stage, ledger: &mut Ledger| {
+    stage.phase(|stage, moved: &mut Moved| {
         for _ in 0..COUNT {
             let result = work();
-            ledger.count(operation, &result);
+            moved.count(operation, &result);
             match result {
                 Err(error) if error.raw_os_error() == Some(errno) => {}
                 Err(error) => return Err(stage.wrong(call, format!("failed with {error}, not errno {errno}"))),
-                Ok(moved) => return Err(stage.wrong(call, format!("returned {moved}, not errno {errno}"))),
+                Ok(length) => return Err(stage.wrong(call, format!("returned {length}, not errno {errno}"))),
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every path needs: files with known data, the ledger, and the barriers around a phase.
+//! What every path needs: files with known data, what its calls moved, and the barriers around a phase.
 
 use std::{
     collections::BTreeMap,
@@ -47,9 +47,9 @@ pub(crate) fn refused(call: &'static str) -> impl FnOnce(io::Error) -> PathFailu
 
 /// What the calls of a phase returned.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(BTreeMap<Operation, Totals>);
+pub(crate) struct Moved(BTreeMap<Operation, Totals>);
 
-impl Ledger {
+impl Moved {
     /// Counts one call.
     pub(crate) fn count(&mut self, operation: Operation, result: &io::Result<usize>) {
         *self.0.entry(operation).or_default() += match result {
@@ -71,7 +71,7 @@ pub(crate) struct Stage<'a> {
     directory: &'a Path,
     control: Option<&'a mut Control>,
     #[cfg(test)]
-    pub(crate) ledgers: Vec<BTreeMap<Operation, Totals>>,
+    pub(crate) phases: Vec<BTreeMap<Operation, Totals>>,
 }
 
 impl<'a> Stage<'a> {
@@ -82,7 +82,7 @@ impl<'a> Stage<'a> {
             directory,
             control,
             #[cfg(test)]
-            ledgers: Vec::new(),
+            phases: Vec::new(),
         }
     }
 
@@ -141,16 +141,16 @@ impl<'a> Stage<'a> {
     /// Begins the phase, runs `work`, and ends it.
     pub(crate) fn phase<T>(
         &mut self,
-        work: impl FnOnce(&Self, &mut Ledger) -> Result<T, PathFailure>,
+        work: impl FnOnce(&Self, &mut Moved) -> Result<T, PathFailure>,
     ) -> Result<T, PathFailure> {
         let phase = PhaseName { phase: self.path.name().to_owned(), test: 0, repetition: 0 };
-        let mut ledger = Ledger::default();
+        let mut moved = Moved::default();
         self.announce(&PhaseEvent::Begin(phase.clone()))?;
-        let result = work(self, &mut ledger);
+        let result = work(self, &mut moved);
         if !matches!(result, Err(PathFailure::Failed(_))) {
             #[cfg(test)]
-            self.ledgers.push(ledger.0.clone());
-            self.announce(&PhaseEvent::End { phase, ledger: ledger.0, events: BTreeMap::new() })?;
+            self.phases.push(moved.0.clone());
+            self.announce(&PhaseEvent::End { phase, moved: moved.0, events: BTreeMap::new() })?;
         }
         result
     }
@@ -166,7 +166,7 @@ impl<'a> Stage<'a> {
     pub(crate) fn each(
         &self,
         call: &'static str,
-        ledger: &mut Ledger,
+        moved: &mut Moved,
         operations: &[Operation],
         mut transfer: impl FnMut(Range<usize>) -> io::Result<usize>,
     ) -> Result<(), PathFailure> {
@@ -175,7 +175,7 @@ impl<'a> Stage<'a> {
             let end = self.size.min(at + CHUNK);
             let result = transfer(at..end);
             for &operation in operations {
-                ledger.count(operation, &result);
+                moved.count(operation, &result);
             }
             at += self.step(call, result, end - at)?;
         }
@@ -186,7 +186,7 @@ impl<'a> Stage<'a> {
     pub(crate) fn batches(
         &self,
         call: &'static str,
-        ledger: &mut Ledger,
+        moved: &mut Moved,
         operation: Operation,
         depth: usize,
         mut run: impl FnMut(&[Range<usize>]) -> io::Result<Vec<io::Result<usize>>>,
@@ -197,12 +197,12 @@ impl<'a> Stage<'a> {
             let ranges = pending.split_off(pending.len().saturating_sub(depth));
             let results = run(&ranges).map_err(refused(call))?;
             for result in &results {
-                ledger.count(operation, result);
+                moved.count(operation, result);
             }
             for (range, result) in ranges.into_iter().zip(results) {
-                let moved = self.step(call, result, range.len())?;
-                if moved < range.len() {
-                    pending.push(range.start + moved..range.end);
+                let length = self.step(call, result, range.len())?;
+                if length < range.len() {
+                    pending.push(range.start + length..range.end);
                 }
             }
         }

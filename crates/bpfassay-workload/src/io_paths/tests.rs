@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use bpfassay_protocol::io_path::{Amount, Owed};
+use bpfassay_protocol::io_path::{Amount, Expected};
 
 use super::*;
 
-/// Runs `path` in `directory` and gives the ledger of its phase, or the refusal.
+/// Runs `path` in `directory` and returns what its phase moved, or the refusal.
 fn one(
     path: IoPath,
     size: usize,
@@ -12,8 +12,8 @@ fn one(
     let mut stage = Stage::new(path, size, directory, None);
     match run_path(&mut stage) {
         Ok(()) => {
-            assert_eq!(stage.ledgers.len(), 1, "{path}");
-            Ok(stage.ledgers.remove(0))
+            assert_eq!(stage.phases.len(), 1, "{path}");
+            Ok(stage.phases.remove(0))
         }
         Err(PathFailure::Refused { call, source }) => Err(refusal(call, &source)),
         Err(PathFailure::Failed(error)) => panic!("{error}"),
@@ -25,28 +25,28 @@ fn is_everywhere(path: IoPath) -> bool {
     let calls = path.calls();
     !["io_uring", "io_submit", "O_DIRECT", "RWF_", "copy_file_range", "fallocate"]
         .iter()
-        .any(|word| calls.contains(word))
+        .any(|name| calls.contains(name))
         && path != IoPath::SendfilePipe
 }
 
 #[test]
-fn ledgers_are_what_the_table_owes() {
+fn each_phase_moves_what_the_table_expects() {
     let directory = tempfile::tempdir().unwrap();
     // Neither a multiple of the transfer size nor of anything larger.
     for size in [4096, 5 * stage::CHUNK + 8192] {
         for &path in IoPath::ALL {
             let place = directory.path().join(format!("{size}-{path}"));
             fs::create_dir(&place).unwrap();
-            let ledger = match one(path, size, &place) {
-                Ok(ledger) => ledger,
+            let moved = match one(path, size, &place) {
+                Ok(moved) => moved,
                 Err(refused) => {
                     assert!(!is_everywhere(path) && refused.errno > 0, "{path}: {refused:?}");
                     continue;
                 }
             };
-            assert_eq!(ledger.len(), path.owed().len(), "{path}: {ledger:?}");
-            for &Owed { operation, amount } in path.owed() {
-                let totals = ledger[&operation];
+            assert_eq!(moved.len(), path.expected().len(), "{path}: {moved:?}");
+            for &Expected { operation, amount } in path.expected() {
+                let totals = moved[&operation];
                 let transfers = size.div_ceil(stage::CHUNK) as u64;
                 let (bytes, errors) = (totals.bytes, totals.errors);
                 match amount {
@@ -98,8 +98,8 @@ fn a_call_that_is_refused_is_told_with_its_error() {
         reading(&mut stage, 0, "pread64", Operation::Read, |_, _, _| Err(io::Error::from_raw_os_error(libc::ENOSYS)));
     let Err(PathFailure::Refused { call, source }) = refused else { panic!("{refused:?}") };
     assert_eq!(refusal(call, &source).errno, libc::ENOSYS);
-    // The phase ended all the same, with the call in its ledger.
-    assert_eq!(stage.ledgers[0][&Operation::Read].errors, 1);
+    // The phase ended all the same, with the call counted.
+    assert_eq!(stage.phases[0][&Operation::Read].errors, 1);
 }
 
 #[test]

@@ -56,14 +56,14 @@ pub(crate) fn read(path: &Path) -> BTreeMap<String, (String, Observed)> {
             cases.get_mut(&name).unwrap().1.ranks.last_mut().unwrap().push(call.to_owned());
             continue;
         }
-        let Some((word, rest)) = line.split_once(' ') else { continue };
-        match word {
+        let Some((kind, rest)) = line.split_once(' ') else { continue };
+        match kind {
             "skeleton" => skeletons.push(rest.split_once(' ').unwrap().1.to_owned()),
             "case" => {
-                let words: Vec<&str> = rest.split(' ').collect();
-                words[0].clone_into(&mut name);
+                let fields: Vec<&str> = rest.split(' ').collect();
+                fields[0].clone_into(&mut name);
                 let observed = Observed {
-                    succeeded: words[3] == "ok",
+                    succeeded: fields[3] == "ok",
                     ranks: Vec::new(),
                     files: Vec::new(),
                     skeleton: String::new(),

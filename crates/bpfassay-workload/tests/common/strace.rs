@@ -136,15 +136,15 @@ impl Reader {
                 if flags.iter().any(|flag| !known.contains(flag)) {
                     return None;
                 }
-                let mut words = vec![if flags.contains(&"O_RDWR") { "rw" } else { "r" }];
-                words.extend(flags.contains(&"O_CREAT").then_some("create"));
-                words.extend(flags.contains(&"O_DIRECT").then_some("direct"));
+                let mut opened = vec![if flags.contains(&"O_RDWR") { "rw" } else { "r" }];
+                opened.extend(flags.contains(&"O_CREAT").then_some("create"));
+                opened.extend(flags.contains(&"O_DIRECT").then_some("direct"));
                 if !failed {
                     self.files.insert(call.result.parse().ok()?);
                 }
                 let mode = call.argument(3).trim_start_matches('0');
                 let space = if mode.is_empty() { "" } else { " " };
-                format!("open {path} {}{space}{mode}", words.join(","))
+                format!("open {path} {}{space}{mode}", opened.join(","))
             }
             "access" | "faccessat" => {
                 let mode = call.arguments.iter().rev().find(|text| text.ends_with("_OK"))?;
@@ -189,17 +189,17 @@ impl Reader {
         if !failed {
             self.maps.insert(number(&call.result)? as u64, length as u64);
         }
-        let words = if call.argument(2).contains("PROT_WRITE") { "rw" } else { "r" };
-        Some(Some(format!("map {length} {words}")))
+        let protection = if call.argument(2).contains("PROT_WRITE") { "rw" } else { "r" };
+        Some(Some(format!("map {length} {protection}")))
     }
 
     fn about_file(&mut self, call: &Call, failed: bool) -> Option<Option<String>> {
         let file = call.number(0).filter(|file| self.files.contains(file))?;
-        let moved = |word: &str| {
+        let moved = |kind: &str| {
             let asked = call.argument(2);
             let is_whole = call.result == asked || failed;
             let end = if is_whole { String::new() } else { format!(" = {}", call.result) };
-            format!("{word} {asked}{end}")
+            format!("{kind} {asked}{end}")
         };
         Some(Some(match call.name.as_str() {
             "lseek" if call.argument(2) == "SEEK_SET" => format!("seek {}", call.argument(1)),

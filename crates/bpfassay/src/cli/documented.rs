@@ -74,7 +74,7 @@ fn pages() -> Option<Vec<Page>> {
     Some(paths.into_iter().map(|path| Page { text: fs::read_to_string(&path).unwrap(), path }).collect())
 }
 
-/// The words of each command of ours in a line of shell.
+/// The arguments of each command of ours in a line of shell.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let line = line.split(" #").next().unwrap_or(line);
     let parts = line.split("&&").flat_map(|part| part.split(['|', '>', '<']).next());
@@ -93,8 +93,8 @@ fn commands_are_understood() {
     let mut count = 0;
     for page in pages {
         for line in page.code("sh").iter().flat_map(|block| block.lines()) {
-            for words in commands(line) {
-                let cli = Cli::try_parse_from(&words)
+            for arguments in commands(line) {
+                let cli = Cli::try_parse_from(&arguments)
                     .unwrap_or_else(|error| panic!("{}: {line}: {error}", page.path.display()));
                 let study = match &cli.command {
                     Command::Run(run) => &run.selection.study,

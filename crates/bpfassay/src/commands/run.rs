@@ -8,7 +8,7 @@ use bpfassay_report::render;
 use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, file};
 use bpfassay_runner::{EventObserver, Interrupted, Session, Shell, Store, Summary, Testbed};
 use bpfassay_stats::Verdict;
-use bpfassay_vm::shell_words;
+use bpfassay_vm::shell_command;
 
 use crate::{
     cli::{self, MessageFormat},
@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     });
     let summary = session.execute(work, &EventObserver::new(plan, &reporter), &stop::on_signals()).await;
     reporter.finish();
-    let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_words([&directory]));
+    let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_command([&directory]));
     report(&directory, &End { summary: summary?, how_to_go_on }, arguments.message_format)
 }
 

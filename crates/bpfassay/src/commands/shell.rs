@@ -10,7 +10,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_runner::{Error, HostSetup, Selection, Shell, Store, Testbed, Trial};
 use bpfassay_study::{Clock, Narrowing, Target};
-use bpfassay_vm::{AcceleratorWish, BootOptions, EndReason, Event, Guest, Initramfs, Machine, shell_words};
+use bpfassay_vm::{AcceleratorWish, BootOptions, EndReason, Event, Guest, Initramfs, Machine, shell_command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -65,7 +65,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     tracing::info!("booting {target} under {}; Ctrl-] powers the guest off", choice.accelerator);
     for tool in &selection.tools {
         match tool.file.for_arch(target.arch) {
-            Ok(order) => tracing::info!("{} is started there with: {}", tool.file.name, shell_words(&order.command)),
+            Ok(order) => tracing::info!("{} is started there with: {}", tool.file.name, shell_command(&order.command)),
             Err(reason) => tracing::warn!("{} is not there: {reason}", tool.file.name),
         }
     }

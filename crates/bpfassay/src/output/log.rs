@@ -15,7 +15,7 @@ use super::{coloured_stderr, colours, stderr};
 /// Most characters of a field that are shown.
 const MOST: usize = 4000;
 
-/// Our own crates report what they do (`-v`: more, `-vv`: everything); others only what is wrong. `RUST_LOG` has the last word.
+/// Our own crates report what they do (`-v`: more, `-vv`: everything); others only what is wrong. `RUST_LOG` overrides both.
 pub(crate) fn log_to_stderr(verbose: u8) {
     let default = match verbose {
         0 => "warn,bpfassay=info,bpfassay_testbed=info,bpfassay_vm=warn,bpfassay_runner=warn",
@@ -36,7 +36,7 @@ pub(crate) fn log_to_stderr(verbose: u8) {
         .init();
 }
 
-/// Every field on one line, with every hazard shown: messages are others' words as often as our own.
+/// Every field on one line, with every hazard shown: messages contain text from outside as often as our own.
 struct Fields;
 
 impl<'writer> FormatFields<'writer> for Fields {

@@ -49,7 +49,7 @@ impl fmt::Debug for Styled<'_> {
     }
 }
 
-/// An error in words, which may be others' and hold no hazard any more, whatever handler styles them.
+/// An error as text, which may come from outside and holds no hazard any more, whatever handler styles it.
 #[derive(Debug)]
 struct Plain {
     message: String,
@@ -60,8 +60,8 @@ struct Plain {
 impl Plain {
     fn of(report: &miette::Report) -> Self {
         let mut all: Vec<Self> =
-            report.chain().map(|error| Self { message: words(error), help: None, cause: None }).collect();
-        let help = report.help().map(|help| words(&help));
+            report.chain().map(|error| Self { message: text_of(error), help: None, cause: None }).collect();
+        let help = report.help().map(|help| text_of(&help));
         let mut whole = all.pop();
         while let Some(mut outer) = all.pop() {
             outer.cause = whole.map(Box::new);
@@ -72,7 +72,7 @@ impl Plain {
 }
 
 /// On its lines: reports have several.
-fn words(value: &(impl Display + ?Sized)) -> String {
+fn text_of(value: &(impl Display + ?Sized)) -> String {
     let text = value.to_string();
     let end = text.char_indices().nth(MOST).map_or(text.len(), |(end, _)| end);
     let more = if end < text.len() { "…" } else { "" };
@@ -111,8 +111,8 @@ mod tests {
         let source = std::io::Error::other("inner \x1b]0;title\x07 \u{202e}txt\nnext");
         let report = miette::Report::from_err(Outer(source));
         let text = filtered(shown(&report, true, true).as_bytes(), true);
-        for words in [r"outer \x1b[31mred \u{9b}2J", r"inner \x1b]0;title\x07 \u{202e}txt", "next"] {
-            assert!(text.contains(words), "{words}: {text:?}");
+        for part in [r"outer \x1b[31mred \u{9b}2J", r"inner \x1b]0;title\x07 \u{202e}txt", "next"] {
+            assert!(text.contains(part), "{part}: {text:?}");
         }
         assert!(text.contains("\x1b[31m"), "no colours: {text:?}");
         let rest: String =

@@ -13,7 +13,7 @@ use bpfassay_results::{
     event::{Ending, RunEnded},
     plain::{excerpt, line},
 };
-use bpfassay_vm::shell_words;
+use bpfassay_vm::shell_command;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::{self, Bar};
@@ -190,7 +190,7 @@ fn lines_of(ended: &RunEnded) -> Vec<String> {
         }
         Ending::Failed => format!("{run}: FAILED: {message}"),
     }];
-    let line = |args: &Option<Vec<String>>| args.as_ref().map(shell_words);
+    let line = |args: &Option<Vec<String>>| args.as_ref().map(shell_command);
     for (name, what) in [
         ("log", ended.log.as_deref().map(output::path)),
         ("this cell again", line(&ended.repeat)),

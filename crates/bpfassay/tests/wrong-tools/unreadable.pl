@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Prints words where its file promises a number.
+# Prints text where its file promises a number.
 $| = 1;
 print "ready\n";
 while (1) {

@@ -8,8 +8,8 @@ use bpfassay_protocol::{
 
 /// What it said on standard output, line by line; what is no line of its own is left out.
 fn lines(seen: &ToolFigures) -> Vec<ObjectLine> {
-    let output = seen.words.iter().filter(|words| words.source == Source::Output);
-    let text: String = output.map(|words| words.text.as_str()).collect();
+    let output = seen.output.iter().filter(|piece| piece.source == Source::Output);
+    let text: String = output.map(|piece| piece.text.as_str()).collect();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 

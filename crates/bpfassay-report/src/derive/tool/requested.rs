@@ -27,7 +27,7 @@ pub(super) fn evaluate(
 
 /// From the report at each such phase's beginning to the one at its end; the workload stands still at both.
 fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Vec<Truth> {
-    let reported = || seen.words.iter().filter(|words| is_of(report, words)).map(|words| words.monotonic_ns);
+    let reported = || seen.output.iter().filter(|piece| is_of(report, piece)).map(|piece| piece.monotonic_ns);
     let mut truths = Vec::new();
     for phase in &figures.phases {
         let Ok(path) = phase.name.parse::<IoPath>() else { continue };
@@ -49,7 +49,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Vec<Trut
                 bytes_requested: Some(requested),
             })
         };
-        let shares: Vec<Share> = phase.ledger.iter().filter_map(share).collect();
+        let shares: Vec<Share> = phase.moved.iter().filter_map(share).collect();
         if !shares.is_empty() {
             truths.push(Truth { from_ns, to_ns, shares, is_whole_system: false, units: Unit::ALL.to_vec() });
         }

@@ -39,14 +39,14 @@ fn reading(at_ns: u64, calls: u64) -> Reading {
     Reading { monotonic_ns: at_ns, idle_ns: None, tracer: Some(sample(at_ns, calls)), mountstats: None }
 }
 
-fn words(at_ns: u64, text: &str, calls: Option<u64>) -> Words {
+fn piece(at_ns: u64, text: &str, calls: Option<u64>) -> OutputPiece {
     let reference = calls.map(|calls| Box::new(sample(at_ns, calls)));
-    Words { monotonic_ns: at_ns, source: Source::Output, text: text.to_owned(), reference }
+    OutputPiece { monotonic_ns: at_ns, source: Source::Output, text: text.to_owned(), reference }
 }
 
 /// The workload runs from 1000 to 2000, and makes 50 calls.
-fn figures(words: Vec<Words>) -> RunFigures {
-    let seen = ToolFigures { words, ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
+fn figures(output: Vec<OutputPiece>) -> RunFigures {
+    let seen = ToolFigures { output, ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
     RunFigures {
         probe: ProbeConfiguration::with_defaults(Probe::Fexit),
         engine: None,
@@ -81,7 +81,7 @@ fn found(findings: &[FindingResult]) -> Vec<Kind> {
 fn the_whole_system_is_compared_from_report_to_report() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     // Between the two reports everybody together made 3 * (62 - 8) calls, and the tool says so.
-    let exact = vec![words(900, "{\"n\":5}\n", Some(8)), words(2100, "{\"n\":162}\n", Some(62))];
+    let exact = vec![piece(900, "{\"n\":5}\n", Some(8)), piece(2100, "{\"n\":162}\n", Some(62))];
     let (evaluated, compared) = of_run(&tool, None, true, &figures(exact));
     assert_eq!(found(&evaluated), []);
     assert_eq!(
@@ -89,14 +89,14 @@ fn the_whole_system_is_compared_from_report_to_report() {
         (162, 162, true)
     );
 
-    let less = vec![words(900, "{\"n\":5}\n", Some(8)), words(2100, "{\"n\":159}\n", Some(62))];
+    let less = vec![piece(900, "{\"n\":5}\n", Some(8)), piece(2100, "{\"n\":159}\n", Some(62))];
     assert_eq!(found(&of_run(&tool, None, true, &figures(less)).0), [Kind::EventsDropped]);
 }
 
 #[test]
 fn without_a_report_before_the_workload_the_whole_system_is_not_evaluated() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
-    let (evaluated, compared) = of_run(&tool, None, true, &figures(vec![words(2100, "{\"n\":162}\n", Some(62))]));
+    let (evaluated, compared) = of_run(&tool, None, true, &figures(vec![piece(2100, "{\"n\":162}\n", Some(62))]));
     assert_eq!(found(&evaluated), []);
     let dropped = evaluated.iter().find(|finding| finding.kind == Kind::EventsDropped).unwrap();
     assert!(
@@ -111,7 +111,7 @@ fn the_workload_is_known_by_cgroup_mount_and_process() {
     for (whose, name) in [("cgroup", "77"), ("mount", "/mnt"), ("mount", "0:45"), ("mount", "45"), ("process", "ior")] {
         let tool = tool(&format!("{{ value = 'n', operations = 'read', unit = 'bytes-returned', whose = '{whose}' }}"));
         let line = |bytes: u64| format!("{{\"n\":{bytes},\"{whose}\":\"{name}\"}}\n");
-        let run = |bytes| figures(vec![words(900, &line(0), Some(10)), words(2100, &line(bytes), Some(60))]);
+        let run = |bytes| figures(vec![piece(900, &line(0), Some(10)), piece(2100, &line(bytes), Some(60))]);
         // Cgroup 1 read, too, and its pipe is a mount of its own: nothing was said of them.
         let evaluated = of_run(&tool, None, true, &run(5000));
         let of_ior = evaluated.1.figures.iter().find(|one| one.really == 5000).unwrap();
@@ -124,7 +124,7 @@ fn the_workload_is_known_by_cgroup_mount_and_process() {
 #[test]
 fn only_files_leaves_out_what_has_no_path() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls', only_files = true }");
-    let reported = vec![words(900, "{\"n\":0}\n", Some(10)), words(2100, "{\"n\":50}\n", Some(60))];
+    let reported = vec![piece(900, "{\"n\":0}\n", Some(10)), piece(2100, "{\"n\":50}\n", Some(60))];
     let (evaluated, compared) = of_run(&tool, None, true, &figures(reported));
     assert_eq!((found(&evaluated), compared.figures[0].is_exact()), (Vec::new(), true));
 }
@@ -133,7 +133,7 @@ fn only_files_leaves_out_what_has_no_path() {
 fn what_a_tool_does_itself_is_left_out_where_it_says_so() {
     let mut tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     let run = || {
-        let reported = vec![words(900, "{\"n\":0}\n", Some(10)), words(2100, "{\"n\":50}\n", Some(60))];
+        let reported = vec![piece(900, "{\"n\":0}\n", Some(10)), piece(2100, "{\"n\":50}\n", Some(60))];
         let mut figures = figures(reported);
         // What reads by pipes, and makes 100 calls meanwhile.
         figures.tool.as_mut().unwrap().cgroup = 1;
@@ -154,7 +154,7 @@ fn requested_bytes_are_held_against_a_reference_of_calls_entries() {
     let line = |asked: u64, calls: u64| format!("{{\"asked\":{asked},\"calls\":{calls},\"process\":\"ior\"}}\n");
     let run = |probe, asked| RunFigures {
         probe: ProbeConfiguration::with_defaults(probe),
-        ..figures(vec![words(900, &line(0, 0), Some(10)), words(2100, &line(asked, 50), Some(60))])
+        ..figures(vec![piece(900, &line(0, 0), Some(10)), piece(2100, &line(asked, 50), Some(60))])
     };
     let names = |beside: &AgainstReference| beside.figures.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
     // Each reference speaks of what it sees: one of what calls moved, the other of what they asked for.
@@ -180,7 +180,7 @@ fn what_is_found_once_is_found() {
 }
 
 #[test]
-fn words_of_libbpf_tell_loading_from_attaching() {
+fn messages_of_libbpf_distinguish_loading_from_attaching() {
     let refused = |message: &str| {
         started(&Refusal {
             step: Step::Load,

@@ -175,9 +175,9 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
     }
     for reason in [Bounds::OneObservation, Bounds::NoSpread] {
         if overheads().any(|overhead| overhead.estimate.bounds == reason)
-            && let Some(words) = reason.reason()
+            && let Some(text) = reason.reason()
         {
-            legend.push(format!("no interval: {words}."));
+            legend.push(format!("no interval: {text}."));
         }
     }
     legend

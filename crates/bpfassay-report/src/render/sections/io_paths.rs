@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     IoPath, Operation,
-    io_path::{Amount, Owed},
+    io_path::{Amount, Expected},
     job::Workload,
     operation::Direction,
     probe::ByteMeaning,
@@ -94,11 +94,11 @@ fn table(runs: &ByCell<'_>, cells: &[&CellResult]) -> Table {
     let coverage: Vec<BTreeMap<(IoPath, Operation), Vec<&PathCoverage>>> =
         shown.iter().map(|cell| of_cell(runs, cell)).collect();
     for &path in IoPath::ALL {
-        for (index, owed) in path.owed().iter().enumerate() {
-            let mut row = vec![if index == 0 { path.name().to_owned() } else { String::new() }, moves(owed)];
+        for (index, expected) in path.expected().iter().enumerate() {
+            let mut row = vec![if index == 0 { path.name().to_owned() } else { String::new() }, moves(expected)];
             for (cell, coverage) in shown.iter().zip(&coverage) {
-                let seen = coverage.get(&(path, owed.operation)).map_or(&[][..], Vec::as_slice);
-                row.push(shown_as(cell, owed, seen));
+                let seen = coverage.get(&(path, expected.operation)).map_or(&[][..], Vec::as_slice);
+                row.push(shown_as(cell, expected, seen));
             }
             rows.push(row);
         }
@@ -115,17 +115,17 @@ fn of_cell<'a>(runs: &ByCell<'a>, cell: &CellResult) -> BTreeMap<(IoPath, Operat
     found
 }
 
-/// What a path owes to an operation.
-fn moves(owed: &Owed) -> String {
-    let way = match owed.operation.direction() {
+/// What a path moves under an operation.
+fn moves(expected: &Expected) -> String {
+    let way = match expected.operation.direction() {
         Some(Direction::In) => "in",
         Some(Direction::Out) => "out",
-        None => owed.operation.name(),
+        None => expected.operation.name(),
     };
-    match owed.amount {
+    match expected.amount {
         Amount::Whole => format!("all {way}"),
         Amount::Pages => format!("all {way}, pages"),
-        Amount::Nothing if owed.operation.direction().is_some() => format!("nothing {way}"),
+        Amount::Nothing if expected.operation.direction().is_some() => format!("nothing {way}"),
         Amount::Nothing => format!("{way} calls"),
         Amount::Errors => format!("failed {way} calls"),
         Amount::NoCall => "nothing".to_owned(),
@@ -133,21 +133,21 @@ fn moves(owed: &Owed) -> String {
 }
 
 /// What the runs of a cell saw; where they differ, each once.
-fn shown_as(cell: &CellResult, owed: &Owed, seen: &[&PathCoverage]) -> String {
-    let mut words: Vec<String> = Vec::new();
+fn shown_as(cell: &CellResult, expected: &Expected, seen: &[&PathCoverage]) -> String {
+    let mut texts: Vec<String> = Vec::new();
     for row in seen {
-        let word = one(cell, owed, row);
-        if !words.contains(&word) {
-            words.push(word);
+        let text = one(cell, expected, row);
+        if !texts.contains(&text) {
+            texts.push(text);
         }
     }
-    match words.is_empty() {
+    match texts.is_empty() {
         true => NONE.to_owned(),
-        false => words.join(" or "),
+        false => texts.join(" or "),
     }
 }
 
-fn one(cell: &CellResult, owed: &Owed, row: &PathCoverage) -> String {
+fn one(cell: &CellResult, expected: &Expected, row: &PathCoverage) -> String {
     if let Some(refused) = &row.refused {
         return format!("not done: errno {}", refused.errno);
     }
@@ -157,7 +157,7 @@ fn one(cell: &CellResult, owed: &Owed, row: &PathCoverage) -> String {
         return if cell.probe.is_baseline() { "done".to_owned() } else { NONE.to_owned() };
     };
     if (traced.calls, traced.bytes) == (0, 0) {
-        return if owed.amount == Amount::NoCall { "nothing".to_owned() } else { "none".to_owned() };
+        return if expected.amount == Amount::NoCall { "nothing".to_owned() } else { "none".to_owned() };
     }
     let mut text = match difference.bytes {
         0 if moved.bytes == 0 && traced.calls < moved.calls => format!("{} of {} calls", traced.calls, moved.calls),

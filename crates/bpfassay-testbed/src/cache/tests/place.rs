@@ -30,14 +30,14 @@ fn everything(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Opening `directory` is refused with `words`, and changes nothing in it.
-fn refused(directory: &Path, words: &str) {
+/// Opening `directory` is refused with a message that contains `part`, and changes nothing in it.
+fn refused(directory: &Path, part: &str) {
     let before = everything(directory);
     let error = Cache::open(directory).unwrap_err();
     let Error::NotACache { path, .. } = &error else { panic!("{error}") };
     assert_eq!(path, directory);
     let message = error.to_string();
-    assert!(message.contains(words) && message.contains("--cache"), "{message}");
+    assert!(message.contains(part) && message.contains("--cache"), "{message}");
     assert_eq!(everything(directory), before);
 }
 

@@ -28,7 +28,7 @@ pub fn identify(image: &[u8]) -> Result<ImageKind, String> {
         match arch.facts().image {
             ImageFormat::BzImage if has(image, 0x202, b"HdrS") => {
                 let offset = image.get(0x20e..0x210).map_or(0, |at| usize::from(u16::from_le_bytes([at[0], at[1]])));
-                let release = (offset != 0).then(|| image.get(offset + 0x200..)).flatten().and_then(word);
+                let release = (offset != 0).then(|| image.get(offset + 0x200..)).flatten().and_then(first_token);
                 return Ok(ImageKind { arch, release });
             }
             ImageFormat::Image { magic } if has(image, 0x38, &magic) => {
@@ -57,7 +57,7 @@ fn banner(image: &[u8]) -> Option<String> {
     let mut rest = image;
     while let Some(at) = rest.windows(BEFORE.len()).position(|window| window == BEFORE) {
         rest = &rest[at + BEFORE.len()..];
-        if let Some(release) = word(rest).filter(|release| release.starts_with(|c: char| c.is_ascii_digit())) {
+        if let Some(release) = first_token(rest).filter(|release| release.starts_with(|c: char| c.is_ascii_digit())) {
             return Some(release);
         }
     }
@@ -65,7 +65,7 @@ fn banner(image: &[u8]) -> Option<String> {
 }
 
 /// The characters up to a space or zero byte, if they can be a release.
-fn word(bytes: &[u8]) -> Option<String> {
+fn first_token(bytes: &[u8]) -> Option<String> {
     let end = bytes.iter().take(MAX_RELEASE + 1).position(|&byte| matches!(byte, b' ' | 0))?;
     let text = std::str::from_utf8(&bytes[..end]).ok()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '_' | '~');

@@ -71,10 +71,10 @@ pub(crate) fn parse(text: &str, state: &str) -> Option<Symbols> {
     // Not `lines`, which would take a carriage return off a name.
     rest.split_terminator('\n')
         .map(|line| {
-            let mut words = line.split(' ');
-            let name = words.next()?.to_owned();
-            let count = words.next()?.parse().ok()?;
-            Some((name, Symbol { count, variants: words.map(str::to_owned).collect() }))
+            let mut fields = line.split(' ');
+            let name = fields.next()?.to_owned();
+            let count = fields.next()?.parse().ok()?;
+            Some((name, Symbol { count, variants: fields.map(str::to_owned).collect() }))
         })
         .collect()
 }

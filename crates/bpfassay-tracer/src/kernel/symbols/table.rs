@@ -54,8 +54,8 @@ pub(crate) fn read<'a>(
 
 /// Type and name of a line.
 fn function(line: &[u8]) -> Option<(u8, &str)> {
-    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
-    let (&[kind], name) = (words.nth(1)?, words.next()?) else { return None };
+    let mut fields = line.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
+    let (&[kind], name) = (fields.nth(1)?, fields.next()?) else { return None };
     Some((kind, str::from_utf8(name).ok()?))
 }
 

@@ -100,7 +100,8 @@ pub(crate) fn enabled(text: &str) -> BTreeMap<&str, Enabled> {
         let Some(name) = line.split_ascii_whitespace().next() else { continue };
         let Some((count, rest)) = line.split_once('(').and_then(|(_, rest)| rest.split_once(')')) else { continue };
         let Ok(count) = count.trim().parse() else { continue };
-        let flags = rest.split_ascii_whitespace().take_while(|word| matches!(word.as_bytes(), [b'A'..=b'Z'])).collect();
+        let flags =
+            rest.split_ascii_whitespace().take_while(|field| matches!(field.as_bytes(), [b'A'..=b'Z'])).collect();
         found.insert(name, Enabled { count, flags });
     }
     found
@@ -111,8 +112,8 @@ pub(crate) fn enabled(text: &str) -> BTreeMap<&str, Enabled> {
 pub(crate) fn kprobes(text: &str) -> BTreeMap<&str, u64> {
     let mut found = BTreeMap::new();
     for line in text.lines().filter(|line| !line.contains("[GONE]")) {
-        let mut words = line.split_ascii_whitespace();
-        if let Some(place) = words.nth(2) {
+        let mut fields = line.split_ascii_whitespace();
+        if let Some(place) = fields.nth(2) {
             let name = place.split_once('+').map_or(place, |(name, _)| name);
             *found.entry(name).or_default() += 1;
         }

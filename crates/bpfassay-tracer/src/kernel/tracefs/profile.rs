@@ -31,15 +31,15 @@ pub(crate) fn missed_in_profile(text: &str, prefix: &str, pid: u32, function: &s
     let function = function.replace('.', "_");
     let mut sum = None;
     for line in text.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let found = words.next().and_then(|name| {
+        let mut fields = line.split_ascii_whitespace();
+        let found = fields.next().and_then(|name| {
             let (_index, rest) = name.strip_prefix(&ours)?.split_once('_')?;
             rest.strip_prefix(function.as_str())?.strip_prefix("_0x")
         });
         if found.is_some() {
-            let missed: u64 = words
+            let missed: u64 = fields
                 .nth(1)
-                .and_then(|word| word.parse().ok())
+                .and_then(|field| field.parse().ok())
                 .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("no miss count in {line:?}")))?;
             sum = Some(sum.unwrap_or(0u64).wrapping_add(missed));
         }

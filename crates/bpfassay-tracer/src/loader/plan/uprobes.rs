@@ -182,8 +182,8 @@ pub(crate) fn interpreter(elf: &[u8]) -> Option<PathBuf> {
 fn libraries(linker: &Path, program: &Path) -> io::Result<Vec<PathBuf>> {
     let output = Command::new(linker).arg("--list").arg(program).stdin(Stdio::null()).output()?;
     if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(format!("{} does not find its libraries: {}", linker.display(), words.trim())));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(format!("{} does not find its libraries: {}", linker.display(), stderr.trim())));
     }
     Ok(listed(&String::from_utf8_lossy(&output.stdout)))
 }

@@ -5,7 +5,7 @@ use bpfassay_ior::Packet;
 
 use super::*;
 use crate::engine::{
-    control::Ledger,
+    control::Moved,
     io::{Advice, File, Lock, Map, Space},
 };
 
@@ -100,7 +100,7 @@ fn write(options: &Options, millis: &[u64]) -> Vec<(Counts, Vec<i64>)> {
             let results = &results;
             scope.spawn(move || {
                 let (rank, io) = (team.rank(), Slow::new(millis));
-                let mut backend = Backend { io, options, rank, aggregate: 0, ledger: Ledger::default() };
+                let mut backend = Backend { io, options, rank, aggregate: 0, moved: Moved::default() };
                 let mut buffer = Buffer::new(options.transfer_size as usize).unwrap();
                 let mut opened = backend.open(c"file").unwrap();
                 let counts = Phase {
@@ -116,7 +116,7 @@ fn write(options: &Options, millis: &[u64]) -> Vec<(Counts, Vec<i64>)> {
                 }
                 .run(&mut opened)
                 .unwrap();
-                assert_eq!(backend.ledger.write.calls, backend.io.offsets.len() as u64);
+                assert_eq!(backend.moved.write.calls, backend.io.offsets.len() as u64);
                 results.lock().unwrap()[rank as usize] = Some((counts, backend.io.offsets));
             });
         }

@@ -91,11 +91,11 @@ impl Known {
 
     fn unknown_in(&self, part: &str, whole: &str) -> Vec<String> {
         let named = options(part);
-        let words: Vec<&str> = part.split_whitespace().collect();
-        let start = words.iter().position(|word| *word == "bpfassay").map_or(0, |at| at + 1);
+        let arguments: Vec<&str> = part.split_whitespace().collect();
+        let start = arguments.iter().position(|argument| *argument == "bpfassay").map_or(0, |at| at + 1);
         let mut command = &self.bpfassay;
-        for word in words.iter().skip(start).filter(|word| !word.starts_with('-')) {
-            match command.find_subcommand(word) {
+        for argument in arguments.iter().skip(start).filter(|argument| !argument.starts_with('-')) {
+            match command.find_subcommand(argument) {
                 Some(inner) => command = inner,
                 None => break,
             }
@@ -103,7 +103,7 @@ impl Known {
         let is_command = !std::ptr::eq(command, &self.bpfassay);
         let expected = if is_command { of(command) } else { self.any.clone() };
         // Other programs are named in the same text.
-        let others: Vec<_> = self.others.iter().filter(|(name, _)| has_word(whole, name)).map(|(_, of)| of).collect();
+        let others: Vec<_> = self.others.iter().filter(|(name, _)| has_name(whole, name)).map(|(_, of)| of).collect();
         let exists = |option: &String| expected.contains(option) || others.iter().any(|of| of.contains(option));
         named.into_iter().filter(|option| !exists(option)).collect()
     }
@@ -120,9 +120,9 @@ fn of_tracer() -> BTreeSet<String> {
     found
 }
 
-fn has_word(text: &str, word: &str) -> bool {
+fn has_name(text: &str, name: &str) -> bool {
     text.split(|c: char| c.is_whitespace() || "`(),;:.'\"".contains(c))
-        .any(|found| found == word || found.ends_with(&format!("/{word}")))
+        .any(|found| found == name || found.ends_with(&format!("/{name}")))
 }
 
 /// The names of options in `text`: `--name`, at the beginning of a word.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool says: its standard output and standard error, as pieces with the time of arrival, bounded.
+//! What a tool writes: its standard output and standard error, as pieces with the time of arrival, bounded.
 
 use std::{
     fs::File,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::{
-    tool::{MAX_CAPTURED, MAX_PIECES, Piece, Source, Stream},
+    tool::{MAX_CAPTURED, MAX_PIECES, OutputPiece, Source, Stream},
     tracer::{Refusal, Sample, TracerLine},
 };
 use regex_lite::Regex;
@@ -27,16 +27,16 @@ use crate::{
 /// Most bytes taken from a stream at once, so that a tool that never pauses does not hold its reader.
 const AT_ONCE: usize = 256 << 10;
 
-/// Longest line in which a sign of readiness is looked for, in bytes.
-const MAX_SIGN: usize = 64 << 10;
+/// Longest line in which the line of readiness is looked for, in bytes.
+const MAX_READY_LINE: usize = 64 << 10;
 
-/// Longest line in which it is looked for before the line is at its end, in bytes: a prompt. Each piece of a tool's words is a
+/// Longest line in which it is looked for before the line is at its end, in bytes: a prompt. Each piece of a tool's output is a
 /// look at all of it, and pieces may be of one byte.
 const MAX_PROMPT: usize = 256;
 
-/// A line that is waited for.
+/// The line that is waited for: the tool is ready.
 #[derive(Debug)]
-pub(crate) struct Sign {
+pub(crate) struct ReadyPattern {
     pattern: Regex,
     stream: Option<Stream>,
     /// The line that is not at its end yet, of either stream.
@@ -44,7 +44,7 @@ pub(crate) struct Sign {
     seen: bool,
 }
 
-impl Sign {
+impl ReadyPattern {
     pub(crate) fn new(pattern: &str, stream: Option<Stream>) -> std::result::Result<Self, regex_lite::Error> {
         Ok(Self { pattern: Regex::new(pattern)?, stream, begun: Default::default(), seen: false })
     }
@@ -62,43 +62,43 @@ impl Sign {
         let mut rest = text;
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
             begun.extend_from_slice(&rest[..end]);
-            self.seen |= begun.len() <= MAX_SIGN && shows(begun);
+            self.seen |= begun.len() <= MAX_READY_LINE && shows(begun);
             begun.clear();
             rest = &rest[end + 1..];
         }
-        // A longer line is no sign: what is kept of it says so.
-        let room = (MAX_SIGN + 1).saturating_sub(begun.len()).min(rest.len());
+        // A longer line is none: what is kept of it exceeds the bound.
+        let room = (MAX_READY_LINE + 1).saturating_sub(begun.len()).min(rest.len());
         begun.extend_from_slice(&rest[..room]);
         // The last one, too, which may be a prompt that is never ended.
         self.seen |= begun.len() <= MAX_PROMPT && shows(begun);
     }
 }
 
-/// A tool's words so far.
+/// A tool's output so far.
 #[derive(Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct Output {
     /// Whether pieces are kept at all.
     captured: bool,
-    sign: Option<Sign>,
-    pieces: Vec<Piece>,
+    ready: Option<ReadyPattern>,
+    pieces: Vec<OutputPiece>,
     bytes: usize,
     dropped: u64,
-    last: OutputTail,
+    tail: OutputTail,
 }
 
-impl Words {
-    pub(crate) fn new(captured: bool, sign: Option<Sign>) -> Self {
-        Self { captured, sign, ..Self::default() }
+impl Output {
+    pub(crate) fn new(captured: bool, ready: Option<ReadyPattern>) -> Self {
+        Self { captured, ready, ..Self::default() }
     }
 
     /// Takes in `text`, which came from `source` at `monotonic_ns`.
     pub(crate) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], reference: Option<Sample>) {
-        // What is said of its endpoint it did not say itself.
+        // What is reported of its endpoint the tool did not write itself.
         if matches!(source, Source::Output | Source::Error) {
-            self.last.push(text);
+            self.tail.push(text);
         }
-        if let Some(sign) = &mut self.sign {
-            sign.take(source, text);
+        if let Some(ready) = &mut self.ready {
+            ready.take(source, text);
         }
         if !self.captured {
             return;
@@ -109,12 +109,12 @@ impl Words {
         }
         self.bytes += text.len();
         let text = String::from_utf8_lossy(text).into_owned();
-        self.pieces.push(Piece { monotonic_ns, source, text, reference: reference.map(Box::new) });
+        self.pieces.push(OutputPiece { monotonic_ns, source, text, reference: reference.map(Box::new) });
     }
 
     /// Whether the line that is waited for has come.
-    pub(super) fn show_sign(&self) -> bool {
-        self.sign.as_ref().is_some_and(|sign| sign.seen)
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.as_ref().is_some_and(|ready| ready.seen)
     }
 
     /// The refusal that it wrote as one line of JSON to standard output, as the bundled loader of bare objects does.
@@ -139,13 +139,13 @@ impl Words {
         }
     }
 
-    /// The end of them, for messages.
-    pub(super) fn last(&self) -> String {
-        self.last.to_string()
+    /// Its last bytes, for messages.
+    pub(super) fn tail(&self) -> String {
+        self.tail.to_string()
     }
 
     /// All that was kept, and how many bytes were not.
-    pub(crate) fn into_pieces(self) -> (Vec<Piece>, u64) {
+    pub(crate) fn into_pieces(self) -> (Vec<OutputPiece>, u64) {
         (self.pieces, self.dropped)
     }
 }
@@ -162,7 +162,7 @@ impl Streams {
         for stream in [output.as_ref().map(AsFd::as_fd), error.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
             fcntl_getfl(stream)
                 .and_then(|flags| fcntl_setfl(stream, flags | OFlags::NONBLOCK))
-                .map_err(Error::system("listen to a tool"))?;
+                .map_err(Error::system("read a tool's output"))?;
         }
         Ok(Self { output, error })
     }
@@ -195,14 +195,14 @@ fn drain<S: Read>(stream: &mut Option<S>, source: Source, taken: &mut Vec<(u64, 
             }
             Ok(length) => bytes.extend_from_slice(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            // What a terminal says that nobody holds open any more (`n_tty_read` after `tty_hung_up_p` or `TTY_OTHER_CLOSED`,
+            // What reading a terminal returns that no process has open any more (`n_tty_read` after `tty_hung_up_p` or `TTY_OTHER_CLOSED`,
             // drivers/tty/n_tty.c, 6.12).
             Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => {
                 closed = true;
                 break;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::system("listen to a tool")(error)),
+            Err(error) => return Err(Error::system("read a tool's output")(error)),
         }
     }
     if closed {
@@ -222,16 +222,16 @@ mod tests {
     use crate::output_tail::OUTPUT_TAIL;
 
     #[test]
-    fn words_are_kept_with_their_time_and_source() {
-        let mut words = Words::new(true, Some(Sign::new("^Read.$", None).unwrap()));
-        words.take(1, Source::Error, b"Attaching 3 pro", None);
-        words.take(2, Source::Output, b"\xff 1\n", None);
-        assert!(!words.show_sign());
-        words.take(3, Source::Error, b"bes...\nRea", None);
-        words.take(3, Source::Error, b"dy\n", None);
-        assert!(words.show_sign());
-        assert!(words.last().ends_with("Ready\n"));
-        let (pieces, dropped) = words.into_pieces();
+    fn output_is_kept_with_its_time_and_source() {
+        let mut output = Output::new(true, Some(ReadyPattern::new("^Read.$", None).unwrap()));
+        output.take(1, Source::Error, b"Attaching 3 pro", None);
+        output.take(2, Source::Output, b"\xff 1\n", None);
+        assert!(!output.is_ready());
+        output.take(3, Source::Error, b"bes...\nRea", None);
+        output.take(3, Source::Error, b"dy\n", None);
+        assert!(output.is_ready());
+        assert!(output.tail().ends_with("Ready\n"));
+        let (pieces, dropped) = output.into_pieces();
         assert_eq!((pieces.len(), dropped), (4, 0));
         assert_eq!(
             (pieces[1].monotonic_ns, pieces[1].source, pieces[1].text.as_str()),
@@ -242,63 +242,63 @@ mod tests {
     #[test]
     fn a_long_line_that_comes_byte_by_byte_is_not_searched_at_each() {
         // Searched at each byte, this takes minutes.
-        let mut words = Words::new(false, Some(Sign::new("a+b?c", None).unwrap()));
-        for _ in 0..MAX_SIGN - 1 {
-            words.take(1, Source::Output, b"a", None);
+        let mut output = Output::new(false, Some(ReadyPattern::new("a+b?c", None).unwrap()));
+        for _ in 0..MAX_READY_LINE - 1 {
+            output.take(1, Source::Output, b"a", None);
         }
-        words.take(1, Source::Output, b"c", None);
-        assert!(!words.show_sign(), "a prompt is no longer than {MAX_PROMPT} bytes");
-        words.take(1, Source::Output, b"\n", None);
-        assert!(words.show_sign());
-        let mut words = Words::new(false, Some(Sign::new("> $", None).unwrap()));
-        words.take(1, Source::Output, &[&[b'x'; MAX_SIGN + 2][..], b"> \n"].concat(), None);
-        assert!(!words.show_sign(), "longer than any sign");
-        words.take(1, Source::Output, b"ready> ", None);
-        assert!(words.show_sign(), "a prompt");
+        output.take(1, Source::Output, b"c", None);
+        assert!(!output.is_ready(), "a prompt is no longer than {MAX_PROMPT} bytes");
+        output.take(1, Source::Output, b"\n", None);
+        assert!(output.is_ready());
+        let mut output = Output::new(false, Some(ReadyPattern::new("> $", None).unwrap()));
+        output.take(1, Source::Output, &[&[b'x'; MAX_READY_LINE + 2][..], b"> \n"].concat(), None);
+        assert!(!output.is_ready(), "longer than any line of readiness");
+        output.take(1, Source::Output, b"ready> ", None);
+        assert!(output.is_ready(), "a prompt");
     }
 
     #[test]
-    fn a_tool_that_never_stops_talking_is_cut_and_counted() {
-        let mut words = Words::new(true, None);
+    fn a_tool_that_never_stops_writing_is_cut_and_counted() {
+        let mut output = Output::new(true, None);
         for time in 0..20 {
-            words.take(time, Source::Output, &[b'x'; 100 << 10], None);
+            output.take(time, Source::Output, &[b'x'; 100 << 10], None);
         }
-        let (pieces, dropped) = words.into_pieces();
+        let (pieces, dropped) = output.into_pieces();
         let kept: usize = pieces.iter().map(|piece| piece.text.len()).sum();
         assert!(kept <= MAX_CAPTURED);
         assert_eq!(kept as u64 + dropped, 20 * (100 << 10));
     }
 
     #[test]
-    fn words_that_nobody_wants_leave_their_end_only() {
-        let mut words = Words::new(false, None);
-        words.take(1, Source::Error, &[b'x'; 5000], None);
-        assert_eq!(words.last().len(), OUTPUT_TAIL);
-        assert_eq!(words.into_pieces(), (Vec::new(), 0));
+    fn output_that_is_not_captured_leaves_its_tail_only() {
+        let mut output = Output::new(false, None);
+        output.take(1, Source::Error, &[b'x'; 5000], None);
+        assert_eq!(output.tail().len(), OUTPUT_TAIL);
+        assert_eq!(output.into_pieces(), (Vec::new(), 0));
     }
 
     #[test]
-    fn a_sign_is_looked_for_on_its_stream_and_line_by_line() {
+    fn a_ready_line_is_looked_for_on_its_stream_and_line_by_line() {
         let shown = |stream, pieces: &[(Source, &str)]| {
-            let mut words = Words::new(false, Some(Sign::new("3 probes$", stream).unwrap()));
+            let mut output = Output::new(false, Some(ReadyPattern::new("3 probes$", stream).unwrap()));
             for (source, text) in pieces {
-                words.take(0, *source, text.as_bytes(), None);
+                output.take(0, *source, text.as_bytes(), None);
             }
-            words.show_sign()
+            output.is_ready()
         };
         assert!(shown(None, &[(Source::Error, "3 pro"), (Source::Output, "x\n"), (Source::Error, "bes\nmore\n")]));
         assert!(!shown(Some(Stream::Stdout), &[(Source::Error, "3 probes\n")]));
         assert!(!shown(None, &[(Source::Output, "3\n probes\n"), (Source::Endpoint, "3 probes\n")]));
-        assert!(Sign::new("(", None).is_err());
+        assert!(ReadyPattern::new("(", None).is_err());
     }
 
     #[test]
     fn a_refusal_in_json_is_understood() {
-        let mut words = Words::new(true, None);
-        words.take(1, Source::Output, b"hello\n{\"type\":\"refused\",\"step\":\"attach\",\"program\":\"p\",", None);
-        words.take(1, Source::Output, b"\"errno\":2,\"message\":\"no such function\",\"verifier\":null}\n", None);
-        assert_eq!(words.refusal().unwrap().errno, Some(2));
-        assert_eq!(Words::new(true, None).refusal(), None);
+        let mut output = Output::new(true, None);
+        output.take(1, Source::Output, b"hello\n{\"type\":\"refused\",\"step\":\"attach\",\"program\":\"p\",", None);
+        output.take(1, Source::Output, b"\"errno\":2,\"message\":\"no such function\",\"verifier\":null}\n", None);
+        assert_eq!(output.refusal().unwrap().errno, Some(2));
+        assert_eq!(Output::new(true, None).refusal(), None);
     }
 
     #[test]
@@ -318,13 +318,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_words_are_survived(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..50)) {
-            let mut words = Words::new(true, None);
+        fn any_output_is_survived(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..50)) {
+            let mut output = Output::new(true, None);
             for chunk in &chunks {
-                words.take(0, Source::Output, chunk, None);
+                output.take(0, Source::Output, chunk, None);
             }
-            prop_assert!(words.last.bytes().len() <= OUTPUT_TAIL);
-            prop_assert_eq!(words.into_pieces().0.len(), chunks.len());
+            prop_assert!(output.tail.bytes().len() <= OUTPUT_TAIL);
+            prop_assert_eq!(output.into_pieces().0.len(), chunks.len());
         }
     }
 }
