@@ -311,6 +311,11 @@ fn record_key(source: Digest, arch: Arch) -> Digest {
     Digest::of_parts([KEY_VERSION, ebpf::LINKER, PROFILE, arch.name(), &source.to_string()])
 }
 
+/// Of what, and how, programs are built from `source`: what assets are named by.
+fn asset_key(source: Digest) -> Digest {
+    Digest::of_parts([KEY_VERSION, ebpf::LINKER, PROFILE, &source.to_string()])
+}
+
 /// What was built from `source` for `arch`, with the toolchain `toolchain` if that matters.
 fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>) -> Result<Option<Built>> {
     let Some(recorded) = cache.recorded::<Recorded>(RECORD, &record_key(source, arch))? else { return Ok(None) };

@@ -23,8 +23,8 @@ pub(crate) enum PayloadCommand {
         #[arg(long, value_name = "ARCH", value_delimiter = ',')]
         arch: Vec<Arch>,
     },
-    /// Write the programs as assets, which --from takes: an index and an archive for each architecture, named by the digest of the
-    /// sources. They are built first where they are not in the cache
+    /// Write the programs as assets, which --from takes: an index and an archive for each architecture, named by a digest of the
+    /// sources. Programs that are not in the cache are built first
     Pack {
         /// Directory for the assets; it may hold those of other versions
         #[arg(value_name = "DIR")]

@@ -110,8 +110,8 @@ fn an_index_in_the_place_of_another_is_refused() {
     };
     let error = put(&|index| index.arch = Arch::X86_64).unwrap_err().to_string();
     assert!(error.contains("is for x86_64") && error.contains(path.to_str().unwrap()), "{error}");
-    // For another version of this command, whose builds are others.
-    assert!(put(&|index| (index.arch, index.key) = (ARCH, Digest::of(b"key"))).unwrap().is_none());
+    assert!(put(&|index| (index.arch, index.key) = (ARCH, Digest::of(b"key"))).is_err());
+    assert!(put(&|index| index.key = asset_key(source())).unwrap().is_some());
 }
 
 #[test]
