@@ -51,8 +51,8 @@ impl Store {
             error @ bpfassay_testbed::Error::NotACache { .. } => error.into(),
             source => Error::Cache { path: root.clone(), source: Box::new(source) },
         })?;
-        let (programs, packages) = (options.programs.clone(), options.packages.clone());
-        Ok(Self { cache, catalogue, programs, stages: Stages::default(), packages })
+        let (stages, programs, packages) = (Stages::default(), options.programs.clone(), options.packages.clone());
+        Ok(Self { cache, catalogue, stages, programs, packages })
     }
 
     /// The same, with what takes time reported to `stages`.

@@ -27,7 +27,7 @@ use crate::{
     image,
     kernel::Kernel,
     manifest::{Component, FORMAT, MadeBy, Manifest, ProgramAsset, Target},
-    payload::{self, Payload, ProgramSources},
+    payload::{self, Built, Payload, ProgramSources},
     stages::Kind,
     toolchain,
 };
@@ -226,8 +226,8 @@ pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
     })
 }
 
-/// Makes the guests of `request` with kernels that `kernel` gives and the guest's programs of this checkout: architecture by architecture,
-/// the host's first, everything that can beside each other.
+/// Makes the guests of `request` with kernels that `kernel` gives and the guest's programs: architecture by architecture, the host's first,
+/// everything that can beside each other.
 fn with_checkout(
     request: &Request<'_>,
     provider: &str,
@@ -240,14 +240,15 @@ fn with_checkout(
     targets.sort_by_key(|(arch, _)| Some(*arch) != host);
     let mut archs: Vec<Arch> = targets.iter().map(|(arch, _)| *arch).collect();
     let kernels = archs.clone();
-    archs.dedup();
+    let mut seen = BTreeSet::new();
+    archs.retain(|arch| seen.insert(*arch));
     let work = overlap::Work {
         kernels,
         kernel: |index: usize| {
             let (arch, name) = targets[index];
             apt.during(Kind::Kernel, format!("{arch} {name}"), |apt| image::target(cache, &kernel(apt, *arch, name)?))
         },
-        programs: |sink: overlap::Sink<'_, payload::Built>| payload::prepare_each(apt, request.programs, &archs, sink),
+        programs: |sink: overlap::Sink<'_, Built>| payload::prepare_each(apt, request.programs, &archs, sink),
     };
     overlap::overlap(overlap::workers(), work, &|archs, made| {
         let made = made.and_then(|(targets, built)| {

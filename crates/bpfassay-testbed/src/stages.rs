@@ -26,7 +26,7 @@ pub enum Kind {
     /// Guests are assembled from kernels, programs and tools. The subject is the architecture.
     Guests,
     /// QEMU and the accelerator are found, if need be by booting. The subject is the architecture.
-    Accelerator,
+    Qemu,
     /// Guests are booted and measured.
     Measuring,
     /// The results are derived, written and printed.
@@ -44,7 +44,7 @@ impl Kind {
             Self::Kernel => "kernel",
             Self::Programs => "programs",
             Self::Guests => "guests",
-            Self::Accelerator => "accelerator",
+            Self::Qemu => "qemu",
             Self::Measuring => "measuring",
             Self::Reporting => "reporting",
         }
@@ -60,7 +60,7 @@ impl Kind {
             Self::Kernel => "kernel",
             Self::Programs => "guest programs",
             Self::Guests => "guests",
-            Self::Accelerator => "QEMU",
+            Self::Qemu => "QEMU",
             Self::Measuring => "measuring",
             Self::Reporting => "reporting",
         }
@@ -208,10 +208,18 @@ pub struct Timing {
     pub kind: Kind,
     /// For what; empty where there was only one such stage.
     pub subject: String,
-    /// When it began, since the first stage could begin.
+    /// When it began, since [`Stages`] were made.
     pub began: Duration,
     /// How long it took.
     pub took: Duration,
+}
+
+impl Timing {
+    /// Whether both ran at the same time, for a while.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.began < other.began + other.took && other.began < self.began + self.took
+    }
 }
 
 /// Receives reports, from several threads at once.
@@ -289,6 +297,12 @@ impl Stages {
         let done = work(&stage);
         stage.end(done.is_ok());
         done
+    }
+
+    /// How long there have been stages.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.0.zero.elapsed()
     }
 
     /// How long the stages that ended took, in the order in which they began.

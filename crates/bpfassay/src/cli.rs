@@ -222,6 +222,10 @@ pub(crate) struct Run {
     /// output (`bpfassay schema events`)
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) message_format: MessageFormat,
+
+    /// At the end, print how long each stage took, and what ran beside it
+    #[arg(long)]
+    pub(crate) timings: bool,
 }
 
 /// What `run --resume` does again of what ended badly.

@@ -16,19 +16,24 @@ use crate::{
     cli::{self, PayloadCommand},
     exit::{Failure, NOT_REPRODUCED, Outcome, SUCCESS},
     host, output,
+    progress::Display,
     selection::store_options,
 };
 
 pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome {
-    let store = Store::open(&store_options(global))?;
+    let display = Display::begin(cli::MessageFormat::Human);
+    let store = Store::open(&store_options(global))?.with_stages(display.stages());
     match arguments.command {
         PayloadCommand::Build { arch } => {
-            for built in prepare(&store, arch, global)? {
+            let built = prepare(&store, arch, global)?;
+            display.finish();
+            for built in built {
                 super::print(&programs(&built))?;
             }
         }
         PayloadCommand::Pack { directory, arch } => {
             let built = prepare(&store, arch, global)?;
+            display.finish();
             for (index, built) in payload::pack(&built, &directory)?.iter().zip(&built) {
                 super::print(&programs(built))?;
                 super::print(&format!("  packed: {}, SHA-256 {}\n", human(index.archive.size), index.archive.sha256))?;
@@ -36,8 +41,10 @@ pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome 
             super::print(&format!("assets: {}; use them with --from\n", output::path(&directory)))?;
         }
         PayloadCommand::Verify { arch } => {
-            host::install(&missing_packages(HOST_PACKAGES, &BTreeSet::new())?, host::answers_yes(global.yes))?;
-            return verified(&payload::verify(&store.apt(), &store.programs, &all_or(arch))?);
+            install(&store, global)?;
+            let found = payload::verify(&store.apt(), &store.programs, &all_or(arch))?;
+            display.finish();
+            return verified(&found);
         }
     }
     Ok(SUCCESS)
@@ -47,9 +54,15 @@ pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome 
 fn prepare(store: &Store, archs: Vec<Arch>, global: &cli::Global) -> Result<Vec<Built>, Failure> {
     let archs = all_or(archs);
     if store.programs.from.is_empty() && !payload::is_cached(&store.cache, &store.programs, &archs)? {
-        host::install(&missing_packages(HOST_PACKAGES, &BTreeSet::new())?, host::answers_yes(global.yes))?;
+        install(store, global)?;
     }
     Ok(payload::prepare(&store.apt(), &store.programs, &archs)?)
+}
+
+/// Installs what the host lacks for building.
+fn install(store: &Store, global: &cli::Global) -> Result<(), Failure> {
+    let missing = missing_packages(HOST_PACKAGES, &BTreeSet::new())?;
+    host::install(&missing, host::answers_yes(global.yes), &store.stages)
 }
 
 fn all_or(archs: Vec<Arch>) -> Vec<Arch> {
