@@ -362,7 +362,7 @@ fn a_command_says_how_it_is_read() {
     ))
     .unwrap();
     let WorkloadKind::Command(spec) = &study.workload("w").unwrap().kind else { panic!("{study:?}") };
-    assert_eq!((spec.deadline_ms, spec.figures[0].name.as_str()), (600_000, "rate"));
+    assert_eq!((spec.deadline_ms, spec.figures[0].name.to_string()), (600_000, "rate".to_owned()));
     assert!(spec.bytes.contains_key(&bpfassay_protocol::Operation::Readv));
     // The guest can tell what became of it before the host gives up.
     assert!(study.deadlines.workload_ms > 600_000);
@@ -411,9 +411,11 @@ fn fio_is_a_command() {
     ] {
         assert!(arguments.contains(option), "{arguments}");
     }
-    let names: Vec<&str> = spec.figures.iter().map(|figure| figure.name.as_str()).collect();
+    let names: Vec<String> = spec.figures.iter().map(|figure| figure.name.to_string()).collect();
     assert!(
-        names.len() == 6 && names.contains(&"write-latency") && names.iter().all(|name| !name.is_empty()),
+        names.len() == 6
+            && names.iter().any(|name| name == "write-latency")
+            && names.iter().all(|name| !name.is_empty()),
         "{names:?}"
     );
     assert_eq!(spec.bytes.len(), 2);

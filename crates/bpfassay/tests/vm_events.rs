@@ -68,6 +68,13 @@ fn events_tell_of_guests_phases_and_what_was_counted() {
     let file = study("smoke.toml");
     let arguments = [file.to_str().unwrap(), "--arch", "x86_64", "--probe", "fexit", "--output", "out"];
     let told = events(directory.path(), &arguments, 0);
+    // Stages come before, beside and after the others.
+    let (stages, told): (Vec<Value>, Vec<Value>) = told.into_iter().partition(|event| event["event"] == "stage");
+    for stage in ["kernel", "guests", "qemu", "measuring", "reporting"] {
+        let states: Vec<&Value> =
+            stages.iter().filter(|event| event["stage"] == stage).map(|event| &event["state"]).collect();
+        assert_eq!((states.first(), states.last()), (Some(&&"begun".into()), Some(&&"ended".into())), "{stage}");
+    }
     let names: Vec<&str> = told.iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(names[..3], ["started", "booting", "ready"]);
     assert_eq!(
