@@ -403,7 +403,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_and_a_circle_are_told() {
+    fn an_unknown_kind_and_a_circle_are_reported() {
         let mut b = Builder::default();
         b.add("new", 30, 0, 0, &[]);
         assert_eq!(Btf::new(&b.build()).unwrap_err(), BtfError::Kind { id: 1, kind: 30 });

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undisturbed_study_is_in_order() {
+    fn a_study_without_faults_is_in_order() {
         let study = study();
         let all = measured(&study, &[]);
         assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended), Vec::<String>::new());

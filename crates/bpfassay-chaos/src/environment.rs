@@ -167,7 +167,7 @@ impl Environment {
 
     /// What the command printed.
     #[must_use]
-    pub fn said(&self) -> Vec<u8> {
+    pub fn printed(&self) -> Vec<u8> {
         let mut all = fs::read(self.path("stdout")).unwrap_or_default();
         all.extend(fs::read(self.path("stderr")).unwrap_or_default());
         all

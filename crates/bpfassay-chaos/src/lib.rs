@@ -4,7 +4,7 @@
 //! The command and QEMU are real, with their processes, signals, sockets and files. The guest is either scripted ([`agent`]), which is
 //! quick and knows every figure beforehand, or real ([`guests`]). A fault ([`fault`]) says how it is done and which outcomes are allowed;
 //! the checks ([`check`], [`leftovers`]) say whether one of them occurred. Whatever was done, the study must come to the fingerprint of the
-//! undisturbed one when it is resumed.
+//! one without faults when it is resumed.
 
 pub mod agent;
 pub mod check;

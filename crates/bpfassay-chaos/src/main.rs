@@ -184,7 +184,7 @@ fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Lin
         };
         text.push_str(&format!("\n    again: chaos --seed {seed}{only}{guests} --verbose"));
         if arguments.verbose {
-            text.push_str(&format!("\n{}", line.result.said));
+            text.push_str(&format!("\n{}", line.result.printed));
         }
     }
     say(&text);

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_where_path_says_and_only_if_they_can_be_executed() {
+    fn programs_are_found_where_path_points_and_only_if_they_can_be_executed() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir_all(at("a/tool")).unwrap();

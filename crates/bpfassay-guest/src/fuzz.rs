@@ -115,7 +115,7 @@ pub fn tracer_line(line: &[u8]) {
 }
 
 /// What a tool writes: kept up to a bound, and never more than that.
-pub fn tool_words(bytes: &[u8]) {
+pub fn tool_output(bytes: &[u8]) {
     // The first byte says what is waited for, the others are what comes.
     let Some((&first, text)) = bytes.split_first() else { return };
     let pattern = ["ready", "^(Tracing|Attaching).*$", "(?i)a+b*[0-9]{1,3}$"][usize::from(first) % 3];

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_and_a_mount_are_needed_and_unknown_words_refused() {
+    fn a_job_and_a_mount_are_needed_and_unknown_options_refused() {
         let whole = arguments("here --mount /mnt/nfs --job j.json").unwrap();
         assert_eq!((whole.job.as_str(), whole.mount.as_str(), whole.external_ior), ("j.json", "/mnt/nfs", None));
         let more = arguments("here --job j --mount /m --external-ior /opt/ior/bin/ior").unwrap();

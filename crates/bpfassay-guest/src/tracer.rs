@@ -346,20 +346,20 @@ mod tests {
         }
     }
 
-    fn told(spec: &RunSpec) -> Vec<String> {
+    fn arguments_of(spec: &RunSpec) -> Vec<String> {
         arguments(spec, &Environment::guest("/mnt/nfs"))
     }
 
     #[test]
     fn arguments_name_the_probe_configuration() {
-        assert_eq!(told(&spec("fexit", None)), ["--probe", "fexit"]);
-        assert_eq!(told(&spec("fexit+ringbuf@aya", None)), ["--probe", "fexit+ringbuf@aya"]);
-        assert_eq!(told(&spec("kprobe", Some(2000)))[2..], ["--interval", "2000ms"]);
-        assert_eq!(told(&spec("uprobe", None))[2..], ["--uprobe", "/bpfassay/ior"]);
+        assert_eq!(arguments_of(&spec("fexit", None)), ["--probe", "fexit"]);
+        assert_eq!(arguments_of(&spec("fexit+ringbuf@aya", None)), ["--probe", "fexit+ringbuf@aya"]);
+        assert_eq!(arguments_of(&spec("kprobe", Some(2000)))[2..], ["--interval", "2000ms"]);
+        assert_eq!(arguments_of(&spec("uprobe", None))[2..], ["--uprobe", "/bpfassay/ior"]);
         let own = RunSpec { tracer_arguments: vec!["--uprobe=/lib/libx.so".to_owned()], ..spec("uprobe", None) };
-        assert_eq!(told(&own)[2..], ["--uprobe=/lib/libx.so"]);
+        assert_eq!(arguments_of(&own)[2..], ["--uprobe=/lib/libx.so"]);
         let more = RunSpec { tracer_arguments: vec!["--merge".to_owned()], ..spec("fexit", None) };
-        assert_eq!(told(&more)[2..], ["--merge"]);
+        assert_eq!(arguments_of(&more)[2..], ["--merge"]);
     }
 
     #[test]

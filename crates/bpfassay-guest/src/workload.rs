@@ -371,7 +371,7 @@ mod tests {
 
     use super::*;
 
-    fn told(workload: &Workload, launcher: Option<&str>) -> Result<CommandLine> {
+    fn command_line_of(workload: &Workload, launcher: Option<&str>) -> Result<CommandLine> {
         let environment = Environment::guest("/mnt/nfs");
         command_line(workload, &RunPaths::new(&environment, "r1"), launcher)
     }
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn the_embedded_engine_gets_ranks_options_and_places() {
-        let line = told(&ior(IorEngine::Embedded, 2), None).unwrap();
+        let line = command_line_of(&ior(IorEngine::Embedded, 2), None).unwrap();
         assert_eq!(line.program, "/bpfassay/ior");
         assert_eq!(
             line.arguments.join(" "),
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn io_paths_get_their_place_and_size() {
-        let line = told(&Workload::IoPaths { size: 8192 }, None).unwrap();
+        let line = command_line_of(&Workload::IoPaths { size: 8192 }, None).unwrap();
         assert_eq!(line.program, "/bpfassay/ior");
         assert_eq!(line.arguments.join(" "), "io-paths /mnt/nfs/run-r1 8192 /run/bpfassay/run-r1/summary.json");
         assert!(has_control(&Workload::IoPaths { size: 8192 }));
@@ -401,10 +401,10 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_told_its_directory() {
+    fn a_command_gets_its_directory() {
         let command = ["/usr/bin/fio", "--directory={directory}", "{x}"].map(str::to_owned);
         let workload = Workload::Command { command: command.into(), deadline_ms: 1 };
-        let line = told(&workload, None).unwrap();
+        let line = command_line_of(&workload, None).unwrap();
         assert_eq!(
             (line.program.as_str(), line.arguments.join(" ").as_str()),
             ("/usr/bin/fio", "--directory=/mnt/nfs/run-r1 {x}")
@@ -412,20 +412,20 @@ mod tests {
         assert!(!has_control(&workload));
         assert_eq!(program(&workload, &Environment::guest("/mnt/nfs")), "/usr/bin/fio");
         let nothing = Workload::Command { command: Vec::new(), deadline_ms: 1 };
-        assert!(told(&nothing, None).unwrap_err().to_string().contains("without a program"));
+        assert!(command_line_of(&nothing, None).unwrap_err().to_string().contains("without a program"));
     }
 
     #[test]
     fn a_microbenchmark_gets_its_kind_and_numbers() {
         let futex = Workload::Microbenchmark { microbenchmark: Microbenchmark::Futex, operations: 100, size: 0 };
-        let line = told(&futex, None).unwrap();
+        let line = command_line_of(&futex, None).unwrap();
         assert_eq!(line.arguments.join(" "), "microbenchmark futex 100 0 /run/bpfassay/run-r1/summary.json");
         assert!(has_control(&futex));
     }
 
     #[test]
     fn kernel_features_are_a_handful_of_reads_and_writes() {
-        let line = told(&Workload::KernelFeatures, None).unwrap();
+        let line = command_line_of(&Workload::KernelFeatures, None).unwrap();
         assert_eq!(line.program, "/bpfassay/ior");
         let options = KERNEL_FEATURES_OPTIONS.join(" ");
         assert!(line.arguments.join(" ").starts_with(&format!("--ranks=1 {options} -o /mnt/nfs/")), "{line:?}");
@@ -434,17 +434,17 @@ mod tests {
 
     #[test]
     fn one_rank_of_a_real_ior_needs_no_launcher() {
-        let line = told(&ior(IorEngine::External, 1), None).unwrap();
+        let line = command_line_of(&ior(IorEngine::External, 1), None).unwrap();
         assert_eq!(line.program, "/bpfassay/external-ior");
         assert_eq!(line.arguments[..2], ["-w", "-t"]);
     }
 
     #[test]
     fn several_ranks_of_a_real_ior_are_launched() {
-        let line = told(&ior(IorEngine::External, 4), Some("/opt/ior/bin/mpiexec")).unwrap();
+        let line = command_line_of(&ior(IorEngine::External, 4), Some("/opt/ior/bin/mpiexec")).unwrap();
         assert_eq!(line.program, "/opt/ior/bin/mpiexec");
         assert_eq!(line.arguments[..4], ["-n", "4", "/bpfassay/external-ior", "-w"]);
-        let error = told(&ior(IorEngine::External, 4), None).unwrap_err();
+        let error = command_line_of(&ior(IorEngine::External, 4), None).unwrap_err();
         assert!(error.to_string().contains("mpiexec"), "{error}");
     }
 

@@ -33,7 +33,7 @@ fn only_regular_files_are_opened_and_a_pipe_does_not_block() {
 }
 
 #[test]
-fn a_file_has_a_limit_whatever_its_size_says() {
+fn a_file_has_a_limit_whatever_its_size_is_reported_as() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     fs::write(&path, "0123456789").unwrap();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_said_as_every_tracer_says_it() {
+    fn a_refusal_is_printed_as_every_tracer_prints_it() {
         let refusal = Refusal {
             step: Step::Load,
             program: Some("p".into()),

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_words_of_tools_are_shortened() {
+    fn long_messages_of_tools_are_shortened() {
         assert_eq!(shortened("no such function"), "no such function");
         assert_eq!(
             shortened("ended with exit status 1 before it was ready; its last output: Unable\nto"),

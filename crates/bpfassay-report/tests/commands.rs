@@ -109,7 +109,7 @@ fn overheads_are_of_time_and_of_every_figure() {
 }
 
 #[test]
-fn bytes_that_the_program_tells_are_held_against_the_tracers() {
+fn bytes_that_the_program_reports_are_compared_with_the_tracers() {
     let verdicts = |results: &Results| results.gates.iter().map(|gate| (gate.access, gate.verdict)).collect::<Vec<_>>();
     let exact = results("wall", 0);
     let row = |results: &Results| *cell(results, "fexit").accesses[0].byte_error.value().unwrap();

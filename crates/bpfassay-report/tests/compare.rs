@@ -154,7 +154,7 @@ fn cells_and_pitfalls_come_and_go() {
 }
 
 #[test]
-fn another_kernel_is_compared_by_its_place_or_by_what_the_user_says() {
+fn another_kernel_is_compared_by_its_place_or_by_what_the_user_names() {
     let mut other = instructions();
     for target in &mut other.targets {
         target.kernel = "7.2".to_owned();

@@ -243,7 +243,7 @@ fn a_line_without_its_end_is_never_used() {
 }
 
 #[test]
-fn a_journal_before_sums_is_told_by_its_version() {
+fn a_journal_before_sums_is_recognised_by_its_version() {
     let folder = tempfile::tempdir().unwrap();
     whole(folder.path());
     let first = objects(&lines(folder.path()))[0].replacen("\"journal\":4", "\"journal\":1", 1);

@@ -58,7 +58,7 @@ fn an_unfinished_journal_shows_what_is_missing() {
 }
 
 #[test]
-fn doubts_are_told() {
+fn doubts_are_reported() {
     let contents = contents(&study(None, 1, 1), |block, run| match outcome(block, run) {
         Outcome::Measured(mut figures) if !run.spec.probe.is_baseline() => {
             let sample = figures.whole.after.tracer.as_mut().unwrap();

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(appendable(&at("new"), false).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
     #[test]
-    fn a_draft_has_its_name_only_in_the_end_and_takes_nobodys() {
+    fn a_draft_has_its_name_only_in_the_end_and_replaces_no_other_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         let (draft, mut file) = Draft::new(&path).unwrap();

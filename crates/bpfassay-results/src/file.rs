@@ -61,7 +61,7 @@ pub enum ResultsError {
         path: PathBuf,
     },
     /// The file does not hold results.
-    #[error("{} does not hold results that this version of bpfassay knows: use the one that wrote them, or make them again with `bpfassay run`", path.display())]
+    #[error("{} does not hold results that this version of bpfassay can read: use the one that wrote them, or make them again with `bpfassay run`", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,

@@ -191,7 +191,7 @@ mod tests {
     /// 4,000 series of 12 without trend: standard error 0.0035; with one of a third of the deviation per block, most
     /// are found.
     #[test]
-    fn false_alarms_are_as_rare_as_said() {
+    fn false_alarms_are_as_rare_as_documented() {
         let mut generator = Generator::new(61);
         for shape in Shape::ALL {
             let mut found = |slope: f64, times: usize| {

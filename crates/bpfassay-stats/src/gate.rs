@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_from_equivalence() {
+    fn changes_are_distinguished_from_equivalence() {
         let found = |logs: &[f64], margin: f64| {
             changes(&[ChangeEvidence::new(&effect(logs), margin).unwrap()], 0.05, Adjustment::Holm).unwrap()[0]
         };

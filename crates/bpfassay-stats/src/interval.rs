@@ -47,7 +47,7 @@ impl Bounds {
     pub const fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Interval(_) => None,
-            Self::OneObservation => Some("one observation says nothing about spread"),
+            Self::OneObservation => Some("one observation does not show any spread"),
             Self::NoSpread => Some("all observations are equal"),
             Self::NoDegreesOfFreedom => Some("as many parameters as observations"),
         }

@@ -93,7 +93,7 @@ fn the_closure_of_a_foreign_package_is_found_and_fetched() {
 }
 
 #[test]
-fn what_is_not_there_offline_says_so() {
+fn what_is_not_there_offline_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path()).unwrap();
     let catalogue = Catalogue::bundled().unwrap();

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_with_a_message_is_said() {
+    async fn what_is_wrong_with_a_message_is_reported() {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let (sender, mut received) = mpsc::channel(1);
         let (read, _write) = ours.into_split();

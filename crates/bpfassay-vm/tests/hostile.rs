@@ -7,7 +7,7 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test fails by panicking, and says aloud what it measures"
+    reason = "a test fails by panicking, and prints what it measures"
 )]
 
 use std::{

@@ -391,6 +391,6 @@ fn walks_compile() {
     command.args(["check", "--offline", "--locked", "--lib"]).env("CARGO_TARGET_DIR", target).current_dir(&copy);
     command.args(changed.iter().flat_map(|name| ["--package", name]));
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !said.contains("warning: "), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !printed.contains("warning: "), "{printed}");
 }

@@ -152,7 +152,7 @@ impl<'a> Place<'a> {
         is_tool_run(&self.block.runs[self.index].spec)
     }
 
-    /// The last tool run before this one in an undisturbed boot.
+    /// The last tool run before this one in a boot without faults.
     fn tool_before(self) -> Option<Place<'a>> {
         (0..self.index).rev().map(|index| Place { index, ..self }).find(|place| place.is_tool())
     }

@@ -183,11 +183,11 @@ impl<'a> GuestEnvironment<'a> {
     }
 
     pub(super) fn plan(&self) -> Result<Plan, ChaosError> {
-        let said = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
+        let printed = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
         match self.contents() {
             Ok(Some(contents)) => Ok(contents.header.plan),
-            Ok(None) => Err(ChaosError::Study(said())),
-            Err(error) => Err(ChaosError::Study(format!("{error}: {}", said()))),
+            Ok(None) => Err(ChaosError::Study(printed())),
+            Err(error) => Err(ChaosError::Study(format!("{error}: {}", printed()))),
         }
     }
 
@@ -228,8 +228,8 @@ impl<'a> GuestEnvironment<'a> {
         if wrong.is_empty() {
             return;
         }
-        let said = String::from_utf8_lossy(&self.output()).replace(|c: char| c.is_control() && c != '\n', "?");
-        self.result.said.push_str(&format!("--- {stage}, {:?}\n{said}\n", self.result.ends.last()));
+        let printed = String::from_utf8_lossy(&self.output()).replace(|c: char| c.is_control() && c != '\n', "?");
+        self.result.printed.push_str(&format!("--- {stage}, {:?}\n{printed}\n", self.result.ends.last()));
         self.result.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
     }
 }

@@ -183,7 +183,7 @@ pub(crate) mod cld {
         use super::*;
 
         #[test]
-        fn the_version_is_told_and_the_number_kept() {
+        fn the_version_is_sent_and_the_number_kept() {
             let mut message = [0; 1067];
             message[..8].copy_from_slice(&[2, GET_VERSION, 0xff, 0xff, 7, 0, 0, 0]);
             answer(&mut message).unwrap();

@@ -2,7 +2,7 @@
 //! The agent as `bpfassay-guest here` on this machine, with a file system, cgroups and `/run` of its own: in a mount namespace,
 //! which only root may make.
 #![allow(dead_code, reason = "each test file uses its part")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
     fs,

@@ -37,7 +37,7 @@ fn arguments_are_read_as_ior_reads_them() {
 }
 
 #[test]
-fn errors_say_what_and_what_to_do() {
+fn errors_name_the_cause_and_what_to_do() {
     for (text, expected) in [
         ("-q", "unknown IOR option `-q`"),
         ("file", "unknown IOR option `file`"),
@@ -133,14 +133,14 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn options_survive_the_way_through_words(options in any_options()) {
+    fn options_survive_the_way_through_arguments(options in any_options()) {
         let args = options.to_args();
         let invocation = Invocation::parse(args.iter().map(String::as_str)).unwrap();
         prop_assert_eq!(invocation.defaults, options);
     }
 
     #[test]
-    fn any_words_are_read_or_refused(args in prop::collection::vec("(-[a-zA-Z]{1,3}|--[a-z.]{0,8}|[a-zA-Z0-9=,#]{0,6})", 0..8)) {
+    fn any_arguments_are_read_or_refused(args in prop::collection::vec("(-[a-zA-Z]{1,3}|--[a-z.]{0,8}|[a-zA-Z0-9=,#]{0,6})", 0..8)) {
         let _ = Invocation::parse(args.iter().map(String::as_str)).and_then(|invocation| invocation.plan(Some("IOR START")));
     }
 }

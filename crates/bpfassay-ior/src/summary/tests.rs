@@ -46,7 +46,7 @@ fn figures_that_ior_could_not_compute_are_none() {
     let summary = Summary::parse(text.as_bytes()).unwrap();
     let result = &summary.tests[0].results[0];
     assert_eq!((result.iops, result.bw_mib), (None, None));
-    assert_eq!(result.moved, Some(Moved { bytes: 524_288, exact: true }), "the summary's total still tells");
+    assert_eq!(result.moved, Some(Moved { bytes: 524_288, exact: true }), "the total of the summary is used");
 }
 
 #[test]

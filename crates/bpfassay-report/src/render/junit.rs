@@ -125,7 +125,7 @@ fn failed(kind: NonSuccessKind, what: &str, message: String) -> TestCaseStatus {
 }
 
 /// The most specific failure of a cell: one of its own before one that it only suffers from.
-fn telling(cell: &CellResult) -> Option<&CellFailure> {
+fn first_failure(cell: &CellResult) -> Option<&CellFailure> {
     let is_own = |failed: &&CellFailure| failed_type(failed) == "failed";
     cell.failures.iter().find(is_own).or_else(|| cell.failures.first())
 }
@@ -142,7 +142,7 @@ const fn failed_type(failed: &CellFailure) -> &'static str {
 fn cell(cell: &CellResult) -> TestCase {
     let status = match (&cell.attach, cell.failures.first()) {
         (_, Some(first)) => {
-            let first = telling(cell).unwrap_or(first);
+            let first = first_failure(cell).unwrap_or(first);
             failed(NonSuccessKind::Error, failed_type(first), format!("{}: {}", first.run, first.failure))
         }
         (Attach::Refused { refusal, expected: true, .. }, None) => {

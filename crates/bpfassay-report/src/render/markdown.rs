@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_notified() {
+    fn mentions_are_escaped() {
         assert_eq!(escape("@somebody, a@b, @ c"), "@&#8203;somebody, a@&#8203;b, @ c");
     }
 }

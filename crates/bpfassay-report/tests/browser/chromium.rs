@@ -166,7 +166,7 @@ impl Browser {
     fn receive(&self) -> Value {
         self.messages.recv_timeout(PATIENCE).unwrap_or_else(|error| {
             let log = fs::read_to_string(self.profile.path().join("log")).unwrap_or_default();
-            panic!("the browser says nothing: {error}\n{log}")
+            panic!("the browser does not answer: {error}\n{log}")
         })
     }
 }

@@ -116,11 +116,11 @@ fn a_death_after_a_tool_run_is_that_tools_whatever_is_in_flight() {
         assert_eq!(failed.failure.after, Some(AfterRun { ms: 30, during: during.clone() }));
         assert_eq!(failed.failure.kind, FailureKind::Panic);
         let failure = failed.failure.to_string();
-        let told = match during {
+        let expected = match during {
             Some(run) => format!("kernel panic after the run: Kernel panic, 30 ms after this run, during {run}"),
             None => "kernel panic after the run: Kernel panic, 30 ms after this run, between runs".to_owned(),
         };
-        assert_eq!(failure, told);
+        assert_eq!(failure, expected);
         assert_eq!(failed.duration_ms, 100, "the run itself had ended");
         assert!(!next(&attempt).ids().contains(&id(&boot, at)));
     }
@@ -154,8 +154,9 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
             assert!(failure.contains("boot 2 of this run alone ended badly, too: Kernel panic"), "{failure}");
             assert_eq!(failed.failure.after, None);
         } else {
-            let told = format!("30 ms after this run, during {0}; {0} alone did no harm in boot 2", id(&boot, suspect));
-            assert!(failure.starts_with("kernel panic after the run: ") && failure.ends_with(&told), "{failure}");
+            let expected =
+                format!("30 ms after this run, during {0}; {0} alone did no harm in boot 2", id(&boot, suspect));
+            assert!(failure.starts_with("kernel panic after the run: ") && failure.ends_with(&expected), "{failure}");
         }
         let again = next(&attempt);
         assert_eq!((again.confirming.clone(), again.runs.len()), (None, boot.runs.len() - 1));
@@ -163,7 +164,7 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
 }
 
 #[test]
-fn a_confirming_boot_that_breaks_before_its_run_says_nothing() {
+fn a_confirming_boot_that_breaks_before_its_run_decides_nothing() {
     let plan = plan(2, 1);
     let (mut attempt, tools) = first(&plan);
     let boot = next(&attempt);
@@ -181,7 +182,7 @@ fn a_confirming_boot_that_breaks_before_its_run_says_nothing() {
 }
 
 #[test]
-fn before_any_tool_nobody_is_to_blame_and_the_block_is_tried_once_more() {
+fn before_any_tool_no_run_is_blamed_and_the_block_is_tried_once_more() {
     let plan = plan(1, 1);
     for (ended, in_flight) in [(0, false), (0, true), (1, false)] {
         let (mut attempt, _) = first(&plan);
@@ -209,7 +210,7 @@ fn before_any_tool_nobody_is_to_blame_and_the_block_is_tried_once_more() {
 }
 
 #[test]
-fn a_tool_that_changed_the_guest_failed_by_the_agents_word() {
+fn a_tool_that_changed_the_guest_failed_as_the_agent_reports() {
     let plan = plan(1, 1);
     let (mut attempt, tools) = first(&plan);
     let boot = next(&attempt);

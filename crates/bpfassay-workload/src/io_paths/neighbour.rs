@@ -26,10 +26,10 @@ pub const GREETING: &[u8] = b"n";
 #[derive(Debug, thiserror::Error)]
 pub enum NeighbourError {
     /// A call failed.
-    #[error("cannot {verb} {}", file.display())]
+    #[error("cannot {action} {}", file.display())]
     File {
         /// What was tried.
-        verb: &'static str,
+        action: &'static str,
         /// With which file.
         file: PathBuf,
         /// Why not.
@@ -54,7 +54,7 @@ pub enum NeighbourError {
 /// # Errors
 /// [`NeighbourError`], as soon as anything goes wrong.
 pub fn keep_busy(file: &Path, rounds: Option<u64>, mut out: impl io::Write) -> Result<(), NeighbourError> {
-    let failed = |verb| move |source| NeighbourError::File { verb, file: file.to_owned(), source };
+    let failed = |action| move |source| NeighbourError::File { action, file: file.to_owned(), source };
     let opened =
         OpenOptions::new().read(true).write(true).create(true).truncate(true).open(file).map_err(failed("create"))?;
     let mut buffer = Buffer::zeroed(TRANSFER);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_told() {
+    fn what_cannot_be_done_is_reported() {
         let run = |operations, size| {
             Run { microbenchmark: Microbenchmark::Tcp, operations, size, summary: None }
                 .start()

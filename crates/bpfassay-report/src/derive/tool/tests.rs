@@ -130,7 +130,7 @@ fn only_files_leaves_out_what_has_no_path() {
 }
 
 #[test]
-fn what_a_tool_does_itself_is_left_out_where_it_says_so() {
+fn what_a_tool_does_itself_is_left_out_where_it_is_declared_so() {
     let mut tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     let run = || {
         let reported = vec![piece(900, "{\"n\":0}\n", Some(10)), piece(2100, "{\"n\":50}\n", Some(60))];
