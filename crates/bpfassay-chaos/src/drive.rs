@@ -70,7 +70,7 @@ impl Driver {
     /// With a copy of this program, and the QEMU on `PATH`.
     ///
     /// # Errors
-    /// Where there is no QEMU, or no copy can be made.
+    /// Where there is no QEMU on `PATH`, or this program cannot be copied.
     pub fn new(bpfassay: PathBuf, cannot_mount: Option<String>) -> io::Result<Self> {
         use std::os::unix::fs::PermissionsExt;
         let paths = std::env::var_os("PATH").unwrap_or_default();

@@ -149,7 +149,7 @@ impl Script {
     /// Reads the script in `directory`.
     ///
     /// # Errors
-    /// Where there is none, or it is not one.
+    /// The system's error where the file cannot be read; `InvalidData` where it is not a script.
     pub fn read(directory: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&fs::read(directory.join(FILE_NAME))?)?)
     }
@@ -157,7 +157,7 @@ impl Script {
     /// Writes the script into `directory`, in place of another.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The system's error where the file cannot be written.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         let new = directory.join("script.new");
         fs::write(&new, serde_json::to_vec(self)?)?;

@@ -74,7 +74,7 @@ impl DisturbedStudy {
     /// The study of that shape.
     ///
     /// # Errors
-    /// [`ChaosError::Study`]
+    /// [`ChaosError::Study`] where the study of this shape cannot be parsed or expanded.
     pub fn new(shape: Shape) -> Result<Self, ChaosError> {
         let text = text(shape);
         let wrong = |error: &dyn fmt::Display| ChaosError::Study(error.to_string());
@@ -168,7 +168,7 @@ impl Testbed {
     /// Writes it into `directory`.
     ///
     /// # Errors
-    /// [`ChaosError::Io`]
+    /// [`ChaosError::Io`] where a file of the testbed cannot be written.
     pub fn make(directory: &Path) -> Result<Self, ChaosError> {
         let images = ["kernel", "base.cpio"].map(|name| directory.join(name));
         let mut archive = Archive::default();

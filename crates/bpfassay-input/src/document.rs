@@ -220,7 +220,7 @@ impl<'d, 'i> Section<'d, 'i> {
     /// What `read` makes of the value of `key`; `None` without one.
     ///
     /// # Errors
-    /// What `read` returns.
+    /// What `read` returns for a value that is there.
     pub fn optional<T>(
         &self,
         key: &str,
@@ -232,7 +232,7 @@ impl<'d, 'i> Section<'d, 'i> {
     /// What `read` makes of the value of `key`; `default` without one.
     ///
     /// # Errors
-    /// What `read` returns.
+    /// What `read` returns for a value that is there.
     pub fn or<T>(
         &self,
         key: &str,
@@ -293,7 +293,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// Text.
     ///
     /// # Errors
-    /// Where it is something else.
+    /// Where the value is not a string.
     pub fn text(&self) -> Result<&'d str, Reported> {
         self.text_such_as("text")
     }
@@ -308,7 +308,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// Text, as it stands there.
     ///
     /// # Errors
-    /// Where it is something else.
+    /// Where the value is not a string.
     pub fn string(&self) -> Result<String, Reported> {
         self.text().map(str::to_owned)
     }
@@ -316,7 +316,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// `true` or `false`.
     ///
     /// # Errors
-    /// Where it is something else.
+    /// Where the value is not a boolean.
     pub fn boolean(&self) -> Result<bool, Reported> {
         match self.value.get_ref() {
             DeValue::Boolean(value) => Ok(*value),
@@ -327,7 +327,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// A whole number.
     ///
     /// # Errors
-    /// Where it is something else, or outside `range`.
+    /// Where the value is not an integer, or is outside `range`.
     pub fn number<N: TryFrom<i128> + PartialOrd + Display>(&self, range: RangeInclusive<N>) -> Result<N, Reported> {
         let DeValue::Integer(integer) = self.value.get_ref() else { return Err(self.wrong("a whole number")) };
         i128::from_str_radix(integer.as_str(), integer.radix())
@@ -340,7 +340,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// Text that names something.
     ///
     /// # Errors
-    /// Where it names nothing.
+    /// Where the value is not a string, or names nothing that is known.
     pub fn name<T: FromStr<Err: Display>>(&self) -> Result<T, Reported> {
         self.text()?.parse().map_err(|error| self.error(error))
     }
@@ -348,7 +348,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// One of a few names.
     ///
     /// # Errors
-    /// Where it is none of them.
+    /// Where the value is not a string, or none of `names`.
     pub fn choice<T: Copy>(&self, names: &[(&str, T)]) -> Result<T, Reported> {
         let text = self.text()?;
         names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
@@ -360,7 +360,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// A time with its unit (`500ms`, `2s`, `10min`), in milliseconds.
     ///
     /// # Errors
-    /// Where it is no time, or outside `range`.
+    /// Where the value is not a time with its unit, or is outside `range`.
     pub fn milliseconds(&self, range: RangeInclusive<u64>) -> Result<u64, Reported> {
         let text = self.text_such_as("a time with its unit, such as \"2s\", \"500ms\" or \"10min\"")?;
         let value = milliseconds(text)
@@ -374,7 +374,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// The elements of a list; one value alone counts as a list of one.
     ///
     /// # Errors
-    /// Where the list is empty.
+    /// Where the value is a list without elements.
     pub fn list(&self) -> Result<Vec<Field<'d, 'i>>, Reported> {
         let DeValue::Array(array) = self.value.get_ref() else {
             return Ok(vec![Field { document: self.document, path: self.path.clone(), value: self.value }]);
@@ -423,7 +423,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// A table.
     ///
     /// # Errors
-    /// Where it is something else.
+    /// Where the value is not a table.
     pub fn table(&self) -> Result<Section<'d, 'i>, Reported> {
         let DeValue::Table(table) = self.value.get_ref() else { return Err(self.wrong("a table")) };
         Ok(Section::new(self.document, self.path.clone(), table, self.value.span()))
@@ -432,7 +432,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// A name that can be part of a file name and of identifiers, in which `_` separates parts.
     ///
     /// # Errors
-    /// Where it cannot.
+    /// Where the value is not a string of 1 to 40 of the characters `a-z`, `0-9`, `-` and `.`, or begins with one of the last two.
     pub fn short_name(&self) -> Result<String, Reported> {
         let text = self.text()?;
         let valid = (1..=40).contains(&text.len())

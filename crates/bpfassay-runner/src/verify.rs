@@ -88,7 +88,8 @@ impl Verification {
     /// Executes the plan with `session`, which is set up for it, and compares the raw figures of every run.
     ///
     /// # Errors
-    /// [`Error::VerifyHost`] where the host failed a block; [`Error::Temporary`], [`Error::Journal`], [`Error::Runner`]
+    /// [`Error::VerifyHost`] where the host failed a block; [`Error::Temporary`] where no temporary directory can be made; [`Error::Journal`] where the new
+    /// journal cannot be written or read; [`Error::Runner`] where the host cannot start or supervise guests.
     pub async fn execute(
         &self,
         session: &Session,

@@ -39,7 +39,8 @@ impl Drift {
     /// The trend of positive figures (bandwidths of the baseline, block after block).
     ///
     /// # Errors
-    /// [`StatsError::NotPositive`]; [`StatsError::TooFew`] for fewer than two; [`StatsError::Range`].
+    /// [`StatsError::NotPositive`] for a figure that is not positive and finite; [`StatsError::TooFew`] for fewer than two; [`StatsError::Range`] where the trend
+    /// is not finite.
     pub fn of(figures: &[f64]) -> Result<Self, StatsError> {
         if let Some(&value) = figures.iter().find(|value| !(value.is_finite() && **value > 0.0)) {
             return Err(StatsError::NotPositive { value });

@@ -89,7 +89,7 @@ impl GateEvidence {
 /// The verdicts on a family of gates at error rate `alpha`, in their order, p-values of either kind adjusted.
 ///
 /// # Errors
-/// [`StatsError::Alpha`]
+/// [`StatsError::Alpha`] for an `alpha` that is not between 0 and 0.5.
 pub fn verdicts(gates: &[GateEvidence], alpha: f64, adjustment: Adjustment) -> Result<Vec<Verdict>, StatsError> {
     check_alpha(alpha)?;
     let adjusted = |p: fn(&GateEvidence) -> Option<f64>| -> Result<Vec<Option<f64>>, StatsError> {
@@ -155,7 +155,7 @@ impl ChangeEvidence {
     /// Holds `effect` (new / base) against `margin`, a ratio of at least 1.
     ///
     /// # Errors
-    /// [`StatsError::Margin`]
+    /// [`StatsError::Margin`] for a `margin` that is not finite or below 1.
     pub fn new(effect: &Effect, margin: f64) -> Result<Self, StatsError> {
         if !(margin.is_finite() && margin >= 1.0) {
             return Err(StatsError::Margin { margin });
@@ -171,7 +171,7 @@ impl ChangeEvidence {
 /// What changed over a family of cells at error rate `alpha`, in their order, p-values adjusted.
 ///
 /// # Errors
-/// [`StatsError::Alpha`]
+/// [`StatsError::Alpha`] for an `alpha` that is not between 0 and 0.5.
 pub fn changes(cells: &[ChangeEvidence], alpha: f64, adjustment: Adjustment) -> Result<Vec<Change>, StatsError> {
     check_alpha(alpha)?;
     let changed = adjustment.adjust_known(&cells.iter().map(|cell| cell.p_change).collect::<Vec<_>>())?;

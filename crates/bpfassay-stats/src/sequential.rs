@@ -87,7 +87,7 @@ impl Sampling {
     /// that of the last may be shown whatever stopped it.
     ///
     /// # Errors
-    /// [`StatsError`]: no figures, or one that is not finite.
+    /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite.
     pub fn estimate_at_a_look(&self, logs: &[f64]) -> Result<Estimate, StatsError> {
         let mut estimate = Effect::paired(logs)?.estimate(self.level_at_a_look())?;
         if let Bounds::Interval(Interval { level, .. }) = &mut estimate.bounds {

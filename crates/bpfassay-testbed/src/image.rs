@@ -110,7 +110,7 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
 /// The manifest's description of the guest that `kernel` and the segments `shared` by all guests of its architecture make.
 ///
 /// # Errors
-/// Those of [`modules_segment`] and [`pvh::boot_image`].
+/// As [`modules_segment`] and [`pvh::boot_image`]: the kernel's files cannot be read, or the segments cannot be stored.
 pub fn target(cache: &Cache, kernel: &Kernel, shared: &BTreeMap<Arch, Vec<Segment>>) -> Result<manifest::Target> {
     let mut initramfs = shared.get(&kernel.arch).cloned().unwrap_or_default();
     // Behind the base, so that what is overlaid comes last.
@@ -156,7 +156,7 @@ pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Se
 /// The `shell` segment: Debian's static busybox for `arch`.
 ///
 /// # Errors
-/// [`Error`] of packages and of the cache.
+/// [`Error`] where Debian's package of busybox cannot be downloaded or unpacked, or the segment cannot be stored.
 pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
     let (program, component) = busybox::prepare(apt, arch)?;
     let key = Digest::of_parts([KEY_VERSION, role::SHELL, &program.digest.to_string()]);

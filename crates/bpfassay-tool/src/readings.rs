@@ -172,7 +172,7 @@ impl Readings {
     /// [`crate::finding`].
     ///
     /// # Errors
-    /// The reason why that is not known.
+    /// A message where it is not known: the tool did not report in time, or its figure has no value.
     pub fn grown(
         &self,
         index: usize,

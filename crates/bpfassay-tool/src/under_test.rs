@@ -36,7 +36,7 @@ impl Loaded {
     /// The tool with the objects whose maps are read.
     ///
     /// # Errors
-    /// [`ToolError`] where an object cannot be read.
+    /// [`ToolError`] where an object cannot be read, or is not an ELF file.
     pub fn under_test(&self) -> Result<UnderTest, ToolError> {
         let mut objects = BTreeMap::new();
         if self.file.report.as_ref().is_some_and(|report| matches!(report.form, Form::Map { .. })) {

@@ -86,7 +86,7 @@ pub struct Drawn {
 /// Draws the fault of `seed`, one of those whose name has `only` in it; `None`: there is none.
 ///
 /// # Errors
-/// [`crate::study::ChaosError`]
+/// [`crate::study::ChaosError`] where the plan of the study that the trial needs cannot be made.
 pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, crate::study::ChaosError> {
     let faults: Vec<_> = all().into_iter().filter(|fault| fault.name.contains(only)).collect();
     let mut random = Random::new(seed);

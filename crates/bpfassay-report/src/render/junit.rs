@@ -20,7 +20,7 @@ pub(super) const FORMAT: Format =
 /// An inconclusive gate is an error, a regression a failure: neither passes.
 ///
 /// # Errors
-/// [`quick_junit::SerializeError`]
+/// [`quick_junit::SerializeError`] where the XML cannot be written, such as for a character that XML cannot contain.
 pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
     let study = &results.plan.study.name;
     let mut report = Report::new(name(&format!("bpfassay {study}")));
@@ -48,7 +48,7 @@ pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
 /// What got worse is a failure; what is new, gone, or neither shown to have changed nor not to is skipped, and so no pass.
 ///
 /// # Errors
-/// [`quick_junit::SerializeError`]
+/// [`quick_junit::SerializeError`] where the XML cannot be written, such as for a character that XML cannot contain.
 pub fn comparison_junit(comparison: &Comparison) -> Result<String, quick_junit::SerializeError> {
     let [base, new] = &comparison.studies;
     let mut report = Report::new(name(&format!("bpfassay {new} against {base}")));

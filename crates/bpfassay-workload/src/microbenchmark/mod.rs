@@ -97,7 +97,7 @@ impl Run {
     /// Does the operations. The control channel is the one that the environment names.
     ///
     /// # Errors
-    /// [`MicrobenchmarkError`].
+    /// [`MicrobenchmarkError`] where a thread, a socket or the agent's descriptor fails.
     pub fn start(&self) -> Result<MicrobenchmarkSummary, MicrobenchmarkError> {
         let within = |what, least: u64, most: u64, found: u64| match (least..=most).contains(&found) {
             true => Ok(()),
