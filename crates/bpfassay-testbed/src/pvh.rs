@@ -99,7 +99,7 @@ fn has_pvh_entry(vmlinux: &[u8]) -> bool {
         for segment in header.program_headers(endian, vmlinux)? {
             let Some(mut notes) = object::read::elf::ProgramHeader::notes(segment, endian, vmlinux)? else { continue };
             while let Some(note) = notes.next()? {
-                if note.name() == b"Xen" && note.n_type(endian).0 == PHYS32_ENTRY {
+                if note.name() == b"Xen" && note.n_type(endian) == PHYS32_ENTRY {
                     return Ok(true);
                 }
             }

@@ -2,21 +2,31 @@
 //! QMP: the life cycle of the guest as QEMU sees it.
 
 use std::{
-    io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof},
+    collections::VecDeque,
+    io::{
+        self,
+        ErrorKind::{BrokenPipe, ConnectionReset, InvalidData, UnexpectedEof},
+    },
     time::Duration,
 };
 
-use futures_util::StreamExt;
-use qapi::{
-    futures::{QapiService, QmpStreamTokio},
-    qmp::{self, Event as QmpEvent, RunState, ShutdownCause},
+use futures_util::{SinkExt as _, StreamExt as _};
+use qapi::{Any, Command, Empty, Execute};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::{
+    net::UnixStream,
+    sync::{mpsc, oneshot},
+    time::timeout,
 };
-use tokio::{io::WriteHalf, net::UnixStream, sync::mpsc, time::timeout};
+use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
 use crate::{QemuVersion, VmError};
 
 /// How long QEMU may take from exec to the answer of its monitor. It loads the kernel before; a loaded host is slow.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Longest line that is read from the monitor, in bytes. Those that matter here have a few hundred.
+const MAX_LINE: usize = 1 << 20;
 
 /// What the monitor reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,21 +54,152 @@ pub(crate) enum Shutdown {
     Error,
 }
 
-impl From<ShutdownCause> for Shutdown {
-    fn from(cause: ShutdownCause) -> Self {
-        match cause {
-            ShutdownCause::guest_shutdown => Self::GuestPowerOff,
-            ShutdownCause::guest_reset | ShutdownCause::subsystem_reset => Self::GuestReset,
-            ShutdownCause::guest_panic => Self::GuestPanic,
-            ShutdownCause::host_error => Self::Error,
+impl Shutdown {
+    /// What `reason` of the event `SHUTDOWN` means (QEMU's qapi/run-state.json, `ShutdownCause`).
+    fn of_reason(reason: &str) -> Self {
+        match reason {
+            "guest-shutdown" => Self::GuestPowerOff,
+            "guest-reset" | "subsystem-reset" => Self::GuestReset,
+            "guest-panic" => Self::GuestPanic,
+            "host-error" => Self::Error,
             _ => Self::Host,
         }
     }
 }
 
+/// Declares the QMP commands that are used here: none has arguments. The crate `qapi-qmp` has all of them, for more time to build than
+/// the rest of this crate takes.
+macro_rules! commands {
+    ($($(#[$doc:meta])* $command:ident = $name:literal -> $answer:ty;)+) => {$(
+        $(#[$doc])*
+        #[derive(Serialize)]
+        struct $command {}
+
+        impl Command for $command {
+            type Ok = $answer;
+
+            const NAME: &'static str = $name;
+            const ALLOW_OOB: bool = false;
+        }
+    )+};
+}
+
+commands! {
+    /// Ends the negotiation.
+    Capabilities = "qmp_capabilities" -> Empty;
+    /// Asks for the state of the guest.
+    QueryStatus = "query-status" -> Status;
+    /// Asks QEMU to exit.
+    Quit = "quit" -> Empty;
+}
+
+/// The answer to [`QueryStatus`].
+#[derive(Deserialize)]
+struct Status {
+    /// The state of the guest.
+    status: String,
+}
+
+/// What QEMU sends first.
+#[derive(Deserialize)]
+struct Greeting {
+    #[serde(rename = "QMP")]
+    qmp: Capable,
+}
+
+#[derive(Deserialize)]
+struct Capable {
+    version: Version,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    qemu: QemuVersion,
+}
+
+/// Any later line: an answer, an error or an event. Further keys, and events that are not known here, are those of newer versions.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "return")]
+    answer: Option<Any>,
+    error: Option<Refusal>,
+    event: Option<String>,
+    #[serde(default)]
+    data: Any,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    desc: String,
+}
+
+impl Line {
+    /// What it is, if it is an event that matters here.
+    fn notice(&self) -> Option<Notice> {
+        Some(match self.event.as_deref()? {
+            "SHUTDOWN" => {
+                Notice::Shutdown(Shutdown::of_reason(self.data.get("reason").and_then(Any::as_str).unwrap_or_default()))
+            }
+            "GUEST_PANICKED" => Notice::GuestPanicked,
+            "STOP" => Notice::Paused,
+            _ => return None,
+        })
+    }
+
+    /// The answer to a command, if it is one.
+    fn answer(self) -> Option<Answer> {
+        match (self.error, self.answer) {
+            (Some(error), _) => Some(Err(error.desc)),
+            (None, Some(answer)) => Some(Ok(answer)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// What a command gives, or why QEMU refused it.
+type Answer = Result<Any, String>;
+
+/// The lines of a monitor.
+struct Lines(Framed<UnixStream, LinesCodec>);
+
+impl Lines {
+    fn new(stream: UnixStream) -> Self {
+        Self(Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE)))
+    }
+
+    async fn send<C: Command>(&mut self, command: C) -> io::Result<()> {
+        let line = serde_json::to_string(&Execute::<C, u32>::new(command, None))?;
+        self.0.send(line).await.map_err(into_io)
+    }
+
+    /// The next line; [`UnexpectedEof`] where QEMU closed the connection. Nothing is lost when it is dropped.
+    async fn next<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+        let line = self.0.next().await.ok_or(UnexpectedEof)?.map_err(into_io)?;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+fn into_io(error: LinesCodecError) -> io::Error {
+    match error {
+        LinesCodecError::Io(error) => error,
+        LinesCodecError::MaxLineLengthExceeded => io::Error::new(InvalidData, "a line is too long"),
+    }
+}
+
+/// Whether QEMU is gone, by itself or killed: its exit is reported elsewhere.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
+}
+
+/// What is asked of the monitor.
+enum Request {
+    QueryStatus(oneshot::Sender<Answer>),
+    Quit,
+}
+
 /// The monitor of one QEMU.
 pub(crate) struct Monitor {
-    service: QapiService<QmpStreamTokio<WriteHalf<UnixStream>>>,
+    requests: mpsc::UnboundedSender<Request>,
     /// The version that QEMU reports.
     pub(crate) version: QemuVersion,
 }
@@ -68,62 +209,170 @@ impl Monitor {
     pub(crate) async fn connect(
         stream: UnixStream,
     ) -> Result<Option<(Self, mpsc::UnboundedReceiver<Notice>)>, VmError> {
+        let mut lines = Lines::new(stream);
         let connect = async {
-            let negotiation = QmpStreamTokio::open(stream).await.map_err(|error| ("the greeting", error))?;
-            let qmp::VersionTriple { major, minor, micro } = negotiation.capabilities.QMP.version.qemu;
-            let number = |value: i64| u32::try_from(value).unwrap_or_default();
-            let version = QemuVersion { major: number(major), minor: number(minor), micro: number(micro) };
-            let stream = negotiation.negotiate().await.map_err(|error| ("the negotiation", error))?;
-            Ok((version, stream))
+            let greeting: Greeting = lines.next().await.map_err(|error| ("the greeting", error))?;
+            negotiate(&mut lines).await.map_err(|error| ("the negotiation", error))?;
+            Ok((greeting.qmp.version.qemu, lines))
         };
-        let (version, stream) = match timeout(PATIENCE, connect).await {
+        let (version, lines) = match timeout(PATIENCE, connect).await {
             Err(_) => return Err(VmError::MonitorSilent { seconds: PATIENCE.as_secs() }),
-            Ok(Err((step, error))) => {
-                return match error.kind() {
-                    UnexpectedEof | ConnectionReset | BrokenPipe => Ok(None),
-                    _ => Err(VmError::Monitor { step, message: error.to_string() }),
-                };
-            }
+            Ok(Err((_, error))) if is_gone(&error) => return Ok(None),
+            Ok(Err((step, error))) => return Err(VmError::Monitor { step, message: error.to_string() }),
             Ok(Ok(connected)) => connected,
         };
-        let (service, mut events) = stream.into_parts();
+        let (requests, received) = mpsc::unbounded_channel();
         let (sender, notices) = mpsc::unbounded_channel();
         tokio::spawn(async move {
-            while let Some(event) = events.next().await {
-                let notice = match event {
-                    Ok(QmpEvent::SHUTDOWN { data, .. }) => Notice::Shutdown(data.reason.into()),
-                    Ok(QmpEvent::GUEST_PANICKED { .. }) => Notice::GuestPanicked,
-                    Ok(QmpEvent::STOP { .. }) => Notice::Paused,
-                    Ok(_) => continue,
-                    // QEMU is gone, by itself or killed: its exit is reported elsewhere.
-                    Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => break,
-                    Err(error) => {
-                        // An event that the QMP library does not know (a newer QEMU) ends its stream. The guest goes on; how
-                        // it ended then follows from console, agent and exit status alone.
-                        tracing::warn!(%error, "the monitor of a guest cannot be understood any more");
-                        break;
-                    }
-                };
-                if sender.send(notice).is_err() {
-                    break;
+            match serve(lines, received, sender).await {
+                Err(error) if !is_gone(&error) => {
+                    // The guest goes on; how it ended then follows from console, agent and exit status alone.
+                    tracing::warn!(%error, "the monitor of a guest cannot be understood any more");
                 }
+                Ok(()) | Err(_) => {}
             }
         });
-        Ok(Some((Self { service, version }, notices)))
+        Ok(Some((Self { requests, version }, notices)))
     }
 
     /// The state of the guest as QEMU names it, such as `running` or `internal-error`.
-    pub(crate) async fn state(&self) -> Result<RunState, VmError> {
-        let status = self.service.execute(qmp::query_status {}).await;
-        status
-            .map(|status| status.status)
-            .map_err(|error| VmError::Monitor { step: "query-status", message: error.to_string() })
+    ///
+    /// # Errors
+    /// [`VmError::Monitor`] where QEMU is gone, or gives no state.
+    pub(crate) async fn state(&self) -> Result<String, VmError> {
+        let failed = |message| VmError::Monitor { step: QueryStatus::NAME, message };
+        let (sender, answer) = oneshot::channel();
+        let gone = || failed("qemu closed the connection".to_owned());
+        self.requests.send(Request::QueryStatus(sender)).map_err(|_| gone())?;
+        let answer = answer.await.map_err(|_| gone())?.map_err(failed)?;
+        let Status { status } = serde_json::from_value(answer).map_err(|error| failed(error.to_string()))?;
+        Ok(status)
     }
 
     /// Asks QEMU to quit, without waiting for it.
     pub(crate) fn quit(&self) {
-        let quit = self.service.execute(qmp::quit {});
-        // QEMU may close the connection before it answers; its exit is the answer that counts.
-        tokio::spawn(async move { quit.await.map(drop).map_err(drop) });
+        // QEMU may be gone already; its exit is the answer that counts.
+        let _ = self.requests.send(Request::Quit);
+    }
+}
+
+async fn negotiate(lines: &mut Lines) -> io::Result<()> {
+    lines.send(Capabilities {}).await?;
+    loop {
+        match lines.next::<Line>().await?.answer() {
+            None => {}
+            Some(Ok(_)) => return Ok(()),
+            Some(Err(why)) => return Err(io::Error::other(why)),
+        }
+    }
+}
+
+/// Sends what is requested and passes on what happens, until QEMU is gone or nobody takes notices any more. QEMU answers in the order of
+/// the commands (its docs/interop/qmp-spec: only out-of-band commands, which are not negotiated here, overtake others).
+async fn serve(
+    mut lines: Lines,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+    notices: mpsc::UnboundedSender<Notice>,
+) -> io::Result<()> {
+    let mut waiting: VecDeque<Option<oneshot::Sender<Answer>>> = VecDeque::new();
+    loop {
+        tokio::select! {
+            Some(request) = requests.recv() => match request {
+                Request::QueryStatus(sender) => {
+                    lines.send(QueryStatus {}).await?;
+                    waiting.push_back(Some(sender));
+                }
+                Request::Quit => {
+                    lines.send(Quit {}).await?;
+                    waiting.push_back(None);
+                }
+            },
+            line = lines.next::<Line>() => {
+                let line = line?;
+                if let Some(notice) = line.notice() {
+                    if notices.send(notice).is_err() {
+                        return Ok(());
+                    }
+                } else if let Some(answer) = line.answer()
+                    && let Some(Some(sender)) = waiting.pop_front()
+                {
+                    // Whoever asked may have stopped waiting.
+                    let _ = sender.send(answer);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
+    use super::*;
+
+    const GREETING: &str = r#"{"QMP": {"version": {"qemu": {"micro": 3, "minor": 2, "major": 7}, "package": ""}, "capabilities": ["oob"]}}"#;
+
+    /// The other side: after the greeting it sends `replies`, one for each command that it receives.
+    async fn connected(replies: &'static [&'static str]) -> (Monitor, mpsc::UnboundedReceiver<Notice>) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        tokio::spawn(async move {
+            let (read, mut write) = theirs.into_split();
+            write.write_all(format!("{GREETING}\r\n").as_bytes()).await.unwrap();
+            let mut commands = BufReader::new(read).lines();
+            for reply in replies {
+                let command = commands.next_line().await.unwrap().unwrap();
+                assert!(serde_json::from_str::<Any>(&command).unwrap()["execute"].is_string(), "{command}");
+                write.write_all(format!("{reply}\r\n").as_bytes()).await.unwrap();
+            }
+        });
+        Monitor::connect(ours).await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn events_that_are_not_known_are_passed_over() {
+        let (monitor, mut notices) = connected(&[
+            "{\"event\": \"FROM_THE_FUTURE\", \"data\": [1], \"new\": {}, \"timestamp\": {}}\n{\"return\": {}}",
+            "{\"event\": \"ANOTHER\"}\n{\"return\": {\"status\": \"io-error\", \"running\": false}}",
+            "{\"return\": {}}\n{\"event\": \"SHUTDOWN\", \"data\": {\"guest\": false, \"reason\": \"host-qmp-quit\"}}",
+        ])
+        .await;
+        assert_eq!(monitor.version, QemuVersion { major: 7, minor: 2, micro: 3 });
+        assert_eq!(monitor.state().await.unwrap(), "io-error");
+        monitor.quit();
+        assert_eq!(notices.recv().await, Some(Notice::Shutdown(Shutdown::Host)));
+        assert_eq!(notices.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_and_a_lost_connection_are_reported() {
+        let (monitor, _notices) =
+            connected(&["{\"return\": {}}", "{\"error\": {\"class\": \"GenericError\", \"desc\": \"not now\"}}"]).await;
+        assert!(monitor.state().await.unwrap_err().to_string().contains("not now"));
+        assert!(monitor.state().await.unwrap_err().to_string().contains("closed the connection"));
+    }
+
+    #[tokio::test]
+    async fn lines_have_an_end() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let send = tokio::spawn(async move { theirs.write_all(&vec![b'x'; MAX_LINE + 2]).await.map(|()| theirs) });
+        let error = Monitor::connect(ours).await.err().unwrap().to_string();
+        assert!(error.contains("too long"), "{error}");
+        drop(send);
+    }
+
+    #[test]
+    fn causes_of_a_shutdown() {
+        let reasons = ["guest-shutdown", "guest-reset", "subsystem-reset", "guest-panic", "host-error", "host-signal"];
+        assert_eq!(
+            reasons.map(Shutdown::of_reason),
+            [
+                Shutdown::GuestPowerOff,
+                Shutdown::GuestReset,
+                Shutdown::GuestReset,
+                Shutdown::GuestPanic,
+                Shutdown::Error,
+                Shutdown::Host
+            ]
+        );
     }
 }

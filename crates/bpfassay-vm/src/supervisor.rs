@@ -392,10 +392,8 @@ fn take(
 
 /// The state, as QEMU names it, of a guest that it stopped for good; `None` for a stop that is part of an exit.
 async fn stopped_state(monitor: &Monitor) -> Option<String> {
-    use qapi::{Enum, qmp::RunState};
     let state = timeout(QUIT_PATIENCE, monitor.state()).await.ok()?.ok()?;
-    matches!(state, RunState::internal_error | RunState::io_error | RunState::guest_panicked | RunState::paused)
-        .then(|| state.name().to_owned())
+    matches!(state.as_str(), "internal-error" | "io-error" | "guest-panicked" | "paused").then_some(state)
 }
 
 /// Writes what comes, in order, until it is aborted or the other side is gone. Where there is no way to the guest it ends at

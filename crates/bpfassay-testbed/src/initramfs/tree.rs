@@ -274,7 +274,7 @@ pub(crate) fn machine(start: &[u8]) -> Option<Arch> {
     if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
         return None;
     }
-    Arch::of_elf_machine(header.e_machine.get(LittleEndian).0)
+    Arch::of_elf_machine(header.e_machine.get(LittleEndian))
 }
 
 #[cfg(test)]

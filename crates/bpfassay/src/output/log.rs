@@ -6,8 +6,12 @@ use std::fmt::{self, Debug};
 use bpfassay_results::plain;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{
+    Layer as _,
     field::RecordFields,
+    filter::Targets,
     fmt::{FormatFields, format::Writer},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
 };
 
 use super::{coloured_stderr, colours, stderr};
@@ -15,25 +19,26 @@ use super::{coloured_stderr, colours, stderr};
 /// Most characters of a field that are shown.
 const MOST: usize = 4000;
 
+/// What is reported, by how often `-v` is given.
+const DEFAULT_FILTERS: [&str; 3] = [
+    "warn,bpfassay=info,bpfassay_testbed=info,bpfassay_vm=warn,bpfassay_runner=warn",
+    "warn,bpfassay=debug,bpfassay_testbed=debug,bpfassay_vm=debug,bpfassay_runner=debug",
+    "trace",
+];
+
 /// Our own crates report what they do (`-v`: more, `-vv`: everything); others only what is wrong. `RUST_LOG` overrides both.
 pub(crate) fn log_to_stderr(verbose: u8) {
-    let default = match verbose {
-        0 => "warn,bpfassay=info,bpfassay_testbed=info,bpfassay_vm=warn,bpfassay_runner=warn",
-        1 => "warn,bpfassay=debug,bpfassay_testbed=debug,bpfassay_vm=debug,bpfassay_runner=debug",
-        _ => "trace",
-    };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter = std::env::var("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(colours(&stderr().stream))
         .fmt_fields(Fields)
         .with_writer(coloured_stderr)
         // Where standard error is closed, a message about that would end the thread that writes it.
         .log_internal_errors(false)
         .with_target(false)
-        .without_time()
-        .init();
+        .without_time();
+    let filter = filter.unwrap_or_else(|| DEFAULT_FILTERS[usize::from(verbose).min(2)].parse().unwrap_or_default());
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
 /// Every field on one line, with every hazard shown: messages contain text from outside as often as our own.
