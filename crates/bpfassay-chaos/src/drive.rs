@@ -19,7 +19,7 @@ use crate::{
     fault::Drawn,
     leftovers::{Before, files},
     process::peak_kib,
-    study::{ChaosError, DisturbedStudy, Shape},
+    study::{ChaosError, Shape, TrialStudy},
     trial::{End, Expected, HostAction, Place, Trial},
 };
 
@@ -100,7 +100,7 @@ impl Driver {
     }
 
     /// The fingerprint of the study without faults.
-    fn reference(&self, study: &DisturbedStudy) -> Result<Records, ChaosError> {
+    fn reference(&self, study: &TrialStudy) -> Result<Records, ChaosError> {
         // Whoever else wants it waits for it.
         let mut references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reference) = references.get(&study.shape) {
@@ -125,7 +125,7 @@ impl Driver {
 /// A trial under way.
 struct RunningTrial<'a> {
     driver: &'a Driver,
-    study: &'a DisturbedStudy,
+    study: &'a TrialStudy,
     trial: &'a Trial,
     environment: Environment,
     before: Before,
@@ -134,7 +134,7 @@ struct RunningTrial<'a> {
 }
 
 impl<'a> RunningTrial<'a> {
-    fn new(driver: &'a Driver, study: &'a DisturbedStudy, trial: &'a Trial) -> Result<Self, ChaosError> {
+    fn new(driver: &'a Driver, study: &'a TrialStudy, trial: &'a Trial) -> Result<Self, ChaosError> {
         let small = trial.small.map(|(place, _)| place);
         let mut environment = Environment::new(study, &driver.stand_in, &driver.qemu, small)?;
         environment.script(&trial.rules)?;

@@ -20,7 +20,7 @@ use crate::{
     control::Listener,
     process::signal,
     script::{Rule, Script},
-    study::{ChaosError, DisturbedStudy, Testbed},
+    study::{ChaosError, Testbed, TrialStudy},
     trial::{Damage, HostAction, Place},
 };
 
@@ -44,7 +44,7 @@ impl Environment {
     ///
     /// # Errors
     /// [`ChaosError`] where a directory, a file or the small file system of the study cannot be made.
-    pub fn new(study: &DisturbedStudy, stand_in: &Path, qemu: &Path, small: Option<Place>) -> Result<Self, ChaosError> {
+    pub fn new(study: &TrialStudy, stand_in: &Path, qemu: &Path, small: Option<Place>) -> Result<Self, ChaosError> {
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let root = directory.path();
         // QEMU may run as somebody else.
@@ -198,7 +198,7 @@ impl Environment {
         actions.perform(action, command)
     }
 
-    /// Damages something, and says how to undo it: the file and what it held.
+    /// Damages something, and returns what undoes it: the file and its contents.
     ///
     /// # Errors
     /// The system's error where the file to damage cannot be read or written.

@@ -23,7 +23,7 @@ use crate::{
 pub struct ToolFault {
     /// Its name.
     pub name: &'static str,
-    /// Its program, in Perl; `ready()` says that it is, `sys` makes a system call.
+    /// Its program, in Perl; `ready()` prints that it is ready, `sys` makes a system call.
     script: &'static str,
     /// What its runs may have failed of.
     kinds: &'static [&'static str],

@@ -60,7 +60,7 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
 
-    /// Show what the commands said where something is wrong
+    /// Show what the commands printed where a trial has violations
     #[arg(long)]
     verbose: bool,
 
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One line for whoever reads; that nobody does is no reason to stop.
+/// Prints one line; a closed standard output is no reason to stop.
 fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

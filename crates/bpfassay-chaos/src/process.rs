@@ -25,7 +25,7 @@ pub struct Process {
     pub command: String,
 }
 
-/// The processes besides this one whose environment has `marker`. Dead ones that nobody has waited for are none.
+/// The processes besides this one whose environment has `marker`. Zombies are not among them.
 #[must_use]
 pub fn marked(marker: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -54,7 +54,7 @@ pub enum Point {
     Hello,
     /// In the phase set-up.
     SetUp,
-    /// After the guest said that it is ready.
+    /// After the guest reported that it is ready.
     Ready,
     /// In a run, just after that phase began; [`Step::End`]: just before its end is reported.
     Run(String, Step),
@@ -97,7 +97,7 @@ pub enum Action {
     Stop(Option<u64>),
     /// The guest sends this, then goes on so.
     Send(Vec<Piece>, Then),
-    /// The guest says this of itself when it is ready (at [`Point::SetUp`]).
+    /// The guest reports this about itself when it is ready (at [`Point::SetUp`]).
     Facts(Box<GuestFacts>),
     /// The run that ends now ends with this outcome.
     Outcome(Box<RunOutcome>),

@@ -87,7 +87,7 @@ pub struct Expected {
     pub hangs: u32,
 }
 
-/// What may be said of a run that failed.
+/// How a run that failed may be reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blame {
     /// The kinds, as in `results.json`.

@@ -64,7 +64,7 @@ fn spoiling(directory: &Path, after: &str) -> PathBuf {
     path
 }
 
-/// What `chaos` says of a seed whose fault changes nothing by itself, with a command that does `after` at its end.
+/// What `chaos` prints for a seed whose fault changes nothing by itself, with a command that does `after` at its end.
 fn violation(after: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let command = spoiling(directory.path(), after);

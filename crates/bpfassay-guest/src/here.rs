@@ -29,7 +29,7 @@ use crate::{
 const USAGE: &str =
     "usage: bpfassay-guest here --job FILE --mount DIR [--external-ior FILE]; as process 1 it is the init of a guest";
 
-/// What the command line says.
+/// The command line, parsed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
     /// The job, as JSON.

@@ -113,7 +113,7 @@ fn clear_test_dir(made: &Made) -> io::Result<()> {
         Some(inode) if inode == facts.ino() && facts.uid() == rustix::process::geteuid().as_raw() => {
             tree::empty(&directory)?;
         }
-        // It is another directory by now, and nobody's business here.
+        // It is another directory by now, and must not be removed.
         Some(_) => return Ok(()),
         // Nothing had been done in it.
         None => {}

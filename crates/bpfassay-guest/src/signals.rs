@@ -20,7 +20,7 @@ pub(crate) fn block() -> Result<()> {
     block_all(&[libc::SIGCHLD, libc::SIGIO])
 }
 
-/// Blocks [`TO_END`] too, likewise.
+/// Blocks [`TO_END`] in the same way.
 ///
 /// # Errors
 /// The system refuses it.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Input files: what somebody names is a regular file of a bounded size, or an error says what it is.
+//! Input files: each is a regular file of a bounded size, or the error names what it is.
 //!
 //! Here: opening and reading files of users, and of what their files name beside themselves; strict TOML, with a place for every
 //! complaint ([`document`]). Not here: what the keys of a file mean; files that this project writes.
 //!
-//! A pipe would block whoever opens it, a device has no end, and a symbolic link in a stranger's directory leads to files that
-//! the stranger may not read. Every function here opens without blocking and looks at what it has opened.
+//! A pipe would block whoever opens it, a device has no end, and a symbolic link in another user's directory leads to files that
+//! this user may not read. Every function here opens without blocking and looks at what it has opened.
 
 #![forbid(unsafe_code)]
 
@@ -91,7 +91,7 @@ pub fn open_beneath(directory: &Path, name: &Path) -> io::Result<File> {
 pub fn directory_beneath(directory: &Path, name: &Path) -> io::Result<PathBuf> {
     let found = beneath(directory, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
     let path = directory.join(name).canonicalize()?;
-    // What was looked at and what the path says are one, unless somebody exchanges them at this moment.
+    // The directory that was opened and the one of this path are the same, unless it is exchanged at this moment.
     let (held, named) = (rustix::fs::fstat(&found)?, rustix::fs::lstat(&path)?);
     if (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino) {
         return Ok(path);
@@ -160,7 +160,7 @@ pub fn read_file(file: File, limit: u64) -> io::Result<Vec<u8>> {
         return too_large();
     }
     let mut bytes = Vec::new();
-    // A file of another file system, such as /proc, may have more than it says.
+    // A file of another file system, such as /proc, may have more than its size.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit { too_large() } else { Ok(bytes) }
 }

@@ -42,7 +42,7 @@ fn a_file_has_a_limit_whatever_its_size_is_reported_as() {
     // A sparse one is refused before it is read.
     File::create(&path).unwrap().set_len(1 << 42).unwrap();
     assert_eq!(problem(read(&path, 9)), NoInput::TooLarge { limit: 9 });
-    // Of 0 bytes, as it says.
+    // Its size is 0 bytes.
     assert_eq!(fs::metadata("/proc/self/maps").unwrap().len(), 0);
     assert_eq!(problem(read(Path::new("/proc/self/maps"), 9)), NoInput::TooLarge { limit: 9 });
     fs::write(&path, [0xff]).unwrap();

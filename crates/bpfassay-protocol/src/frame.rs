@@ -2,7 +2,7 @@
 //! Framing of messages on a byte stream: magic, length, payload.
 //!
 //! A frame is the four bytes `BPA` and the protocol version, the payload's length as a little-endian `u32`, and the
-//! payload, one JSON value. A reader that finds anything else has lost the stream and cannot find back: every
+//! payload, one JSON value. A reader that finds anything else cannot find the next frame: every
 //! [`FrameError`] is final for that connection.
 
 use serde::{Serialize, de::DeserializeOwned};

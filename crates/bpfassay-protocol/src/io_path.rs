@@ -174,7 +174,7 @@ pub struct PathReport {
     pub refused: Option<RefusedCall>,
 }
 
-/// A call that a path needs and that is not to be had: the path was not done, which says nothing about a tracer.
+/// A call that a path needs and that is not available: the path was not executed, so no tracer is evaluated on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -163,7 +163,7 @@ pub struct ToolFigures {
     pub cgroup: u64,
     /// From its start until it was ready, in nanoseconds of `CLOCK_MONOTONIC`.
     pub ready_ns: u64,
-    /// From the signal until its end, likewise; `None` where it was killed.
+    /// From the signal until its end, in the same unit; `None` where it was killed.
     pub stop_ns: Option<u64>,
     /// How it ended, as a predicate ("ended with exit status 0").
     pub ended: String,

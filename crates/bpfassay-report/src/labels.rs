@@ -66,7 +66,7 @@ pub(crate) fn relative_error(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| format!("{:.4}", summary.center()))
 }
 
-/// `0`, `+4096`, `-8..+16`; what was exact only in part says so.
+/// `0`, `+4096`, `-8..+16`; what was exact only in part is marked.
 pub(crate) fn byte_error(figure: &Figure<ByteErrors>) -> Option<String> {
     let errors = figure.value()?;
     let range = if errors.min == errors.max {

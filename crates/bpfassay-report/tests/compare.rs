@@ -27,7 +27,7 @@ fn instructions() -> Study {
     Study { clock: Clock::Instructions, ..study(None, 3, 1) }
 }
 
-/// Bandwidths that wobble a little from round to round, in the same way each time; fexit as much slower as `slower` says.
+/// Bandwidths that wobble a little from round to round, in the same way each time; fexit slower by the factor `slower`.
 fn steady(slower: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
     move |_, run| {
         let probe = run.spec.probe;

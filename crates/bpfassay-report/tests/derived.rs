@@ -152,7 +152,7 @@ fn bytes_that_iors_summary_does_not_report_are_not_guessed() {
     let read = access(&results, X86_FEXIT, Access::Read);
     let reason = Some("IOR's summary does not report the bytes read by -W");
     assert_eq!(read.byte_error.reason(), reason);
-    // What the tracer counted holds these bytes, what IOR tells does not.
+    // What the tracer counted holds these bytes, what IOR reports does not.
     assert_eq!(read.relative_error_ior_interval.reason(), reason);
     assert_eq!(read.relative_error_instantaneous.reason(), reason);
     close(

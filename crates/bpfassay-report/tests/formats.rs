@@ -3,7 +3,7 @@
 //! library, Markdown by a parser of it.
 //!
 //! The first two ask programs of the host: xmllint (Debian: libxml2-utils) and python3-prometheus-client. Where they are missing
-//! this is said, and with `BPFASSAY_FORMAT_TOOLS=required`, which `ci/test` sets, it fails.
+//! a message is printed, and with `BPFASSAY_FORMAT_TOOLS=required`, which `ci/test` sets, it fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -67,7 +67,7 @@ fn hostile_everywhere() -> Results {
 
 const HOSTILE: &str = "a | b `c` <script>*d*</script> [e](f) ]]> \u{1b}[31m \"g\" 'h' & \\ ~~i~~ # j\n- k";
 
-/// Gives `text` to a program of the host, which says whether it is right; `None`, said aloud, where it is not installed.
+/// Gives `text` to a program of the host, which checks it; `None`, with a message, where it is not installed.
 fn checked_by(program: &mut Command, probe: &[&str], text: &str) -> Option<(bool, String)> {
     let name = program.get_program().to_owned();
     let installed = Command::new(&name).args(probe).stdout(Stdio::null()).stderr(Stdio::null()).status();

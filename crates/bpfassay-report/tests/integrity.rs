@@ -141,7 +141,7 @@ fn lines_are_neither_exchanged_nor_dropped_nor_repeated_nor_taken_from_another_j
     assert_eq!(refused_at(folder.path(), &spliced).0, 5);
 }
 
-/// The lines with objects in place of theirs, and with sums that fit: what somebody can make who knows how sums are made.
+/// The lines with objects in place of theirs, and with sums that fit: which anyone can make who can compute sums.
 fn forged(objects: &[String]) -> Vec<String> {
     let mut sum = String::new();
     let seal = |object: &String| {

@@ -17,7 +17,7 @@ use rustix::{
 /// What a file is that is not regular: the text of the error that [`regular`] and its kind give.
 pub(crate) const NO_FILE: &str = "it is no regular file";
 
-/// Whether `error` says that the thing is there, and is no regular file.
+/// Whether `error` means that the path exists and is no regular file.
 pub(crate) fn is_no_file(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.to_string() == NO_FILE)
 }

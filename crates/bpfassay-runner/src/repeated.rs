@@ -41,7 +41,7 @@ impl RepeatedFailures {
         }
     }
 
-    /// `block` was done, or left, as `attempt` says.
+    /// `block` was done, or left, as `attempt` shows.
     pub(crate) fn done(&mut self, block: &Block, attempt: &Attempt) {
         self.host = match (attempt.left_by_host(), self.host) {
             (None, _) => None,

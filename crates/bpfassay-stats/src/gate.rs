@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Adjustment, Effect, Spread, StatsError, equivalence::Equivalence};
 
-/// What a gate says.
+/// The verdict of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -117,7 +117,7 @@ fn decide(p_above: Option<f64>, p_within: Option<f64>, alpha: f64) -> Verdict {
     }
 }
 
-/// What comparing two results says of one cell.
+/// What comparing two results shows of one cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {

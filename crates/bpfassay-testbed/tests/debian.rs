@@ -24,7 +24,7 @@ fn cache() -> Cache {
     Cache::open(Cache::locate(None).unwrap()).unwrap()
 }
 
-/// The value, or nothing where the network is down, said aloud.
+/// The value, or nothing where the network is down, with a message.
 fn online<T>(outcome: Result<T, Error>) -> Option<T> {
     match outcome {
         Ok(value) => Some(value),

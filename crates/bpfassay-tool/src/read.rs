@@ -27,7 +27,7 @@ pub(crate) const MAX_ENTRIES: usize = 64;
 /// A tool file and where it lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// What it says.
+    /// Its contents.
     pub file: ToolFile,
     /// The directory that its relative paths begin at; `None` for a bundled one, which has none.
     pub folder: Option<PathBuf>,

@@ -2,7 +2,7 @@
 //! Guests that put out as much as they can: each ends in time, by a named kind, and takes little of the host's memory.
 //!
 //! What stands in for QEMU here is this program, started anew: it has QEMU's descriptors and is faster than any guest. It answers the
-//! monitor, and never quits when told to.
+//! monitor, and never quits on request.
 #![allow(
     clippy::panic,
     clippy::print_stdout,

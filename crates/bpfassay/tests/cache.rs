@@ -17,7 +17,7 @@ use common::{bpfassay, printed, spec};
 /// Whoever has no right to anything.
 const NOBODY: u32 = 65534;
 
-/// Whether this test may become another user; says so where not.
+/// Whether this test may become another user; prints a message where not.
 fn root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -34,7 +34,7 @@ fn open_to_all() -> tempfile::TempDir {
     directory
 }
 
-/// The command in `directory`, run by nobody.
+/// The command in `directory`, run by the user `nobody`.
 fn as_nobody(directory: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command's answers that need no guest: plans, schemas, and what it says to wrong input.
+//! The command's answers that need no guest: plans, schemas, and its answers to wrong input.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod common;
@@ -373,7 +373,7 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     exits_in(directory.path(), &["run", "--resume", "out", "--cache", "cache"], 2);
     fs::write(directory.path().join("out/journal.jsonl"), &journal).unwrap();
     exits_in(directory.path(), &["check", "."], 2);
-    // The directory may be a stranger's: nothing is written through a link that lies in it.
+    // The directory may be another user's: nothing is written through a link that lies in it.
     fs::write(directory.path().join("precious"), "kept").unwrap();
     symlink(directory.path().join("precious"), directory.path().join("out/report.html")).unwrap();
     exits_in(directory.path(), &["report", "out"], 3);

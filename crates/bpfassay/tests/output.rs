@@ -30,7 +30,7 @@ fn is_forbidden(c: char) -> bool {
         | '\u{2066}'..='\u{2069}')
 }
 
-/// What `output` says, of which a terminal obeys nothing.
+/// What `output` contains, without any control character.
 fn harmless(output: &Output) -> String {
     for stream in [&output.stdout, &output.stderr] {
         let text = str::from_utf8(stream).unwrap();
@@ -60,7 +60,7 @@ replicates = 1
 seed = 1
 "#;
 
-/// Runs the command in `directory`; what it says is harmless and holds what is [`SHOWN`].
+/// Runs the command in `directory`; what it prints is harmless and contains what is [`SHOWN`].
 fn shows(directory: &Path, arguments: &[&str], code: i32) -> String {
     let output = bpfassay(directory).args(arguments).output().unwrap();
     let printed = harmless(&output);

@@ -86,7 +86,7 @@ fn programs_for_the_kernel_permit_the_gpl() {
     }
 }
 
-/// What `cargo metadata` says of the packages of the workspace.
+/// What `cargo metadata` reports of the packages of the workspace.
 fn packages() -> Vec<serde_json::Value> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).current_dir(root());

@@ -74,7 +74,7 @@ fn every_target_boots_and_counts_every_byte() {
         let log = directory.path().join("out").join(boot["log"].as_str().unwrap());
         assert!(log.exists(), "{}", log.display());
     }
-    // Real results are what the published schema says.
+    // Real results match the published schema.
     let schema: Value =
         serde_json::from_slice(&bpfassay(directory.path()).args(["schema", "results"]).output().unwrap().stdout)
             .unwrap();

@@ -121,7 +121,7 @@ fn every_path_is_counted_exactly_where_the_kernel_lets_one_see_it() {
                 let difference = &row["difference"]["value"];
                 for figure in ["bytes", "calls", "errors"] {
                     let difference = difference[figure].as_i64().unwrap_or(0);
-                    // Never too much; too little only where the kernel says that it left programs out.
+                    // Never too much; too little only where the kernel reports that it left programs out.
                     assert!(
                         difference == 0 || difference < 0 && skips,
                         "{target} {probe} {path} {figure}: {row:#} {:#}",

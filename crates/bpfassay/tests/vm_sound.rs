@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools that leave a guest other than it was: the guest says what differs, and measures nothing more. Those that leave nothing do not
+//! Tools that leave a guest other than it was: the guest reports what differs, and measures nothing more. Those that leave nothing do not
 //! make it say so.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

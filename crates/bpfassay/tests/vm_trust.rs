@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What goes wrong around guests: tools that do harm after their run, guests that are killed, hosts that fail. Nobody is blamed
-//! wrongly, nothing is lost, and the figures are those of an undisturbed run.
+//! wrongly, nothing is lost, and the figures are those of a run without faults.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

@@ -140,7 +140,7 @@ impl Player<'_> {
         self.line.message(message)
     }
 
-    /// Does what the script says for `point`.
+    /// Executes the action of the script at `point`.
     fn reach(&mut self, point: &Point) -> io::Result<Life> {
         match self.script.action(point, &self.ids) {
             None | Some(Action::Refuse { .. }) => Ok(Life::GoesOn),

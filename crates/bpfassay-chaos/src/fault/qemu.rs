@@ -94,7 +94,7 @@ fn stopped(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let (block, mut point) = draw.moment();
     if point == Point::Launch {
-        // Before it answers its monitor nobody waits for its guest.
+        // Before it answers its monitor, its guest is not waited for.
         point = Point::Boot;
     }
     let again = draw.random.percent(30);

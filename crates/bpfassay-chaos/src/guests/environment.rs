@@ -20,7 +20,7 @@ use crate::{
     drive::TrialResult,
     leftovers::Before,
     process::{marked, signal},
-    study::ChaosError,
+    study::{ChaosError, StudyText},
     trial::{End, Expected},
 };
 
@@ -103,7 +103,7 @@ impl<'a> GuestEnvironment<'a> {
         args
     }
 
-    /// From now on the command has a cache of its own, one object of which is damaged: which one, `draw` says.
+    /// From now on the command has a cache of its own, one object of which is damaged: `draw` decides which one.
     pub(super) fn damage_cache(&mut self, draw: u64) -> Result<(), ChaosError> {
         let cache = self.path("cache");
         damaged_cache::make(&self.driver.manifest, &cache, draw)?;
@@ -245,33 +245,16 @@ ready = { line = "^ready" }
 "#;
 
 pub(super) fn study(rounds: u32, replicates: u32) -> String {
-    format!(
-        r#"
-schema = 1
-name = "chaos"
-description = "A study to be disturbed."
-clock = "instructions"
-probes = ["none", "fexit"]
-[[targets]]
-arch = "x86_64"
-kernels = "6.12"
-[[file_systems]]
-type = "tmpfs"
-size_mib = 32
-[[workloads]]
-name = "w"
-options = "-a POSIX -w -r -t 256k -b 4m"
-[design]
-replicates = {replicates}
-rounds = {rounds}
-warm_up = 1
-seed = 7
-[deadlines]
-boot = "30s"
-set-up = "20s"
-attach = "20s"
-workload = "20s"
-tear-down = "20s"
-"#
-    )
+    StudyText {
+        clock: "instructions",
+        probes: r#""none", "fexit""#,
+        block_size: "4m",
+        rounds,
+        replicates,
+        seed: 7,
+        more: "",
+        boot: "30s",
+        phase: "20s",
+    }
+    .to_string()
 }

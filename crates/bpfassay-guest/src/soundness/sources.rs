@@ -28,7 +28,7 @@ pub(crate) struct Source {
     pub what: &'static str,
     /// When it is looked at.
     pub stage: Stage,
-    /// Whether nobody but us changes it on a running system either.
+    /// Whether only this program changes it, even on a running system.
     pub on_running_systems: bool,
     /// How far it may differ.
     pub tolerance: Tolerance,

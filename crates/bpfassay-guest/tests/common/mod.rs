@@ -21,7 +21,7 @@ use bpfassay_protocol::{
 /// Who attacks: somebody without any right.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// Whether this test may do what it needs; says so where not.
+/// Whether this test may do what it needs; prints a message where not.
 pub(crate) fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -114,7 +114,7 @@ find "$cgroup" -depth -type d -exec rmdir {} \;
         command
     }
 
-    /// Starts `script` as [`Stage::shell`] says.
+    /// Starts `script` as [`Stage::shell`] describes.
     pub(crate) fn start(&self, script: &str) -> Child {
         self.shell(script).spawn().unwrap()
     }

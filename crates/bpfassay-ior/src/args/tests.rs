@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use bpfassay_protocol::with_causes;
 use proptest::prelude::*;
 
 use super::*;
@@ -54,7 +55,7 @@ fn errors_name_the_cause_and_what_to_do() {
         ("-a HDF5", "IOR option `-a`: `HDF5` is not one of POSIX, MMAP, MPIIO"),
         ("-O summaryFormat=XML", "IOR option `summaryFormat`: `XML` is not one of default, JSON, CSV"),
     ] {
-        assert_eq!(parse(text).unwrap_err().full(), expected, "{text}");
+        assert_eq!(with_causes(&parse(text).unwrap_err()), expected, "{text}");
     }
 }
 
@@ -73,7 +74,7 @@ fn rules_are_checked_for_each_test() {
         ("-b 4096p -N 2000000000", "test 0: block size, segments and tasks multiply to more than a file can hold"),
     ] {
         let error = parse(text).and_then(|invocation| invocation.plan(None)).unwrap_err();
-        assert_eq!(error.full(), expected, "{text}");
+        assert_eq!(with_causes(&error), expected, "{text}");
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of a run of any program: how long it worked, what it reported of its work, and the bytes that it says it moved.
+//! Figures of a run of any program: how long it worked, what it reported of its work, and the bytes that it reports to have moved.
 
 use bpfassay_protocol::{job::Better, message::RunFigures};
 use bpfassay_study::{Clock, CommandSpec};

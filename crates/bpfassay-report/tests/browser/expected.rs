@@ -26,7 +26,7 @@ fn table(browser: &mut Browser, first: &str) -> Vec<Vec<String>> {
     serde_json::from_value(rows).unwrap()
 }
 
-/// What works, breaks and differs is what results.json says, configuration by configuration.
+/// What works, breaks and differs is what results.json has, configuration by configuration.
 pub(crate) fn assert_matrix(browser: &mut Browser, results: &Results) {
     let matrix = results.kernel_features.as_ref().unwrap();
     let counts = counts(browser);

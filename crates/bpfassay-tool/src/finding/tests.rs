@@ -159,7 +159,7 @@ fn operations_that_are_not_seen() {
     let results = counts(&both, &readings(&[]), &truth);
     assert_eq!(found(&results), [Kind::OperationsNotSeen]);
     assert!(evidence_of(&results, Kind::OperationsNotSeen).contains("nothing of read, readv"));
-    // No figure speaks of readv, though one does of read; nobody claims to know of writes.
+    // No figure is of readv, though one is of read; the tool does not claim to count writes.
     let one = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
     let results = counts(&one, &readings(&[(100, 0, None, 400)]), &truth);
     assert_eq!(evidence_of(&results, Kind::OperationsNotSeen), "no figure counts readv: 3 calls, 30 bytes");
@@ -181,7 +181,7 @@ fn requested_bytes_passed_off_as_moved_bytes() {
     let whole = truth(vec![share("a", "m", Operation::Read, 4, 400, 400)]);
     let results = counts(&tool, &readings(&[(100, 0, None, 400)]), &whole);
     assert!(reason(&results, Kind::RequestedAsMoved).contains("moved less than they were asked to"));
-    // Said to be requested, they are what they are said to be.
+    // Declared as requested, they are what they are declared to be.
     let honest = report(vec![figure(&[Operation::Read], Unit::BytesRequested, Whose::System)]);
     assert!(found(&counts(&honest, &readings(&[(100, 0, None, 512)]), &short)).is_empty());
     // KiB, rounded down each time.

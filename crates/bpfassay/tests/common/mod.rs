@@ -43,7 +43,7 @@ pub(crate) fn printed(output: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Whether tests may boot guests; says so where not.
+/// Whether tests may boot guests; prints a message where not.
 pub(crate) fn guests_wanted() -> bool {
     let wanted = env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required");
     if !wanted {

@@ -57,7 +57,7 @@ pub(super) fn plots(results: &Results) -> Vec<Plots> {
     all.into_iter().filter(|group| !group.plots.is_empty()).collect()
 }
 
-/// A cell, and the bytes of each of its calls where the workload says.
+/// A cell, and the bytes of each of its calls where the workload reports them.
 type WithSize<'a> = (&'a CellResult, Option<u64>);
 
 /// A figure of cells.
@@ -210,7 +210,7 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], access: Access, of: Of) -> 
     })
 }
 
-/// Bytes per call, where the workload says.
+/// Bytes per call, where the workload reports them.
 fn transfer_size(workload: &Workload) -> Option<u64> {
     let Workload::Ior { options, .. } = workload else { return None };
     Some(Invocation::parse(options.iter().map(String::as_str)).ok()?.defaults.transfer_size)

@@ -115,7 +115,7 @@ fn builds_that_cannot_be_had_are_reported_with_the_reason() {
     assert!(picked("6.17").unwrap_err().to_string().contains("try --refresh"));
 }
 
-/// A kernel package whose image is `size` zero bytes; none where there is no `dpkg-deb`, said aloud.
+/// A kernel package whose image is `size` zero bytes; none where there is no `dpkg-deb`, with a message.
 fn package(directory: &Path, size: usize) -> Option<PathBuf> {
     let root = directory.join("root");
     let modules = "usr/lib/modules/6.12.1+x-amd64";
