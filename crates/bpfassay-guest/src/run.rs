@@ -11,7 +11,7 @@ use std::{
 
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
-    job::{IorEngine, MAX_OUTPUT, RunSpec, Workload},
+    job::{MAX_OUTPUT, RunSpec},
     message::{GuestMessage, Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome},
     tracer::Sample,
     with_causes,
@@ -116,7 +116,7 @@ fn attempt(
     environment.test_dir.check()?;
     make_fresh(paths)?;
     let paths = &*paths;
-    let asks_for_features = matches!(spec.workload, Workload::KernelFeatures) && spec.probe.is_baseline();
+    let asks_for_features = spec.workload.features && spec.probe.is_baseline();
     // Each phase is announced once, whatever is attached in it: the order is part of the protocol ([`GuestMessage`]).
     if !spec.probe.is_baseline() || asks_for_features || spec.tool.is_some() {
         link.phase(Phase::Attach, Some(&spec.id))?;
@@ -175,14 +175,9 @@ fn attempt(
         Some(text) => text,
         None => paths.read_summary()?,
     };
-    let engine = match &spec.workload {
-        Workload::Ior { engine, .. } => Some(*engine),
-        Workload::KernelFeatures => Some(IorEngine::Embedded),
-        Workload::IoPaths { .. } | Workload::Microbenchmark { .. } | Workload::Command { .. } => None,
-    };
     Ok(RunOutcome::Measured(Box::new(RunFigures {
         probe: spec.probe,
-        engine,
+        engine: spec.workload.engine,
         summary,
         features,
         cgroup: measured.cgroup,
@@ -236,9 +231,9 @@ impl Run<'_> {
     fn measure(&mut self, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
         let name = workload::plain(&spec.id);
         let mut cgroup = Cgroup::make(&self.environment.cgroups, &name)?;
-        let measured = match &spec.workload {
-            Workload::Ior { neighbour: true, .. } => self.measure_beside(&mut cgroup, spec, paths, &name),
-            _ => self.measure_in(&mut cgroup, spec, paths),
+        let measured = match spec.workload.neighbour {
+            true => self.measure_beside(&mut cgroup, spec, paths, &name),
+            false => self.measure_in(&mut cgroup, spec, paths),
         };
         // Whatever is left of a workload that failed must not run into the next one.
         cgroup.kill()?;

@@ -331,7 +331,7 @@ pub(crate) fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_protocol::job::{IorEngine, Workload};
+    use bpfassay_protocol::job::{Program, Summary, Workload};
     use proptest::prelude::*;
 
     use super::*;
@@ -344,7 +344,16 @@ mod tests {
             bpf_stats: false,
             tool: None,
             tracer_arguments: Vec::new(),
-            workload: Workload::Ior { engine: IorEngine::Embedded, ranks: 1, options: Vec::new(), neighbour: false },
+            workload: Workload {
+                program: Program::Bundled,
+                arguments: Vec::new(),
+                summary: Summary::File,
+                control: true,
+                deadline_ms: None,
+                neighbour: false,
+                features: false,
+                engine: None,
+            },
         }
     }
 

@@ -15,7 +15,7 @@ use std::{
 
 use bpfassay_protocol::{
     control::ENVIRONMENT,
-    job::{DIRECTORY, IorEngine, KERNEL_FEATURES_OPTIONS, Workload},
+    job::{DIRECTORY, Program, SUMMARY, Summary, Workload},
 };
 use rustix::process::Pid;
 
@@ -118,90 +118,44 @@ pub(crate) fn plain(id: &str) -> String {
 struct CommandLine {
     program: String,
     arguments: Vec<String>,
-    environment: Vec<(&'static str, &'static str)>,
+    environment: &'static [(&'static str, &'static str)],
 }
+
+/// Open MPI refuses to run as root, and more ranks than cores, unless asked to; others ignore these.
+const OF_LAUNCHER: &[(&str, &str)] = &[
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+];
 
 /// The command line of `workload`; `launcher` is the `mpiexec` for a real IOR with several ranks.
 fn command_line(workload: &Workload, paths: &RunPaths<'_>, launcher: Option<&str>) -> Result<CommandLine> {
-    let options_of_kernel_features: Vec<String>;
-    let (engine, ranks, options) = match workload {
-        Workload::Ior { engine, ranks, options, neighbour: _ } => (engine, ranks, options),
-        Workload::IoPaths { size } => {
-            return Ok(CommandLine {
-                program: paths.environment.ior.clone(),
-                arguments: vec!["io-paths".to_owned(), paths.data.clone(), size.to_string(), paths.summary()],
-                environment: Vec::new(),
-            });
-        }
-        Workload::Microbenchmark { microbenchmark, operations, size } => {
-            let numbers = [operations.to_string(), size.to_string()];
-            let command = ["microbenchmark".to_owned(), microbenchmark.to_string()].into_iter().chain(numbers);
-            return Ok(CommandLine {
-                program: paths.environment.ior.clone(),
-                arguments: command.chain([paths.summary()]).collect(),
-                environment: Vec::new(),
-            });
-        }
-        Workload::Command { command, deadline_ms: _ } => {
-            let mut args = command.iter().map(|arg| arg.replace(DIRECTORY, &paths.data));
-            let program = args.next().ok_or_else(|| Error::Order("a workload without a program".to_owned()))?;
-            return Ok(CommandLine { program, arguments: args.collect(), environment: Vec::new() });
-        }
-        Workload::KernelFeatures => {
-            options_of_kernel_features = KERNEL_FEATURES_OPTIONS.iter().map(|&option| option.to_owned()).collect();
-            (&IorEngine::Embedded, &1, &options_of_kernel_features)
-        }
+    let summary = paths.summary();
+    let placed = |argument: &String| match workload.summary {
+        Summary::File => argument.replace(DIRECTORY, &paths.data).replace(SUMMARY, &summary),
+        Summary::Output => argument.replace(DIRECTORY, &paths.data),
     };
-    let mut arguments = Vec::new();
-    let mut environment = Vec::new();
-    let program = match engine {
-        IorEngine::Embedded => {
-            arguments.push(format!("--ranks={ranks}"));
-            paths.environment.ior.clone()
-        }
-        IorEngine::External if *ranks == 1 => paths.environment.external_ior.clone(),
-        IorEngine::External => {
-            let launcher = launcher.ok_or_else(|| {
-                Error::Order(format!(
-                    "{ranks} ranks of a real IOR need `mpiexec` beside `ior` in its directory tree, or in /usr/bin there"
-                ))
-            })?;
-            arguments.extend(["-n".to_owned(), ranks.to_string(), paths.environment.external_ior.clone()]);
-            // Open MPI refuses to run as root, and more ranks than cores, unless asked to; others ignore these.
-            environment.extend([
-                ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-                ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-                ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-                ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
-            ]);
-            launcher.to_owned()
-        }
+    let mut arguments: Vec<String> = workload.arguments.iter().map(placed).collect();
+    let program = program(workload, paths.environment).to_owned();
+    let Program::ExternalIor { ranks: ranks @ 2.. } = workload.program else {
+        return Ok(CommandLine { program, arguments, environment: &[] });
     };
-    arguments.extend(options.iter().cloned());
-    arguments.extend(["-o".to_owned(), format!("{}/data", paths.data)]);
-    arguments.extend(["-O".to_owned(), "summaryFormat=JSON".to_owned()]);
-    arguments.extend(["-O".to_owned(), format!("summaryFile={}", paths.summary())]);
-    Ok(CommandLine { program, arguments, environment })
+    let launcher = launcher.ok_or_else(|| {
+        Error::Order(format!(
+            "{ranks} ranks of a real IOR need `mpiexec` beside `ior` in its directory tree, or in /usr/bin there"
+        ))
+    })?;
+    arguments.splice(0..0, ["-n".to_owned(), ranks.to_string(), program]);
+    Ok(CommandLine { program: launcher.to_owned(), arguments, environment: OF_LAUNCHER })
 }
 
 /// The program that does the reading and writing of `workload`.
 pub(crate) fn program<'a>(workload: &'a Workload, environment: &'a Environment) -> &'a str {
-    match workload {
-        Workload::Command { command, .. } => command.first().map_or("", String::as_str),
-        Workload::Ior { engine: IorEngine::External, .. } => &environment.external_ior,
-        Workload::Ior { engine: IorEngine::Embedded, .. }
-        | Workload::IoPaths { .. }
-        | Workload::KernelFeatures
-        | Workload::Microbenchmark { .. } => &environment.ior,
-    }
-}
-
-/// Whether the workload can be held between its phases.
-fn has_control(workload: &Workload) -> bool {
-    match workload {
-        Workload::Ior { engine, .. } => *engine == IorEngine::Embedded,
-        Workload::Command { .. } => false,
-        Workload::IoPaths { .. } | Workload::KernelFeatures | Workload::Microbenchmark { .. } => true,
+    match &workload.program {
+        Program::Bundled => &environment.ior,
+        Program::ExternalIor { .. } => &environment.external_ior,
+        Program::Path { path } => path,
     }
 }
 
@@ -259,7 +213,7 @@ impl Running {
 
 /// Starts `workload` inside `cgroup`.
 pub(crate) fn start(workload: &Workload, paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<Running> {
-    let is_external = matches!(workload, Workload::Ior { engine: IorEngine::External, .. });
+    let is_external = matches!(workload.program, Program::ExternalIor { .. });
     if is_external && !Path::new(&paths.environment.external_ior).exists() {
         return Err(Error::Order("the guest holds no real IOR: give one with `--ior ARCH=DIR`".to_owned()));
     }
@@ -267,19 +221,20 @@ pub(crate) fn start(workload: &Workload, paths: &RunPaths<'_>, cgroup: &Cgroup) 
     let program = line.program.clone();
     let spawn_error = |source| Error::Spawn { program: program.clone(), source };
     let mut command = line.command(paths);
-    let (output, deadline) = match workload {
-        Workload::Command { deadline_ms, .. } => {
+    let output = match workload.summary {
+        Summary::Output => {
             let (capture, output, error) = Capture::open().map_err(spawn_error)?;
             command.stdout(output).stderr(error);
-            (Output::Captured(capture), Some(Instant::now() + Duration::from_millis(*deadline_ms)))
+            Output::Captured(capture)
         }
-        _ => {
+        Summary::File => {
             let output = paths.output("workload")?;
             command.stdout(output.try_clone().map_err(spawn_error)?).stderr(output.try_clone().map_err(spawn_error)?);
-            (Output::File(output), None)
+            Output::File(output)
         }
     };
-    let (control, theirs) = match has_control(workload) {
+    let deadline = workload.deadline_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+    let (control, theirs) = match workload.control {
         true => {
             let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
             command.env(ENVIRONMENT, theirs.as_raw_fd().to_string());
@@ -306,7 +261,7 @@ pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<N
     let line = CommandLine {
         program: paths.environment.ior.clone(),
         arguments: vec!["neighbour".to_owned(), format!("{}/neighbour", paths.data)],
-        environment: Vec::new(),
+        environment: &[],
     };
     let spawn_error = |source| Error::Spawn { program: NEIGHBOUR.to_owned(), source };
     let mut output = paths.output("neighbour")?;
@@ -366,85 +321,68 @@ pub(crate) fn spawn_in(cgroup: &Cgroup, mut command: Command, inherited: Option<
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_protocol::job::Microbenchmark;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn command_line_of(workload: &Workload, launcher: Option<&str>) -> Result<CommandLine> {
+    fn line(workload: &Workload, launcher: Option<&str>) -> Result<CommandLine> {
         let environment = Environment::guest("/mnt/nfs");
         command_line(workload, &RunPaths::new(&environment, "r1"), launcher)
     }
 
-    fn ior(engine: IorEngine, ranks: u32) -> Workload {
-        Workload::Ior { engine, ranks, options: ["-w", "-t", "1m"].map(str::to_owned).into(), neighbour: false }
+    fn workload(program: Program, arguments: &[&str], summary: Summary) -> Workload {
+        Workload {
+            program,
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            summary,
+            control: false,
+            deadline_ms: None,
+            neighbour: false,
+            features: false,
+            engine: None,
+        }
     }
 
     #[test]
-    fn the_embedded_engine_gets_ranks_options_and_places() {
-        let line = command_line_of(&ior(IorEngine::Embedded, 2), None).unwrap();
+    fn placeholders_become_paths_of_the_run() {
+        let io_paths = ["io-paths", "{directory}", "8192", "{summary}", "--file={directory}/x{y}"];
+        let line = line(&workload(Program::Bundled, &io_paths, Summary::File), None).unwrap();
         assert_eq!(line.program, "/bpfassay/ior");
         assert_eq!(
             line.arguments.join(" "),
-            "--ranks=2 -w -t 1m -o /mnt/nfs/run-r1/data -O summaryFormat=JSON -O summaryFile=/run/bpfassay/run-r1/summary.json"
+            "io-paths /mnt/nfs/run-r1 8192 /run/bpfassay/run-r1/summary.json --file=/mnt/nfs/run-r1/x{y}"
         );
         assert!(line.environment.is_empty());
     }
 
     #[test]
-    fn io_paths_get_their_place_and_size() {
-        let line = command_line_of(&Workload::IoPaths { size: 8192 }, None).unwrap();
-        assert_eq!(line.program, "/bpfassay/ior");
-        assert_eq!(line.arguments.join(" "), "io-paths /mnt/nfs/run-r1 8192 /run/bpfassay/run-r1/summary.json");
-        assert!(has_control(&Workload::IoPaths { size: 8192 }));
-        assert!(!has_control(&ior(IorEngine::External, 1)));
-    }
-
-    #[test]
-    fn a_command_gets_its_directory() {
-        let command = ["/usr/bin/fio", "--directory={directory}", "{x}"].map(str::to_owned);
-        let workload = Workload::Command { command: command.into(), deadline_ms: 1 };
-        let line = command_line_of(&workload, None).unwrap();
+    fn a_program_without_a_summary_file_is_given_no_path_of_one() {
+        let fio = Program::Path { path: "/usr/bin/fio".to_owned() };
+        let workload = workload(fio, &["--directory={directory}", "{summary}"], Summary::Output);
+        let line = line(&workload, None).unwrap();
         assert_eq!(
             (line.program.as_str(), line.arguments.join(" ").as_str()),
-            ("/usr/bin/fio", "--directory=/mnt/nfs/run-r1 {x}")
+            ("/usr/bin/fio", "--directory=/mnt/nfs/run-r1 {summary}")
         );
-        assert!(!has_control(&workload));
         assert_eq!(program(&workload, &Environment::guest("/mnt/nfs")), "/usr/bin/fio");
-        let nothing = Workload::Command { command: Vec::new(), deadline_ms: 1 };
-        assert!(command_line_of(&nothing, None).unwrap_err().to_string().contains("without a program"));
-    }
-
-    #[test]
-    fn a_microbenchmark_gets_its_kind_and_numbers() {
-        let futex = Workload::Microbenchmark { microbenchmark: Microbenchmark::Futex, operations: 100, size: 0 };
-        let line = command_line_of(&futex, None).unwrap();
-        assert_eq!(line.arguments.join(" "), "microbenchmark futex 100 0 /run/bpfassay/run-r1/summary.json");
-        assert!(has_control(&futex));
-    }
-
-    #[test]
-    fn kernel_features_are_a_handful_of_reads_and_writes() {
-        let line = command_line_of(&Workload::KernelFeatures, None).unwrap();
-        assert_eq!(line.program, "/bpfassay/ior");
-        let options = KERNEL_FEATURES_OPTIONS.join(" ");
-        assert!(line.arguments.join(" ").starts_with(&format!("--ranks=1 {options} -o /mnt/nfs/")), "{line:?}");
-        assert!(has_control(&Workload::KernelFeatures));
     }
 
     #[test]
     fn one_rank_of_a_real_ior_needs_no_launcher() {
-        let line = command_line_of(&ior(IorEngine::External, 1), None).unwrap();
+        let ior = workload(Program::ExternalIor { ranks: 1 }, &["-w", "-t", "1m"], Summary::File);
+        let line = line(&ior, None).unwrap();
         assert_eq!(line.program, "/bpfassay/external-ior");
         assert_eq!(line.arguments[..2], ["-w", "-t"]);
     }
 
     #[test]
     fn several_ranks_of_a_real_ior_are_launched() {
-        let line = command_line_of(&ior(IorEngine::External, 4), Some("/opt/ior/bin/mpiexec")).unwrap();
-        assert_eq!(line.program, "/opt/ior/bin/mpiexec");
-        assert_eq!(line.arguments[..4], ["-n", "4", "/bpfassay/external-ior", "-w"]);
-        let error = command_line_of(&ior(IorEngine::External, 4), None).unwrap_err();
+        let ior = workload(Program::ExternalIor { ranks: 4 }, &["-w", "-t", "1m"], Summary::File);
+        let launched = line(&ior, Some("/opt/ior/bin/mpiexec")).unwrap();
+        assert_eq!(launched.program, "/opt/ior/bin/mpiexec");
+        assert_eq!(launched.arguments[..4], ["-n", "4", "/bpfassay/external-ior", "-w"]);
+        assert!(launched.environment.contains(&("OMPI_ALLOW_RUN_AS_ROOT", "1")));
+        let error = line(&ior, None).unwrap_err();
         assert!(error.to_string().contains("mpiexec"), "{error}");
     }
 

@@ -106,51 +106,71 @@ pub struct RunSpec {
     pub workload: Workload,
 }
 
-/// A workload to run in its own cgroup on the file system under test.
+/// A workload to run in its own cgroup on the file system under test. The guest knows nothing about kinds of workloads: all that
+/// differs between them is here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// The program.
+    pub program: Program,
+    /// Its arguments, in which [`DIRECTORY`] stands for the run's own directory on the file system under test, and [`SUMMARY`] for
+    /// the file of its summary where it writes one.
+    pub arguments: Vec<String>,
+    /// Where its summary comes from.
+    pub summary: Summary,
+    /// Whether it announces its phases and waits at their barriers ([`crate::control`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub control: bool,
+    /// How long it may take by the guest's clock, in milliseconds; then it is killed with its cgroup. `None`: the host ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// Whether another process, in a cgroup of its own, reads and writes on the same mount meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub neighbour: bool,
+    /// Whether the baseline's run lists the features of the kernel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub features: bool,
+    /// Which program does IOR's work, where that is what it does. The guest only repeats it beside the figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<IorEngine>,
+}
+
+/// What a workload runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Workload {
-    /// IOR.
-    Ior {
-        /// Which program.
-        engine: IorEngine,
+pub enum Program {
+    /// The program for workloads that every guest has: the embedded IOR engine, I/O paths and microbenchmarks.
+    Bundled,
+    /// The real IOR, from the directory tree that the user overlaid on the guest. Several ranks are launched by `mpiexec`.
+    ExternalIor {
         /// MPI ranks.
         ranks: u32,
-        /// Options, one argument each, without the program's name, `-o`, and `-O summary…`, which the agent adds.
-        options: Vec<String>,
-        /// Whether another process, in a cgroup of its own, reads and writes on the same mount meanwhile.
-        #[serde(default)]
-        neighbour: bool,
     },
-    /// A known number of bytes by each way that data can take between a program and a file.
-    IoPaths {
-        /// Bytes per path, a multiple of 4096.
-        size: u64,
-    },
-    /// What the kernel offers: for the baseline a list of its features; for any other probe configuration a handful of
-    /// reads and writes ([`KERNEL_FEATURES_OPTIONS`]) that it has to count.
-    KernelFeatures,
-    /// A fixed number of operations of one kind, without files.
-    Microbenchmark {
-        /// The kind.
-        microbenchmark: Microbenchmark,
-        /// How many operations.
-        operations: u64,
-        /// Bytes of each: of a message, or of a piece of memory.
-        size: u32,
-    },
-    /// Any program, in a directory on the file system under test. What it writes to standard output becomes the summary.
-    Command {
-        /// The program and its arguments, in which [`DIRECTORY`] stands for that directory.
-        command: Vec<String>,
-        /// How long it may take by the guest's clock, in milliseconds; then it is killed with its cgroup.
-        deadline_ms: u64,
+    /// Any other program.
+    Path {
+        /// Its path in the guest.
+        path: String,
     },
 }
 
-/// Stands for the run's own directory on the file system under test in the arguments of [`Workload::Command`].
+/// Where a workload's summary comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Summary {
+    /// It writes the file for which [`SUMMARY`] stands in its arguments.
+    File,
+    /// It is everything that the program writes to standard output, at most [`MAX_OUTPUT`] bytes.
+    Output,
+}
+
+/// Stands in the arguments of a [`Workload`] for the run's own directory on the file system under test.
 pub const DIRECTORY: &str = "{directory}";
+
+/// Stands in the arguments of a [`Workload`] for the file that it writes its summary to ([`Summary::File`]).
+pub const SUMMARY: &str = "{summary}";
 
 /// Most bytes that a program may write to standard output.
 pub const MAX_OUTPUT: usize = 1 << 20;
@@ -190,10 +210,10 @@ names! {
     }
 }
 
-/// Name of the only phase of [`Workload::Microbenchmark`].
+/// Name of the only phase of a microbenchmark.
 pub const WORK: &str = "work";
 
-/// Summary of [`Workload::Microbenchmark`]: the JSON that it writes at its end.
+/// Summary of a microbenchmark: the JSON that it writes at its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MicrobenchmarkSummary {
@@ -202,10 +222,6 @@ pub struct MicrobenchmarkSummary {
     /// Nanoseconds of `CLOCK_MONOTONIC` from before the first to after the last.
     pub elapsed_ns: u64,
 }
-
-/// What the embedded engine does for [`Workload::KernelFeatures`]: 64 writes and 64 reads of 4 KiB by one rank.
-pub const KERNEL_FEATURES_OPTIONS: &[&str] =
-    &["-a", "POSIX", "-w", "-r", "-t", "4k", "-b", "256k", "-s", "1", "-i", "1"];
 
 names! {
     /// The program that does IOR's work.

@@ -3,7 +3,6 @@
 
 mod bytes;
 mod cells;
-mod command;
 mod context;
 mod cost;
 mod coverage;

@@ -11,7 +11,7 @@ use bpfassay_protocol::{
     program_set::ProgramEvent,
     tracer::Losses,
 };
-use bpfassay_study::MetricName;
+use bpfassay_study::{Metric, MetricName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +124,12 @@ impl Access {
             Self::Work => WORK,
             Self::Figure(name) => name,
         }
+    }
+
+    /// That of a metric.
+    #[must_use]
+    pub fn of(metric: &Metric) -> Self {
+        Self::ALL.into_iter().find(|access| access.name() == &*metric.name).unwrap_or(Self::Figure(metric.name))
     }
 
     /// The operation that moves its data; `None` where that is not known to be one.

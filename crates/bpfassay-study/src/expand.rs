@@ -127,7 +127,10 @@ fn cases<'a>(
         for spec in &study.workloads {
             for (id, case) in spec.cases(&on) {
                 match case {
-                    Ok(case) => possible.push(NamedCase { id, case, is_timed: spec.is_timed(study.clock) }),
+                    Ok(case) => {
+                        let is_timed = spec.is_timed(&id, study.clock);
+                        possible.push(NamedCase { id, case, is_timed });
+                    }
                     Err(reason) => refuse(&mut refused, &id, reason, target.arch),
                 }
             }

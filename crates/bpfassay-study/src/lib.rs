@@ -36,8 +36,8 @@ pub use read::{folder, load};
 pub use study::{Addresses, Deadlines, Design, GuestSize, Study};
 pub use target::Target;
 pub use workload::{
-    CommandSpec, EngineChoice, Interface, IorSpec, IorTest, Metric, MetricName, MetricSpec, Outcome, WorkloadKind,
-    WorkloadSpec,
+    CommandSpec, EngineChoice, Interface, IorSpec, IorTest, Metric, MetricName, MetricSpec, Outcome, PhaseReport,
+    WorkloadKind, WorkloadSpec,
 };
 
 /// Version of the study files that this crate reads (key `schema`).

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Certainty, Clock, CommandSpec, ExpandError, Expectation, FeatureExpectations, Gate, Share, Target, WorkloadKind,
-    WorkloadSpec, digest::digest_and_length, target::check_kernel_name,
+    Certainty, Clock, ExpandError, Expectation, FeatureExpectations, Gate, Share, Target, WorkloadSpec,
+    digest::digest_and_length, target::check_kernel_name,
 };
 
 /// How much longer the deadline of a phase is than that of a tool or program in it, so that the guest can report what was not done.
@@ -95,15 +95,6 @@ impl Study {
             case.strip_prefix(&workload.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
         };
         self.workloads.iter().filter(is_of).max_by_key(|workload| workload.name.len())
-    }
-
-    /// The program that the workload `name` is, if it is one.
-    #[must_use]
-    pub fn command(&self, name: &str) -> Option<&CommandSpec> {
-        match &self.workload(name)?.kind {
-            WorkloadKind::Command(command) => Some(command),
-            _ => None,
-        }
     }
 
     /// Puts in place of each pattern among the targets the builds that it stands for, of those that `builds` returns for an

@@ -361,7 +361,7 @@ fn a_command_declares_how_it_is_read() {
          figures = [{{ {figure}, pattern = '^(?<value>\\d+)$' }}]\nbytes = {{ readv = {{ pointer = \"/b\" }} }}"
     ))
     .unwrap();
-    let spec = study.command("w").unwrap();
+    let WorkloadKind::Command(spec) = &study.workload("w").unwrap().kind else { panic!("{study:?}") };
     assert_eq!((spec.deadline_ms, spec.figures[0].name.as_str()), (600_000, "rate"));
     assert!(spec.bytes.contains_key(&bpfassay_protocol::Operation::Readv));
     // The guest can tell what became of it before the host gives up.
@@ -398,7 +398,7 @@ fn fio_is_a_command() {
     let study =
         parse(&GOOD.replace("options = \"-a POSIX -w -r -t 256k -b 4m\"", "type = \"fio\"\naccess = \"random\""))
             .unwrap();
-    let spec = study.command("w").unwrap();
+    let WorkloadKind::Command(spec) = &study.workload("w").unwrap().kind else { panic!("{study:?}") };
     let arguments = spec.arguments.join(" ");
     for option in [
         "--rw=randwrite",

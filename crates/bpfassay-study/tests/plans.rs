@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{IorEngine, Workload},
+    job::{IorEngine, Program},
     probe::Probe,
 };
 use bpfassay_study::{Available, ExpandError, Interface, Narrowing, Plan, Study, Target, expand};
@@ -258,7 +258,9 @@ fn a_real_ior_is_used_where_it_was_given() {
         let of_arch = plan.cells.iter().filter(|cell| cell.target.arch == arch);
         of_arch
             .map(|cell| {
-                let Workload::Ior { engine, .. } = cell.workload else { panic!("{:?}", cell.workload) };
+                let engine = cell.workload.engine.unwrap();
+                let is_external = matches!(cell.workload.program, Program::ExternalIor { .. });
+                assert_eq!((engine == IorEngine::External, is_external), (!cell.workload.control, is_external));
                 (cell.interface.unwrap(), engine)
             })
             .collect()
@@ -343,7 +345,7 @@ fn bundled_studies_have_plans() {
     assert_eq!(whole.cells.len(), 2 * embedded.cells.len());
     assert!(whole.left_out.is_empty());
     for (_, run) in whole.runs() {
-        let Workload::Ior { options, .. } = &run.spec.workload else { panic!("{:?}", run.spec.workload) };
+        let options = &run.spec.workload.arguments;
         let repetitions = options.iter().position(|option| option == "-i").and_then(|at| options.get(at + 1));
         assert_eq!(repetitions.map(String::as_str), Some("8"));
     }

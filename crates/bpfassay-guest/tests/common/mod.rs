@@ -14,7 +14,7 @@ use std::{
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
     frame::Decoder,
-    job::{FileSystem, Job, RunSpec, Task, Workload},
+    job::{FileSystem, Job, Program, RunSpec, Summary, Task, Workload},
     message::{GuestMessage, RunOutcome},
 };
 
@@ -53,7 +53,6 @@ impl Stage {
             fs::set_permissions(stage.at(name), fs::Permissions::from_mode(0o755)).unwrap();
         }
         let script = script.replace("{stage}", &stage.path().display().to_string());
-        let command = ["/bin/sh", "-c", &script].map(str::to_owned);
         let spec = |id: &&str| RunSpec {
             id: (*id).to_owned(),
             probe: "none".parse().unwrap(),
@@ -61,7 +60,16 @@ impl Stage {
             bpf_stats: false,
             tracer_arguments: Vec::new(),
             tool: None,
-            workload: Workload::Command { command: command.to_vec(), deadline_ms: 600_000 },
+            workload: Workload {
+                program: Program::Path { path: "/bin/sh".to_owned() },
+                arguments: vec!["-c".to_owned(), script.clone()],
+                summary: Summary::Output,
+                control: false,
+                deadline_ms: Some(600_000),
+                neighbour: false,
+                features: false,
+                engine: None,
+            },
         };
         let job = Job {
             protocol: PROTOCOL_VERSION,

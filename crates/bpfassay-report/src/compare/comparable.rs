@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::job::Workload;
+use bpfassay_protocol::job::{Program, Workload};
 use bpfassay_study::Clock;
 
 use super::cells::Pair;
@@ -149,12 +149,15 @@ fn engines(results: &Results) -> BTreeSet<String> {
 }
 
 fn difference(base: &Workload, new: &Workload) -> String {
-    let options = |workload: &Workload| match workload {
-        Workload::Ior { options, ranks, neighbour, .. } => {
-            let neighbour = if *neighbour { ", neighbour" } else { "" };
-            format!("`{}`, ranks {ranks}{neighbour}", options.join(" "))
-        }
-        other => format!("{other:?}"),
+    let options = |workload: &Workload| {
+        let program = match &workload.program {
+            Program::Bundled => String::new(),
+            Program::ExternalIor { ranks } => format!("{ranks} ranks of IOR "),
+            Program::Path { path } => format!("{path} "),
+        };
+        let deadline = workload.deadline_ms.map_or_else(String::new, |ms| format!(", deadline {ms} ms"));
+        let neighbour = if workload.neighbour { ", neighbour" } else { "" };
+        format!("`{program}{}`{deadline}{neighbour}", workload.arguments.join(" "))
     };
     let [base, new] = [base, new].map(options);
     if base == new { "the file system".to_owned() } else { format!("{base} against {new}") }

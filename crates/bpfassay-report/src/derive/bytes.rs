@@ -19,15 +19,9 @@ pub(super) struct Workload<'a> {
     pub(super) interface: Option<Interface>,
     /// Whether another process moves bytes on the same mount, which mountstats cannot separate.
     pub(super) neighbour: bool,
-    /// Whether the options ask for `-W`: reads that IOR's JSON does not list.
-    pub(super) checks_writes: bool,
+    /// Why the summary reports fewer bytes of an operation than the workload moves, where it does.
+    pub(super) not_reported: &'a dyn Fn(Operation) -> Option<&'static str>,
     pub(super) reported: Result<&'a [Reported], &'a str>,
-}
-
-/// Why IOR's summary reports fewer bytes of `operation` than the workload moves, where it does.
-pub(super) fn not_reported(workload: &Workload<'_>, operation: Operation) -> Option<&'static str> {
-    (operation == Operation::Read && workload.checks_writes)
-        .then_some("IOR's summary does not report the bytes read by -W")
 }
 
 /// The operations that IOR moves its data by.
@@ -80,8 +74,12 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
 
 /// The byte figures of a run of a program that reports how many bytes it `moved`.
 pub(super) fn reported(figures: &RunFigures, moved: impl Iterator<Item = (Operation, Figure<u64>)>) -> Vec<ByteFigure> {
-    let workload =
-        Workload { interface: None, neighbour: false, checks_writes: false, reported: Err("the workload is not IOR") };
+    let workload = Workload {
+        interface: None,
+        neighbour: false,
+        not_reported: &|_| None,
+        reported: Err("the workload is not IOR"),
+    };
     moved
         .map(|(operation, bytes)| {
             let calls = Figure::missing("the workload does not report calls");
@@ -96,7 +94,7 @@ fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Re
         Ok(reported) => reported,
         Err(reason) => return Figure::missing(reason),
     };
-    if let Some(reason) = not_reported(workload, operation) {
+    if let Some(reason) = (workload.not_reported)(operation) {
         return Figure::missing(reason);
     }
     let mut sum = 0u64;

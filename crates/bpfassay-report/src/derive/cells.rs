@@ -48,10 +48,12 @@ fn derive_cell(context: &Context<'_>, cell: &Cell, all: &[&RunResult], baseline:
         .collect();
     let attach = attach(plan, cell, &runs);
     let why_none = why_no_figures(&attach, counts);
+    let workload = plan.study.workload(&cell.case);
     // The baseline shows which accesses there are where this cell was never measured.
     let mut accesses = accesses_of(runs.iter().chain(baseline.unwrap_or_default()));
     if accesses.is_empty() {
-        accesses = asked_for(plan, cell);
+        let metrics = workload.map(|workload| workload.metrics(&cell.case, plan.study.clock)).unwrap_or_default();
+        accesses = metrics.iter().map(Access::of).collect();
     }
     let accesses =
         accesses.into_iter().map(|access| derive_access(context, cell, access, &runs, baseline, &why_none)).collect();
@@ -117,28 +119,6 @@ fn event_time(all: &[&RunResult]) -> Option<EventTime> {
             _ => Figure::Value(run_time_ns as f64 / events as f64),
         },
     })
-}
-
-/// The accesses that the options of the workload ask for.
-fn asked_for(plan: &Plan, cell: &Cell) -> Vec<Access> {
-    use bpfassay_protocol::job::Workload;
-
-    let options = match &cell.workload {
-        Workload::Ior { options, .. } => options,
-        Workload::Microbenchmark { .. } => return vec![Access::Work],
-        Workload::Command { .. } => {
-            let figures = plan.study.command(&cell.case).map_or(&[][..], |command| &command.figures);
-            return [Access::Work].into_iter().chain(figures.iter().map(|one| Access::Figure(one.name))).collect();
-        }
-        Workload::IoPaths { .. } | Workload::KernelFeatures => return Vec::new(),
-    };
-    let has = |flag: &str| options.iter().any(|option| option == flag);
-    let asked: Vec<Access> = [(Access::Write, "-w"), (Access::Read, "-r")]
-        .into_iter()
-        .filter(|(_, flag)| has(flag))
-        .map(|(access, _)| access)
-        .collect();
-    if asked.is_empty() { Access::DATA.to_vec() } else { asked }
 }
 
 fn count(number: usize) -> u32 {
@@ -215,7 +195,7 @@ fn derive_access(
     let of_runs = |pick: fn(&RunAccess) -> &Figure<f64>| {
         summary(runs.iter().filter_map(|run| figures_of(run, access)).map(pick), why_none)
     };
-    let reports_bytes = context.plan.study.command(&cell.case).is_some_and(|command| !command.bytes.is_empty());
+    let reports_bytes = context.plan.study.workload(&cell.case).is_some_and(|workload| workload.bytes("").is_some());
     let errors = |pick: fn(&ByteFigure) -> &Figure<i64>| match (access, access.operation()) {
         (_, Some(operation)) => byte_errors(runs, |figure| figure.operation == operation, pick, why_none),
         (Access::Work, None) if reports_bytes => byte_errors(runs, |_| true, pick, why_none),

@@ -40,7 +40,12 @@ pub(super) fn elapsed(interval: &Interval) -> Option<u64> {
     interval.after.monotonic_ns.checked_sub(interval.before.monotonic_ns)
 }
 
-pub(super) fn idle(interval: &Interval) -> Option<u64> {
+/// Time in which the guest worked; `None` where the kernel does not report how long it was idle.
+pub(super) fn busy(interval: &Interval) -> Option<u64> {
+    elapsed(interval)?.checked_sub(idle(interval)?)
+}
+
+fn idle(interval: &Interval) -> Option<u64> {
     interval.after.idle_ns?.checked_sub(interval.before.idle_ns?)
 }
 

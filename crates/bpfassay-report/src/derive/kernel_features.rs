@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 use bpfassay_protocol::{
     Operation, ProbeConfiguration,
     feature::{Feature, FeatureKind, Support},
-    job::Workload,
     message::RunFigures,
     tracer::Attached,
 };
@@ -29,7 +28,7 @@ pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]
     let (mut known_targets, mut known_probes) = (HashSet::new(), HashSet::new());
     // The first cell of each kind; further file systems and workloads are in `cells` as always.
     let mut first: HashMap<(&Target, ProbeConfiguration), &CellResult> = HashMap::new();
-    for (cell, result) in plan.cells.iter().zip(cells).filter(|(cell, _)| cell.workload == Workload::KernelFeatures) {
+    for (cell, result) in plan.cells.iter().zip(cells).filter(|(cell, _)| cell.workload.features) {
         if known_targets.insert(&cell.target) {
             targets.push(cell.target.clone());
         }

@@ -1,23 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of merit: what workloads that are not IOR report of their work.
 
-use bpfassay_protocol::job::{Better, MicrobenchmarkSummary};
 use bpfassay_stats::Summary;
 
 use super::pairs::summary;
 use bpfassay_results::{Access, Figure, Merit, RunAccess};
-
-/// Operations per second of a workload without files, by its own clock from before the first to after the last.
-pub(super) fn of_microbenchmark(text: &str) -> RunAccess {
-    let figure = match serde_json::from_str::<MicrobenchmarkSummary>(text) {
-        Ok(MicrobenchmarkSummary { elapsed_ns: 0, .. }) => {
-            Figure::missing("the workload took no time by its own clock")
-        }
-        Ok(summary) => Figure::Value(summary.operations as f64 / (summary.elapsed_ns as f64 / 1e9)),
-        Err(error) => Figure::missing(format!("the workload's summary cannot be read: {error}")),
-    };
-    access(Access::Work, Merit { figure, unit: "operations/s".to_owned(), better: Better::Higher })
-}
 
 /// The row of a figure of merit.
 pub(super) fn access(access: Access, merit: Merit<f64>) -> RunAccess {

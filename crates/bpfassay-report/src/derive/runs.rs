@@ -2,7 +2,6 @@
 //! Figures of one run.
 
 use bpfassay_protocol::{
-    job::Workload as Kind,
     message::{Interval, RunFigures, WorkloadPhase},
     tracer,
 };
@@ -13,9 +12,11 @@ use bpfassay_stats::{
 };
 use bpfassay_study::{Cell, Plan};
 
-use super::{bytes, command, cost, coverage, events, merit};
+use super::{bytes, cost, coverage, events, merit};
 use crate::ior::{self, Reported};
-use bpfassay_results::{Access, AccessKey, Figure, Outcome, RepetitionFigures, RunAccess, RunDerived, RunRecord};
+use bpfassay_results::{
+    Access, AccessKey, Figure, Merit, Outcome, RepetitionFigures, RunAccess, RunDerived, RunRecord,
+};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -26,44 +27,36 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     if record.has_reference {
         return None;
     }
-    // Only IOR reports bandwidths.
-    let (options, reported) = match &cell.workload {
-        Kind::Ior { options, .. } => (options.as_slice(), ior::reported(&figures.summary)),
-        Kind::IoPaths { .. } | Kind::KernelFeatures | Kind::Microbenchmark { .. } | Kind::Command { .. } => {
-            (&[][..], Ok(Vec::new()))
-        }
-    };
-    let workload = bytes::Workload {
-        interface: cell.interface,
-        neighbour: matches!(cell.workload, Kind::Ior { neighbour: true, .. }),
-        checks_writes: options.iter().any(|option| option == "-W"),
-        reported: reported.as_deref().map_err(String::as_str),
-    };
+    let kind = plan.study.workload(&cell.case)?;
     let losses = match (&figures.whole.after.tracer, figures.probe.is_baseline()) {
         (_, true) => Figure::missing("the baseline attaches nothing"),
         (Some(sample), false) => Figure::Value(sample.losses.clone()),
         (None, false) => Figure::missing("the tracer was not read at the end of the run"),
     };
     let events = events::derive(figures);
-    let others = |accesses, coverage| RunDerived {
-        accesses,
-        bytes: Vec::new(),
-        coverage,
-        events: events.clone(),
-        losses: losses.clone(),
-    };
-    match &cell.workload {
-        Kind::IoPaths { .. } => return Some(others(Vec::new(), coverage::derive(figures))),
-        Kind::Microbenchmark { .. } => {
-            return Some(others(vec![merit::of_microbenchmark(&figures.summary)], Vec::new()));
-        }
-        Kind::Command { .. } => {
-            let spec = plan.study.command(&cell.case)?;
-            let (accesses, bytes) = command::derive(plan.study.clock, spec, figures);
-            return Some(RunDerived { bytes, ..others(accesses, Vec::new()) });
-        }
-        Kind::Ior { .. } | Kind::KernelFeatures => {}
+    let coverage = if kind.bytes_per_path().is_some() { coverage::derive(figures) } else { Vec::new() };
+    if !kind.counts_bytes() {
+        let outcome = bpfassay_study::Outcome {
+            summary: &figures.summary,
+            elapsed_ns: cost::elapsed(&figures.whole),
+            busy_ns: cost::busy(&figures.whole),
+        };
+        let accesses = kind.measure(plan.study.clock, &outcome).into_iter().map(|(metric, value)| {
+            let figure = value.map_or_else(Figure::missing, Figure::Value);
+            merit::access(Access::of(&metric), Merit { figure, unit: metric.unit, better: metric.better })
+        });
+        let moved = kind.bytes(&figures.summary).into_iter().flatten();
+        let moved = moved.map(|(operation, bytes)| (operation, bytes.map_or_else(Figure::missing, Figure::Value)));
+        let (accesses, bytes) = (accesses.collect(), bytes::reported(figures, moved));
+        return Some(RunDerived { accesses, bytes, coverage, events, losses });
     }
+    let reported = if kind.phases("").is_some() { ior::reported(&figures.summary) } else { Ok(Vec::new()) };
+    let workload = bytes::Workload {
+        interface: cell.interface,
+        neighbour: cell.workload.neighbour,
+        not_reported: &|operation| kind.not_reported(&cell.case, operation),
+        reported: reported.as_deref().map_err(String::as_str),
+    };
     let mut accesses: Vec<RunAccess> = match &reported {
         Ok(reported) => Access::DATA
             .into_iter()
@@ -75,7 +68,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     // Of 200,000 runs what is held in reserve would be hundreds of megabytes.
     accesses.shrink_to_fit();
     bytes.shrink_to_fit();
-    Some(RunDerived { accesses, bytes, coverage: Vec::new(), events, losses })
+    Some(RunDerived { accesses, bytes, coverage, events, losses })
 }
 
 /// A summary that cannot be read leaves the accesses that were seen as phases without figures, but not unmentioned.
@@ -113,7 +106,7 @@ fn of_access(
     let over_all = |pick: fn(&RepetitionFigures) -> &Figure<f64>| geometric_mean(repetitions.iter().map(pick));
     let bandwidth_mib_s = over_all(|figures| &figures.bandwidth_mib_s);
     let (relative_error_ior_interval, relative_error_instantaneous) =
-        match (figures.phases.is_empty(), operation.and_then(|operation| bytes::not_reported(workload, operation))) {
+        match (figures.phases.is_empty(), operation.and_then(|operation| (workload.not_reported)(operation))) {
             (false, _) => (
                 over_all(|figures| &figures.relative_error_ior_interval),
                 over_all(|figures| &figures.relative_error_instantaneous),

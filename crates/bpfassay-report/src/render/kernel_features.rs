@@ -5,7 +5,7 @@ mod lay_out;
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::{feature::Support, job::Workload};
+use bpfassay_protocol::feature::Support;
 use bpfassay_study::{ExpectedFeature, Target};
 
 pub(super) use self::lay_out::text;
@@ -104,7 +104,7 @@ pub(super) fn page(results: &Results) -> Option<Page> {
 
 /// Whether no table before this one has the warnings of the study.
 fn stands_alone(results: &Results) -> bool {
-    let has_paths = results.plan.cells.iter().any(|cell| matches!(cell.workload, Workload::IoPaths { .. }));
+    let has_paths = results.plan.study.workloads.iter().any(|workload| workload.bytes_per_path().is_some());
     !study::has_figures(results) && !has_paths
 }
 

@@ -3,8 +3,7 @@
 
 use std::collections::HashSet;
 
-use bpfassay_protocol::job::Workload;
-use bpfassay_study::Clock;
+use bpfassay_study::{Cell, Clock};
 
 use crate::labels;
 use bpfassay_results::{Access, CellResult, Figure, Outcome, Results, RunResult, Sampled, SamplingEnd};
@@ -14,15 +13,19 @@ const MAX_DOUBTS: usize = 20;
 
 /// Whether any workload of the plan has figures of its own: `io-paths` and `kernel-features` have tables of theirs.
 pub(super) fn has_figures(results: &Results) -> bool {
-    let has_none = |workload: &Workload| matches!(workload, Workload::IoPaths { .. } | Workload::KernelFeatures);
-    !results.plan.cells.iter().all(|cell| has_none(&cell.workload))
+    let study = &results.plan.study;
+    let has_metrics = |cell: &Cell| {
+        study.workload(&cell.case).is_some_and(|workload| !workload.metrics(&cell.case, study.clock).is_empty())
+    };
+    results.plan.cells.iter().any(has_metrics)
 }
 
 /// `study quick, clock wall, IOR engine embedded`
 pub(super) fn title(results: &Results) -> String {
     let mut engines: Vec<&str> = Vec::new();
     for cell in &results.plan.cells {
-        let Workload::Ior { engine, .. } = &cell.workload else { continue };
+        // The workload `kernel-features` is done by IOR too, and has no metrics.
+        let Some(engine) = cell.workload.engine.filter(|_| cell.interface.is_some()) else { continue };
         if !engines.contains(&engine.name()) {
             engines.push(engine.name());
         }

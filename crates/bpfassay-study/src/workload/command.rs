@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use bpfassay_input::document::{Field, Reported, Section, nearest};
 use bpfassay_protocol::{
     Arch, Operation,
-    job::{Better, Workload},
+    job::{Better, Program, Summary, Workload},
 };
 use bpfassay_tool::{Pattern, Source, Supply, arguments, guest, program_source};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Case, Kind, Metric, MetricName, OnTarget, Outcome, Read, Table, Type, WorkloadKind};
+use super::{Case, Kind, Metric, MetricName, Named, OnTarget, Outcome, Read, Table, Type, WorkloadKind, bundled};
 use crate::{Clock, clock::DAY_MS};
 
 /// The group of a pattern that holds the number.
@@ -186,7 +186,7 @@ pub struct MetricSpec {
 
 impl MetricSpec {
     fn metric(&self) -> Metric {
-        Metric { name: self.name, unit: self.unit.clone(), better: self.better }
+        Metric { name: self.name, unit: self.unit.clone(), better: self.better, operation: None }
     }
 }
 
@@ -215,7 +215,7 @@ impl Kind for CommandSpec {
     }
 
     /// The time of the work, then those of the study.
-    fn metrics(&self, clock: Clock) -> Vec<Metric> {
+    fn metrics(&self, _: &Named<'_>, clock: Clock) -> Vec<Metric> {
         let time = match clock {
             Clock::Instructions => INSTRUCTIONS,
             Clock::Wall => "s",
@@ -235,6 +235,10 @@ impl Kind for CommandSpec {
         let time = time.ok_or_else(|| "the clock went back during the run".to_owned());
         let printed = self.read(summary).figures.into_iter().map(|(spec, value)| (spec.metric(), value));
         [(Metric::work(unit, Better::Lower), time)].into_iter().chain(printed).collect()
+    }
+
+    fn bytes(&self, summary: &str) -> Option<Vec<(Operation, Result<u64, String>)>> {
+        (!self.bytes.is_empty()).then(|| self.read(summary).bytes.into_iter().collect())
     }
 
     fn unreadable(&self, output: &str) -> Option<String> {
@@ -262,8 +266,15 @@ impl Kind for CommandSpec {
 impl CommandSpec {
     /// What a guest of architecture `arch` runs for the workload `name`.
     fn run(&self, name: &str, arch: Arch) -> Result<Workload, String> {
-        let command = guest::command(&guest::of_workload(name), &self.source, &self.arguments, arch)?;
-        Ok(Workload::Command { command, deadline_ms: self.deadline_ms })
+        let mut command = guest::command(&guest::of_workload(name), &self.source, &self.arguments, arch)?.into_iter();
+        let path = command.next().ok_or("its source names no program")?;
+        Ok(Workload {
+            program: Program::Path { path },
+            summary: Summary::Output,
+            control: false,
+            deadline_ms: Some(self.deadline_ms),
+            ..bundled(command)
+        })
     }
 
     /// What the program printed, from all that it wrote to standard output.

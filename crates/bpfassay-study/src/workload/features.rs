@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the kernel offers to eBPF tools: no time is measured, so that there is no metric.
 
-use bpfassay_protocol::job::Workload;
+use bpfassay_protocol::job::{IorEngine, Workload};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Kind, Metric, OnTarget, Read, Type, WorkloadKind};
+use super::{Case, Kind, Metric, Named, OnTarget, Read, Type, WorkloadKind, ior};
 use crate::Clock;
+
+/// What each probe configuration has to count: 64 writes and 64 reads of 4 KiB by one rank.
+const OPTIONS: [&str; 12] = ["-a", "POSIX", "-w", "-r", "-t", "4k", "-b", "256k", "-s", "1", "-i", "1"];
 
 pub(super) const TYPES: &[Type] = &[Type {
     name: "kernel-features",
@@ -22,10 +25,15 @@ pub struct FeaturesSpec {}
 
 impl Kind for FeaturesSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
-        vec![(name.to_owned(), Ok(Workload::KernelFeatures.into()))]
+        let ior = ior::run(IorEngine::Embedded, 1, &OPTIONS.map(str::to_owned));
+        vec![(name.to_owned(), Ok(Workload { features: true, ..ior }.into()))]
     }
 
-    fn metrics(&self, _: Clock) -> Vec<Metric> {
+    fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {
         Vec::new()
+    }
+
+    fn counts_bytes(&self) -> bool {
+        true
     }
 }

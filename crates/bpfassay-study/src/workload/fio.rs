@@ -56,7 +56,7 @@ fn fio(table: &Table<'_>) -> Result<CommandSpec, Reported> {
     let jobs = || (0..).zip(["write", "read"]);
     let figures = jobs().flat_map(|(index, job)| {
         OF_A_JOB.map(|(name, key, unit, better)| {
-            let Metric { name, unit, better } = Metric::new(&format!("{job}-{name}"), unit, better);
+            let Metric { name, unit, better, .. } = Metric::new(&format!("{job}-{name}"), unit, better);
             MetricSpec { name, unit, better, place: Place::Pointer(format!("/jobs/{index}/{job}/{key}")) }
         })
     });

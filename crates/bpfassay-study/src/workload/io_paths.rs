@@ -3,11 +3,11 @@
 //! compared, no time is measured, so that there is no metric.
 
 use bpfassay_input::document::Reported;
-use bpfassay_protocol::job::Workload;
+use bpfassay_protocol::job::{DIRECTORY, SUMMARY};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Kind, Metric, OnTarget, Read, Table, Type, WorkloadKind};
+use super::{Case, Kind, Metric, Named, OnTarget, Read, Table, Type, WorkloadKind, bundled};
 use crate::Clock;
 
 /// What the bytes per path must be a multiple of: a page, and what `O_DIRECT` takes.
@@ -47,10 +47,15 @@ pub struct IoPathsSpec {
 
 impl Kind for IoPathsSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
-        vec![(name.to_owned(), Ok(Workload::IoPaths { size: self.size }.into()))]
+        let arguments = ["io-paths", DIRECTORY, &self.size.to_string(), SUMMARY].map(str::to_owned);
+        vec![(name.to_owned(), Ok(bundled(arguments).into()))]
     }
 
-    fn metrics(&self, _: Clock) -> Vec<Metric> {
+    fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {
         Vec::new()
+    }
+
+    fn bytes_per_path(&self) -> Option<u64> {
+        Some(self.size)
     }
 }

@@ -4,17 +4,19 @@
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use bpfassay_input::document::{Field, Reported};
-use bpfassay_ior::{Api, Invocation, Options, OptionsError};
+use bpfassay_ior::{Access, Api, Invocation, Options, OptionsError, Summary};
 use bpfassay_protocol::{
-    UnknownName,
-    job::{Better, IorEngine, Workload},
+    Operation, UnknownName,
+    job::{Better, DIRECTORY, IorEngine, Program, SUMMARY, Workload},
     with_causes,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, FindScript, Kind, Metric, OnTarget, Read, Table, Type, WorkloadKind};
-use crate::{Clock, bundled, error::list};
+use super::{
+    Case, FindScript, Kind, Metric, MetricName, Named, OnTarget, PhaseReport, Read, Table, Type, WorkloadKind, bundled,
+};
+use crate::{Clock, bundled as files, error::list};
 
 pub(super) const TYPES: &[Type] = &[Type { name: "ior", read }];
 
@@ -55,7 +57,7 @@ fn tests_of_script(field: &Field<'_, '_>, scripts: &dyn FindScript) -> Result<(S
         );
     }
     let Some(text) = scripts.find(field, name)? else {
-        let bundled = bundled::script_names().collect::<Vec<_>>().join(", ");
+        let bundled = files::script_names().collect::<Vec<_>>().join(", ");
         return Err(
             field.error(format!("no script `{name}` beside the study or among the bundled ones, which are {bundled}"))
         );
@@ -183,23 +185,95 @@ impl FromStr for Interface {
     }
 }
 
+/// The timed phases of IOR by the operations that move their data, in the order of display.
+const PHASES: [(Operation, &str); 2] = [(Operation::Write, "write"), (Operation::Read, "read")];
+
 impl Kind for IorSpec {
     fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
-        let Self { ranks, neighbour, .. } = *self;
         let case = |(id, test): (String, &IorTest)| {
             let engine = engine(self, test.interface, on.external_ior);
-            let case = engine.map(|engine| Case {
-                workload: Workload::Ior { engine, ranks, options: test.options.clone(), neighbour },
-                interface: Some(test.interface),
+            let case = engine.map(|engine| {
+                let workload = Workload { neighbour: self.neighbour, ..run(engine, self.ranks, &test.options) };
+                Case { workload, interface: Some(test.interface) }
             });
             (id, case)
         };
         case_ids(name, &self.tests).into_iter().zip(&self.tests).map(case).collect()
     }
 
-    fn metrics(&self, _: Clock) -> Vec<Metric> {
-        ["write", "read"].map(|access| Metric::new(access, "MiB/s", Better::Higher)).into()
+    /// The bandwidths of the phases that the options ask for; both without any of these, as IOR does it.
+    fn metrics(&self, case: &Named<'_>, _: Clock) -> Vec<Metric> {
+        let asks_for =
+            |flag: &str| self.test(case).is_some_and(|test| test.options.iter().any(|option| option == flag));
+        let asked = (asks_for("-w"), asks_for("-r"));
+        let is_meant = |operation: &Operation| match (asked, operation) {
+            ((false, false), _) => true,
+            ((writes, _), Operation::Write) => writes,
+            ((_, reads), _) => reads,
+        };
+        let metric =
+            |(operation, name)| Metric { operation: Some(operation), ..Metric::new(name, "MiB/s", Better::Higher) };
+        PHASES.into_iter().filter(|(operation, _)| is_meant(operation)).map(metric).collect()
     }
+
+    fn phases(&self, summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
+        let summary = Summary::parse(summary.as_bytes()).map_err(|error| with_causes(&error));
+        Some(summary.map(|summary| {
+            let reports =
+                summary.tests.iter().flat_map(|test| test.results.iter().map(move |result| (test.id, result)));
+            let report = |(test, result): (u32, &bpfassay_ior::Repetition)| {
+                let (operation, name) = match result.access {
+                    Access::Write => PHASES[0],
+                    Access::Read => PHASES[1],
+                };
+                PhaseReport {
+                    operation,
+                    name: MetricName::from(name).unwrap_or_default(),
+                    test,
+                    repetition: result.repetition,
+                    bandwidth: result.bw_mib,
+                    total_s: result.total_s,
+                    bytes: result.moved.filter(|moved| moved.exact).map(|moved| moved.bytes),
+                }
+            };
+            reports.map(report).collect()
+        }))
+    }
+
+    fn not_reported(&self, case: &Named<'_>, operation: Operation) -> Option<&'static str> {
+        let checks_writes = self.test(case).is_some_and(|test| test.options.iter().any(|option| option == "-W"));
+        (operation == Operation::Read && checks_writes).then_some("IOR's summary does not report the bytes read by -W")
+    }
+
+    fn counts_bytes(&self) -> bool {
+        true
+    }
+
+    fn transfer_size(&self, case: &Named<'_>) -> Option<u64> {
+        Some(self.test(case)?.transfer_size)
+    }
+}
+
+impl IorSpec {
+    /// The test that a case is.
+    fn test(&self, named: &Named<'_>) -> Option<&IorTest> {
+        let tests = case_ids(named.workload, &self.tests).into_iter().zip(&self.tests);
+        tests.into_iter().find(|(id, _)| id == named.case).map(|(_, test)| test)
+    }
+}
+
+/// What a guest runs for IOR's `options`.
+pub(super) fn run(engine: IorEngine, ranks: u32, options: &[String]) -> Workload {
+    let places =
+        ["-o", &format!("{DIRECTORY}/data"), "-O", "summaryFormat=JSON", "-O", &format!("summaryFile={SUMMARY}")]
+            .map(str::to_owned);
+    let words = options.iter().cloned().chain(places);
+    let workload = match engine {
+        IorEngine::Embedded => bundled(std::iter::once(format!("--ranks={ranks}")).chain(words)),
+        // The real IOR cannot be held between its phases.
+        IorEngine::External => Workload { program: Program::ExternalIor { ranks }, control: false, ..bundled(words) },
+    };
+    Workload { engine: Some(engine), ..workload }
 }
 
 /// Names of the tests of one workload: the workload's name alone where there is one test, with the transfer size
@@ -289,3 +363,6 @@ fn to_test(options: Options) -> IorTest {
     let options = Options { test_file: Options::default().test_file, ..options };
     IorTest { options: options.to_args(), interface, transfer_size }
 }
+
+#[cfg(test)]
+mod tests;

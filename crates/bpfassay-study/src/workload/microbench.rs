@@ -2,11 +2,11 @@
 //! A fixed number of operations without files.
 
 use bpfassay_input::document::{Field, Reported};
-use bpfassay_protocol::job::{Better, Microbenchmark, MicrobenchmarkSummary, Workload};
+use bpfassay_protocol::job::{Better, Microbenchmark, MicrobenchmarkSummary, SUMMARY};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Kind, Metric, OnTarget, Outcome, Read, Table, Type, WorkloadKind};
+use super::{Case, Kind, Metric, Named, OnTarget, Outcome, Read, Table, Type, WorkloadKind, bundled};
 use crate::Clock;
 
 /// Operations where a study gives no number, and at most.
@@ -55,10 +55,12 @@ pub struct MicrobenchSpec {
 impl Kind for MicrobenchSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
         let Self { microbenchmark, operations, size } = *self;
-        vec![(name.to_owned(), Ok(Workload::Microbenchmark { microbenchmark, operations, size }.into()))]
+        let numbers = [operations, size.into()].map(|number| number.to_string());
+        let words = ["microbenchmark".to_owned(), microbenchmark.to_string()].into_iter().chain(numbers);
+        vec![(name.to_owned(), Ok(bundled(words.chain([SUMMARY.to_owned()])).into()))]
     }
 
-    fn metrics(&self, _: Clock) -> Vec<Metric> {
+    fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {
         vec![Metric::work(UNIT, Better::Higher)]
     }
 

@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use arrayvec::ArrayString;
 use bpfassay_input::document::{Field, Reported, Section};
 use bpfassay_protocol::{
-    Arch,
-    job::{Better, FileSystem, Nfs, WORK, Workload},
+    Arch, Operation,
+    job::{Better, FileSystem, Nfs, Program, Summary, WORK, Workload},
 };
 use bpfassay_tool::Supply;
 use schemars::JsonSchema;
@@ -83,13 +83,43 @@ trait Kind {
     /// The cases of the workload `name` on a target: the id of each, and what a guest runs for it, or why it cannot be run there.
     fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)>;
 
-    /// The metrics that runs of it have, in the order of display; none where no time is measured.
-    fn metrics(&self, clock: Clock) -> Vec<Metric>;
+    /// The metrics that runs of a case have, in the order of display; none where no time is measured.
+    fn metrics(&self, case: &Named<'_>, clock: Clock) -> Vec<Metric>;
 
-    /// The values of [`Self::metrics`] that follow from the outcome of a run, or why there is none; empty where they follow from
-    /// more than that, as bandwidths do, which IOR reports by repetition.
+    /// The values of [`Self::metrics`] that follow from the outcome of a run, or why there is none; empty where the summary
+    /// reports them phase by phase ([`Self::phases`]).
     fn measure(&self, _clock: Clock, _outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         Vec::new()
+    }
+
+    /// What the summary of a run reports of each timed phase, or why it cannot be read; `None` where it reports no phases.
+    fn phases(&self, _summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
+        None
+    }
+
+    /// Why the summary reports fewer bytes of `operation` than the case moves, where it does.
+    fn not_reported(&self, _case: &Named<'_>, _operation: Operation) -> Option<&'static str> {
+        None
+    }
+
+    /// The bytes that a run moved by its own report, by operation, or why they cannot be read; `None` where it reports none.
+    fn bytes(&self, _summary: &str) -> Option<Vec<(Operation, Result<u64, String>)>> {
+        None
+    }
+
+    /// Whether its phases move bytes on the file system under test, and count them.
+    fn counts_bytes(&self) -> bool {
+        false
+    }
+
+    /// Bytes of each call that moves data, where all have as many.
+    fn transfer_size(&self, _case: &Named<'_>) -> Option<u64> {
+        None
+    }
+
+    /// Bytes that go by each I/O path, where it compares those.
+    fn bytes_per_path(&self) -> Option<u64> {
+        None
     }
 
     /// Why a run with this output counts as failed: something that it should print cannot be read.
@@ -130,6 +160,28 @@ impl From<Workload> for Case {
     }
 }
 
+/// What a guest runs: its program for workloads with these arguments, held at barriers, with a file for its summary.
+fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
+    Workload {
+        program: Program::Bundled,
+        arguments: arguments.into_iter().collect(),
+        summary: Summary::File,
+        control: true,
+        deadline_ms: None,
+        neighbour: false,
+        features: false,
+        engine: None,
+    }
+}
+
+/// A case by its names.
+struct Named<'a> {
+    /// The workload.
+    workload: &'a str,
+    /// The case.
+    case: &'a str,
+}
+
 /// The name of a metric. Of a fixed size, so that it can be part of small keys.
 pub type MetricName = ArrayString<24>;
 
@@ -142,18 +194,39 @@ pub struct Metric {
     pub unit: String,
     /// Which values are better.
     pub better: Better,
+    /// The operation whose bytes it is the rate of.
+    pub operation: Option<Operation>,
 }
 
 impl Metric {
     fn new(name: &str, unit: &str, better: Better) -> Self {
         // The names of this crate are shorter than a name may be.
-        Self { name: MetricName::from(name).unwrap_or_default(), unit: unit.to_owned(), better }
+        Self { name: MetricName::from(name).unwrap_or_default(), unit: unit.to_owned(), better, operation: None }
     }
 
     /// The metric of the work as a whole.
     fn work(unit: &str, better: Better) -> Self {
         Self::new(WORK, unit, better)
     }
+}
+
+/// What a workload reports of one timed phase of one repetition.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PhaseReport {
+    /// The operation that moves its data.
+    pub operation: Operation,
+    /// Name of the phase, and of its metric.
+    pub name: MetricName,
+    /// Index of the test in the run, from 0.
+    pub test: u32,
+    /// Repetition, from 0.
+    pub repetition: u32,
+    /// Bandwidth in MiB/s.
+    pub bandwidth: Option<f64>,
+    /// First open to last close, in seconds.
+    pub total_s: Option<f64>,
+    /// Bytes moved; `None` where the summary's rounded figures do not settle the number.
+    pub bytes: Option<u64>,
 }
 
 /// What came of a run, as far as metrics follow from it.
@@ -168,16 +241,52 @@ pub struct Outcome<'a> {
 }
 
 impl WorkloadSpec {
-    /// The metrics that runs of it have, in the order of display; none where no time is measured.
+    /// The metrics that runs of its case `case` have, in the order of display; none where no time is measured.
     #[must_use]
-    pub fn metrics(&self, clock: Clock) -> Vec<Metric> {
-        self.kind.kind().metrics(clock)
+    pub fn metrics(&self, case: &str, clock: Clock) -> Vec<Metric> {
+        self.kind.kind().metrics(&self.named(case), clock)
     }
 
-    /// The metrics of a run with their values, or why there is none; empty where they follow from more than the outcome (IOR).
+    /// The metrics of a run with their values, or why there is none; empty where the summary reports them phase by phase.
     #[must_use]
     pub fn measure(&self, clock: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         self.kind.kind().measure(clock, outcome)
+    }
+
+    /// What the summary of a run reports of each timed phase, or why it cannot be read; `None` where it reports no phases.
+    #[must_use]
+    pub fn phases(&self, summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
+        self.kind.kind().phases(summary)
+    }
+
+    /// Why the summary reports fewer bytes of `operation` than the case `case` moves, where it does.
+    #[must_use]
+    pub fn not_reported(&self, case: &str, operation: Operation) -> Option<&'static str> {
+        self.kind.kind().not_reported(&self.named(case), operation)
+    }
+
+    /// The bytes that a run moved by its own report, by operation, or why they cannot be read; `None` where it reports none.
+    #[must_use]
+    pub fn bytes(&self, summary: &str) -> Option<Vec<(Operation, Result<u64, String>)>> {
+        self.kind.kind().bytes(summary)
+    }
+
+    /// Whether its phases move bytes on the file system under test, and count them.
+    #[must_use]
+    pub fn counts_bytes(&self) -> bool {
+        self.kind.kind().counts_bytes()
+    }
+
+    /// Bytes of each call that moves data in its case `case`, where all have as many.
+    #[must_use]
+    pub fn transfer_size(&self, case: &str) -> Option<u64> {
+        self.kind.kind().transfer_size(&self.named(case))
+    }
+
+    /// Bytes that go by each I/O path, where it compares those.
+    #[must_use]
+    pub fn bytes_per_path(&self) -> Option<u64> {
+        self.kind.kind().bytes_per_path()
     }
 
     /// Why a run with this output counts as failed: something that it should print cannot be read.
@@ -200,9 +309,13 @@ impl WorkloadSpec {
         self.kind.kind().deadline_ms()
     }
 
-    /// Whether time is measured, so that runs before the first round change something.
-    pub(crate) fn is_timed(&self, clock: Clock) -> bool {
-        !self.metrics(clock).is_empty()
+    /// Whether time is measured in its case `case`, so that runs before the first round change something.
+    pub(crate) fn is_timed(&self, case: &str, clock: Clock) -> bool {
+        !self.metrics(case, clock).is_empty()
+    }
+
+    fn named<'a>(&'a self, case: &'a str) -> Named<'a> {
+        Named { workload: &self.name, case }
     }
 }
 

@@ -5,8 +5,7 @@ mod along;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use bpfassay_ior::Invocation;
-use bpfassay_protocol::{job::Workload, message::RunFigures};
+use bpfassay_protocol::message::RunFigures;
 use bpfassay_stats::{Summary, relative_error::CounterReading};
 
 use self::along::along_kernels;
@@ -113,7 +112,8 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
     let kernels = along::Kernels::of(results);
     for (cell, planned) in results.cells.iter().zip(&results.plan.cells) {
         let name = format!("{}, {}", cell.target, cell.file_system);
-        let entry = (cell, transfer_size(&planned.workload));
+        let workload = results.plan.study.workload(&planned.case);
+        let entry = (cell, workload.and_then(|workload| workload.transfer_size(&planned.case)));
         match places.get(&name).and_then(|&index| panels.get_mut(index)) {
             Some((_, cells)) => cells.push(entry),
             None => {
@@ -208,12 +208,6 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], access: Access, of: Of) -> 
         series: names,
         note: of.note.to_owned(),
     })
-}
-
-/// Bytes per call, where the workload reports them.
-fn transfer_size(workload: &Workload) -> Option<u64> {
-    let Workload::Ior { options, .. } = workload else { return None };
-    Some(Invocation::parse(options.iter().map(String::as_str)).ok()?.defaults.transfer_size)
 }
 
 /// The first measured run of each cell that was sampled: what the tracer saw per interval, and IOR's bandwidth beside it.

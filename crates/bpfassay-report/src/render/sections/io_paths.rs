@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use bpfassay_protocol::{
     IoPath, Operation,
     io_path::{Amount, Expected},
-    job::Workload,
     operation::Direction,
     probe::ByteMeaning,
 };
-use bpfassay_study::Target;
+use bpfassay_study::{Target, WorkloadSpec};
 
 use crate::{
     derive::lookup::{ByCell, by_cell},
@@ -34,7 +33,8 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
     // By case and file system, then by target, in the order of the plan.
     let mut groups: Vec<(Key<'_>, Vec<OfTarget<'_>>)> = Vec::new();
     for (cell, planned) in results.cells.iter().zip(&results.plan.cells) {
-        let Workload::IoPaths { size } = planned.workload else { continue };
+        let workload = results.plan.study.workload(&planned.case);
+        let Some(size) = workload.and_then(WorkloadSpec::bytes_per_path) else { continue };
         let key = (cell.case.as_str(), cell.file_system.as_str(), size);
         let index = groups.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
             groups.push((key, Vec::new()));

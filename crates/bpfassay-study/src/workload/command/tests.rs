@@ -54,14 +54,19 @@ fn what_cannot_be_read_is_an_error_and_never_0() {
 
 #[test]
 fn a_guest_runs_the_program_where_it_lies() {
-    let Workload::Command { command, deadline_ms } = spec().run("mine", Arch::X86_64).unwrap() else { panic!() };
-    assert_eq!((command.join(" ").as_str(), deadline_ms), ("/bin/x -v", 1000));
+    let path = |workload: &Workload| match &workload.program {
+        Program::Path { path } => path.clone(),
+        other => panic!("{other:?}"),
+    };
+    let workload = spec().run("mine", Arch::X86_64).unwrap();
+    assert_eq!((path(&workload).as_str(), workload.arguments.join(" ").as_str()), ("/bin/x", "-v"));
+    assert_eq!((workload.summary, workload.control, workload.deadline_ms), (Summary::Output, false, Some(1000)));
     let binary =
         Source::Binary(vec![bpfassay_tool::Binary { arch: Arch::Aarch64, path: "a".to_owned(), libraries: None }]);
     let spec = CommandSpec { source: binary, ..spec() };
-    let Workload::Command { command, .. } = spec.run("mine", Arch::Aarch64).unwrap() else { panic!() };
+    let workload = spec.run("mine", Arch::Aarch64).unwrap();
     // Never a tool's place: their names have no `_`.
-    assert_eq!(command[0], "/tools/workload_mine/program");
+    assert_eq!(path(&workload), "/tools/workload_mine/program");
     assert_eq!(spec.run("mine", Arch::X86_64).unwrap_err(), "its file has no program for x86_64");
 }
 
