@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the result of a command is an allowed one. Pure: everything that was seen is a parameter.
+//! Checks whether the result of a command is allowed. Pure: everything observed is a parameter.
 
 use std::collections::{BTreeMap, BTreeSet};
 

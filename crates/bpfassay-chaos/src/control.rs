@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the scripted guest to the driver: "it is time", and back: "done".
+//! The channel between the scripted guest and the driver: a request for an action of the host, and its acknowledgement.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The same with real guests: tools that misbehave in them, signals to the command, QEMU killed and stopped, at drawn times.
+//! Trials with real guests: tools that misbehave in them, signals to the command, QEMU killed and stopped, at drawn times.
 
 mod environment;
 

@@ -3,7 +3,7 @@
 //!
 //! The command and QEMU are real, with their processes, signals, sockets and files. The guest is either scripted ([`agent`]), which is
 //! quick and has figures that are known beforehand, or real ([`guests`]). A fault ([`fault`]) defines what is done and which outcomes are allowed;
-//! the checks ([`check`], [`leftovers`]) say whether one of them occurred. Whatever was done, the study must come to the fingerprint of the
+//! the checks ([`check`], [`leftovers`]) decide whether one of them occurred. Whatever the fault, the study must have the fingerprint of the
 //! one without faults when it is resumed.
 
 pub mod agent;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `chaos`: draws faults by seed and does them to bpfassay.
+//! `chaos`: draws faults by seed and injects them into bpfassay.
 
 use bpfassay_protocol::with_causes;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trial: a study, what disturbs it, and what may come of it.
+//! A trial: a study, its fault, and the allowed outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

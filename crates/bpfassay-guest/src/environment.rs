@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where things lie on the machine that measures: the guest that this agent is the init of, or a running system.
+//! The paths on the machine that measures: the guest that this agent is the init of, or a running system.
 
 use std::{
     env,

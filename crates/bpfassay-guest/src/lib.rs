@@ -3,9 +3,9 @@
 //! a program on a running system that measures on a file system which is mounted there (`here`).
 //!
 //! Here: preparing the guest as the job describes (modules, loopback NFS), executing the job's runs one after the
-//! other, telling the host what happened.
+//! other, reporting to the host what happened.
 //! Not here: what names and messages mean (`bpfassay-protocol`), counting (`bpfassay-tracer`), doing I/O (`bpfassay-workload`),
-//! judging figures (the host).
+//! evaluating figures (the host).
 
 mod bpf;
 mod capture;

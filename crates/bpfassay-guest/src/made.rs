@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an agent makes on a running system, written down where only its user can write: the next one removes what an agent
-//! left that was killed.
+//! What an agent makes on a running system, recorded where only its user can write: the next agent removes what a killed
+//! one left.
 
 use std::{
     ffi::CString,

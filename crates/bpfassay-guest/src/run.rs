@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Carrying out one run: fresh state, tracer, workload with its barriers, readings, clean-up.
+//! Executes one run: fresh state, tracer, workload with its barriers, readings, clean-up.
 
 use std::{
     io::Write,

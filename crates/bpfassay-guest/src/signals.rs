@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals that the agent takes through file descriptors.
+//! Signals that the agent receives through file descriptors.
 
 use std::{
     io,

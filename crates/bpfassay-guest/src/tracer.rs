@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tracer as a child process: starting it, asking for readings, ending it.
+//! The tracer as a child process: starting it, requesting readings, ending it.
 
 use std::{
     fs::File,

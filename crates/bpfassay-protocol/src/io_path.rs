@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ways that data can take between a program and a file: what the workload `io-paths` uses.
+//! I/O paths: the ways of data between a program and a file that the workload `io-paths` uses.
 //!
 //! One table for the program that does the work, for the report that evaluates what a tracer saw of it, and for the
 //! documentation: per path the system calls, how many bytes it moves under which operation, and what is special.

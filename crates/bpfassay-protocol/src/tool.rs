@@ -2,7 +2,7 @@
 //! Tools under test that are not the bundled tracer: what a guest receives of one, and what it reports about it.
 //!
 //! The guest starts, watches and stops a tool and keeps what it prints, byte by byte and with the time of arrival. What the
-//! output means is for the host to find out.
+//! output means is decided on the host.
 
 use serde::{Deserialize, Serialize};
 

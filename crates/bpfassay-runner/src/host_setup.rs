@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host_setup: for each target, the image and the QEMU that boot it; and from it the machine and the job of one boot.
+//! The host setup: for each target, the image and the QEMU that boot it; and from it the machine and the job of one boot.
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the host saw of a boot: which runs began and ended when, in the order of the job. Pure: time is a parameter.
+//! What the host observed of a boot: which runs began and ended when, in the order of the job. Pure: time is a parameter.
 
 use bpfassay_study::PlannedRun;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether whole classes of blocks fail alike, so that it would be of no use to go on with them. Pure.
+//! Detects classes of blocks that all fail in the same way, so that the rest of them is not tried. Pure.
 
 use std::collections::BTreeMap;
 

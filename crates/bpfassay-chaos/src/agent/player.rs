@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The player: from the agent's first message to its last, with whatever the script has it do in between.
+//! The player: from the agent's first message to its last, with the actions of the script in between.
 
 use std::{ffi::OsString, fs::File, io, os::unix::net::UnixStream, process::ExitCode, thread, time::Duration};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What bpfassay starts as QEMU.
+//! The program that bpfassay starts as QEMU.
 
 use std::{
     ffi::OsString,

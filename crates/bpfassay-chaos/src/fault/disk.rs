@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the host runs out of, and what it loses: space, descriptors, directories, bits.
+//! Shortages and losses of the host: space, descriptors, directories, bits.
 
 use super::{Draw, Fault, INTERRUPTED, all_runs, at_moment, host_of};
 use crate::trial::{Damage, End, HostAction, Place, Trial};

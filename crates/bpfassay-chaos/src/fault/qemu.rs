@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU killed, stopped, or not to be had: failure of the host, which no tool is to blame for.
+//! QEMU killed, stopped, or missing: host failures, for which no run is blamed.
 
 use super::{Draw, Fault, all_runs, at_moment, host_of};
 use crate::{

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Answers what the kernel's NFS server asks user space: the caches' questions and the tracking of clients.
+//! Answers the upcalls of the kernel's NFS server: the caches' questions and the tracking of clients.
 //!
 //! One thread does it for as long as the guest runs, so that no question ever waits for a timeout.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is looked at after a tool, a line each.
+//! The sources that are compared after a tool, one line each.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 

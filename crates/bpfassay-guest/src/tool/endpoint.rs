@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asking a tool for its figures by HTTP.
+//! Requests a tool's figures by HTTP.
 
 use std::{
     io::{Read, Write},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it is ready, keeping what it
-//! says, ending it, and looking at what it leaves behind.
+//! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it is ready, keeping its
+//! output, ending it, and checking what it leaves behind.
 //!
 //! A tool is untrusted: its output is bounded, it may have so many processes and no more, and it ends with its cgroup.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What there is of a tool in the kernel: its programs, maps, links and probe events, against what was there before.
+//! A tool's objects in the kernel: programs, maps, links and probe events that were not there before.
 
 use std::{collections::BTreeSet, fs};
 
