@@ -16,6 +16,16 @@ use crate::{BootVerdict, ByteFigure, RunFailure};
 /// Version of the events.
 pub const EVENTS_VERSION: u32 = 3;
 
+/// A line of `bpfassay run --message-format json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Line {
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+    /// When, in milliseconds since 1970-01-01 UTC.
+    pub at_unix_ms: u64,
+}
+
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -84,8 +94,77 @@ pub enum Event {
         /// The line.
         text: String,
     },
+    /// A stage of setting up, measuring or reporting began, goes on, or ended. Most come before `started`; stages run side by side.
+    Stage(StageReport),
+    /// What took how long; with `--timings`, as the last line.
+    Timings {
+        /// The stages that ended, in the order in which they began.
+        stages: Vec<StageTiming>,
+    },
     /// The end.
     Concluded(Concluded),
+}
+
+/// How far a stage is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StageReport {
+    /// A number that no other stage of this execution has.
+    pub id: u32,
+    /// What it does: `host_packages`, `toolchain`, `sources`, `kernel`, `programs`, `guests`, `qemu`, `measuring`, `reporting`.
+    pub stage: String,
+    /// For which architecture, or architecture and kernel; empty where there is one such stage.
+    pub subject: String,
+    /// What became of it.
+    pub state: StageState,
+    /// How long it has lasted, in seconds.
+    pub seconds: f64,
+    /// How far its current step is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StageStep>,
+}
+
+/// What became of a stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StageState {
+    /// It has begun.
+    Begun,
+    /// It goes on.
+    Running,
+    /// It did what it was to do.
+    Ended,
+    /// It failed, or was given up.
+    Failed,
+}
+
+/// A step of a stage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StageStep {
+    /// What is done: `index`, `download`, `unpack`, `store`, `collect`, `compile_ebpf`, `compile`, `install`, `trial_boot`.
+    pub name: String,
+    /// What it is counted in: `bytes`, `packages`, `units` of a compiler; null where it is not counted.
+    pub unit: Option<String>,
+    /// How much is done.
+    pub done: u64,
+    /// Of how much; 0 where it is not counted.
+    pub of: u64,
+    /// How long the rest of the step takes, in seconds, estimated from what is done; null where there is no ground for that.
+    pub seconds_left: Option<f64>,
+}
+
+/// How long a stage took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StageTiming {
+    /// What it did: see [`StageReport::stage`].
+    pub stage: String,
+    /// For which architecture, or architecture and kernel; empty where there was one such stage.
+    pub subject: String,
+    /// When it began, in seconds since the program did.
+    pub began: f64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// Stages that ran beside it, for any part of that time, by name.
+    pub beside: Vec<String>,
 }
 
 /// What is about to be done.

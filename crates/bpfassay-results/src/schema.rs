@@ -3,7 +3,7 @@
 
 use schemars::Schema;
 
-use crate::{Event, Results};
+use crate::{Results, event::Line};
 
 /// The schema of `results.json`, as the text of the file `results/schema/results-v3.json` of the project.
 ///
@@ -30,7 +30,7 @@ pub fn results_schema() -> Result<String, serde_json::Error> {
 /// # Errors
 /// Where the schema has no JSON form.
 pub fn events_schema() -> Result<String, serde_json::Error> {
-    text(schemars::schema_for!(Event), "An event of bpfassay run")
+    text(schemars::schema_for!(Line), "An event of bpfassay run")
 }
 
 fn text(mut schema: Schema, title: &str) -> Result<String, serde_json::Error> {

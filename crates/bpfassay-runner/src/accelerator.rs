@@ -4,7 +4,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use bpfassay_study::{Plan, Target};
-use bpfassay_testbed::{cache::Digest, image::GuestImage};
+use bpfassay_testbed::{
+    cache::Digest,
+    image::GuestImage,
+    stages::{Kind, Stage, Step},
+};
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
     accelerator::{self, AcceleratorKey},
@@ -45,9 +49,11 @@ impl HostSetup {
             if qemu.contains_key(&target.arch) {
                 continue;
             }
+            let stage = store.stages.begin(Kind::Qemu, target.arch.name());
             let found = Qemu::find(target.arch, None).await?;
             let image = images.get(target).ok_or_else(|| HostSetupError::NoImage(target.clone()))?;
-            let choice = choose(store, &found, image, wish, trial).await?;
+            let choice = choose(store, &found, image, wish, trial, &stage).await?;
+            stage.end(true);
             qemu.insert(target.arch, (found, choice));
         }
         Ok(Self { qemu, images })
@@ -60,6 +66,7 @@ async fn choose(
     image: &GuestImage,
     wish: AcceleratorWish,
     trial: Trial,
+    stage: &Stage,
 ) -> Result<AcceleratorChoice, Error> {
     let key = Digest::of(&serde_json::to_vec(&AcceleratorKey::of_host(qemu))?);
     let recorded: Option<AcceleratorChoice> = store.cache.recorded(ACCELERATORS, &key)?;
@@ -72,6 +79,7 @@ async fn choose(
         }
         _ => {}
     }
+    stage.step(Step::TrialBoot, 0);
     let scratch = store.cache.scratch()?;
     let machine = Machine::new(qemu.arch, image.kernel());
     let log = scratch.path().join("console.log");

@@ -2,6 +2,7 @@
 //! Events for programs and people, made of what the runner reports: with what is done, what is left, and how long that will take.
 
 mod remaining;
+mod stages;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,6 +19,7 @@ use bpfassay_results::{
 use bpfassay_study::{Block, Cell, Plan};
 
 use self::remaining::Remaining;
+pub use self::stages::{stage_event, timings_event};
 use crate::{Observer, Progress};
 
 /// Receives events, from several tasks at once. Must be quick: guests wait for it.

@@ -49,7 +49,7 @@ mod work;
 pub use accelerator::{KVM_PATIENCE, Trial};
 pub use context::{BlockError, LOGS, unix_ms};
 pub use error::Error;
-pub use events::{EventObserver, EventSink};
+pub use events::{EventObserver, EventSink, stage_event, timings_event};
 pub use here::{HereSelection, ThisMachine};
 pub use host_setup::{HostSetup, HostSetupError};
 pub use observer::{Observer, Progress};

@@ -8,6 +8,7 @@ use bpfassay_testbed::{
     cache::Cache,
     catalogue::Catalogue,
     payload::ProgramSources,
+    stages::Stages,
 };
 
 use crate::Error;
@@ -32,6 +33,8 @@ pub struct Store {
     pub catalogue: Catalogue,
     /// Where the guest's programs may come from.
     pub programs: ProgramSources,
+    /// What takes time is reported to them.
+    pub stages: Stages,
     packages: Options,
 }
 
@@ -48,12 +51,19 @@ impl Store {
             error @ bpfassay_testbed::Error::NotACache { .. } => error.into(),
             source => Error::Cache { path: root.clone(), source: Box::new(source) },
         })?;
-        Ok(Self { cache, catalogue, programs: options.programs.clone(), packages: options.packages.clone() })
+        let (stages, programs, packages) = (Stages::default(), options.programs.clone(), options.packages.clone());
+        Ok(Self { cache, catalogue, stages, programs, packages })
+    }
+
+    /// The same, with what takes time reported to `stages`.
+    #[must_use]
+    pub fn with_stages(self, stages: Stages) -> Self {
+        Self { stages, ..self }
     }
 
     /// Debian's packages.
     #[must_use]
     pub fn apt(&self) -> Apt<'_> {
-        Apt::new(&self.cache, self.packages.clone())
+        Apt::new(&self.cache, self.packages.clone()).with_stages(self.stages.clone())
     }
 }

@@ -12,7 +12,7 @@ use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
     image::GuestImage,
     manifest::{Check, Manifest},
-    provider::{Request, local},
+    provider::{self, Request, local},
     tools::tools_segment,
 };
 use bpfassay_tool::{Loaded, Supply};
@@ -50,7 +50,7 @@ impl Testbed {
             shell: shell == Shell::With,
             ..selection.request(&apt, store)
         };
-        let mut manifest = selection.sources.provider().provide(&request)?;
+        let mut manifest = provider::whole(&request)?;
         add_tools(store, selection, plan, &mut manifest)?;
         Self::of_manifest(manifest, plan)
     }

@@ -20,7 +20,7 @@ use std::{
     collections::BTreeSet,
     io,
     process::Command,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 pub use self::{
@@ -30,7 +30,11 @@ pub use self::{
     release::ReleaseFile,
     root::{IndexState, Root},
 };
-use crate::{Error, Result, cache::Cache};
+use crate::{
+    Error, Result,
+    cache::Cache,
+    stages::{Kind, Stage, Stages},
+};
 
 /// Largest release file, configuration or state that is read, in bytes; release files have some 100 KB.
 const MAX_TEXT: u64 = 16 << 20;
@@ -53,16 +57,61 @@ pub struct Options {
 pub struct Apt<'a> {
     cache: &'a Cache,
     options: Options,
-    host: OnceLock<host::Host>,
-    /// Names of the roots fetched through this value.
-    updated: Mutex<BTreeSet<String>>,
+    host: Arc<OnceLock<host::Host>>,
+    /// Names of the roots fetched through this value, and those made of it.
+    updated: Arc<Mutex<BTreeSet<String>>>,
+    stages: Stages,
+    /// The stage that is reported to.
+    stage: Stage,
 }
 
 impl<'a> Apt<'a> {
     /// Does nothing yet.
     #[must_use]
     pub fn new(cache: &'a Cache, options: Options) -> Self {
-        Self { cache, options, host: OnceLock::new(), updated: Mutex::default() }
+        Self {
+            cache,
+            options,
+            host: Arc::default(),
+            updated: Arc::default(),
+            stages: Stages::default(),
+            stage: Stage::default(),
+        }
+    }
+
+    /// The same, with what takes time reported to `stages`.
+    #[must_use]
+    pub fn with_stages(self, stages: Stages) -> Self {
+        Self { stages, ..self }
+    }
+
+    /// Does `work` as a stage, to which it reports through the value that it is given.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn during<T>(
+        &self,
+        kind: Kind,
+        subject: impl Into<String>,
+        work: impl FnOnce(&Apt<'a>) -> Result<T>,
+    ) -> Result<T> {
+        self.stages.during(kind, subject, |stage| {
+            let apt = Apt {
+                cache: self.cache,
+                options: self.options.clone(),
+                host: Arc::clone(&self.host),
+                updated: Arc::clone(&self.updated),
+                stages: self.stages.clone(),
+                stage: stage.clone(),
+            };
+            work(&apt)
+        })
+    }
+
+    /// The stage that is reported to.
+    #[must_use]
+    pub fn stage(&self) -> &Stage {
+        &self.stage
     }
 
     /// The cache in which indexes and packages are kept.

@@ -6,7 +6,6 @@
 //! archives; the initramfs of a boot is their concatenation with the job's archive at the end.
 
 use std::{
-    collections::BTreeMap,
     io::{self, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
@@ -107,19 +106,24 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
     Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
 }
 
-/// The manifest's description of the guest that `kernel` and the segments `shared` by all guests of its architecture make.
+/// The manifest's description of a guest with `kernel`, which has nothing but its modules yet: see [`with_shared`].
 ///
 /// # Errors
 /// As [`modules_segment`] and [`pvh::boot_image`]: the kernel's files cannot be read, or the segments cannot be stored.
-pub fn target(cache: &Cache, kernel: &Kernel, shared: &BTreeMap<Arch, Vec<Segment>>) -> Result<manifest::Target> {
-    let mut initramfs = shared.get(&kernel.arch).cloned().unwrap_or_default();
-    // Behind the base, so that what is overlaid comes last.
-    if let Some(modules) = modules_segment(cache, kernel)? {
-        initramfs.insert(1.min(initramfs.len()), modules);
-    }
+pub fn target(cache: &Cache, kernel: &Kernel) -> Result<manifest::Target> {
+    let initramfs = modules_segment(cache, kernel)?.into_iter().collect();
     let mut description = kernel.to_manifest();
     description.image = pvh::boot_image(cache, kernel)?;
     Ok(manifest::Target { arch: kernel.arch, name: kernel.name.clone(), kernel: description, initramfs })
+}
+
+/// The guest that `target` makes with the segments that all guests of its architecture share, of which the first is the base.
+#[must_use]
+pub fn with_shared(mut target: manifest::Target, shared: &[Segment]) -> manifest::Target {
+    // Behind the base, so that what is overlaid comes last.
+    let (base, others) = shared.split_at(1.min(shared.len()));
+    target.initramfs = base.iter().cloned().chain(target.initramfs).chain(others.iter().cloned()).collect();
+    target
 }
 
 /// Signatures are kept where the kernel enforces them, or where its configuration is unknown.

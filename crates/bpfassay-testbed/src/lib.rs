@@ -24,6 +24,7 @@ pub mod modules;
 pub mod payload;
 pub mod provider;
 pub mod pvh;
+pub mod stages;
 #[cfg(test)]
 mod test_support;
 pub mod toolchain;

@@ -3,23 +3,27 @@
 //! built from the same source with the same toolchain.
 //!
 //! What goes into them is staged first: the sources of their packages and of those they depend on in this workspace,
-//! and the locked versions of other packages. The digest of that decides whether anything is to be built; when it is,
+//! and the locked versions of other packages. By the digest of that, programs are looked for in the cache and in places that offer them
+//! ([`asset`]). Where they are nowhere,
 //! cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at a fixed path, and
 //! uses no network.
 
 mod asset;
 mod ebpf;
+mod logged;
 mod place;
 mod sources;
+mod verify;
 
 use std::{
-    collections::BTreeMap,
     env,
     ffi::OsString,
     fs,
+    ops::ControlFlow,
+    panic::resume_unwind,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::Instant,
+    process::Command,
+    thread,
 };
 
 use bpfassay_protocol::Arch;
@@ -27,17 +31,23 @@ use bpfassay_stage::PROFILE;
 pub use bpfassay_stage::{Stage, StageError};
 use serde::{Deserialize, Serialize};
 
-use self::sources::{Checkout, Wanted};
+pub(crate) use self::logged::end;
 pub use self::{
-    asset::{AssetError, FORMAT as ASSET_FORMAT, FileHash, Index},
+    asset::{AssetError, FileHash, Index},
     place::{NotAPlace, Place},
     sources::{ProgramSources, checkout},
+    verify::{Compared, Verified, verify},
+};
+use self::{
+    logged::Logged,
+    sources::{Checkout, Wanted},
 };
 use crate::{
     Error, Result,
     apt::Apt,
-    cache::{Cache, Digest, Object},
+    cache::{Cache, Digest, Object, Scratch},
     manifest::{Component, ProgramAsset},
+    stages::{Kind, Step},
     toolchain::{Sandbox, Toolchain, sandbox},
 };
 
@@ -68,20 +78,28 @@ const TARGET_VARIABLE: &str = "BPFASSAY_PAYLOAD_TARGET";
 const SPACE_PER_ARCH: u64 = 250_000_000;
 const SPACE: u64 = 400_000_000;
 
-/// A build under way.
+/// The build for one architecture.
 struct Building<'a> {
+    apt: &'a Apt<'a>,
     toolchain: &'a Toolchain,
     root: Sandbox<'a>,
     /// The target directory, on the host.
-    target: PathBuf,
+    target: &'a Path,
     /// Cargo's environment.
     variables: Vec<(String, String)>,
     /// Where the output goes.
     log: PathBuf,
+    reuse: Reuse,
 }
 
-/// Lines of a failed build that go into the error.
-const LINES: usize = 12;
+/// What of earlier builds may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reuse {
+    /// What the cache holds, and [`TARGET_VARIABLE`].
+    Known,
+    /// Nothing.
+    Nothing,
+}
 
 /// The guest's programs for one architecture.
 #[derive(Debug, Clone)]
@@ -112,21 +130,29 @@ impl Payload {
         let source = Digest::of_parts([&agent, &tracer, &ior].map(|object| object.digest.to_string()));
         Ok(Self { arch, agent, tracer, ior, source })
     }
+
+    /// Its programs by name, in the order of [`PROGRAMS`].
+    #[must_use]
+    pub fn programs(&self) -> [(&'static str, &Object); 3] {
+        [(AGENT.binary, &self.agent), (TRACER.binary, &self.tracer), (IOR.binary, &self.ior)]
+    }
 }
 
-/// The guest's programs for several architectures.
-#[derive(Debug, Clone, Default)]
+/// The guest's programs for one architecture, and what they were built with.
+#[derive(Debug, Clone)]
 pub struct Built {
-    /// By architecture.
-    pub programs: BTreeMap<Arch, Payload>,
-    /// The packages of the toolchain that they were built with, sorted.
+    /// The programs.
+    pub payload: Payload,
+    /// The packages of the toolchain, sorted.
     pub toolchain: Vec<Component>,
-    /// The assets that they were taken from.
-    pub assets: Vec<ProgramAsset>,
+    /// Digest of what the toolchain was made from.
+    pub toolchain_key: Digest,
+    /// The asset that they were taken from; none where they were built here.
+    pub asset: Option<ProgramAsset>,
 }
 
 /// What the cache remembers of a build.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {
     agent: Digest,
@@ -134,61 +160,106 @@ struct Recorded {
     ior: Digest,
     toolchain_key: Digest,
     toolchain: Vec<Component>,
-    /// The asset that the programs were taken from; none where they were built here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     asset: Option<ProgramAsset>,
 }
 
-/// The programs for `archs`: from the cache, else from the first of the places of `sources` that offers them, else built, all that are
-/// missing in one go. What takes time is reported by `tracing` events.
+/// The programs for `archs`, each given to `ready` as soon as they are there, until that asks to stop: first those that the cache has, then
+/// those that a place of `sources` offers, then, in the order given, those that have to be built. Where some cannot be had, the others still
+/// are. What takes time is reported as stages.
 ///
 /// # Errors
-/// [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] for a build that fails (with the last lines and the place of its log)
-/// and where there is nothing to build from; [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a place with a damaged asset
-/// and one that cannot be read; those of [`Toolchain::prepare`].
-pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Built> {
+/// What no architecture can be had without: [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there is nothing to build
+/// from, and those of [`Toolchain::prepare`]. `ready` is given [`Error::Build`] for a build that fails, with the last lines and the place of
+/// its log, and [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a damaged asset and a place that cannot be read.
+pub fn prepare_each(
+    apt: &Apt<'_>,
+    sources: &ProgramSources,
+    archs: &[Arch],
+    ready: &mut dyn FnMut(Arch, Result<Built>) -> ControlFlow<()>,
+) -> Result<()> {
     let cache = apt.cache();
     let wanted = Wanted::find(sources)?;
     let source = wanted.source;
-    let refreshed = if apt.options().refresh { Some(Toolchain::prepare(apt)?) } else { None };
+    // Without sources there is nothing that another toolchain would change.
+    let is_refresh = apt.options().refresh && wanted.can_be_built();
+    let refreshed = if is_refresh { Some(Toolchain::prepare(apt)?) } else { None };
     let current = refreshed.as_ref().map(|toolchain| toolchain.key);
-    if let Some(found) = all_recorded(cache, source, archs, current)? {
-        return Ok(found);
-    }
-    let _lock = cache.lock("payload")?;
     let mut missing = Vec::new();
     for &arch in archs {
-        if recorded(cache, source, arch, current)?.is_none() && !take_offered(apt, sources, source, arch, current)? {
-            missing.push(arch);
+        match recorded(cache, source, arch, current)? {
+            Some(built) => {
+                if ready(arch, Ok(built)).is_break() {
+                    return Ok(());
+                }
+            }
+            None => missing.push(arch),
         }
     }
-    if !missing.is_empty() {
-        missing.sort_unstable();
-        missing.dedup();
-        let checkout = wanted.checkout(&missing)?;
-        let toolchain = match refreshed {
-            Some(toolchain) => toolchain,
-            None => Toolchain::prepare(apt)?,
-        };
-        build(apt, checkout, &toolchain, &missing)?;
+    if missing.is_empty() {
+        return Ok(());
     }
-    all_recorded(cache, source, archs, None)?.ok_or_else(|| Error::Build {
-        what: format!(
-            "the guest's programs vanished from the cache {} while they were built: run again",
-            cache.root().display()
-        ),
-    })
+    let _lock = cache.lock("payload")?;
+    let mut unbuilt = Vec::new();
+    for &arch in &missing {
+        // Another process may have built them while this one waited.
+        let found = match recorded(cache, source, arch, current)? {
+            Some(built) => Ok(Some(built)),
+            None => offered(apt, sources, source, arch, current),
+        };
+        match found.transpose() {
+            None => unbuilt.push(arch),
+            Some(found) => {
+                if ready(arch, found).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    if unbuilt.is_empty() {
+        return Ok(());
+    }
+    let checkout = wanted.checkout(&unbuilt)?;
+    let ground = Ground::lay(apt, checkout, refreshed, unbuilt.len(), Reuse::Known)?;
+    for &arch in &unbuilt {
+        if ready(arch, build(apt, checkout, &ground, arch)).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
-/// Takes the programs for `arch` from `source` into the cache, from the first place of `sources` that offers them, built with the
-/// toolchain `toolchain` if that matters. Whether there was one.
-fn take_offered(
+/// The programs for `archs`, all of them: see [`prepare_each`].
+///
+/// # Errors
+/// Those of [`prepare_each`].
+pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Vec<Built>> {
+    let mut all = Ok(Vec::new());
+    prepare_each(apt, sources, archs, &mut |_, built| match (built, &mut all) {
+        (Ok(built), Ok(list)) => {
+            list.push(built);
+            ControlFlow::Continue(())
+        }
+        (Err(error), _) => {
+            all = Err(error);
+            ControlFlow::Break(())
+        }
+        (Ok(_), Err(_)) => ControlFlow::Break(()),
+    })?;
+    let mut all = all?;
+    all.sort_by_key(|built| built.payload.arch);
+    Ok(all)
+}
+
+/// The programs for `arch` from `source`, taken into the cache from the first place of `sources` that offers them, built with the toolchain
+/// `toolchain` if that matters.
+fn offered(
     apt: &Apt<'_>,
     sources: &ProgramSources,
     source: Digest,
     arch: Arch,
     toolchain: Option<Digest>,
-) -> Result<bool> {
+) -> Result<Option<Built>> {
     let of = &source.to_string()[..16];
     for place in &sources.from {
         if matches!(place, Place::Url(_)) && apt.options().offline {
@@ -205,11 +276,11 @@ fn take_offered(
             Some(index) => {
                 asset::take(apt, place, index)?;
                 tracing::info!("took the guest's programs for {arch} of the sources {of} from {place}");
-                return Ok(true);
+                return recorded(apt.cache(), source, arch, toolchain);
             }
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Whether the cache holds the programs for `archs`: then nothing is built.
@@ -218,51 +289,35 @@ fn take_offered(
 /// [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there are no sources; [`Error::Io`], [`Error::Damaged`] where the
 /// cache cannot be read or repaired.
 pub fn is_cached(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Result<bool> {
-    Ok(all_recorded(cache, Wanted::find(sources)?.source, archs, None)?.is_some())
+    let source = Wanted::find(sources)?.source;
+    for &arch in archs {
+        if recorded(cache, source, arch, None)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
-/// Writes the programs of `built` as assets into `directory`, which is made where it does not exist.
+/// Writes programs as assets into `directory`, which is made where it does not exist.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Archive`] where files cannot be read or written; those of the cache.
-pub fn pack(cache: &Cache, built: &Built, directory: &Path) -> Result<Vec<Index>> {
+/// [`Error::Io`] and [`Error::Archive`] where files cannot be read or written.
+pub fn pack(built: &[Built], directory: &Path) -> Result<Vec<Index>> {
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
-    let mut packed = Vec::new();
-    for payload in built.programs.values() {
-        let recorded = cache.recorded::<Recorded>(RECORD, &record_key(payload.source, payload.arch))?;
-        let recorded = recorded.ok_or_else(|| Error::Build {
-            what: format!("the guest's programs for {} are no longer in the cache: run again", payload.arch),
-        })?;
-        packed.push(asset::write(directory, payload, recorded.toolchain_key, &recorded.toolchain)?);
-    }
-    Ok(packed)
-}
-
-fn all_recorded(cache: &Cache, source: Digest, archs: &[Arch], toolchain: Option<Digest>) -> Result<Option<Built>> {
-    let mut all = Built::default();
-    for &arch in archs {
-        let Some((payload, recorded)) = recorded(cache, source, arch, toolchain)? else { return Ok(None) };
-        all.programs.insert(arch, payload);
-        all.toolchain.extend(recorded.toolchain);
-        all.assets.extend(recorded.asset);
-    }
-    // Architectures that were built at different times may have been built with different versions: all are named.
-    all.toolchain.sort();
-    all.toolchain.dedup();
-    Ok(Some(all))
+    built.iter().map(|built| asset::write(directory, built)).collect()
 }
 
 fn record_key(source: Digest, arch: Arch) -> Digest {
     Digest::of_parts([KEY_VERSION, ebpf::LINKER, PROFILE, arch.name(), &source.to_string()])
 }
 
+/// Of what, and how, programs are built from `source`: what assets are named by.
+fn asset_key(source: Digest) -> Digest {
+    Digest::of_parts([KEY_VERSION, ebpf::LINKER, PROFILE, &source.to_string()])
+}
+
 /// What was built from `source` for `arch`, with the toolchain `toolchain` if that matters.
-fn recorded(
-    cache: &Cache,
-    source: Digest,
-    arch: Arch,
-    toolchain: Option<Digest>,
-) -> Result<Option<(Payload, Recorded)>> {
+fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>) -> Result<Option<Built>> {
     let Some(recorded) = cache.recorded::<Recorded>(RECORD, &record_key(source, arch))? else { return Ok(None) };
     if toolchain.is_some_and(|key| key != recorded.toolchain_key) {
         return Ok(None);
@@ -272,63 +327,111 @@ fn recorded(
     else {
         return Ok(None);
     };
-    Ok(Some((Payload { arch, agent, tracer, ior, source }, recorded)))
+    let Recorded { toolchain, toolchain_key, asset, .. } = recorded;
+    Ok(Some(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain, toolchain_key, asset }))
 }
 
-fn build(apt: &Apt<'_>, checkout: &Checkout, toolchain: &Toolchain, archs: &[Arch]) -> Result<()> {
-    let Checkout { workspace, stage } = checkout;
-    let source_digest = Digest::from(stage.digest());
-    let cache = apt.cache();
-    let names = archs.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(", ");
-    cache.require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * archs.len() as u64)?;
-    let started = Instant::now();
-    tracing::info!("building the guest's programs for {names}; one to three minutes, once per version of their source");
-    let scratch = cache.scratch()?;
-    let source = scratch.path().join("src");
-    let vendor = scratch.path().join("vendor");
-    let target = env::var_os(TARGET_VARIABLE).map_or_else(|| scratch.path().join("target"), PathBuf::from);
-    fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
-    stage.write(&source)?;
-    let log = cache.root().join("logs").join(format!("payload-{}.log", &source_digest.to_string()[..16]));
-    run_vendor(workspace, &source, &vendor, apt.options().offline, &log)?;
-    let root = Sandbox::new(&toolchain.root)
-        .mount(&source, "src", true)
-        .mount(&vendor, "vendor", false)
-        .mount(&target, "target", true);
-    let building = Building { toolchain, root, target, variables: variables(), log };
-    ebpf::provide(cache, &building, stage, archs)?;
-    build_programs(&building, archs)?;
-    for &arch in archs {
-        let take = |program: Program| {
-            let path = building.target.join(arch.facts().rust_target).join(PROFILE).join(program.binary);
-            Ok::<_, Error>(cache.add_file(&format!("{} for {arch}", program.binary), &path, None)?.digest)
+/// What programs of every architecture are built with.
+struct Ground {
+    toolchain: Toolchain,
+    /// The directories that the build sees, until this is dropped.
+    scratch: Scratch,
+    target: PathBuf,
+    reuse: Reuse,
+}
+
+impl Ground {
+    /// Makes the toolchain, unless that is `toolchain`, and meanwhile collects what is compiled, for so many architectures.
+    fn lay(
+        apt: &Apt<'_>,
+        checkout: &Checkout,
+        toolchain: Option<Toolchain>,
+        archs: usize,
+        reuse: Reuse,
+    ) -> Result<Self> {
+        let Checkout { workspace, stage } = checkout;
+        apt.cache().require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * archs as u64)?;
+        let scratch = apt.cache().scratch()?;
+        let kept = env::var_os(TARGET_VARIABLE).filter(|_| reuse == Reuse::Known);
+        let target = kept.map_or_else(|| scratch.path().join("target"), PathBuf::from);
+        fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
+        let (source, vendor) = (scratch.path().join("src"), scratch.path().join("vendor"));
+        stage.write(&source)?;
+        let collect = || {
+            apt.during(Kind::Sources, "", |apt| {
+                apt.stage().step(Step::Collect, 0);
+                run_vendor(workspace, &source, &vendor, apt.options().offline, &log(apt, stage, "vendor"))
+            })
         };
+        let toolchain = thread::scope(|scope| {
+            let collected = scope.spawn(collect);
+            let toolchain = toolchain.map_or_else(|| Toolchain::prepare(apt), Ok);
+            collected.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            toolchain
+        })?;
+        Ok(Self { toolchain, scratch, target, reuse })
+    }
+
+    /// Where a program is when it has been compiled.
+    fn program(&self, arch: Arch, program: &Program) -> PathBuf {
+        self.target.join(arch.facts().rust_target).join(PROFILE).join(program.binary)
+    }
+}
+
+/// Where the output of a part of the build of `stage` goes.
+fn log(apt: &Apt<'_>, stage: &Stage, part: &str) -> PathBuf {
+    let name = format!("payload-{}.{part}.log", &Digest::from(stage.digest()).to_string()[..16]);
+    apt.cache().root().join("logs").join(name)
+}
+
+/// Builds the programs for `arch`, and records them.
+fn build(apt: &Apt<'_>, checkout: &Checkout, ground: &Ground, arch: Arch) -> Result<Built> {
+    apt.during(Kind::Programs, arch.name(), |apt| {
+        compile(apt, &checkout.stage, ground, arch)?;
+        let cache = apt.cache();
+        let take = |program: &Program| {
+            cache.add_file(&format!("{} for {arch}", program.binary), &ground.program(arch, program), None)
+        };
+        let (agent, tracer, ior) = (take(&AGENT)?, take(&TRACER)?, take(&IOR)?);
+        let Toolchain { key: toolchain_key, .. } = ground.toolchain;
+        let toolchain = ground.toolchain.components();
         let recorded = Recorded {
-            agent: take(AGENT)?,
-            tracer: take(TRACER)?,
-            ior: take(IOR)?,
-            toolchain_key: toolchain.key,
-            toolchain: toolchain.components(),
+            agent: agent.digest,
+            tracer: tracer.digest,
+            ior: ior.digest,
+            toolchain_key,
+            toolchain: toolchain.clone(),
             asset: None,
         };
-        cache.record(RECORD, &record_key(source_digest, arch), &recorded)?;
-    }
-    tracing::info!("built the guest's programs in {} s", started.elapsed().as_secs());
-    Ok(())
+        let source = checkout.stage.digest().into();
+        cache.record(RECORD, &record_key(source, arch), &recorded)?;
+        Ok(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain, toolchain_key, asset: None })
+    })
 }
 
-fn build_programs(building: &Building<'_>, archs: &[Arch]) -> Result<()> {
+/// Builds the programs for `arch`: then they are at [`Ground::program`].
+fn compile(apt: &Apt<'_>, stage: &Stage, ground: &Ground, arch: Arch) -> Result<()> {
+    let Ground { toolchain, scratch, target, reuse } = ground;
+    let root = Sandbox::new(&toolchain.root)
+        .mount(scratch.path().join("src"), "src", true)
+        .mount(scratch.path().join("vendor"), "vendor", false)
+        .mount(target, "target", true);
+    let log = log(apt, stage, arch.name());
+    let building = Building { apt, toolchain, root, target, variables: variables(), log, reuse: *reuse };
+    ebpf::provide(&building, stage, arch)?;
+    build_programs(&building, arch)
+}
+
+fn build_programs(building: &Building<'_>, arch: Arch) -> Result<()> {
     let mut variables = building.variables.clone();
     variables.push((ebpf::VARIABLE.to_owned(), format!("/target/{}", ebpf::DIRECTORY)));
     let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
-    command.args(["build", "--frozen", "--profile", PROFILE, "--bins"]);
-    for arch in archs {
-        command.args(["--target", arch.facts().rust_target]);
-    }
+    command.args(["build", "--frozen", "--profile", PROFILE, "--bins", "--target", arch.facts().rust_target]);
     for program in [AGENT, TRACER, IOR] {
         command.args(["--package", program.package]);
     }
-    run_logged(command, sandbox::PROGRAM, sandbox::PACKAGE, &building.log, "build the guest's programs")
+    let run = Logged { program: sandbox::PROGRAM, package: sandbox::PACKAGE, log: &building.log };
+    run.build(command, Step::Compile, building.apt.stage(), "build the guest's programs")
 }
 
 /// Cargo's environment in the root. Every path that could get into a program is fixed there; `--remap-path-prefix` makes
@@ -339,6 +442,9 @@ fn variables() -> Vec<(String, String)> {
         ("CARGO_TARGET_DIR", "/target"),
         ("CARGO_INCREMENTAL", "0"),
         ("CARGO_TERM_COLOR", "never"),
+        // It counts what it compiles.
+        ("CARGO_TERM_PROGRESS_WHEN", "always"),
+        ("CARGO_TERM_PROGRESS_WIDTH", "80"),
         ("BPFASSAY_CLANG", "clang-22"),
         (
             "RUSTFLAGS",
@@ -368,44 +474,13 @@ fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log
     if offline {
         command.arg("--offline");
     }
-    run_logged(command, &cargo.to_string_lossy(), "cargo", log, "collect the packages that the guest's programs need")?;
+    let run = Logged { program: &cargo.to_string_lossy(), package: "cargo", log };
+    run.to_end(command, "collect the packages that the guest's programs need")?;
     let configuration = source.join(".cargo");
     fs::create_dir_all(&configuration).map_err(Error::io("create", &configuration))?;
     let path = configuration.join("config.toml");
     let text = "[source.crates-io]\nreplace-with = \"vendored\"\n\n[source.vendored]\ndirectory = \"/vendor\"\n";
     fs::write(&path, text).map_err(Error::io("write", &path))
-}
-
-/// Runs `command` with its output in `log`; `purpose` completes "cannot …".
-fn run_logged(mut command: Command, program: &str, package: &'static str, log: &Path, purpose: &str) -> Result<()> {
-    if let Some(parent) = log.parent() {
-        fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
-    }
-    let file = fs::File::create(log).map_err(Error::io("write", log))?;
-    let copy = file.try_clone().map_err(Error::io("write", log))?;
-    let status = command.stdin(Stdio::null()).stdout(file).stderr(copy).status().map_err(|source| Error::Program {
-        program: program.to_owned(),
-        package,
-        source,
-    })?;
-    if status.success() {
-        return Ok(());
-    }
-    let text = fs::read(log).map_err(Error::io("read", log))?;
-    Err(Error::Build {
-        what: format!(
-            "cannot {purpose} ({status}); the whole output is in {}; it ends:\n{}",
-            log.display(),
-            end(&text)
-        ),
-    })
-}
-
-/// The last lines of an output.
-pub(crate) fn end(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 #[cfg(test)]

@@ -7,24 +7,28 @@
 pub mod debian;
 pub mod local;
 mod manifest;
+mod overlap;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
     path::PathBuf,
+    sync::{Mutex, PoisonError},
 };
 
 use bpfassay_protocol::Arch;
 
 use self::local::LocalKernel;
 use crate::{
-    Result,
+    Error, Result,
     apt::Apt,
     cache::Cache,
     catalogue::Catalogue,
     image,
     kernel::Kernel,
-    manifest::{Component, FORMAT, MadeBy, Manifest, ProgramAsset},
-    payload::{self, Payload, ProgramSources},
+    manifest::{Component, FORMAT, MadeBy, Manifest, ProgramAsset, Target},
+    payload::{self, Built, Payload, ProgramSources},
+    stages::Kind,
     toolchain,
 };
 
@@ -50,12 +54,9 @@ pub trait Provider: Sync {
     /// [`crate::Error`] where a list of kernels cannot be read or fetched.
     fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>>;
 
-    /// Makes what is missing of the guests for the targets of `request`, and the manifest that describes them. The manifest may hold
-    /// further guests.
-    ///
-    /// # Errors
-    /// [`crate::Error`]: unknown names, packages that cannot be fetched, programs that do not build, a full disk.
-    fn provide(&self, request: &Request<'_>) -> Result<Manifest>;
+    /// Makes what is missing of the guests for the targets of `request`, and gives them to `receiver`, with each architecture once. An error
+    /// is about an unknown name, packages that cannot be fetched, programs that do not build, or a full disk.
+    fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>);
 }
 
 /// What guests are made of, as the user named it. It decides which provider makes them.
@@ -100,6 +101,11 @@ impl<'a> Request<'a> {
     pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue, sources: &'a Sources, programs: &'a ProgramSources) -> Self {
         Self { apt, catalogue, targets: Vec::new(), sources, programs, shell: false }
     }
+
+    /// The architectures of its targets.
+    fn archs(&self) -> Vec<Arch> {
+        self.targets.iter().map(|(arch, _)| *arch).collect::<BTreeSet<_>>().into_iter().collect()
+    }
 }
 
 /// The packages of [`Provider::host_packages`] of the provider with that name in a manifest; empty for a builder that is not
@@ -107,6 +113,71 @@ impl<'a> Request<'a> {
 #[must_use]
 pub fn host_packages(name: &str) -> &'static [&'static str] {
     PROVIDERS.iter().find(|provider| provider.name() == name).map_or(&[], |provider| provider.host_packages())
+}
+
+/// Guests of some architectures of a request, or why there are none.
+#[derive(Debug)]
+pub struct Part {
+    /// The architectures.
+    pub archs: Vec<Arch>,
+    /// Their guests, which may be more than the request asks for.
+    pub made: Result<Manifest>,
+}
+
+impl Part {
+    /// None of the guests of `request`, because of `error`.
+    fn failed(request: &Request<'_>, error: Error) -> Self {
+        Self { archs: request.archs(), made: Err(error) }
+    }
+}
+
+/// Receives the parts of a request, from several threads, as soon as they are made. Nothing more is begun when it asks to stop.
+pub type Receiver<'a> = dyn Fn(Part) -> ControlFlow<()> + Sync + 'a;
+
+/// All guests of `request`, from the provider that its sources ask for.
+///
+/// # Errors
+/// The first error of a part.
+pub fn whole(request: &Request<'_>) -> Result<Manifest> {
+    let parts = Mutex::new((Vec::new(), None));
+    request.sources.provider().provide(request, &|part| {
+        let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+        match part.made {
+            Ok(manifest) => parts.0.push(manifest),
+            Err(error) => drop(parts.1.get_or_insert(error)),
+        }
+        if parts.1.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    match parts.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        (_, Some(error)) => Err(error),
+        (parts, None) => Ok(joined(parts, &request.targets)),
+    }
+}
+
+/// The testbed that `parts` of one request make, with its guests in the order of `targets`, and those behind them that nobody asked for.
+#[must_use]
+pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
+    let mut all = Manifest {
+        format: FORMAT,
+        provider: MadeBy { name: String::new(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        toolchain: Vec::new(),
+        assets: Vec::new(),
+        targets: Vec::new(),
+    };
+    for part in parts {
+        (all.format, all.provider) = (part.format, part.provider);
+        all.toolchain.extend(part.toolchain);
+        all.assets.extend(part.assets);
+        all.targets.extend(part.targets);
+    }
+    // Architectures that were built at different times may have been built with different versions: all are named.
+    all.toolchain.sort();
+    all.toolchain.dedup();
+    let place = |made: &Target| {
+        targets.iter().position(|(arch, name)| (*arch, name) == (made.arch, &made.name)).unwrap_or(usize::MAX)
+    };
+    all.targets.sort_by_key(place);
+    all
 }
 
 /// What guests are assembled from.
@@ -117,7 +188,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) toolchain: Vec<Component>,
     /// The assets that they were taken from.
     pub(crate) assets: Vec<ProgramAsset>,
-    pub(crate) kernels: Vec<Kernel>,
+    /// Guests that have only a kernel and its modules.
+    pub(crate) targets: Vec<Target>,
     pub(crate) programs: BTreeMap<Arch, Payload>,
     /// Directory trees with a real IOR, per architecture.
     pub(crate) ior: &'a [(Arch, PathBuf)],
@@ -128,7 +200,7 @@ pub(crate) struct Parts<'a> {
 /// Assembles the guests of `parts` in the cache, and the manifest that describes them: the same for every provider.
 ///
 /// # Errors
-/// [`crate::Error::Modules`], [`crate::Error::Overlay`], [`crate::Error::Io`], and others of packages and of the cache.
+/// [`crate::Error::Overlay`], [`crate::Error::Io`], and others of packages and of the cache.
 pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
     let mut shared = BTreeMap::new();
     for (&arch, payload) in &parts.programs {
@@ -141,31 +213,59 @@ pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
         }
         shared.insert(arch, segments);
     }
+    let with_shared = |target: Target| {
+        let shared = shared.get(&target.arch).map(Vec::as_slice).unwrap_or_default();
+        image::with_shared(target, shared)
+    };
     Ok(Manifest {
         format: FORMAT,
         provider: MadeBy { name: parts.provider.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
         toolchain: parts.toolchain,
         assets: parts.assets,
-        targets: parts.kernels.iter().map(|kernel| image::target(cache, kernel, &shared)).collect::<Result<_>>()?,
+        targets: parts.targets.into_iter().map(with_shared).collect(),
     })
 }
 
-/// Assembles `kernels` of `provider` with the guest's programs of this checkout.
-///
-/// # Errors
-/// Those of [`payload::prepare`] and [`assemble`].
-fn with_checkout(request: &Request<'_>, provider: &str, kernels: Vec<Kernel>) -> Result<Manifest> {
-    let archs: BTreeSet<Arch> = kernels.iter().map(|kernel| kernel.arch).collect();
-    let built = payload::prepare(request.apt, request.programs, &archs.into_iter().collect::<Vec<_>>())?;
-    let shell = request.shell.then_some(request.apt);
-    let parts = Parts {
-        provider,
-        toolchain: built.toolchain,
-        assets: built.assets,
+/// Makes the guests of `request` with kernels that `kernel` gives and the guest's programs: architecture by architecture, the host's first,
+/// everything that can beside each other.
+fn with_checkout(
+    request: &Request<'_>,
+    provider: &str,
+    kernel: &(dyn Fn(&Apt<'_>, Arch, &str) -> Result<Kernel> + Sync),
+    receiver: &Receiver<'_>,
+) {
+    let (apt, cache) = (request.apt, request.apt.cache());
+    let mut targets: Vec<&(Arch, String)> = request.targets.iter().collect();
+    let host = toolchain::host_arch().ok();
+    targets.sort_by_key(|(arch, _)| Some(*arch) != host);
+    let mut archs: Vec<Arch> = targets.iter().map(|(arch, _)| *arch).collect();
+    let kernels = archs.clone();
+    let mut seen = BTreeSet::new();
+    archs.retain(|arch| seen.insert(*arch));
+    let work = overlap::Work {
         kernels,
-        programs: built.programs,
-        ior: &request.sources.ior,
-        shell,
+        kernel: |index: usize| {
+            let (arch, name) = targets[index];
+            apt.during(Kind::Kernel, format!("{arch} {name}"), |apt| image::target(cache, &kernel(apt, *arch, name)?))
+        },
+        programs: |sink: overlap::Sink<'_, Built>| payload::prepare_each(apt, request.programs, &archs, sink),
     };
-    assemble(request.apt.cache(), parts)
+    overlap::overlap(overlap::workers(), work, &|archs, made| {
+        let made = made.and_then(|(targets, built)| {
+            let arch = built.payload.arch;
+            apt.during(Kind::Guests, arch.name(), |apt| {
+                let parts = Parts {
+                    provider,
+                    toolchain: built.toolchain,
+                    assets: built.asset.into_iter().collect(),
+                    targets: targets.into_values().collect(),
+                    programs: [(arch, built.payload)].into(),
+                    ior: &request.sources.ior,
+                    shell: request.shell.then_some(apt),
+                };
+                assemble(cache, parts)
+            })
+        });
+        receiver(Part { archs, made })
+    });
 }

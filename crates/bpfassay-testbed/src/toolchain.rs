@@ -27,6 +27,7 @@ use crate::{
     apt::{self, Apt, Package},
     cache::Digest,
     manifest::Component,
+    stages::{Kind, Stage, Step},
 };
 
 pub use sandbox::{Mount, Sandbox};
@@ -118,21 +119,24 @@ impl Toolchain {
         {
             return Ok(Self { root: tree.path, key, packages });
         }
-        let packages = choose(apt, host)?;
-        let key = Digest::of_parts(
-            [KEY_VERSION.to_owned()].into_iter().chain(packages.iter().map(|package| package.sha256.to_string())),
-        );
-        let what = format!("the cross toolchain ({} packages of {SUITE})", packages.len());
-        let tree = cache.make_tree(KIND, &key, &what, SIZE, |directory| {
-            let root = apt.root(SUITE, &architectures(host))?;
-            let files = apt.fetch(&root, &packages)?;
-            tracing::info!("unpacking {what}; about half a minute, once");
-            let named: Vec<(&Package, &Path)> =
-                packages.iter().zip(files.iter().map(|object| object.path.as_path())).collect();
-            fill(directory, &named)
-        })?;
-        cache.record(KIND, &current, &Recorded { key, packages: packages.clone() })?;
-        Ok(Self { root: tree.path, key, packages })
+        apt.during(Kind::Toolchain, "", |apt| {
+            let packages = choose(apt, host)?;
+            let key = Digest::of_parts(
+                [KEY_VERSION.to_owned()].into_iter().chain(packages.iter().map(|package| package.sha256.to_string())),
+            );
+            let what = format!("the cross toolchain ({} packages of {SUITE})", packages.len());
+            let tree = cache.make_tree(KIND, &key, &what, SIZE, |directory| {
+                let root = apt.root(SUITE, &architectures(host))?;
+                let files = apt.fetch(&root, &packages)?;
+                let named: Vec<(&Package, &Path)> =
+                    packages.iter().zip(files.iter().map(|object| object.path.as_path())).collect();
+                fill(directory, &named, apt.stage())?;
+                apt.stage().step(Step::Store, 0);
+                Ok::<_, Error>(())
+            })?;
+            cache.record(KIND, &current, &Recorded { key, packages: packages.clone() })?;
+            Ok(Self { root: tree.path, key, packages })
+        })
     }
 
     /// Its packages for the manifest.
@@ -194,16 +198,19 @@ pub fn host_arch() -> Result<Arch> {
 
 /// Unpacks everything, on as many CPUs as there are. `base-files` comes first, because it lays the links (`/lib` →
 /// `usr/lib`) that others unpack through.
-fn fill(root: &Path, packages: &[(&Package, &Path)]) -> Result<()> {
+fn fill(root: &Path, packages: &[(&Package, &Path)], stage: &Stage) -> Result<()> {
+    stage.step(Step::Unpack, packages.len() as u64);
     let (first, others): (Vec<_>, Vec<_>) = packages.iter().partition(|(package, _)| package.name == "base-files");
     for (_, file) in first {
         apt::unpack(file, root, LEFT_OUT, "the cross toolchain")?;
+        stage.one_more();
     }
     let next = AtomicUsize::new(0);
     let work = || -> Result<()> {
         while let Some((_, file)) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
             apt::unpack(file, root, LEFT_OUT, "the cross toolchain")
                 .inspect_err(|_| next.store(others.len(), Ordering::Relaxed))?;
+            stage.one_more();
         }
         Ok(())
     };

@@ -8,6 +8,7 @@ use std::{
 };
 
 use bpfassay_study::Plan;
+use bpfassay_testbed::stages::{Kind, Stages, Step};
 
 use crate::{
     cli,
@@ -15,13 +16,13 @@ use crate::{
     output,
 };
 
-/// Finds what the host lacks for `plan`, and installs it: the Debian packages of `needed`, and QEMU.
+/// Finds what the host lacks for `plan`, and installs it as a stage: the Debian packages of `needed`, and QEMU.
 ///
 /// # Errors
 /// As with [`install`]; where dpkg cannot be asked.
-pub(crate) fn install_for(plan: &Plan, needed: &[&str], global: &cli::Global) -> Result<(), Failure> {
+pub(crate) fn install_for(plan: &Plan, needed: &[&str], global: &cli::Global, stages: &Stages) -> Result<(), Failure> {
     let archs: BTreeSet<_> = plan.cells.iter().map(|cell| cell.target.arch).collect();
-    install(&bpfassay_runner::missing_packages(needed, &archs)?, answers_yes(global.yes))
+    install(&bpfassay_runner::missing_packages(needed, &archs)?, answers_yes(global.yes), stages)
 }
 
 /// Whether questions are answered with yes: by `--yes`, or by CI systems that set `CI=true`.
@@ -38,7 +39,7 @@ pub(crate) fn install_command(packages: &[String]) -> String {
 ///
 /// # Errors
 /// An infrastructure failure with the command to run: not root, the user declines, or apt-get fails.
-pub(crate) fn install(packages: &[String], yes: bool) -> Result<(), Failure> {
+pub(crate) fn install(packages: &[String], yes: bool, stages: &Stages) -> Result<(), Failure> {
     if packages.is_empty() {
         return Ok(());
     }
@@ -63,19 +64,29 @@ pub(crate) fn install(packages: &[String], yes: bool) -> Result<(), Failure> {
             return Err(by_hand("installing them was declined"));
         }
     }
-    tracing::info!("installing {}", packages.join(" "));
+    stages.during(Kind::HostPackages, packages.join(" "), |stage| {
+        stage.step(Step::Install, 0);
+        install_now(packages).map_err(|why| by_hand(&why))
+    })
+}
+
+/// Installs `packages`.
+///
+/// # Errors
+/// Why they could not be installed.
+fn install_now(packages: &[String]) -> Result<(), String> {
     for arguments in [&["update", "-qq"][..], &["install", "-y", "-qq", "--no-install-recommends"][..]] {
         let mut apt = Command::new("apt-get");
         apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
         if arguments[0] == "install" {
             apt.args(packages);
         }
-        let output = apt.output().map_err(|error| by_hand(&format!("apt-get cannot be run: {error}")))?;
+        let output = apt.output().map_err(|error| format!("apt-get cannot be run: {error}"))?;
         // A mirror of one suite may fail to answer while the packages are in another: only the installation decides.
         if !output.status.success() && arguments[0] == "install" {
             let text = String::from_utf8_lossy(&output.stderr);
             let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");
-            return Err(by_hand(&format!("apt-get failed: {last}")));
+            return Err(format!("apt-get failed: {last}"));
         }
     }
     Ok(())
@@ -100,7 +111,7 @@ mod tests {
 
     #[test]
     fn nothing_missing_asks_nothing() {
-        assert!(install(&[], false).is_ok());
+        assert!(install(&[], false, &Stages::default()).is_ok());
     }
 
     #[test]

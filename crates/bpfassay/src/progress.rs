@@ -2,18 +2,80 @@
 //! Events on the terminal: for people ([`shown`]) or as JSON for programs, with the commands that repeat what failed.
 
 mod shown;
+mod timings;
+mod underway;
 
-use std::{io::Write, path::Path};
+use std::{io::Write, path::Path, sync::Arc};
 
-use bpfassay_results::{Event, plain};
-use bpfassay_runner::EventSink;
+use bpfassay_results::{Event, event::Line, plain};
+use bpfassay_runner::{EventSink, stage_event, timings_event, unix_ms};
 use bpfassay_study::{Clock, Plan};
+use bpfassay_testbed::stages::{Report, Stages, Watcher};
 
 use self::shown::Shown;
 use crate::{cli::MessageFormat, output};
 
+/// Where progress is shown, from the beginning of a command to its end.
+#[derive(Clone)]
+pub(crate) enum Display {
+    /// Lines and a bar on standard error.
+    Human(Arc<Shown>),
+    /// A JSON object for each event on standard output.
+    Json,
+}
+
+impl Display {
+    pub(crate) fn begin(format: MessageFormat) -> Self {
+        match format {
+            MessageFormat::Human => Self::Human(Shown::begin()),
+            MessageFormat::Json => Self::Json,
+        }
+    }
+
+    /// Stages that are shown.
+    pub(crate) fn stages(&self) -> Stages {
+        match self {
+            Self::Human(shown) => Stages::watched(Arc::<Shown>::clone(shown)),
+            Self::Json => Stages::watched(Arc::new(Json)),
+        }
+    }
+
+    /// Takes away what is shown for the time being.
+    pub(crate) fn finish(&self) {
+        if let Self::Human(shown) = self {
+            shown.finish();
+        }
+    }
+
+    /// How long the stages that ended took: for standard output.
+    pub(crate) fn timings(&self, stages: &Stages) -> String {
+        let timings = stages.timings();
+        match self {
+            Self::Human(_) => timings::table(&timings, stages.elapsed()),
+            Self::Json => json(&timings_event(&timings)).unwrap_or_default(),
+        }
+    }
+}
+
+/// Stages as JSON.
+struct Json;
+
+impl Watcher for Json {
+    fn report(&self, report: &Report) {
+        write_json(&stage_event(report));
+    }
+}
+
+fn write_json(event: &Event) {
+    if let Some(line) = json(event) {
+        // A reader that has gone away must not end the measurement, nor must a full disk; that is reported at the end, when the
+        // last event cannot be written either.
+        let _ = output::stdout().write_all(line.as_bytes());
+    }
+}
+
 /// How to report what happens.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Reporting<'a> {
     /// The study, as the user named it: an argument. `None` where it is not known where its file lies, as of a run that is continued: then
     /// there is no command that finds it.
@@ -22,51 +84,32 @@ pub(crate) struct Reporting<'a> {
     pub(crate) clock: Clock,
     /// Options that say where kernels, testbed and cache are, where the user did: arguments.
     pub(crate) overlays: &'a [String],
-    /// In which form.
-    pub(crate) format: MessageFormat,
+    /// Where it is shown.
+    pub(crate) display: &'a Display,
     /// The mount of this machine that is measured on, where there are no guests.
     pub(crate) here: Option<&'a Path>,
 }
 
-/// Reports events: lines and a bar on standard error, or a JSON object for each on standard output.
-pub(crate) struct Reporter<'a> {
-    reporting: Reporting<'a>,
-    /// For people.
-    shown: Option<Shown>,
-}
+/// Reports events.
+pub(crate) struct Reporter<'a>(pub(crate) Reporting<'a>);
 
-impl<'a> Reporter<'a> {
-    pub(crate) fn new(reporting: Reporting<'a>) -> Self {
-        let shown = (reporting.format == MessageFormat::Human).then(Shown::new);
-        Self { reporting, shown }
-    }
-
-    /// Takes away what is shown for the time being.
-    pub(crate) fn finish(&self) {
-        if let Some(shown) = &self.shown {
-            shown.finish();
-        }
-    }
-
+impl Reporter<'_> {
     fn command(&self, args: &[&str]) -> Vec<String> {
-        let args = args.iter().copied().chain(self.reporting.overlays.iter().map(String::as_str));
+        let args = args.iter().copied().chain(self.0.overlays.iter().map(String::as_str));
         ["bpfassay"].into_iter().chain(args).map(str::to_owned).collect()
     }
 }
 
 impl EventSink for Reporter<'_> {
     fn event(&self, event: &Event) {
-        if let Some(shown) = &self.shown {
-            shown.take(event);
-        } else if let Some(line) = json(event) {
-            // A reader that has gone away must not end the measurement, nor must a full disk; that is reported at the end, when the
-            // last event cannot be written either.
-            let _ = output::stdout().write_all(line.as_bytes());
+        match self.0.display {
+            Display::Human(shown) => shown.take(event),
+            Display::Json => write_json(event),
         }
     }
 
     fn repeat(&self, cell: &str) -> Option<Vec<String>> {
-        let Reporting { study, clock, here, .. } = self.reporting;
+        let Reporting { study, clock, here, .. } = self.0;
         let study = study?;
         Some(match here {
             Some(mount) => {
@@ -78,14 +121,14 @@ impl EventSink for Reporter<'_> {
     }
 
     fn shell(&self, cell: &str) -> Option<Vec<String>> {
-        let study = self.reporting.study.filter(|_| self.reporting.here.is_none())?;
+        let study = self.0.study.filter(|_| self.0.here.is_none())?;
         Some(self.command(&["shell", "--study", study, "--cell", cell]))
     }
 }
 
 /// `event` on a line of its own.
 pub(crate) fn json(event: &Event) -> Option<String> {
-    let text = serde_json::to_string(event).ok()?;
+    let text = serde_json::to_string(&Line { event: event.clone(), at_unix_ms: unix_ms() }).ok()?;
     Some(plain::json(&text).into_owned() + "\n")
 }
 
@@ -98,6 +141,16 @@ pub(crate) fn bundled(plan: &Plan) -> Option<&str> {
     (study.workloads == plan.study.workloads && study.targets == plan.study.targets).then_some(name)
 }
 
+/// `40 s`, `12 min`, `3 h 5 min`.
+fn duration(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    match (seconds / 3600, seconds / 60 % 60) {
+        (0, 0) => format!("{seconds} s"),
+        (0, minutes) => format!("{} min", minutes + u64::from(seconds % 60 >= 30)),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bpfassay_study::{Available, Narrowing};
@@ -105,6 +158,12 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+
+    #[test]
+    fn times_are_told_as_precisely_as_they_are_known() {
+        let texts = [0.4, 59.0, 89.0, 91.0, 3600.0 * 3.0 + 320.0].map(duration);
+        assert_eq!(texts, ["0 s", "59 s", "1 min", "2 min", "3 h 5 min"]);
+    }
 
     #[test]
     fn only_a_bundled_study_is_found_by_its_name() {
@@ -130,10 +189,10 @@ mod tests {
             study: Some("small.toml"),
             clock: Clock::Wall,
             overlays: &overlays,
-            format: MessageFormat::Json,
+            display: &Display::Json,
             here: None,
         };
-        let (guests, cell) = (Reporter::new(reporting), "x86_64-6.12_quick");
+        let (guests, cell) = (Reporter(reporting), "x86_64-6.12_quick");
         let (repeat, shell) = (guests.repeat(cell).unwrap(), guests.shell(cell).unwrap());
         assert_eq!(
             shell_command(&repeat),
@@ -143,7 +202,7 @@ mod tests {
             shell_command(&shell),
             format!("bpfassay shell --study small.toml --cell {cell} --kernel ./bzImage --tool mine.toml")
         );
-        let here = Reporter::new(Reporting { here: Some(Path::new("/mnt/my nfs")), ..reporting });
+        let here = Reporter(Reporting { here: Some(Path::new("/mnt/my nfs")), ..reporting });
         let again = here.repeat(cell).unwrap();
         assert_eq!(shell_command(&again), format!("bpfassay here small.toml --mount '/mnt/my nfs' --cell {cell}"));
         assert_eq!(here.shell(cell), None);
@@ -151,7 +210,7 @@ mod tests {
         for args in [repeat, shell, again] {
             assert!(crate::cli::Cli::try_parse_from(&args).is_ok(), "{args:?}");
         }
-        let unknown = Reporter::new(Reporting { study: None, ..reporting });
+        let unknown = Reporter(Reporting { study: None, ..reporting });
         assert_eq!((unknown.repeat(cell), unknown.shell(cell)), (None, None));
     }
 }

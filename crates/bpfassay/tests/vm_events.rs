@@ -68,6 +68,14 @@ fn events_report_guests_phases_and_what_was_counted() {
     let file = study("smoke.toml");
     let arguments = [file.to_str().unwrap(), "--arch", "x86_64", "--probe", "fexit", "--output", "out"];
     let received = events(directory.path(), &arguments, 0);
+    // Stages come before, beside and after the others.
+    let (stages, received): (Vec<Value>, Vec<Value>) =
+        received.into_iter().partition(|event| event["event"] == "stage");
+    for stage in ["kernel", "guests", "qemu", "measuring", "reporting"] {
+        let states: Vec<&Value> =
+            stages.iter().filter(|event| event["stage"] == stage).map(|event| &event["state"]).collect();
+        assert_eq!((states.first(), states.last()), (Some(&&"begun".into()), Some(&&"ended".into())), "{stage}");
+    }
     let names: Vec<&str> = received.iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(names[..3], ["started", "booting", "ready"]);
     assert_eq!(

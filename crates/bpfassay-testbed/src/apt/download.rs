@@ -2,7 +2,7 @@
 //! Package files: from the cache, or from the mirror.
 
 use super::{Apt, Package, Root, sandbox::Sandbox};
-use crate::{Error, Result, cache::Object, error::human};
+use crate::{Error, Result, cache::Object, error::human, stages::Step};
 
 impl Apt<'_> {
     /// The files of `packages`, checked: from the cache, or downloaded.
@@ -41,7 +41,8 @@ impl Apt<'_> {
         let size = packages.iter().fold(0, |sum: u64, package| sum.saturating_add(package.size));
         self.cache().require_access(&what)?;
         self.cache().require_space(&what, size)?;
-        tracing::info!("downloading {what} ({})", human(size));
+        tracing::debug!("downloading {what} ({})", human(size));
+        self.stage().step(Step::Download, size);
         let sandbox = Sandbox::make(&self.host()?.user, &what, size)?;
         let scratch = self.cache().scratch()?;
         let place = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files);

@@ -20,7 +20,7 @@ use super::{
     sandbox::Sandbox,
     tail,
 };
-use crate::{Error, Result, cache::Digest};
+use crate::{Error, Result, cache::Digest, stages::Step};
 
 /// Indexes younger than this are used without asking the mirror.
 const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -119,7 +119,8 @@ impl Apt<'_> {
         self.cache().require_access(&what)?;
         self.cache().require_space(&what, needed)?;
         write_configuration(directory, suite, architectures, host)?;
-        tracing::info!("fetching {what} ({})", architectures.join(", "));
+        tracing::debug!("fetching {what} ({})", architectures.join(", "));
+        self.stage().step(Step::Index, 0);
         let lists = directory.join("state/lists");
         let sandbox = Sandbox::make(&host.user, &what, needed)?;
         if let Some(sandbox) = &sandbox {

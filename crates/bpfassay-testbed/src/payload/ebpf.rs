@@ -16,10 +16,11 @@ use std::{
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
-use super::{Building, PROFILE, Stage, run_logged};
+use super::{Building, PROFILE, Reuse, Stage, logged::Logged};
 use crate::{
     Error, Result,
     cache::{Cache, Digest},
+    stages::Step,
     toolchain::sandbox,
 };
 
@@ -56,34 +57,34 @@ struct Recorded {
     toolchain_key: Digest,
 }
 
-/// Puts the objects for `archs` below [`DIRECTORY`] in the target directory of `building`: from the cache, or built.
+/// Puts the objects for `arch` below [`DIRECTORY`] in the target directory of `building`: from the cache, or built.
 ///
 /// # Errors
 /// [`Error::Build`] for a build that fails, [`Error::Stage`], and those of the cache.
-pub(super) fn provide(cache: &Cache, building: &Building<'_>, stage: &Stage, archs: &[Arch]) -> Result<()> {
+pub(super) fn provide(building: &Building<'_>, stage: &Stage, arch: Arch) -> Result<()> {
+    let cache = building.apt.cache();
     // Of what is being built: the workspace may have changed since it was staged.
     let source = stage.part(&[PACKAGE])?;
-    for &arch in archs {
-        let key =
-            Digest::of_parts([KEY_VERSION, LINKER, PROFILE, arch.name(), &Digest::from(source.digest()).to_string()]);
-        let directory = building.target.join(DIRECTORY).join(arch.name());
-        fs::create_dir_all(&directory).map_err(Error::io("create", &directory))?;
-        if !take(cache, &key, building.toolchain.key, &directory)? {
-            build(building, arch)?;
-            let mut objects = BTreeMap::new();
-            for name in source.binaries(PACKAGE) {
-                let path = object(building, name);
-                objects.insert(name.to_owned(), cache.add_file(&format!("{name} for {arch}"), &path, None)?.digest);
-            }
-            cache.record(RECORD, &key, &Recorded { objects, toolchain_key: building.toolchain.key })?;
-            if !take(cache, &key, building.toolchain.key, &directory)? {
-                let what =
-                    format!("the eBPF objects for {arch} vanished from the cache while they were built: run again");
-                return Err(Error::Build { what });
-            }
+    let digest = Digest::from(source.digest());
+    let key = Digest::of_parts([KEY_VERSION, LINKER, PROFILE, arch.name(), &digest.to_string()]);
+    let directory = building.target.join(DIRECTORY).join(arch.name());
+    fs::create_dir_all(&directory).map_err(Error::io("create", &directory))?;
+    if building.reuse == Reuse::Known && take(cache, &key, building.toolchain.key, &directory)? {
+        return Ok(());
+    }
+    build(building, arch)?;
+    let mut objects = BTreeMap::new();
+    for name in source.binaries(PACKAGE) {
+        let (path, copy) = (object(building, name), directory.join(format!("{name}.o")));
+        fs::copy(&path, &copy).map_err(Error::io("write", &copy))?;
+        if building.reuse == Reuse::Known {
+            objects.insert(name.to_owned(), cache.add_file(&format!("{name} for {arch}"), &path, None)?.digest);
         }
     }
-    Ok(())
+    match building.reuse {
+        Reuse::Known => cache.record(RECORD, &key, &Recorded { objects, toolchain_key: building.toolchain.key }),
+        Reuse::Nothing => Ok(()),
+    }
 }
 
 /// Copies the objects of `key` into `directory`, if the cache has them all.
@@ -118,8 +119,9 @@ fn build(building: &Building<'_>, arch: Arch) -> Result<()> {
     variables.extend(variables_for(arch));
     let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
     command.args(["build", "--frozen", "--profile", PROFILE, "--bins", "--target", TARGET, "--package", PACKAGE]);
-    let log = building.log.with_extension(format!("ebpf-{arch}.log"));
-    run_logged(command, sandbox::PROGRAM, sandbox::PACKAGE, &log, "build the tracer's eBPF programs in Rust")
+    let log = building.log.with_extension("ebpf.log");
+    let run = Logged { program: sandbox::PROGRAM, package: sandbox::PACKAGE, log: &log };
+    run.build(command, Step::CompileEbpf, building.apt.stage(), "build the tracer's eBPF programs in Rust")
 }
 
 /// Cargo's environment besides the one for every program.

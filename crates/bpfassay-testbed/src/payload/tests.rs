@@ -7,11 +7,12 @@ fn a_failed_build_shows_the_end_of_its_output_and_where_the_rest_is() {
     let log = directory.path().join("logs/build.log");
     let mut command = Command::new("sh");
     command.args(["-c", "for n in $(seq 40); do echo line $n; done; echo 'error: no such crate' >&2; exit 101"]);
-    let error = run_logged(command, "sh", "dash", &log, "build it").unwrap_err().to_string();
+    let run = |program, package| Logged { program, package, log: &log };
+    let error = run("sh", "dash").to_end(command, "build it").unwrap_err().to_string();
     assert!(error.starts_with("cannot build it (exit status: 101)"), "{error}");
     assert!(error.contains(log.to_str().unwrap()) && error.ends_with("line 40\nerror: no such crate"), "{error}");
     assert!(!error.contains("line 29\n") && error.contains("line 30\n"), "{error}");
-    let missing = run_logged(Command::new("/nonexistent/program"), "program", "package", &log, "x").unwrap_err();
+    let missing = run("program", "package").to_end(Command::new("/nonexistent/program"), "x").unwrap_err();
     assert!(matches!(missing, Error::Program { package: "package", .. }));
 }
 
@@ -35,14 +36,13 @@ fn a_build_is_found_again_until_its_source_its_toolchain_or_a_program_changes() 
     let (source, toolchain, other) = (Digest::of(b"source"), Digest::of(b"toolchain"), Digest::of(b"other"));
     recorded_build(&cache, source, toolchain);
     let find = |source, arch, toolchain| recorded(&cache, source, arch, toolchain).unwrap();
-    let (payload, recorded) = find(source, Arch::Riscv64, None).unwrap();
+    let Built { payload, toolchain: components, .. } = find(source, Arch::Riscv64, None).unwrap();
     assert_eq!(fs::read(&payload.tracer.path).unwrap(), b"tracer");
-    assert_eq!(recorded.toolchain.len(), 1);
+    assert_eq!(components.len(), 1);
     assert!(find(source, Arch::Riscv64, Some(toolchain)).is_some());
     assert!(find(source, Arch::Riscv64, Some(other)).is_none());
     assert!(find(other, Arch::Riscv64, None).is_none());
     assert!(find(source, Arch::X86_64, None).is_none());
-    assert!(all_recorded(&cache, source, &[Arch::Riscv64, Arch::X86_64], None).unwrap().is_none());
     fs::remove_file(&payload.tracer.path).unwrap();
     fs::write(&payload.tracer.path, "damaged").unwrap();
     assert!(find(source, Arch::Riscv64, None).is_none());

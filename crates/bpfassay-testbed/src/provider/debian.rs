@@ -15,8 +15,8 @@ pub use self::{
     listing::{Cached, Listing},
     version::compare_versions,
 };
-use super::{Provider, Request, Sources, with_checkout};
-use crate::{Result, manifest::Manifest};
+use super::{Part, Provider, Receiver, Request, Sources, with_checkout};
+use crate::{Result, apt::Apt};
 
 /// Debian's packages.
 pub(super) struct Debian;
@@ -46,13 +46,15 @@ impl Provider for Debian {
         Ok(names)
     }
 
-    fn provide(&self, request: &Request<'_>) -> Result<Manifest> {
+    fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
         // Names first: a misspelt kernel is reported before anything is downloaded or built.
         for (arch, name) in &request.targets {
-            request.catalogue.find(*arch, name)?;
+            if let Err(error) = request.catalogue.find(*arch, name) {
+                let _ = receiver(Part::failed(request, error.into()));
+                return;
+            }
         }
-        let kernels = Kernels::new(request.apt, request.catalogue);
-        let prepared = request.targets.iter().map(|(arch, name)| kernels.prepare(*arch, name));
-        with_checkout(request, self.name(), prepared.collect::<Result<_>>()?)
+        let kernel = |apt: &Apt<'_>, arch, name: &str| Kernels::new(apt, request.catalogue).prepare(arch, name);
+        with_checkout(request, self.name(), &kernel, receiver);
     }
 }

@@ -15,12 +15,13 @@ use bpfassay_protocol::Arch;
 #[cfg(test)]
 pub(crate) use self::header::tests::arm64_image;
 pub use self::header::{ImageKind, identify};
-use super::{Provider, Request, Sources, with_checkout};
+use super::{Provider, Receiver, Request, Sources, with_checkout};
 use crate::{
     Error, Result,
+    apt::Apt,
     cache::{Cache, Digest, Hasher},
     kernel::{Kernel, Modules},
-    manifest::{self, Manifest},
+    manifest,
 };
 
 /// The name under which a local kernel stands in results.
@@ -51,14 +52,12 @@ impl Provider for Local {
         Ok(vec![NAME.to_owned()])
     }
 
-    fn provide(&self, request: &Request<'_>) -> Result<Manifest> {
-        let mut kernels = Vec::new();
-        if let Some(local) = &request.sources.local {
-            for (arch, _) in &request.targets {
-                kernels.push(prepare(request.apt.cache(), &local.image, local.modules.as_deref(), Some(*arch))?);
-            }
-        }
-        with_checkout(request, self.name(), kernels)
+    fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
+        let kernel = |apt: &Apt<'_>, arch, _: &str| match &request.sources.local {
+            Some(local) => prepare(apt.cache(), &local.image, local.modules.as_deref(), Some(arch)),
+            None => Err(Error::Build { what: "no kernel was given: name one with --kernel".to_owned() }),
+        };
+        with_checkout(request, self.name(), &kernel, receiver);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bpfassay_protocol::Arch;
 
-use super::{Provider, Request, Sources};
+use super::{Part, Provider, Receiver, Request, Sources};
 use crate::{
     Result,
     image::role,
@@ -34,16 +34,18 @@ impl Provider for ManifestFile {
         Ok(manifest.targets.into_iter().filter(|target| target.arch == arch).map(|target| target.name).collect())
     }
 
-    fn provide(&self, request: &Request<'_>) -> Result<Manifest> {
-        let mut manifest = load(request, Check::Content)?;
-        if !request.shell {
-            // `fetch` prepares for `shell`, too. With the segment of the shell, guests would take another number of instructions
-            // to boot than those that `run` makes by itself.
-            for target in &mut manifest.targets {
-                target.initramfs.retain(|segment| segment.role != role::SHELL);
+    fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
+        let made = load(request, Check::Content).map(|mut manifest| {
+            if !request.shell {
+                // `fetch` prepares for `shell`, too. With the segment of the shell, guests would take another number of instructions
+                // to boot than those that `run` makes by itself.
+                for target in &mut manifest.targets {
+                    target.initramfs.retain(|segment| segment.role != role::SHELL);
+                }
             }
-        }
-        Ok(manifest)
+            manifest
+        });
+        let _ = receiver(Part { archs: request.archs(), made });
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     cli,
     exit::{INFRASTRUCTURE, Outcome, SUCCESS},
     host,
+    progress::Display,
     selection::store_options,
 };
 
@@ -39,7 +40,8 @@ enum State {
 pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outcome {
     let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
     if arguments.install {
-        host::install(&missing_packages(HOST_PACKAGES, &archs)?, host::answers_yes(global.yes))?;
+        let stages = Display::begin(cli::MessageFormat::Human).stages();
+        host::install(&missing_packages(HOST_PACKAGES, &archs)?, host::answers_yes(global.yes), &stages)?;
     }
     let mut findings = vec![packages(missing_packages(HOST_PACKAGES, &archs)), memory()];
     // Every finding counts: what cannot be looked at is one, and does not end the report.

@@ -8,6 +8,7 @@ use crate::{
     cli,
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
     host, output,
+    progress::Display,
     selection::{selection, store_options},
 };
 
@@ -15,8 +16,10 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
     let overlays = cli::Overlays { ior: Vec::new(), manifest: None, available: false };
     let (selection, options) = (selection(&arguments.selection, &overlays)?, store_options(global));
     let plan = selection.expand(&options)?;
-    host::install_for(&plan, selection.host_packages(), global)?;
-    let store = Store::open(&options)?;
+    let display = Display::begin(cli::MessageFormat::Human);
+    let stages = display.stages();
+    host::install_for(&plan, selection.host_packages(), global, &stages)?;
+    let store = Store::open(&options)?.with_stages(stages);
     if arguments.verify {
         let checked = store.cache.check()?;
         super::print(&format!("checked {} files, {} MiB\n", checked.files, checked.bytes >> 20))?;
@@ -26,6 +29,7 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
     }
     let testbed = Testbed::provide(&store, &selection, &plan, Shell::With)?;
     HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Boot).await?;
+    display.finish();
     if let Some(path) = &arguments.manifest_out {
         let text = testbed.manifest.to_json().map_err(|error| Failure::new(INTERNAL, error))?;
         std::fs::write(path, text).map_err(|source| {

@@ -8,7 +8,7 @@ use super::run;
 use crate::{
     cli,
     exit::Outcome,
-    progress::{Reporter, Reporting},
+    progress::{Display, Reporter, Reporting},
     stop,
 };
 
@@ -26,16 +26,17 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     })?;
     let work = machine.begin(arguments.output.as_deref())?;
     let directory = work.directory.clone();
-    let reporter = Reporter::new(Reporting {
+    let display = Display::begin(arguments.message_format);
+    let reporter = Reporter(Reporting {
         study: Some(&arguments.study),
         clock: machine.plan().study.clock,
         overlays: &[],
-        format: arguments.message_format,
+        display: &display,
         here: Some(machine.mount()),
     });
     let observer = EventObserver::new(machine.plan(), &reporter);
     let summary = machine.execute(work, &observer, &stop::on_signals()).await;
-    reporter.finish();
+    display.finish();
     let end = run::End { summary: summary?, how_to_go_on: "; what was measured is kept".to_owned() };
     run::report(&directory, &end, arguments.message_format)
 }

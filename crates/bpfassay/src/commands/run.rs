@@ -8,13 +8,14 @@ use bpfassay_report::render;
 use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, file};
 use bpfassay_runner::{EventObserver, Interrupted, Session, Shell, Store, Summary, Testbed};
 use bpfassay_stats::Verdict;
+use bpfassay_testbed::stages::Kind;
 use bpfassay_vm::shell_command;
 
 use crate::{
     cli::{self, MessageFormat},
     exit::{INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
     host, output,
-    progress::{self, Reporter, Reporting, bundled},
+    progress::{self, Display, Reporter, Reporting, bundled},
     selection::{self, is_image, store_options},
     stop,
 };
@@ -34,8 +35,10 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         // Before the minutes that setting up may take.
         Journal::may_create(directory)?;
     }
-    host::install_for(&plan, selection.host_packages(), global)?;
-    let store = Store::open(&options)?;
+    let display = Display::begin(arguments.message_format);
+    let stages = display.stages();
+    host::install_for(&plan, selection.host_packages(), global, &stages)?;
+    let store = Store::open(&options)?.with_stages(stages.clone());
     let begun_with = match &interrupted {
         Some(interrupted) if selection.sources.manifest.is_none() && selection.sources.ior.is_empty() => {
             interrupted.testbed()?
@@ -61,17 +64,24 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let plan = session.plan();
     let directory = work.directory.clone();
     let overlays = overlays(&arguments, global);
-    let reporter = Reporter::new(Reporting {
+    let reporter = Reporter(Reporting {
         study: if arguments.resume.is_some() { bundled(plan) } else { Some(arguments.selection.study.as_str()) },
         clock: plan.study.clock,
         overlays: &overlays,
-        format: arguments.message_format,
+        display: &display,
         here: None,
     });
-    let summary = session.execute(work, &EventObserver::new(plan, &reporter), &stop::on_signals()).await;
-    reporter.finish();
+    let measuring = stages.begin(Kind::Measuring, "");
+    let summary = session.execute(work, &EventObserver::new(plan, &reporter), &stop::on_signals()).await?;
+    measuring.end(true);
+    display.finish();
     let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_command([&directory]));
-    report(&directory, &End { summary: summary?, how_to_go_on }, arguments.message_format)
+    let end = End { summary, how_to_go_on };
+    let code = stages.during(Kind::Reporting, "", |_| report(&directory, &end, arguments.message_format))?;
+    if arguments.timings {
+        super::print(&display.timings(&stages))?;
+    }
+    Ok(code)
 }
 
 /// What is done again of what ended badly.

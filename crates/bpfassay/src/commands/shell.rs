@@ -17,6 +17,7 @@ use crate::{
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERNAL, INTERRUPTED, Outcome, SUCCESS, USAGE},
     host,
+    progress::Display,
     selection::{selection, store_options},
 };
 
@@ -33,10 +34,13 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         .first()
         .map(|target| (*target).clone())
         .ok_or_else(|| Failure { code: INTERNAL, report: miette::miette!("the plan of one guest has no target") })?;
-    host::install_for(&plan, selection.host_packages(), global)?;
-    let store = Store::open(&options)?;
+    let display = Display::begin(cli::MessageFormat::Human);
+    let stages = display.stages();
+    host::install_for(&plan, selection.host_packages(), global, &stages)?;
+    let store = Store::open(&options)?.with_stages(stages);
     let testbed = Testbed::provide(&store, &selection, &plan, Shell::With)?;
     let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Boot).await?;
+    display.finish();
     let image = host_setup.image(&target).map_err(Error::from)?;
     let (qemu, choice) = host_setup.qemu(target.arch).map_err(Error::from)?;
 

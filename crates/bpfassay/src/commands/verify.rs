@@ -11,7 +11,7 @@ use crate::{
     cli,
     exit::{INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS},
     host, output,
-    progress::{Reporter, Reporting, bundled},
+    progress::{Display, Reporter, Reporting, bundled},
     selection::store_options,
     stop,
 };
@@ -22,19 +22,21 @@ const SHOWN: usize = 20;
 pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
     let verification = Verification::new(&arguments.directory, arguments.sample)?;
     let plan = verification.plan();
-    host::install_for(plan, verification.host_packages(), global)?;
-    let store = Store::open(&store_options(global))?;
+    let display = Display::begin(cli::MessageFormat::Human);
+    let stages = display.stages();
+    host::install_for(plan, verification.host_packages(), global, &stages)?;
+    let store = Store::open(&store_options(global))?.with_stages(stages);
     let testbed = verification.testbed(&store)?;
     let session = Session::set_up(&store, testbed, plan.clone(), AcceleratorWish::Tcg, arguments.jobs).await?;
-    let reporter = Reporter::new(Reporting {
+    let reporter = Reporter(Reporting {
         study: bundled(plan),
         clock: plan.study.clock,
         overlays: &[],
-        format: cli::MessageFormat::Human,
+        display: &display,
         here: None,
     });
     let verified = verification.execute(&session, &EventObserver::new(plan, &reporter), &stop::on_signals()).await;
-    reporter.finish();
+    display.finish();
     let runs: usize = plan.blocks.iter().map(|block| block.runs.len()).sum();
     let of = format!("{} of {} boots, {runs} runs", plan.blocks.len(), verification.boots());
     let (text, code) = match verified? {

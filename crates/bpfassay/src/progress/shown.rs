@@ -4,7 +4,8 @@
 use std::{
     collections::BTreeMap,
     io::Write as _,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -13,9 +14,14 @@ use bpfassay_results::{
     event::{Ending, RunEnded},
     plain::{excerpt, line},
 };
+use bpfassay_testbed::stages::{Report, Watcher};
 use bpfassay_vm::shell_command;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::{
+    duration,
+    underway::{Line, PATIENCE, Underway},
+};
 use crate::output::{self, Bar};
 
 /// Most lines of one boot that its guest asks to be shown.
@@ -28,11 +34,17 @@ const MOST_OF_REASON: usize = 400;
 const MOST: usize = 4000;
 
 /// Writes to standard error.
-pub(super) struct Shown {
+pub(crate) struct Shown {
     began: Instant,
     bar: ProgressBar,
+    /// The bar is drawn from the first report on: questions are asked before.
+    drawn: Once,
     /// What each guest in flight is doing, by block.
     in_flight: Mutex<BTreeMap<String, Guest>>,
+    /// Stages of setting up.
+    underway: Mutex<Underway>,
+    /// When a line was last written to a log.
+    written: Mutex<Instant>,
 }
 
 struct Guest {
@@ -42,23 +54,57 @@ struct Guest {
     logged: u32,
 }
 
+/// While guests are measured.
 const TEMPLATE: &str = "{bar:24} {pos}/{len} runs{prefix}  {elapsed}  {wide_msg}";
+/// Before.
+const SET_UP: &str = "{elapsed}  {wide_msg}";
+
+/// How often a log is looked at for stages that are silent.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Shown {
-    pub(super) fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(Some(0), Bar::target());
-        // A template of ours that does not parse is shown plainly; a test parses it.
-        if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-            bar.set_style(style);
+    /// Begins to write: a bar where standard error is a terminal, lines elsewhere.
+    pub(super) fn begin() -> Arc<Self> {
+        let shown = Arc::new(Self::with_bar(ProgressBar::with_draw_target(Some(0), Bar::target())));
+        if shown.bar.is_hidden() {
+            let watched = Arc::downgrade(&shown);
+            thread::spawn(move || {
+                while let Some(shown) = watched.upgrade() {
+                    shown.write_of_what_is_silent();
+                    drop(shown);
+                    thread::sleep(LOOK);
+                }
+            });
         }
-        bar.enable_steady_tick(Duration::from_millis(500));
-        Self { began: Instant::now(), bar, in_flight: Mutex::default() }
+        shown
+    }
+
+    fn with_bar(bar: ProgressBar) -> Self {
+        let began = Instant::now();
+        let shown = Self {
+            began,
+            bar,
+            drawn: Once::new(),
+            in_flight: Mutex::default(),
+            underway: Mutex::default(),
+            written: Mutex::new(began),
+        };
+        shown.set_template(SET_UP);
+        shown
+    }
+
+    fn set_template(&self, template: &str) {
+        // A template of ours that does not parse is shown plainly; a test parses it.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.bar.set_style(style);
+        }
     }
 
     /// One line, whatever is in `text`.
     fn line(&self, text: &str) {
         let text = excerpt(text, MOST);
         if self.bar.is_hidden() {
+            *locked(&self.written) = Instant::now();
             // A reader that has gone away (`2>&1 | head`) must not end the measurement.
             let _ = writeln!(output::stderr(), "[{:>4} s] {text}", self.began.elapsed().as_secs());
         } else {
@@ -66,11 +112,31 @@ impl Shown {
         }
     }
 
+    /// In a log, a line about the stages that were silent for too long, or about the guests where nothing else was written.
+    fn write_of_what_is_silent(&self) {
+        let overdue = locked(&self.underway).overdue(self.began.elapsed());
+        if let Some(line) = overdue {
+            self.line(&line);
+        }
+        if locked(&self.written).elapsed() >= PATIENCE {
+            let guests = of_guests(&locked(&self.in_flight));
+            if !guests.is_empty() {
+                self.line(&guests);
+            }
+        }
+    }
+
     /// Changes what is known of guests, and shows it.
     fn guests(&self, change: impl FnOnce(&mut BTreeMap<String, Guest>)) {
-        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut in_flight);
-        let all: Vec<String> = in_flight.values().map(|guest| format!("{}: {}", guest.target, guest.doing)).collect();
+        change(&mut locked(&self.in_flight));
+        self.show();
+    }
+
+    /// Shows on the bar what is under way.
+    fn show(&self) {
+        self.drawn.call_once(|| self.bar.enable_steady_tick(Duration::from_millis(500)));
+        let (guests, stages) = (of_guests(&locked(&self.in_flight)), locked(&self.underway).message());
+        let all: Vec<String> = [guests, stages].into_iter().filter(|text| !text.is_empty()).collect();
         self.bar.set_message(excerpt(&all.join(" · "), MOST));
     }
 
@@ -118,10 +184,12 @@ impl Shown {
     pub(super) fn take(&self, event: &Event) {
         match event {
             Event::Started(started) => {
+                self.set_template(TEMPLATE);
                 self.bar.set_position(0);
                 self.bar.set_length(started.runs);
             }
-            Event::Concluded(_) => {}
+            // Stages come as reports; the end is printed on standard output.
+            Event::Stage(_) | Event::Timings { .. } | Event::Concluded(_) => {}
             Event::Booting { block, target, boot, confirming } => {
                 let guest = Guest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };
                 self.guests(|guests| drop(guests.insert(block.clone(), guest)));
@@ -157,6 +225,34 @@ impl Shown {
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+impl Watcher for Shown {
+    fn report(&self, report: &Report) {
+        let line = locked(&self.underway).take(report, self.began.elapsed());
+        self.show();
+        match line {
+            Some(Line::Log(line)) if self.bar.is_hidden() => self.line(&line),
+            Some(Line::Both(line)) => self.line(&line),
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What guests are doing, on one line.
+fn of_guests(guests: &BTreeMap<String, Guest>) -> String {
+    let all: Vec<String> = guests.values().map(|guest| format!("{}: {}", guest.target, guest.doing)).collect();
+    all.join(" · ")
 }
 
 /// Why a block is booted once more.
@@ -230,36 +326,21 @@ fn counted(figures: &[ByteFigure]) -> String {
     }
 }
 
-/// `40 s`, `12 min`, `3 h 5 min`.
-fn duration(seconds: f64) -> String {
-    let seconds = seconds.round() as u64;
-    match (seconds / 3600, seconds / 60 % 60) {
-        (0, 0) => format!("{seconds} s"),
-        (0, minutes) => format!("{} min", minutes + u64::from(seconds % 60 >= 30)),
-        (hours, minutes) => format!("{hours} h {minutes} min"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{io, sync::Arc};
+    use std::io;
 
     use bpfassay_protocol::Arch;
     use bpfassay_results::plain;
     use bpfassay_study::Target;
+    use bpfassay_testbed::stages::{Kind, State};
     use indicatif::{ProgressDrawTarget, TermLike};
 
     use super::*;
 
     #[test]
-    fn the_template_is_one() {
-        assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
-    }
-
-    #[test]
-    fn times_are_shown_as_precisely_as_they_are_known() {
-        let texts = [0.4, 59.0, 89.0, 91.0, 3600.0 * 3.0 + 320.0].map(duration);
-        assert_eq!(texts, ["0 s", "59 s", "1 min", "2 min", "3 h 5 min"]);
+    fn the_templates_are_templates() {
+        assert!([TEMPLATE, SET_UP].iter().all(|template| ProgressStyle::with_template(template).is_ok()));
     }
 
     fn hostile() -> RunEnded {
@@ -301,12 +382,8 @@ mod tests {
     fn on_a_terminal(work: impl FnOnce(&Shown)) -> String {
         let terminal = InMemory::default();
         let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
-        let shown = Shown {
-            began: Instant::now(),
-            bar: ProgressBar::with_draw_target(Some(1), target),
-            in_flight: Mutex::default(),
-        };
-        shown.bar.set_style(ProgressStyle::with_template(TEMPLATE).unwrap());
+        let shown = Shown::with_bar(ProgressBar::with_draw_target(Some(1), target));
+        shown.set_template(TEMPLATE);
         work(&shown);
         shown.bar.tick();
         terminal.0.lock().unwrap().clone()
@@ -345,6 +422,17 @@ mod tests {
         fn flush(&self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn stages_and_guests_are_on_one_bar() {
+        let written = on_a_terminal(|shown| {
+            let target = Target { arch: Arch::X86_64, kernel: "7.2".to_owned() };
+            shown.take(&Event::Booting { block: "b".to_owned(), target, boot: 1, confirming: None });
+            let (kind, elapsed) = (Kind::Programs, Duration::ZERO);
+            shown.report(&Report { id: 1, kind, subject: "riscv64".to_owned(), state: State::Begun, elapsed });
+        });
+        assert!(written.contains("x86_64 7.2: booting · guest programs riscv64"), "{written}");
     }
 
     #[test]

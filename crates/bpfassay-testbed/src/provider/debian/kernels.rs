@@ -15,6 +15,7 @@ use crate::{
     catalogue::{Catalogue, CatalogueError, Entry, Selection},
     kernel::{Kernel, Modules},
     manifest,
+    stages::Step,
 };
 
 /// Gives kernels by name.
@@ -87,7 +88,7 @@ impl<'a> Kernels<'a> {
         };
         let kernel = choice.kernel(arch, name, &tree)?;
         self.apt.cache().record(CHOICES, &choice_key(arch, name), &choice)?;
-        tracing::info!("kernel {name} for {arch} is {} ({})", choice.release, choice.version);
+        tracing::debug!("kernel {name} for {arch} is {} ({})", choice.release, choice.version);
         Ok(kernel)
     }
 
@@ -108,7 +109,11 @@ impl<'a> Kernels<'a> {
                 let root = self.apt.root(&choice.suite, &[arch])?;
                 objects = self.apt.fetch(&root, &choice.packages)?;
             }
-            unpack::unpack(cache, &objects, &choice.release, &what, content)
+            let stage = self.apt.stage();
+            stage.step(Step::Unpack, objects.len() as u64);
+            unpack::unpack(cache, &objects, &choice.release, &what, content, || stage.one_more())?;
+            stage.step(Step::Store, 0);
+            Ok(())
         })
     }
 

@@ -19,11 +19,19 @@ pub(super) const IMAGE: &str = "vmlinuz";
 pub(super) const CONFIG: &str = "config";
 /// The content of `lib/modules/RELEASE`, in the tree.
 pub(super) const MODULES: &str = "modules";
-/// Unpacks `packages` and moves what is wanted into `content`.
-pub(super) fn unpack(cache: &Cache, packages: &[Object], release: &str, what: &str, content: &Path) -> Result<()> {
+/// Unpacks `packages`, reporting each as it is `done`, and moves what is wanted into `content`.
+pub(super) fn unpack(
+    cache: &Cache,
+    packages: &[Object],
+    release: &str,
+    what: &str,
+    content: &Path,
+    done: impl Fn(),
+) -> Result<()> {
     let scratch = cache.scratch()?;
     for package in packages {
         apt::unpack(&package.path, scratch.path(), &[], what)?;
+        done();
     }
     arrange(scratch.path(), release, what, content)
 }

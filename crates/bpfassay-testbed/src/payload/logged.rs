@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that build, with their output in a log, and cargo's own count of what it has compiled.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Read, Write},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::{
+    Error, Result,
+    stages::{Stage, Step},
+};
+
+/// Lines of a failed build that go into the error.
+const LINES: usize = 12;
+
+/// Longest line of a compiler that is written to the log as one, in bytes.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// A program whose output goes to a log.
+pub(super) struct Logged<'a> {
+    /// What is started, for messages.
+    pub(super) program: &'a str,
+    /// The Debian package that holds it.
+    pub(super) package: &'static str,
+    pub(super) log: &'a Path,
+}
+
+impl Logged<'_> {
+    /// Runs `command` to its end; `purpose` completes "cannot …".
+    ///
+    /// # Errors
+    /// [`Error::Build`] where it fails, with the last lines of its output; [`Error::Program`] where it cannot be started; [`Error::Io`].
+    pub(super) fn to_end(&self, command: Command, purpose: &str) -> Result<()> {
+        self.watched(command, purpose, |_| false)
+    }
+
+    /// Runs cargo, whose count of compiled units is reported to `stage` as `step`.
+    ///
+    /// # Errors
+    /// Those of [`Logged::to_end`].
+    pub(super) fn build(&self, command: Command, step: Step, stage: &Stage, purpose: &str) -> Result<()> {
+        let mut known = None;
+        self.watched(command, purpose, |line| {
+            let Some((done, of)) = counted(line) else { return false };
+            if known != Some(of) {
+                stage.step(step, of);
+                known = Some(of);
+            }
+            stage.at(done);
+            true
+        })
+    }
+
+    /// Lines of the program's messages that `take` takes do not go to the log.
+    fn watched(&self, mut command: Command, purpose: &str, mut take: impl FnMut(&str) -> bool) -> Result<()> {
+        let write = || Error::io("write", self.log);
+        if let Some(parent) = self.log.parent() {
+            fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+        }
+        let mut file = File::create(self.log).map_err(write())?;
+        let copy = file.try_clone().map_err(write())?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(copy)
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|source| Error::Program { program: self.program.to_owned(), package: self.package, source })?;
+        let copied = child.stderr.take().map_or(Ok(()), |messages| copy_lines(messages, &mut file, &mut take));
+        let status = child.wait().map_err(Error::io("wait for", self.program))?;
+        copied.map_err(write())?;
+        if status.success() {
+            return Ok(());
+        }
+        let text = fs::read(self.log).map_err(Error::io("read", self.log))?;
+        let what = format!(
+            "cannot {purpose} ({status}); the whole output is in {}; it ends:\n{}",
+            self.log.display(),
+            end(&text)
+        );
+        Err(Error::Build { what })
+    }
+}
+
+/// Copies `from` to `to`, without the lines that `take` takes. A carriage return ends a line, too: cargo writes its progress over itself.
+fn copy_lines(from: impl Read, mut to: impl Write, take: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    let mut written = Ok(());
+    loop {
+        line.clear();
+        (&mut from).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return written;
+        }
+        for part in line.split_inclusive(|byte| *byte == b'\r') {
+            // The program goes on though its output cannot be kept: it must not wait for a reader.
+            if !take(&String::from_utf8_lossy(part)) && written.is_ok() {
+                written = to.write_all(part.strip_suffix(b"\r").unwrap_or(part));
+            }
+        }
+    }
+}
+
+/// What cargo has compiled and of how much, of a line such as `Building [====>  ] 12/97: serde`.
+fn counted(line: &str) -> Option<(u64, u64)> {
+    let (_, after) = line.trim_start().strip_prefix("Building [")?.split_once("] ")?;
+    let (done, of) = after.split_once(':')?.0.split_once('/')?;
+    Some((done.parse().ok()?, of.parse().ok()?))
+}
+
+/// The last lines of an output.
+pub(crate) fn end(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cargo_counts_is_reported_and_not_logged() {
+        let text = "   Compiling a v1.0.0\n    Building [=>   ] 0/12: a                \r    Building [==>  ] 7/12: b, c(build)\r\
+            warning: x\n     error: y\r\n    Finished `payload`\n";
+        let (mut log, mut counts) = (Vec::new(), Vec::new());
+        copy_lines(text.as_bytes(), &mut log, &mut |line| {
+            counts.extend(counted(line));
+            counted(line).is_some()
+        })
+        .unwrap();
+        assert_eq!(counts, [(0, 12), (7, 12)]);
+        let log = String::from_utf8(log).unwrap();
+        assert_eq!(log, "   Compiling a v1.0.0\nwarning: x\n     error: y\n    Finished `payload`\n");
+    }
+
+    #[test]
+    fn other_lines_of_cargo_count_nothing() {
+        for line in ["   Compiling a v1.0.0", "Building [", "Building [=> ] 1/x: a", "Building [=> ] 12", ""] {
+            assert_eq!(counted(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The stages of setting up and measuring, as they happen: how far each is, how long it took, and what ran beside it.
+//!
+//! Stages run side by side, in threads or tasks. Each has a [`Kind`] and a subject, and does one [`Step`] after the other.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// What a stage does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Debian packages of the host are installed.
+    HostPackages,
+    /// The cross toolchain is made.
+    Toolchain,
+    /// The sources of the crates that the guest's programs need are collected.
+    Sources,
+    /// A kernel is found, or downloaded and unpacked. The subject is its architecture and name.
+    Kernel,
+    /// The guest's programs are built. The subject is the architecture.
+    Programs,
+    /// Guests are assembled from kernels, programs and tools. The subject is the architecture.
+    Guests,
+    /// QEMU and the accelerator are found, if need be by booting. The subject is the architecture.
+    Qemu,
+    /// Guests are booted and measured.
+    Measuring,
+    /// The results are derived, written and printed.
+    Reporting,
+}
+
+impl Kind {
+    /// Its name in events, in lower case with underscores.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HostPackages => "host_packages",
+            Self::Toolchain => "toolchain",
+            Self::Sources => "sources",
+            Self::Kernel => "kernel",
+            Self::Programs => "programs",
+            Self::Guests => "guests",
+            Self::Qemu => "qemu",
+            Self::Measuring => "measuring",
+            Self::Reporting => "reporting",
+        }
+    }
+
+    /// Its name for people.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::HostPackages => "host packages",
+            Self::Toolchain => "cross toolchain",
+            Self::Sources => "crates",
+            Self::Kernel => "kernel",
+            Self::Programs => "guest programs",
+            Self::Guests => "guests",
+            Self::Qemu => "QEMU",
+            Self::Measuring => "measuring",
+            Self::Reporting => "reporting",
+        }
+    }
+}
+
+/// What a stage does at the moment, and what its progress is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// A package index is fetched. Not counted.
+    Index,
+    /// Packages are downloaded, in bytes.
+    Download,
+    /// Packages are unpacked, in packages.
+    Unpack,
+    /// What was unpacked is hashed and stored. Not counted.
+    Store,
+    /// The sources are collected, from the cache of cargo or the registry. Not counted.
+    Collect,
+    /// The eBPF programs are compiled, in cargo's units.
+    CompileEbpf,
+    /// The programs are compiled, in cargo's units.
+    Compile,
+    /// Packages are installed on the host. Not counted.
+    Install,
+    /// A guest is booted to try an accelerator. Not counted.
+    TrialBoot,
+}
+
+impl Step {
+    /// Its name in events, in lower case with underscores.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Index => "index",
+            Self::Download => "download",
+            Self::Unpack => "unpack",
+            Self::Store => "store",
+            Self::Collect => "collect",
+            Self::CompileEbpf => "compile_ebpf",
+            Self::Compile => "compile",
+            Self::Install => "install",
+            Self::TrialBoot => "trial_boot",
+        }
+    }
+
+    /// What it does, for people.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Index => "fetching the package index",
+            Self::Download => "downloading",
+            Self::Unpack => "unpacking",
+            Self::Store => "storing",
+            Self::Collect => "collecting sources",
+            Self::CompileEbpf => "compiling the eBPF programs",
+            Self::Compile => "compiling",
+            Self::Install => "installing",
+            Self::TrialBoot => "trying KVM by booting",
+        }
+    }
+
+    /// What its progress is counted in.
+    #[must_use]
+    pub const fn unit(self) -> Option<Unit> {
+        match self {
+            Self::Download => Some(Unit::Bytes),
+            Self::Unpack => Some(Unit::Packages),
+            Self::CompileEbpf | Self::Compile => Some(Unit::Units),
+            Self::Index | Self::Store | Self::Collect | Self::Install | Self::TrialBoot => None,
+        }
+    }
+}
+
+/// What progress is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Debian packages.
+    Packages,
+    /// What cargo compiles in one call of a compiler.
+    Units,
+}
+
+impl Unit {
+    /// Its name in events and for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Packages => "packages",
+            Self::Units => "units",
+        }
+    }
+}
+
+/// How far a step is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// The step.
+    pub step: Step,
+    /// How much of it is done, in its unit.
+    pub done: u64,
+    /// Of how much; 0 where it is not counted.
+    pub of: u64,
+    /// How many seconds the rest of the step takes, where that can be estimated from what is done.
+    pub seconds_left: Option<f64>,
+}
+
+/// What became of a stage.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum State {
+    /// It has begun.
+    Begun,
+    /// It goes on.
+    At(Progress),
+    /// It ended.
+    Ended {
+        /// Whether it did what it was to do.
+        succeeded: bool,
+    },
+}
+
+/// What is reported of a stage.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// A number that no other stage has.
+    pub id: u32,
+    /// What it does.
+    pub kind: Kind,
+    /// For what; empty where there is only one such stage.
+    pub subject: String,
+    /// What became of it.
+    pub state: State,
+    /// Since the stage began.
+    pub elapsed: Duration,
+}
+
+/// A stage that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timing {
+    /// What it did.
+    pub kind: Kind,
+    /// For what; empty where there was only one such stage.
+    pub subject: String,
+    /// When it began, since [`Stages`] were made.
+    pub began: Duration,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Timing {
+    /// Whether both ran at the same time, for a while.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.began < other.began + other.took && other.began < self.began + self.took
+    }
+}
+
+/// Receives reports, from several threads at once.
+pub trait Watcher: Send + Sync {
+    /// Something happened.
+    fn report(&self, report: &Report);
+}
+
+/// The stages of one execution of the program, shared by all that take part.
+#[derive(Clone, Default)]
+pub struct Stages(Arc<Shared>);
+
+struct Shared {
+    zero: Instant,
+    watcher: Option<Arc<dyn Watcher>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    begun: u32,
+    timings: Vec<Timing>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { zero: Instant::now(), watcher: None, known: Mutex::default() }
+    }
+}
+
+impl fmt::Debug for Stages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stages").field("watched", &self.0.watcher.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Stages {
+    /// Stages that are reported to `watcher`; those of [`Stages::default`] are reported to nobody.
+    #[must_use]
+    pub fn watched(watcher: Arc<dyn Watcher>) -> Self {
+        Self(Arc::new(Shared { watcher: Some(watcher), ..Shared::default() }))
+    }
+
+    /// Begins a stage. It has failed where it is dropped before [`Stage::end`].
+    #[must_use]
+    pub fn begin(&self, kind: Kind, subject: impl Into<String>) -> Stage {
+        let id = {
+            let mut known = locked(&self.0.known);
+            known.begun += 1;
+            known.begun
+        };
+        let running = Running {
+            id,
+            kind,
+            subject: subject.into(),
+            began: Instant::now(),
+            stages: self.clone(),
+            now: Mutex::default(),
+        };
+        running.report(State::Begun);
+        Stage(Some(Arc::new(running)))
+    }
+
+    /// Does `work` as a stage, which fails where `work` does.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn during<T, E>(
+        &self,
+        kind: Kind,
+        subject: impl Into<String>,
+        work: impl FnOnce(&Stage) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let stage = self.begin(kind, subject);
+        let done = work(&stage);
+        stage.end(done.is_ok());
+        done
+    }
+
+    /// How long there have been stages.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.0.zero.elapsed()
+    }
+
+    /// How long the stages that ended took, in the order in which they began.
+    #[must_use]
+    pub fn timings(&self) -> Vec<Timing> {
+        let mut timings = locked(&self.0.known).timings.clone();
+        timings.sort_by_key(|timing| timing.began);
+        timings
+    }
+}
+
+/// A stage under way, or nothing that is reported.
+#[derive(Debug, Clone, Default)]
+pub struct Stage(Option<Arc<Running>>);
+
+#[derive(Debug)]
+struct Running {
+    id: u32,
+    kind: Kind,
+    subject: String,
+    began: Instant,
+    stages: Stages,
+    now: Mutex<Now>,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    /// The step, when it began, and how far it is.
+    step: Option<(Step, Instant, u64, u64)>,
+    reported: Option<Instant>,
+    has_ended: bool,
+}
+
+/// Progress is not reported more often than this.
+const RATE: Duration = Duration::from_millis(250);
+
+/// How long a step has to have lasted before the time left is estimated, in seconds.
+const MATURE: f64 = 3.0;
+
+impl Stage {
+    /// Begins a step of `of` units; 0 where they are not counted.
+    pub fn step(&self, step: Step, of: u64) {
+        let Some(running) = &self.0 else { return };
+        running.change(|now| now.step = Some((step, Instant::now(), 0, of)), true);
+    }
+
+    /// Of the current step, `done` units are done.
+    pub fn at(&self, done: u64) {
+        let Some(running) = &self.0 else { return };
+        let set = |now: &mut Now| {
+            if let Some((_, _, at, of)) = &mut now.step {
+                *at = done.min(*of);
+            }
+        };
+        running.change(set, false);
+    }
+
+    /// One more unit of the current step is done.
+    pub fn one_more(&self) {
+        let Some(running) = &self.0 else { return };
+        let add = |now: &mut Now| {
+            if let Some((_, _, at, of)) = &mut now.step {
+                *at = (*at + 1).min(*of);
+            }
+        };
+        running.change(add, false);
+    }
+
+    /// The stage has ended.
+    pub fn end(&self, succeeded: bool) {
+        if let Some(running) = &self.0 {
+            running.end(succeeded);
+        }
+    }
+}
+
+impl Running {
+    fn change(&self, change: impl FnOnce(&mut Now), is_new: bool) {
+        let progress = {
+            let mut now = locked(&self.now);
+            change(&mut now);
+            let is_late = now.reported.is_none_or(|last| last.elapsed() >= RATE);
+            let Some((step, began, done, of)) = now.step else { return };
+            if now.has_ended || !(is_new || is_late || (done == of && of > 0)) {
+                return;
+            }
+            now.reported = Some(Instant::now());
+            Progress { step, done, of, seconds_left: seconds_left(began.elapsed().as_secs_f64(), done, of) }
+        };
+        self.report(State::At(progress));
+    }
+
+    fn end(&self, succeeded: bool) {
+        {
+            let mut now = locked(&self.now);
+            if now.has_ended {
+                return;
+            }
+            now.has_ended = true;
+        }
+        let began = self.began.saturating_duration_since(self.stages.0.zero);
+        let timing = Timing { kind: self.kind, subject: self.subject.clone(), began, took: self.began.elapsed() };
+        locked(&self.stages.0.known).timings.push(timing);
+        self.report(State::Ended { succeeded });
+    }
+
+    fn report(&self, state: State) {
+        if let Some(watcher) = &self.stages.0.watcher {
+            let (subject, elapsed) = (self.subject.clone(), self.began.elapsed());
+            watcher.report(&Report { id: self.id, kind: self.kind, subject, state, elapsed });
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+/// How long the rest of a step takes, at the rate so far; nothing before there is a rate worth the name.
+fn seconds_left(elapsed: f64, done: u64, of: u64) -> Option<f64> {
+    let is_known = elapsed >= MATURE && done > 0 && done.saturating_mul(20) >= of && done <= of;
+    is_known.then(|| elapsed * (of - done) as f64 / done as f64)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change is one assignment: what is in it is whole whatever a thread did that died with it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Report>>);
+
+    impl Watcher for Kept {
+        fn report(&self, report: &Report) {
+            self.0.lock().unwrap().push(report.clone());
+        }
+    }
+
+    #[test]
+    fn a_stage_is_reported_from_its_beginning_to_its_end() {
+        let kept = Arc::new(Kept::default());
+        let stages = Stages::watched(kept.clone());
+        let done: Result<u8, ()> = stages.during(Kind::Kernel, "x86_64 6.12", |stage| {
+            stage.step(Step::Unpack, 2);
+            stage.one_more();
+            stage.one_more();
+            stage.one_more();
+            Ok(7)
+        });
+        assert_eq!(done, Ok(7));
+        let failed: Result<(), u8> = stages.during(Kind::Programs, "riscv64", |_| Err(1));
+        assert_eq!(failed, Err(1));
+        drop(stages.begin(Kind::Toolchain, ""));
+        let reports = kept.0.lock().unwrap();
+        let states: Vec<State> = reports.iter().map(|report| report.state).collect();
+        let at = |done| State::At(Progress { step: Step::Unpack, done, of: 2, seconds_left: None });
+        assert_eq!(states[..3], [State::Begun, at(0), at(2)]);
+        let ended = |succeeded| State::Ended { succeeded };
+        assert_eq!(states.last(), Some(&ended(false)), "dropped");
+        let ends: Vec<State> = states.into_iter().filter(|state| matches!(state, State::Ended { .. })).collect();
+        assert_eq!(ends, [ended(true), ended(false), ended(false)]);
+        let timings = stages.timings();
+        let kinds: Vec<Kind> = timings.iter().map(|timing| timing.kind).collect();
+        assert_eq!(kinds, [Kind::Kernel, Kind::Programs, Kind::Toolchain]);
+        assert_eq!((reports[0].id, reports[0].subject.as_str()), (1, "x86_64 6.12"));
+    }
+
+    #[test]
+    fn time_is_estimated_once_there_is_a_rate() {
+        assert_eq!(seconds_left(10.0, 25, 100), Some(30.0));
+        assert_eq!(seconds_left(10.0, 100, 100), Some(0.0));
+        assert_eq!(seconds_left(1.0, 25, 100), None, "too early");
+        assert_eq!(seconds_left(10.0, 4, 100), None, "too little");
+        assert_eq!(seconds_left(10.0, 0, 0), None, "not counted");
+    }
+
+    #[test]
+    fn what_nobody_watches_is_silent() {
+        let stage = Stage::default();
+        stage.step(Step::Index, 0);
+        stage.at(1);
+        stage.end(true);
+    }
+}

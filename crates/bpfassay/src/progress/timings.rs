@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long each stage took, as a table of 80 columns.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bpfassay_testbed::stages::{Kind, Timing};
+
+/// Columns of the table.
+const WIDTH: usize = 80;
+
+/// The table of `timings`, of a program that has run for `all`: when each stage began, how long it took, and what ran beside it.
+pub(crate) fn table(timings: &[Timing], all: Duration) -> String {
+    let title = |timing: &Timing| format!("{} {}", timing.kind.title(), timing.subject).trim_end().to_owned();
+    let first = timings.iter().map(|timing| title(timing).chars().count()).chain(["stage".len()]).max().unwrap_or(0);
+    let mut text = format!("{:first$}  {:>9}  {:>9}  beside\n", "stage", "began", "took");
+    for (index, timing) in timings.iter().enumerate() {
+        let mut beside = BTreeMap::<Kind, usize>::new();
+        for (other, timed) in timings.iter().enumerate() {
+            if other != index && timing.overlaps(timed) {
+                *beside.entry(timed.kind).or_default() += 1;
+            }
+        }
+        let beside: Vec<String> = beside
+            .iter()
+            .map(|(kind, count)| match count {
+                1 => kind.title().to_owned(),
+                count => format!("{} ({count})", kind.title()),
+            })
+            .collect();
+        let start = format!("{:first$}  {:>9}  {:>9}  ", title(timing), seconds(timing.began), seconds(timing.took));
+        text.push_str(&wrapped(&start, &beside));
+    }
+    let covered = covered(timings);
+    let rest = all.saturating_sub(covered);
+    text.push_str(&format!("{:first$}  {:>9}  {:>9}\n", "no stage", "", seconds(rest)));
+    text.push_str(&format!("{:first$}  {:>9}  {:>9}\n", "all", "", seconds(all)));
+    text
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
+}
+
+/// `start`, and behind it `words`, on as many lines as they need.
+fn wrapped(start: &str, words: &[String]) -> String {
+    let indent = start.chars().count();
+    let mut text = start.to_owned();
+    let mut column = indent;
+    for (index, word) in words.iter().enumerate() {
+        let word = if index + 1 < words.len() { format!("{word}, ") } else { word.clone() };
+        let length = word.trim_end().chars().count();
+        if column > indent && column + length > WIDTH {
+            text.truncate(text.trim_end().len());
+            text.push_str(&format!("\n{:indent$}", ""));
+            column = indent;
+        }
+        column += word.chars().count();
+        text.push_str(&word);
+    }
+    text.truncate(text.trim_end().len());
+    text + "\n"
+}
+
+/// How long at least one of `timings`, which are sorted by their beginnings, was under way.
+fn covered(timings: &[Timing]) -> Duration {
+    let mut end = Duration::ZERO;
+    timings.iter().fold(Duration::ZERO, |sum, timing| {
+        let (from, to) = (timing.began.max(end), timing.began + timing.took);
+        end = end.max(to);
+        sum + to.saturating_sub(from)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timing(kind: Kind, subject: &str, began: u64, took: u64) -> Timing {
+        let (began, took) = (Duration::from_secs(began), Duration::from_secs(took));
+        Timing { kind, subject: subject.to_owned(), began, took }
+    }
+
+    #[test]
+    fn stages_are_listed_with_what_ran_beside_them() {
+        let timings = [
+            timing(Kind::Toolchain, "", 0, 60),
+            timing(Kind::Sources, "", 0, 10),
+            timing(Kind::Kernel, "x86_64 6.12", 0, 20),
+            timing(Kind::Kernel, "aarch64 6.12", 20, 30),
+            timing(Kind::Programs, "x86_64", 60, 100),
+            timing(Kind::Guests, "x86_64", 160, 1),
+            timing(Kind::Qemu, "x86_64", 162, 2),
+            timing(Kind::Measuring, "", 164, 200),
+            timing(Kind::Programs, "aarch64", 161, 90),
+            timing(Kind::Reporting, "", 364, 1),
+        ];
+        let mut sorted = timings.to_vec();
+        sorted.sort_by_key(|timing| timing.began);
+        let text = table(&sorted, Duration::from_millis(365_500));
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        insta::assert_snapshot!("timings", text);
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The stages under way, as text: for the bar of a terminal, and for logs at a bounded rate.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bpfassay_testbed::stages::{Kind, Progress, Report, State, Step, Unit};
+
+use super::duration;
+
+/// In a log, no stage is silent for longer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+/// In a log, a stage has no more than a line in this time, but for its steps that take long.
+const PAUSE: Duration = Duration::from_secs(3);
+/// A stage whose end is reported took at least this time.
+const NOTABLE: Duration = Duration::from_secs(1);
+
+/// The stages under way, by number.
+#[derive(Debug, Default)]
+pub(super) struct Underway(BTreeMap<u32, Running>);
+
+#[derive(Debug)]
+struct Running {
+    kind: Kind,
+    subject: String,
+    at: Option<Progress>,
+    /// When a line was last written about it, since the beginning; at first when it began.
+    mentioned: Duration,
+    /// Tenths of the step that were done then.
+    tenths: u64,
+}
+
+/// A line about a stage.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// For logs: on a terminal, the bar shows it.
+    Log(String),
+    /// For everybody.
+    Both(String),
+}
+
+impl Underway {
+    /// Takes in `report` at the time `now`. Returns the line to write, if there is one.
+    pub(super) fn take(&mut self, report: &Report, now: Duration) -> Option<Line> {
+        match report.state {
+            State::Begun => {
+                let (kind, subject) = (report.kind, report.subject.clone());
+                let running = Running { kind, subject, at: None, mentioned: now, tenths: 0 };
+                // What guests do is reported by themselves.
+                if kind != Kind::Measuring {
+                    self.0.insert(report.id, running);
+                }
+                None
+            }
+            State::At(at) => {
+                let running = self.0.get_mut(&report.id)?;
+                let is_new = running.at.is_none_or(|before| before.step != at.step);
+                let takes_long = matches!(at.step, Step::Download | Step::Compile | Step::Install | Step::TrialBoot);
+                running.at = Some(at);
+                let tenths = (10 * at.done).checked_div(at.of).unwrap_or_default();
+                let since = now.saturating_sub(running.mentioned);
+                let is_due = if is_new { takes_long } else { tenths > running.tenths && since >= PAUSE };
+                if is_new {
+                    running.tenths = 0;
+                }
+                is_due.then(|| {
+                    (running.mentioned, running.tenths) = (now, tenths);
+                    Line::Log(running.long())
+                })
+            }
+            State::Ended { succeeded } => {
+                let running = self.0.remove(&report.id)?;
+                let is_told = succeeded && report.elapsed >= NOTABLE && running.kind != Kind::Reporting;
+                is_told.then(|| {
+                    Line::Both(format!("{}: done in {}", running.title(), duration(report.elapsed.as_secs_f64())))
+                })
+            }
+        }
+    }
+
+    /// A line for logs about the stages that none was about for too long, at the time `now`.
+    pub(super) fn overdue(&mut self, now: Duration) -> Option<String> {
+        let is_silent = |running: &&mut Running| now.saturating_sub(running.mentioned) >= PATIENCE;
+        let mentioned: Vec<String> = self
+            .0
+            .values_mut()
+            .filter(is_silent)
+            .map(|running| {
+                running.mentioned = now;
+                running.long()
+            })
+            .collect();
+        (!mentioned.is_empty()).then(|| mentioned.join(" · "))
+    }
+
+    /// All of them, on one line: those that take longest first, because the line may be cut.
+    pub(super) fn message(&self) -> String {
+        let is_kernel = |running: &&Running| running.kind == Kind::Kernel;
+        let others = self.0.values().filter(|running| !is_kernel(running)).map(Running::long);
+        let kernels: Vec<String> = self.0.values().filter(is_kernel).map(Running::short).collect();
+        let kernels = (!kernels.is_empty()).then(|| format!("kernels: {}", kernels.join(", ")));
+        others.chain(kernels).collect::<Vec<_>>().join(" · ")
+    }
+}
+
+impl Running {
+    fn title(&self) -> String {
+        match self.subject.as_str() {
+            "" => self.kind.title().to_owned(),
+            subject => format!("{} {subject}", self.kind.title()),
+        }
+    }
+
+    /// `guest programs x86_64: compiling, 34/97 units, about 50 s left`.
+    fn long(&self) -> String {
+        let title = self.title();
+        let Some(at) = self.at else { return title };
+        let mut text = format!("{title}: {}", at.step.title());
+        let of = match at.step.unit() {
+            Some(Unit::Bytes) if at.of > 0 => format!(", {} MiB", count(at, |bytes| bytes.div_ceil(1 << 20))),
+            Some(unit) if at.of > 0 => format!(", {} {}", count(at, |done| done), unit.name()),
+            _ => String::new(),
+        };
+        text.push_str(&of);
+        if let Some(left) = at.seconds_left.filter(|_| at.done < at.of) {
+            text.push_str(&format!(", about {} left", duration(left)));
+        }
+        text
+    }
+
+    /// `x86_64 6.12 45 %`.
+    fn short(&self) -> String {
+        match self.at {
+            Some(at) if at.of > 0 && at.step == Step::Download => {
+                format!("{} {} %", self.subject, 100 * at.done / at.of)
+            }
+            _ => self.subject.clone(),
+        }
+    }
+}
+
+fn count(at: Progress, scaled: impl Fn(u64) -> u64) -> String {
+    format!("{}/{}", scaled(at.done), scaled(at.of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(id: u32, kind: Kind, subject: &str, state: State, elapsed: u64) -> Report {
+        Report { id, kind, subject: subject.to_owned(), state, elapsed: Duration::from_secs(elapsed) }
+    }
+
+    fn at(step: Step, done: u64, of: u64, seconds_left: Option<f64>) -> State {
+        State::At(Progress { step, done, of, seconds_left })
+    }
+
+    /// What is written while `reports` come, each at its number of seconds.
+    fn lines(underway: &mut Underway, reports: &[(u64, Report)]) -> Vec<Line> {
+        reports.iter().filter_map(|(now, report)| underway.take(report, Duration::from_secs(*now))).collect()
+    }
+
+    #[test]
+    fn a_log_has_a_line_for_each_tenth_at_a_bounded_rate() {
+        let programs = |state, elapsed| report(1, Kind::Programs, "x86_64", state, elapsed);
+        let mut underway = Underway::default();
+        let mut reports = vec![(0, programs(State::Begun, 0))];
+        reports.push((0, programs(at(Step::Compile, 0, 100, None), 0)));
+        // A unit a second, then the rest within one.
+        reports.extend((1..=40).map(|done| (done, programs(at(Step::Compile, done, 100, Some(60.0)), done))));
+        reports.extend((41..=100).map(|done| (41, programs(at(Step::Compile, done, 100, None), 41))));
+        reports.push((42, programs(State::Ended { succeeded: true }, 42)));
+        let log = |text: &str| Line::Log(format!("guest programs x86_64: compiling, {text}"));
+        let expected = [
+            log("0/100 units"),
+            log("10/100 units, about 1 min left"),
+            log("20/100 units, about 1 min left"),
+            log("30/100 units, about 1 min left"),
+            log("40/100 units, about 1 min left"),
+            Line::Both("guest programs x86_64: done in 42 s".to_owned()),
+        ];
+        assert_eq!(lines(&mut underway, &reports), expected);
+    }
+
+    #[test]
+    fn no_stage_is_silent_for_long() {
+        let mut underway = Underway::default();
+        let begun = [
+            (0, report(1, Kind::Sources, "", State::Begun, 0)),
+            (0, report(1, Kind::Sources, "", at(Step::Collect, 0, 0, None), 0)),
+            (10, report(2, Kind::Kernel, "x86_64 6.12", State::Begun, 0)),
+            (10, report(2, Kind::Kernel, "x86_64 6.12", at(Step::Download, 0, 100 << 20, None), 0)),
+        ];
+        assert_eq!(lines(&mut underway, &begun).len(), 1);
+        let mut overdue = |now| underway.overdue(Duration::from_secs(now));
+        assert_eq!(overdue(14), None);
+        assert_eq!(overdue(15).as_deref(), Some("crates: collecting sources"));
+        assert_eq!(overdue(16), None);
+        let both = "crates: collecting sources · kernel x86_64 6.12: downloading, 0/100 MiB";
+        assert_eq!(overdue(40).as_deref(), Some(both));
+    }
+
+    #[test]
+    fn what_is_found_at_once_is_not_worth_a_line() {
+        let kernel = |state| report(1, Kind::Kernel, "x86_64 6.12", state, 0);
+        let reports = [(0, kernel(State::Begun)), (0, kernel(State::Ended { succeeded: true }))];
+        assert_eq!(lines(&mut Underway::default(), &reports), []);
+        let failed = [(0, kernel(State::Begun)), (90, kernel(State::Ended { succeeded: false }))];
+        assert_eq!(lines(&mut Underway::default(), &failed), [], "the error is reported");
+    }
+
+    #[test]
+    fn the_bar_shows_everything_under_way() {
+        let mut underway = Underway::default();
+        let reports = [
+            (0, report(1, Kind::Kernel, "x86_64 6.12", State::Begun, 0)),
+            (0, report(1, Kind::Kernel, "x86_64 6.12", at(Step::Download, 30, 100, None), 0)),
+            (0, report(2, Kind::Kernel, "riscv64 7.2", State::Begun, 0)),
+            (0, report(3, Kind::Toolchain, "", State::Begun, 0)),
+            (0, report(3, Kind::Toolchain, "", at(Step::Unpack, 3, 90, Some(12.0)), 0)),
+        ];
+        lines(&mut underway, &reports);
+        let expected =
+            "cross toolchain: unpacking, 3/90 packages, about 12 s left · kernels: x86_64 6.12 30 %, riscv64 7.2";
+        assert_eq!(underway.message(), expected);
+    }
+}
