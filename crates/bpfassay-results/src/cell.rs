@@ -299,7 +299,7 @@ pub struct Overhead {
 pub struct Cost {
     /// Per call of the workload, with its interval; its `n` counts `unit`s.
     pub per_call: Estimate,
-    /// Per MiB that the workload moved, likewise.
+    /// Per MiB that the workload moved, with its interval.
     pub per_mib: Estimate,
     /// What was compared.
     pub basis: Basis,
