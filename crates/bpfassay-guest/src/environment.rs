@@ -41,7 +41,7 @@ pub(crate) struct Environment {
     pub test_dir: TestDir,
     /// Directory for everything else of runs.
     pub work: String,
-    /// Where tracers of this boot keep what they read from the symbol table.
+    /// Where tracers of this boot keep what they read of the kernel's functions.
     pub symbols: String,
     /// Directory of the cgroup in which those of workloads are made.
     pub cgroups: String,
