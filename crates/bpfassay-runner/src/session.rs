@@ -49,7 +49,7 @@ impl Session {
     /// every architecture. `selection` is what the plan was expanded from.
     ///
     /// # Errors
-    /// Those of [`Selection::expand`].
+    /// As [`Selection::expand`], which plans for that clock.
     pub fn with_clock_of_host(self, mut selection: Selection, store: &StoreOptions) -> Result<Self, Error> {
         let has_kvm = self.host_setup.qemu.keys().all(|&arch| !self.host_setup.is_emulated(arch));
         if !self.plan.study.clock_of_host || !has_kvm {
@@ -74,7 +74,7 @@ impl Session {
     /// Begins the plan in a results directory: see [`Work::begin`].
     ///
     /// # Errors
-    /// [`Error::Journal`]
+    /// As [`Work::begin`].
     pub fn begin(&self, directory: Option<&Path>) -> Result<Work, Error> {
         Work::begin(&self.plan, directory, self.provenance.clone())
     }
