@@ -26,7 +26,7 @@ async fn main() -> Result<(), bpfassay_runner::Error> {
     let session = session.with_clock_of_host(&selection, &options)?;
     let work = session.begin(None)?;
     let directory = work.directory.clone();
-    let observer = EventObserver::new(session.plan(), &Print);
+    let observer = EventObserver::new(session.plan(), session.provenance(), &Print);
     session.execute(work, &observer, &CancellationToken::new()).await?;
     let (results, _) = conclude(&directory)?;
     println!("{} cells, in {}", results.cells.len(), directory.display());

@@ -42,7 +42,8 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     }
     let display = Display::begin(arguments.message_format);
     let stages = display.stages();
-    host::install_for(&plan, selection.host_packages(), global, &stages)?;
+    let missing = host::Missing::find(&plan, selection.host_packages(), global)?;
+    missing.install_to_make(&stages)?;
     let store = Arc::new(Store::open(&options)?.with_stages(stages.clone()));
     let begun_with = match &interrupted {
         Some(interrupted) if selection.sources.manifest.is_none() && selection.sources.ior.is_empty() => {
@@ -55,8 +56,11 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let is_early = interrupted.is_none() && may_begin_early(&plan, &selection, wish);
     let session = if is_early {
         let parts = Testbed::provide_parts(Arc::clone(&store), Arc::clone(&selection), plan.clone());
+        // While guests are made.
+        missing.install_to_boot(&stages)?;
         Session::set_up_early(parts, plan, wish, jobs).await?
     } else {
+        missing.install_to_boot(&stages)?;
         let testbed = match begun_with {
             Some(testbed) => testbed,
             None => Testbed::provide(&store, &selection, &plan, Shell::Without)?,
@@ -85,7 +89,8 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         here: None,
     });
     let measuring = stages.begin(Kind::Measuring, "");
-    let summary = session.execute(work, &EventObserver::new(plan, &reporter), &stop::on_signals()).await?;
+    let summary =
+        session.execute(work, &EventObserver::new(plan, session.provenance(), &reporter), &stop::on_signals()).await?;
     measuring.end(true);
     display.finish();
     let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_command([&directory]));
