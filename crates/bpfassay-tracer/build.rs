@@ -10,6 +10,9 @@
 //!
 //! The programs in Rust were compiled before, where they were at all: `$OUT_DIR/aya_objects.rs` lists them.
 
+#[path = "src/elf_strip.rs"]
+mod elf_strip;
+
 use std::{
     env,
     error::Error,
@@ -36,7 +39,12 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-env-changed=BPFASSAY_CLANG");
     println!("cargo:rerun-if-env-changed=PATH");
     println!("cargo:rerun-if-env-changed={RUST_OBJECTS}");
+    println!("cargo:rerun-if-changed=src/elf_strip.rs");
     link_static_dependencies()?;
+    // No uprobe is put on this program, unlike on the workload's: without debug information its symbols are of no use either.
+    if variable("DEBUG")? == "false" {
+        println!("cargo:rustc-link-arg-bins=-Wl,--strip-all");
+    }
 
     let out = PathBuf::from(variable("OUT_DIR")?);
     list_rust_objects(&out)?;
@@ -182,8 +190,16 @@ impl Compiler {
         if !status.success() {
             return Err(format!("{} failed on {} ({status})", self.clang.display(), source.display()).into());
         }
-        Ok(())
+        strip(object)
     }
+}
+
+/// Leaves out of the object what only debuggers read.
+fn strip(object: &Path) -> Result<()> {
+    let elf = fs::read(object).map_err(|error| format!("cannot read {}: {error}", object.display()))?;
+    let stripped = elf_strip::without_debug_sections(&elf)
+        .ok_or_else(|| format!("{} is not an eBPF object of the expected form", object.display()))?;
+    fs::write(object, stripped).map_err(|error| format!("cannot write {}: {error}", object.display()).into())
 }
 
 /// `BPFASSAY_CLANG`, else `clang`, else the newest `clang-NN` on `PATH`.

@@ -173,20 +173,27 @@ impl<'a> Btf<'a> {
     /// [`BtfError::Bounds`].
     pub fn prototypes(&self, wanted: &std::collections::BTreeSet<&str>) -> Result<Vec<(String, Prototype)>, BtfError> {
         let (mut found, mut length) = (Vec::new(), 0usize);
+        // Most of a kernel's 60,000 functions begin otherwise than those that are wanted: this much is looked at of each.
+        let mut beginnings: Vec<u32> = wanted.iter().map(|name| beginning(name.as_bytes())).collect();
+        beginnings.sort_unstable();
+        beginnings.dedup();
         for &start in &self.starts {
-            let function = self.read(start).ok_or(BtfError::Bounds)?;
-            if function.kind != kind::FUNC {
+            let info = u32_at(self.types, start + 4).ok_or(BtfError::Bounds)?;
+            if info >> 24 & 0x1f != kind::FUNC {
                 continue;
             }
-            let name = self.string(function.name).ok_or(BtfError::Bounds)?;
-            if wanted.contains(name) {
-                let prototype = self.prototype(name, function.size_or_type).ok_or(BtfError::Bounds)?;
-                length = length.saturating_add(prototype.text.len());
-                if length > MAX_PROTOTYPES {
-                    return Err(BtfError::Bounds);
-                }
-                found.push((name.to_owned(), prototype));
+            let function = self.read(start).ok_or(BtfError::Bounds)?;
+            let name = self.bytes_from(function.name).ok_or(BtfError::Bounds)?;
+            if !beginnings.contains(&beginning(name)) {
+                continue;
             }
+            let Some(name) = self.string(function.name).filter(|name| wanted.contains(name)) else { continue };
+            let prototype = self.prototype(name, function.size_or_type).ok_or(BtfError::Bounds)?;
+            length = length.saturating_add(prototype.text.len());
+            if length > MAX_PROTOTYPES {
+                return Err(BtfError::Bounds);
+            }
+            found.push((name.to_owned(), prototype));
         }
         Ok(found)
     }
@@ -299,11 +306,24 @@ impl<'a> Btf<'a> {
         })
     }
 
+    fn bytes_from(&self, offset: u32) -> Option<&'a [u8]> {
+        self.strings.get(usize::try_from(offset).ok()?..)
+    }
+
     fn string(&self, offset: u32) -> Option<&'a str> {
-        let rest = self.strings.get(usize::try_from(offset).ok()?..)?;
+        let rest = self.bytes_from(offset)?;
         let end = rest.iter().position(|&byte| byte == 0)?;
         str::from_utf8(&rest[..end]).ok()
     }
+}
+
+/// The first four bytes of a name that may end in a zero byte; zeros behind its end.
+fn beginning(name: &[u8]) -> u32 {
+    let mut begins = [0; 4];
+    for (to, &byte) in begins.iter_mut().zip(name.iter().take_while(|byte| **byte != 0)) {
+        *to = byte;
+    }
+    u32::from_ne_bytes(begins)
 }
 
 fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
@@ -440,7 +460,31 @@ pub(crate) mod tests {
         assert_eq!(Btf::new(&bytes).unwrap().prototypes(&BTreeSet::from(["f"])), Err(BtfError::Bounds));
     }
 
+    /// [`Btf::prototypes`], looking at the whole name of every function.
+    fn prototypes_by_names(btf: &Btf<'_>, wanted: &BTreeSet<&str>) -> Option<Vec<(String, Prototype)>> {
+        let functions = btf.starts.iter().filter_map(|&start| btf.read(start)).filter(|found| found.kind == kind::FUNC);
+        let named = functions.filter_map(|function| Some((btf.string(function.name)?, function.size_or_type)));
+        let wanted = named.filter(|(name, _)| wanted.contains(name));
+        wanted.map(|(name, id)| Some((name.to_owned(), btf.prototype(name, id)?))).collect()
+    }
+
     proptest! {
+        #[test]
+        fn no_function_is_passed_over(
+            names in prop::collection::vec("[ab_]{0,6}", 0..20),
+            wanted in prop::collection::btree_set("[ab_]{0,6}", 0..6),
+        ) {
+            let mut b = sample();
+            let nothing = b.add("", kind::FUNC_PROTO, 0, 0, &[]);
+            for name in &names {
+                b.add(name, kind::FUNC, 0, nothing, &[]);
+            }
+            let bytes = b.build();
+            let btf = Btf::new(&bytes).unwrap();
+            let wanted: BTreeSet<&str> = wanted.iter().map(String::as_str).chain(["vfs_read"]).collect();
+            prop_assert_eq!(btf.prototypes(&wanted).ok(), prototypes_by_names(&btf, &wanted));
+        }
+
         #[test]
         fn damaged_bytes_end_in_an_error_or_an_answer(at in 0usize..600, byte: u8, cut in 0usize..600) {
             let mut bytes = sample().build();

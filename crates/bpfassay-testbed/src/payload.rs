@@ -3,7 +3,8 @@
 //! built from the same source with the same toolchain.
 //!
 //! What goes into them is staged first: the sources of their packages and of those they depend on in this workspace,
-//! and the locked versions of other packages. The digest of that decides whether anything is to be built; when it is,
+//! and the locked versions of other packages. By the digest of that, programs are looked for in the cache and in places that offer them
+//! ([`asset`]). Where they are nowhere,
 //! cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at a fixed path, and
 //! uses no network.
 
@@ -12,9 +13,9 @@ mod ebpf;
 mod logged;
 mod place;
 mod sources;
+mod verify;
 
 use std::{
-    collections::BTreeMap,
     env,
     ffi::OsString,
     fs,
@@ -32,9 +33,10 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::logged::end;
 pub use self::{
-    asset::{AssetError, FORMAT as ASSET_FORMAT, FileHash, Index},
+    asset::{AssetError, FileHash, Index},
     place::{NotAPlace, Place},
     sources::{ProgramSources, checkout},
+    verify::{Compared, Verified, verify},
 };
 use self::{
     logged::Logged,
@@ -87,6 +89,16 @@ struct Building<'a> {
     variables: Vec<(String, String)>,
     /// Where the output goes.
     log: PathBuf,
+    reuse: Reuse,
+}
+
+/// What of earlier builds may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reuse {
+    /// What the cache holds, and [`TARGET_VARIABLE`].
+    Known,
+    /// Nothing.
+    Nothing,
 }
 
 /// The guest's programs for one architecture.
@@ -118,21 +130,29 @@ impl Payload {
         let source = Digest::of_parts([&agent, &tracer, &ior].map(|object| object.digest.to_string()));
         Ok(Self { arch, agent, tracer, ior, source })
     }
+
+    /// Its programs by name, in the order of [`PROGRAMS`].
+    #[must_use]
+    pub fn programs(&self) -> [(&'static str, &Object); 3] {
+        [(AGENT.binary, &self.agent), (TRACER.binary, &self.tracer), (IOR.binary, &self.ior)]
+    }
 }
 
-/// The guest's programs for several architectures.
-#[derive(Debug, Clone, Default)]
+/// The guest's programs for one architecture, and what they were built with.
+#[derive(Debug, Clone)]
 pub struct Built {
-    /// By architecture.
-    pub programs: BTreeMap<Arch, Payload>,
-    /// The packages of the toolchain that they were built with, sorted.
+    /// The programs.
+    pub payload: Payload,
+    /// The packages of the toolchain, sorted.
     pub toolchain: Vec<Component>,
-    /// The assets that they were taken from.
-    pub assets: Vec<ProgramAsset>,
+    /// Digest of what the toolchain was made from.
+    pub toolchain_key: Digest,
+    /// The asset that they were taken from; none where they were built here.
+    pub asset: Option<ProgramAsset>,
 }
 
 /// What the cache remembers of a build.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {
     agent: Digest,
@@ -140,20 +160,18 @@ struct Recorded {
     ior: Digest,
     toolchain_key: Digest,
     toolchain: Vec<Component>,
-    /// The asset that the programs were taken from; none where they were built here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     asset: Option<ProgramAsset>,
 }
 
-/// The programs for `archs`, each given to `ready` as soon as it is there, until that asks to stop: first those that the cache has, then those
-/// that one of the places of `sources` offers, then, in the order given, those that are built. Where one cannot be built, the others still
+/// The programs for `archs`, each given to `ready` as soon as they are there, until that asks to stop: first those that the cache has, then
+/// those that a place of `sources` offers, then, in the order given, those that have to be built. Where some cannot be had, the others still
 /// are. What takes time is reported as stages.
 ///
 /// # Errors
-/// What none of those that are left can be had without: [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there is
-/// nothing to build from, and those of [`Toolchain::prepare`]. `ready` is given [`Error::Build`] for a build that fails, with the last lines
-/// and the place of its log; [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a place with a damaged asset and one that
-/// cannot be read.
+/// What no architecture can be had without: [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there is nothing to build
+/// from, and those of [`Toolchain::prepare`]. `ready` is given [`Error::Build`] for a build that fails, with the last lines and the place of
+/// its log, and [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a damaged asset and a place that cannot be read.
 pub fn prepare_each(
     apt: &Apt<'_>,
     sources: &ProgramSources,
@@ -163,11 +181,13 @@ pub fn prepare_each(
     let cache = apt.cache();
     let wanted = Wanted::find(sources)?;
     let source = wanted.source;
-    let refreshed = if apt.options().refresh { Some(Toolchain::prepare(apt)?) } else { None };
+    // Without sources there is nothing that another toolchain would change.
+    let is_refresh = apt.options().refresh && wanted.can_be_built();
+    let refreshed = if is_refresh { Some(Toolchain::prepare(apt)?) } else { None };
     let current = refreshed.as_ref().map(|toolchain| toolchain.key);
     let mut missing = Vec::new();
     for &arch in archs {
-        match all_recorded(cache, source, &[arch], current)? {
+        match recorded(cache, source, arch, current)? {
             Some(built) => {
                 if ready(arch, Ok(built)).is_break() {
                     return Ok(());
@@ -180,46 +200,66 @@ pub fn prepare_each(
         return Ok(());
     }
     let _lock = cache.lock("payload")?;
-    let mut to_build = Vec::new();
-    for arch in missing {
+    let mut unbuilt = Vec::new();
+    for &arch in &missing {
         // Another process may have built them while this one waited.
-        let found = match all_recorded(cache, source, &[arch], current) {
-            Ok(None) => take_offered(apt, sources, source, arch, current)
-                .and_then(|is_taken| if is_taken { all_recorded(cache, source, &[arch], None) } else { Ok(None) }),
-            found => found,
+        let found = match recorded(cache, source, arch, current)? {
+            Some(built) => Ok(Some(built)),
+            None => offered(apt, sources, source, arch, current),
         };
         match found.transpose() {
+            None => unbuilt.push(arch),
             Some(found) => {
                 if ready(arch, found).is_break() {
                     return Ok(());
                 }
             }
-            None => to_build.push(arch),
         }
     }
-    if to_build.is_empty() {
+    if unbuilt.is_empty() {
         return Ok(());
     }
-    let checkout = wanted.checkout(&to_build)?;
-    cache.require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * to_build.len() as u64)?;
-    let ground = Ground::lay(apt, checkout, refreshed)?;
-    for arch in to_build {
-        if ready(arch, build(apt, &checkout.stage, &ground, arch)).is_break() {
+    let checkout = wanted.checkout(&unbuilt)?;
+    let ground = Ground::lay(apt, checkout, refreshed, unbuilt.len(), Reuse::Known)?;
+    for &arch in &unbuilt {
+        if ready(arch, build(apt, checkout, &ground, arch)).is_break() {
             break;
         }
     }
     Ok(())
 }
 
-/// Takes the programs for `arch` from `source` into the cache, from the first place of `sources` that offers them, built with the
-/// toolchain `toolchain` if that matters. Whether there was one.
-fn take_offered(
+/// The programs for `archs`, all of them: see [`prepare_each`].
+///
+/// # Errors
+/// Those of [`prepare_each`].
+pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Vec<Built>> {
+    let mut all = Ok(Vec::new());
+    prepare_each(apt, sources, archs, &mut |_, built| match (built, &mut all) {
+        (Ok(built), Ok(list)) => {
+            list.push(built);
+            ControlFlow::Continue(())
+        }
+        (Err(error), _) => {
+            all = Err(error);
+            ControlFlow::Break(())
+        }
+        (Ok(_), Err(_)) => ControlFlow::Break(()),
+    })?;
+    let mut all = all?;
+    all.sort_by_key(|built| built.payload.arch);
+    Ok(all)
+}
+
+/// The programs for `arch` from `source`, taken into the cache from the first place of `sources` that offers them, built with the toolchain
+/// `toolchain` if that matters.
+fn offered(
     apt: &Apt<'_>,
     sources: &ProgramSources,
     source: Digest,
     arch: Arch,
     toolchain: Option<Digest>,
-) -> Result<bool> {
+) -> Result<Option<Built>> {
     let of = &source.to_string()[..16];
     for place in &sources.from {
         if matches!(place, Place::Url(_)) && apt.options().offline {
@@ -236,11 +276,11 @@ fn take_offered(
             Some(index) => {
                 asset::take(apt, place, index)?;
                 tracing::info!("took the guest's programs for {arch} of the sources {of} from {place}");
-                return Ok(true);
+                return recorded(apt.cache(), source, arch, toolchain);
             }
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Whether the cache holds the programs for `archs`: then nothing is built.
@@ -249,51 +289,35 @@ fn take_offered(
 /// [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there are no sources; [`Error::Io`], [`Error::Damaged`] where the
 /// cache cannot be read or repaired.
 pub fn is_cached(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Result<bool> {
-    Ok(all_recorded(cache, Wanted::find(sources)?.source, archs, None)?.is_some())
+    let source = Wanted::find(sources)?.source;
+    for &arch in archs {
+        if recorded(cache, source, arch, None)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
-/// Writes the programs of `built` as assets into `directory`, which is made where it does not exist.
+/// Writes programs as assets into `directory`, which is made where it does not exist.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Archive`] where files cannot be read or written; those of the cache.
-pub fn pack(cache: &Cache, built: &Built, directory: &Path) -> Result<Vec<Index>> {
+/// [`Error::Io`] and [`Error::Archive`] where files cannot be read or written.
+pub fn pack(built: &[Built], directory: &Path) -> Result<Vec<Index>> {
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
-    let mut packed = Vec::new();
-    for payload in built.programs.values() {
-        let recorded = cache.recorded::<Recorded>(RECORD, &record_key(payload.source, payload.arch))?;
-        let recorded = recorded.ok_or_else(|| Error::Build {
-            what: format!("the guest's programs for {} are no longer in the cache: run again", payload.arch),
-        })?;
-        packed.push(asset::write(directory, payload, recorded.toolchain_key, &recorded.toolchain)?);
-    }
-    Ok(packed)
-}
-
-fn all_recorded(cache: &Cache, source: Digest, archs: &[Arch], toolchain: Option<Digest>) -> Result<Option<Built>> {
-    let mut all = Built::default();
-    for &arch in archs {
-        let Some((payload, recorded)) = recorded(cache, source, arch, toolchain)? else { return Ok(None) };
-        all.programs.insert(arch, payload);
-        all.toolchain.extend(recorded.toolchain);
-        all.assets.extend(recorded.asset);
-    }
-    // Architectures that were built at different times may have been built with different versions: all are named.
-    all.toolchain.sort();
-    all.toolchain.dedup();
-    Ok(Some(all))
+    built.iter().map(|built| asset::write(directory, built)).collect()
 }
 
 fn record_key(source: Digest, arch: Arch) -> Digest {
     Digest::of_parts([KEY_VERSION, ebpf::LINKER, PROFILE, arch.name(), &source.to_string()])
 }
 
+/// Of what, and how, programs are built from `source`: what assets are named by.
+fn asset_key(source: Digest) -> Digest {
+    Digest::of_parts([KEY_VERSION, ebpf::LINKER, PROFILE, &source.to_string()])
+}
+
 /// What was built from `source` for `arch`, with the toolchain `toolchain` if that matters.
-fn recorded(
-    cache: &Cache,
-    source: Digest,
-    arch: Arch,
-    toolchain: Option<Digest>,
-) -> Result<Option<(Payload, Recorded)>> {
+fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>) -> Result<Option<Built>> {
     let Some(recorded) = cache.recorded::<Recorded>(RECORD, &record_key(source, arch))? else { return Ok(None) };
     if toolchain.is_some_and(|key| key != recorded.toolchain_key) {
         return Ok(None);
@@ -303,7 +327,8 @@ fn recorded(
     else {
         return Ok(None);
     };
-    Ok(Some((Payload { arch, agent, tracer, ior, source }, recorded)))
+    let Recorded { toolchain, toolchain_key, asset, .. } = recorded;
+    Ok(Some(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain, toolchain_key, asset }))
 }
 
 /// What programs of every architecture are built with.
@@ -312,14 +337,23 @@ struct Ground {
     /// The directories that the build sees, until this is dropped.
     scratch: Scratch,
     target: PathBuf,
+    reuse: Reuse,
 }
 
 impl Ground {
-    /// Makes the toolchain, unless that is `toolchain`, and meanwhile collects what is compiled.
-    fn lay(apt: &Apt<'_>, checkout: &Checkout, toolchain: Option<Toolchain>) -> Result<Self> {
+    /// Makes the toolchain, unless that is `toolchain`, and meanwhile collects what is compiled, for so many architectures.
+    fn lay(
+        apt: &Apt<'_>,
+        checkout: &Checkout,
+        toolchain: Option<Toolchain>,
+        archs: usize,
+        reuse: Reuse,
+    ) -> Result<Self> {
         let Checkout { workspace, stage } = checkout;
+        apt.cache().require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * archs as u64)?;
         let scratch = apt.cache().scratch()?;
-        let target = env::var_os(TARGET_VARIABLE).map_or_else(|| scratch.path().join("target"), PathBuf::from);
+        let kept = env::var_os(TARGET_VARIABLE).filter(|_| reuse == Reuse::Known);
+        let target = kept.map_or_else(|| scratch.path().join("target"), PathBuf::from);
         fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
         let (source, vendor) = (scratch.path().join("src"), scratch.path().join("vendor"));
         stage.write(&source)?;
@@ -335,7 +369,12 @@ impl Ground {
             collected.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             toolchain
         })?;
-        Ok(Self { toolchain, scratch, target })
+        Ok(Self { toolchain, scratch, target, reuse })
+    }
+
+    /// Where a program is when it has been compiled.
+    fn program(&self, arch: Arch, program: &Program) -> PathBuf {
+        self.target.join(arch.facts().rust_target).join(PROFILE).join(program.binary)
     }
 }
 
@@ -346,36 +385,41 @@ fn log(apt: &Apt<'_>, stage: &Stage, part: &str) -> PathBuf {
 }
 
 /// Builds the programs for `arch`, and records them.
-fn build(apt: &Apt<'_>, stage: &Stage, ground: &Ground, arch: Arch) -> Result<Built> {
+fn build(apt: &Apt<'_>, checkout: &Checkout, ground: &Ground, arch: Arch) -> Result<Built> {
     apt.during(Kind::Programs, arch.name(), |apt| {
-        let Ground { toolchain, scratch, target } = ground;
-        let root = Sandbox::new(&toolchain.root)
-            .mount(scratch.path().join("src"), "src", true)
-            .mount(scratch.path().join("vendor"), "vendor", false)
-            .mount(target, "target", true);
-        let log = log(apt, stage, arch.name());
-        let building = Building { apt, toolchain, root, target, variables: variables(), log };
-        ebpf::provide(&building, stage, arch)?;
-        build_programs(&building, arch)?;
+        compile(apt, &checkout.stage, ground, arch)?;
         let cache = apt.cache();
-        let take = |program: Program| {
-            let path = target.join(arch.facts().rust_target).join(PROFILE).join(program.binary);
-            cache.add_file(&format!("{} for {arch}", program.binary), &path, None)
+        let take = |program: &Program| {
+            cache.add_file(&format!("{} for {arch}", program.binary), &ground.program(arch, program), None)
         };
-        let (agent, tracer, ior) = (take(AGENT)?, take(TRACER)?, take(IOR)?);
+        let (agent, tracer, ior) = (take(&AGENT)?, take(&TRACER)?, take(&IOR)?);
+        let Toolchain { key: toolchain_key, .. } = ground.toolchain;
+        let toolchain = ground.toolchain.components();
         let recorded = Recorded {
             agent: agent.digest,
             tracer: tracer.digest,
             ior: ior.digest,
-            toolchain_key: toolchain.key,
-            toolchain: toolchain.components(),
+            toolchain_key,
+            toolchain: toolchain.clone(),
             asset: None,
         };
-        let source = Digest::from(stage.digest());
+        let source = checkout.stage.digest().into();
         cache.record(RECORD, &record_key(source, arch), &recorded)?;
-        let programs = [(arch, Payload { arch, agent, tracer, ior, source })].into();
-        Ok(Built { programs, toolchain: recorded.toolchain, assets: Vec::new() })
+        Ok(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain, toolchain_key, asset: None })
     })
+}
+
+/// Builds the programs for `arch`: then they are at [`Ground::program`].
+fn compile(apt: &Apt<'_>, stage: &Stage, ground: &Ground, arch: Arch) -> Result<()> {
+    let Ground { toolchain, scratch, target, reuse } = ground;
+    let root = Sandbox::new(&toolchain.root)
+        .mount(scratch.path().join("src"), "src", true)
+        .mount(scratch.path().join("vendor"), "vendor", false)
+        .mount(target, "target", true);
+    let log = log(apt, stage, arch.name());
+    let building = Building { apt, toolchain, root, target, variables: variables(), log, reuse: *reuse };
+    ebpf::provide(&building, stage, arch)?;
+    build_programs(&building, arch)
 }
 
 fn build_programs(building: &Building<'_>, arch: Arch) -> Result<()> {

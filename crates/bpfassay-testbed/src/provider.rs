@@ -252,14 +252,14 @@ fn with_checkout(
     };
     overlap::overlap(overlap::workers(), work, &|archs, made| {
         let made = made.and_then(|(targets, built)| {
-            let of: Vec<_> = built.programs.keys().map(|arch| arch.name()).collect();
-            apt.during(Kind::Guests, of.join(" "), |apt| {
+            let arch = built.payload.arch;
+            apt.during(Kind::Guests, arch.name(), |apt| {
                 let parts = Parts {
                     provider,
                     toolchain: built.toolchain,
-                    assets: built.assets,
+                    assets: built.asset.into_iter().collect(),
                     targets: targets.into_values().collect(),
-                    programs: built.programs,
+                    programs: [(arch, built.payload)].into(),
                     ior: &request.sources.ior,
                     shell: request.shell.then_some(apt),
                 };

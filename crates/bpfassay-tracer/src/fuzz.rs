@@ -12,8 +12,8 @@ use crate::{
     diagnostics::before,
     features,
     kernel::{
-        mounts, preemption,
-        symbols::{cache, table},
+        kept, mounts, preemption,
+        symbols::table::{self, Symbol},
         tracefs::{lists, profile},
     },
     loader::{
@@ -77,8 +77,9 @@ pub fn kernel_lists(text: &[u8]) {
 /// The file of `--symbol-cache`: what is read is written as it is read again.
 pub fn symbol_cache(text: &str) {
     const STATE: &str = "4fc5d7f0-0000-0000-0000-000000000000 nfs,nfsd";
-    let Some(symbols) = cache::parse(&format!("{STATE}\n{text}"), STATE) else { return };
-    assert_eq!(cache::parse(&cache::write(&symbols, STATE), STATE), Some(symbols));
+    let text = format!("{STATE}\n{text}");
+    let Some(symbols) = kept::parse::<Symbol>(&text, STATE) else { return };
+    assert_eq!(kept::parse(&kept::write(&symbols, STATE, &text), STATE), Some(symbols));
 }
 
 /// A request to the tracer's endpoint: what makes it whole does not change with what follows its head.

@@ -22,6 +22,8 @@
 mod cli;
 mod counters;
 mod diagnostics;
+#[cfg(test)]
+mod elf_strip;
 mod features;
 #[doc(hidden)]
 pub mod fuzz;

@@ -5,6 +5,7 @@ mod compare;
 #[cfg(test)]
 mod documented;
 mod here;
+mod payload;
 mod report;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use clap::{
 pub(crate) use self::{
     compare::{Compare, ComparisonFormat, FailOn, Format, Trend},
     here::Here,
+    payload::{Payload, PayloadCommand},
     report::Report,
 };
 use crate::exit;
@@ -113,6 +115,8 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
+    /// Build the guest's programs, pack them for other machines (--from), or verify that their sources give the same bytes
+    Payload(Payload),
     /// Make, check or pack testbeds by hand: for other builders, such as Nix, and for hosts without a network
     Testbed(Testbed),
 }

@@ -27,7 +27,7 @@ pub(crate) const UNEXPECTED: u8 = 4;
 pub(crate) const REGRESSION: u8 = 5;
 /// A gate could not be decided: too few or too scattered figures, or none.
 pub(crate) const INCONCLUSIVE: u8 = 6;
-/// `verify` found other raw figures than those recorded.
+/// `verify` found other raw figures than those recorded, or `payload verify` other programs than those offered.
 pub(crate) const NOT_REPRODUCED: u8 = 7;
 /// Interrupted; what was measured is kept and `run --resume` goes on.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -43,7 +43,7 @@ Exit codes:
     4  at least one run ended otherwise than expected (and no gate found a regression)
     5  a gate found a regression
     6  no gate found a regression, but at least one is inconclusive, which is no pass
-    7  verify: re-executed runs have other raw figures
+    7  verify: re-executed runs have other raw figures; payload verify: programs are not what their sources give
   130  interrupted; what was measured is kept, `run --resume DIR` goes on";
 
 /// An error and its exit code.

@@ -69,6 +69,7 @@ pub const TARGETS: &[Target] = &[
     Target::text("debian_versions", 1000, &[], testbed::versions),
     Target::text("catalogue", 200, &["kernels/debian.toml"], testbed::catalogue),
     Target::bytes("manifest", 6000, &["crates/bpfassay-testbed/src/manifest/testdata"], testbed::manifest),
+    Target::bytes("payload_index", 6000, &[], testbed::payload_index),
     Target::bytes("testbed_spec", 6000, &[], testbed::testbed_spec),
     Target::text("testbed_values", 1000, &[], testbed::values),
     Target::text("qemu_version", 6000, &[], vm::qemu_version),

@@ -11,6 +11,7 @@ use bpfassay_testbed::{
     compose::TestbedSpec,
     manifest::Manifest,
     modules::{ModInfo, decompress, signature},
+    payload::Index,
     provider::{
         debian::{builds, compare_versions},
         local,
@@ -96,6 +97,14 @@ pub(super) fn manifest(text: &[u8]) {
     let Ok(manifest) = Manifest::parse(path, text) else { return };
     let again = manifest.to_json().ok().and_then(|text| Manifest::parse(path, text.as_bytes()).ok());
     assert_eq!(again.as_ref(), Some(&manifest));
+}
+
+/// The index of an asset: one that is accepted is written as it is read again.
+pub(super) fn payload_index(text: &[u8]) {
+    let Ok(index) = Index::parse("payload.json", text) else { return };
+    assert!(index.programs.keys().all(|name| !name.contains('/')));
+    let again = serde_json::to_vec(&index).ok().and_then(|text| Index::parse("payload.json", &text).ok());
+    assert_eq!(again, Some(index));
 }
 
 /// A spec.

@@ -6,8 +6,8 @@
 //! payload-ARCH-DIGEST.cpio.xz  the programs
 //! ```
 //!
-//! DIGEST are the first 16 digits of the digest of the sources, so that one look-up finds what a command needs, however many
-//! versions a place offers. No path stands in an index: names follow from architecture and digest.
+//! DIGEST are the first 16 digits of a digest of the sources and of the way in which programs are built from them, so that one look-up
+//! finds what a command needs, however many versions a place offers. No path stands in an index: names follow from architecture and digest.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use bpfassay_protocol::Arch;
 use lzma_rust2::{XzOptions, XzWriter};
 use serde::{Deserialize, Serialize};
 
-use super::{PROGRAMS, Payload, Place, RECORD, Recorded, record_key};
+use super::{Built, PROGRAMS, Place, RECORD, Recorded, asset_key, record_key};
 use crate::{
     Error, Result,
     apt::Apt,
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Version of the index's form.
-pub const FORMAT: u32 = 1;
+const FORMAT: u32 = 1;
 
 /// Largest index that is read, in bytes; one has about 30 kB.
 const MAX_INDEX: u64 = 1 << 20;
@@ -78,13 +78,13 @@ pub enum AssetError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
-    /// [`FORMAT`].
+    /// The version of this form: 1.
     pub format: u32,
     /// The architecture.
     pub arch: Arch,
     /// Digest of the sources.
     pub source: Digest,
-    /// Digest of the sources, the architecture, and how programs are built of them.
+    /// Digest of the sources and of how programs are built from them; the files are named by it.
     pub key: Digest,
     /// The archive.
     pub archive: FileHash,
@@ -151,7 +151,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 /// The names of an asset's two files, without their endings.
 fn name(arch: Arch, source: Digest) -> String {
-    format!("payload-{arch}-{}", &source.to_string()[..16])
+    format!("payload-{arch}-{}", &asset_key(source).to_string()[..16])
 }
 
 fn index_name(arch: Arch, source: Digest) -> String {
@@ -171,13 +171,12 @@ pub(super) fn find(apt: &Apt<'_>, place: &Place, source: Digest, arch: Arch) -> 
     let Some(text) = place.read(apt, &name, MAX_INDEX)? else { return Ok(None) };
     let file = place.of_file(&name);
     let index = Index::parse(&file, &text)?;
-    // Of all things that could be exchanged, these two would go unnoticed.
-    if (index.arch, index.source) != (arch, source) {
+    // Of all things that could be exchanged, these would go unnoticed.
+    if (index.arch, index.source, index.key) != (arch, source, asset_key(source)) {
         let problem = format!("is for {} and the sources {}, not for {arch} and {source}", index.arch, index.source);
         return Err(AssetError::Content { file, problem }.into());
     }
-    // The same sources, built in another way: an asset for another version of this command.
-    Ok((index.key == record_key(source, arch)).then_some(index))
+    Ok(Some(index))
 }
 
 /// The programs of `index` in `place`, in the order of [`PROGRAMS`], checked by their hashes.
@@ -233,23 +232,19 @@ pub(super) fn take(apt: &Apt<'_>, place: &Place, index: Index) -> Result<()> {
     cache.record(RECORD, &record_key(index.source, index.arch), &recorded)
 }
 
-/// Writes `payload`, built with the toolchain `toolchain`, as an asset into `directory`, which must exist. What it held for the same
-/// sources is replaced. The same programs give the same bytes.
+/// Writes programs as an asset into `directory`, which must exist. What it held for the same sources is replaced. The same programs give
+/// the same bytes.
 ///
 /// # Errors
 /// [`Error::Archive`] where a program cannot be read; [`Error::Io`] where a file cannot be written.
-pub(super) fn write(
-    directory: &Path,
-    payload: &Payload,
-    toolchain_key: Digest,
-    toolchain: &[Component],
-) -> Result<Index> {
+pub(super) fn write(directory: &Path, built: &Built) -> Result<Index> {
+    let payload = &built.payload;
     let mut archive = Archive::default();
     let mut programs = BTreeMap::new();
-    for (program, object) in PROGRAMS.iter().zip([&payload.agent, &payload.tracer, &payload.ior]) {
+    for (name, object) in payload.programs() {
         let content = Content::of_file(&object.path)?;
-        archive.add(program.binary, Node::File { executable: true, content })?;
-        programs.insert(program.binary.to_owned(), FileHash { size: object.size, sha256: object.digest });
+        archive.add(name, Node::File { executable: true, content })?;
+        programs.insert(name.to_owned(), FileHash { size: object.size, sha256: object.digest });
     }
     let path = directory.join(archive_name(payload.arch, payload.source));
     let compressed = compress(&archive.to_bytes()?).map_err(Error::io("write", &path))?;
@@ -257,11 +252,11 @@ pub(super) fn write(
         format: FORMAT,
         arch: payload.arch,
         source: payload.source,
-        key: record_key(payload.source, payload.arch),
+        key: asset_key(payload.source),
         archive: FileHash::of(&compressed),
         programs,
-        toolchain_key,
-        toolchain: toolchain.to_vec(),
+        toolchain_key: built.toolchain_key,
+        toolchain: built.toolchain.clone(),
     };
     // The index last: where it is, the archive is whole.
     replace(&path, &compressed)?;

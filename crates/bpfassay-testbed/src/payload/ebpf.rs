@@ -16,7 +16,7 @@ use std::{
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
-use super::{Building, PROFILE, Stage, logged::Logged};
+use super::{Building, PROFILE, Reuse, Stage, logged::Logged};
 use crate::{
     Error, Result,
     cache::{Cache, Digest},
@@ -65,24 +65,26 @@ pub(super) fn provide(building: &Building<'_>, stage: &Stage, arch: Arch) -> Res
     let cache = building.apt.cache();
     // Of what is being built: the workspace may have changed since it was staged.
     let source = stage.part(&[PACKAGE])?;
-    let key = Digest::of_parts([KEY_VERSION, LINKER, PROFILE, arch.name(), &Digest::from(source.digest()).to_string()]);
+    let digest = Digest::from(source.digest());
+    let key = Digest::of_parts([KEY_VERSION, LINKER, PROFILE, arch.name(), &digest.to_string()]);
     let directory = building.target.join(DIRECTORY).join(arch.name());
     fs::create_dir_all(&directory).map_err(Error::io("create", &directory))?;
-    if take(cache, &key, building.toolchain.key, &directory)? {
+    if building.reuse == Reuse::Known && take(cache, &key, building.toolchain.key, &directory)? {
         return Ok(());
     }
     build(building, arch)?;
     let mut objects = BTreeMap::new();
     for name in source.binaries(PACKAGE) {
-        let path = object(building, name);
-        objects.insert(name.to_owned(), cache.add_file(&format!("{name} for {arch}"), &path, None)?.digest);
+        let (path, copy) = (object(building, name), directory.join(format!("{name}.o")));
+        fs::copy(&path, &copy).map_err(Error::io("write", &copy))?;
+        if building.reuse == Reuse::Known {
+            objects.insert(name.to_owned(), cache.add_file(&format!("{name} for {arch}"), &path, None)?.digest);
+        }
     }
-    cache.record(RECORD, &key, &Recorded { objects, toolchain_key: building.toolchain.key })?;
-    if take(cache, &key, building.toolchain.key, &directory)? {
-        return Ok(());
+    match building.reuse {
+        Reuse::Known => cache.record(RECORD, &key, &Recorded { objects, toolchain_key: building.toolchain.key }),
+        Reuse::Nothing => Ok(()),
     }
-    let what = format!("the eBPF objects for {arch} vanished from the cache while they were built: run again");
-    Err(Error::Build { what })
 }
 
 /// Copies the objects of `key` into `directory`, if the cache has them all.

@@ -68,6 +68,11 @@ impl Wanted {
         Ok(Self { source, checkout: None, from })
     }
 
+    /// Whether there are sources to build from.
+    pub(super) fn can_be_built(&self) -> bool {
+        self.checkout.is_some()
+    }
+
     /// The sources, to build `archs` from.
     ///
     /// # Errors

@@ -36,9 +36,9 @@ fn a_build_is_found_again_until_its_source_its_toolchain_or_a_program_changes() 
     let (source, toolchain, other) = (Digest::of(b"source"), Digest::of(b"toolchain"), Digest::of(b"other"));
     recorded_build(&cache, source, toolchain);
     let find = |source, arch, toolchain| recorded(&cache, source, arch, toolchain).unwrap();
-    let (payload, recorded) = find(source, Arch::Riscv64, None).unwrap();
+    let Built { payload, toolchain: components, .. } = find(source, Arch::Riscv64, None).unwrap();
     assert_eq!(fs::read(&payload.tracer.path).unwrap(), b"tracer");
-    assert_eq!(recorded.toolchain.len(), 1);
+    assert_eq!(components.len(), 1);
     assert!(find(source, Arch::Riscv64, Some(toolchain)).is_some());
     assert!(find(source, Arch::Riscv64, Some(other)).is_none());
     assert!(find(other, Arch::Riscv64, None).is_none());

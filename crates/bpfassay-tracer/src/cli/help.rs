@@ -37,8 +37,8 @@ Options:
       --function NAME=OTHER  Hook the kernel's function OTHER where the programs name NAME, for kernels that have it under
                              another name; may be given for several NAMEs
       --attach-order N       Hook the functions in an order that follows from N, in place of always the same
-      --symbol-cache FILE    Keep in FILE what /proc/kallsyms has of the hooked functions, and read it from there at
-                             the next start in the same boot: the list is long and slow to read
+      --symbol-cache FILE    Keep in FILE what /proc/kallsyms and the kernel's BTF have of the hooked functions, and read
+                             it from there at the next start in the same boot: both are long and slow to read
       --bpf-stats            Let the kernel count runs and run time of every program while this one runs, and report them at
                              the end; costs two readings of the clock per event
       --merge                Count `readv` as `read` and `writev` as `write`

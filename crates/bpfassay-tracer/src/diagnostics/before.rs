@@ -15,7 +15,7 @@ use crate::{
         tracefs::lists::{self, Enabled},
         unread::{Unread, unread},
     },
-    loader::plan::options::Options,
+    loader::plan::{options::Options, usual},
 };
 
 /// The detail of a function that the compiler inlined everywhere.
@@ -122,13 +122,14 @@ fn before_hooking<'a>(
 
 fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
     let wanted: BTreeSet<&'a str> = hooks.iter().map(|hook| hook.function).collect();
+    let (kept, usual) = (options.symbol_cache.as_deref(), usual::functions());
     Facts {
-        symbols: symbols::of_kernel(options.symbol_cache.as_deref(), &wanted),
+        symbols: symbols::of_kernel(kept, &wanted, &usual),
         traceable: (when == When::Refused).then(|| lists::read_traceable(&wanted)),
         blacklist: lists::read_blacklist(),
         enabled: lists::read_enabled(),
         kprobes: lists::read_kprobes(),
-        prototypes: btf::prototypes(&wanted).map_err(unread(btf::PATH)),
+        prototypes: btf::prototypes(kept, &wanted, &usual).map_err(unread(btf::PATH)),
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod bpf;
 pub(crate) mod btf;
 pub(crate) mod cgroups;
 pub(crate) mod jit;
+pub(crate) mod kept;
 pub(crate) mod mounts;
 pub(crate) mod perf;
 pub(crate) mod preemption;

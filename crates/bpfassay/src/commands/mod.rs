@@ -8,6 +8,7 @@ mod fetch;
 mod here;
 mod kernels;
 mod manual;
+mod payload;
 mod plan;
 mod report;
 mod run;
@@ -50,6 +51,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Schema(arguments) => schema::schema(&arguments),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { directory } => manual::pages(&directory),
+        Command::Payload(arguments) => payload::payload(arguments, &global),
         Command::Testbed(arguments) => testbed::testbed(&arguments, &global),
     }
 }

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     apt::Options,
     cache::Cache,
-    payload::{Built, NotAPlace, ProgramSources, pack, recorded, sources::Wanted, take_offered},
+    payload::{NotAPlace, Payload, ProgramSources, offered as taken, pack, recorded, sources::Wanted},
 };
 
 const ARCH: Arch = Arch::Riscv64;
@@ -26,58 +26,48 @@ fn source() -> Digest {
 const PROGRAM_TEXTS: [&[u8]; 3] = [b"the agent", &[7; 5000], b"ior"];
 
 /// A cache in which programs have been built.
-fn built(root: &Path) -> (Cache, Built) {
+fn built(root: &Path) -> Built {
     let cache = Cache::open(root).unwrap();
     let [agent, tracer, ior] = PROGRAM_TEXTS.map(|text| cache.add_bytes("a program", text).unwrap());
     let toolchain = vec![Component { name: "rustc".into(), version: "1.95".into(), sha256: Digest::of(b"deb") }];
-    let recorded = Recorded {
-        agent: agent.digest,
-        tracer: tracer.digest,
-        ior: ior.digest,
-        toolchain_key: Digest::of(b"toolchain"),
-        toolchain: toolchain.clone(),
-        asset: None,
-    };
-    cache.record(RECORD, &record_key(source(), ARCH), &recorded).unwrap();
     let payload = Payload { arch: ARCH, agent, tracer, ior, source: source() };
-    (cache, Built { programs: [(ARCH, payload)].into(), toolchain, assets: Vec::new() })
+    Built { payload, toolchain, toolchain_key: Digest::of(b"toolchain"), asset: None }
 }
 
 /// A directory with an asset.
 fn offered() -> (TempDir, PathBuf, Index) {
     let work = tempfile::tempdir().unwrap();
-    let (cache, built) = built(&work.path().join("builder"));
+    let built = built(&work.path().join("builder"));
     let place = work.path().join("place");
-    let index = pack(&cache, &built, &place).unwrap().pop().unwrap();
+    let index = pack(&[built], &place).unwrap().pop().unwrap();
     (work, place, index)
 }
 
 /// Takes the programs from `place` into an empty cache in `work`.
-fn take_from(work: &Path, place: &str, toolchain: Option<Digest>) -> Result<Option<(Payload, Recorded)>> {
+fn take_from(work: &Path, place: &str, toolchain: Option<Digest>) -> Result<Option<Built>> {
     let root = work.join("user");
     let _ = fs::remove_dir_all(&root);
     let cache = Cache::open(root).unwrap();
     let apt = Apt::new(&cache, Options::default());
     let sources = ProgramSources { from: vec![place.parse().unwrap()], built_with: Some(source()) };
-    let taken = take_offered(&apt, &sources, source(), ARCH, toolchain)?;
-    let found = recorded(&cache, source(), ARCH, None)?;
-    assert_eq!(taken, found.is_some());
+    let found = taken(&apt, &sources, source(), ARCH, toolchain)?;
+    assert_eq!(recorded(&cache, source(), ARCH, None)?.is_some(), found.is_some());
     Ok(found)
 }
 
-fn take_from_directory(work: &Path, place: &Path) -> Result<Option<(Payload, Recorded)>> {
+fn take_from_directory(work: &Path, place: &Path) -> Result<Option<Built>> {
     take_from(work, place.to_str().unwrap(), None)
 }
 
-fn is_taken(found: Option<(Payload, Recorded)>, index: &Index, from: &str) {
-    let (payload, recorded) = found.unwrap();
+fn is_taken(found: Option<Built>, index: &Index, from: &str) {
+    let Built { payload, toolchain, asset: taken, .. } = found.unwrap();
     let objects = [&payload.agent, &payload.tracer, &payload.ior];
     for (object, text) in objects.into_iter().zip(PROGRAM_TEXTS) {
         assert_eq!(fs::read(&object.path).unwrap(), text);
     }
     let asset = ProgramAsset { arch: ARCH, source: source(), sha256: index.archive.sha256, from: from.to_owned() };
-    assert_eq!(recorded.asset, Some(asset));
-    assert_eq!(recorded.toolchain[0].name, "rustc");
+    assert_eq!(taken, Some(asset));
+    assert_eq!(toolchain[0].name, "rustc");
 }
 
 #[test]
@@ -120,8 +110,8 @@ fn an_index_in_the_place_of_another_is_refused() {
     };
     let error = put(&|index| index.arch = Arch::X86_64).unwrap_err().to_string();
     assert!(error.contains("is for x86_64") && error.contains(path.to_str().unwrap()), "{error}");
-    // For another version of this command, whose builds are others.
-    assert!(put(&|index| (index.arch, index.key) = (ARCH, Digest::of(b"key"))).unwrap().is_none());
+    assert!(put(&|index| (index.arch, index.key) = (ARCH, Digest::of(b"key"))).is_err());
+    assert!(put(&|index| index.key = asset_key(source())).unwrap().is_some());
 }
 
 #[test]

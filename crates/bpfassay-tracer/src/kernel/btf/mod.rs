@@ -3,10 +3,18 @@
 
 pub(crate) mod ids;
 pub(crate) mod offsets;
+mod prototypes;
 
-use std::{collections::BTreeSet, fs, io};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+};
 
 use bpfassay_btf::{Btf, Prototype};
+
+use self::prototypes::Prototypes;
+use super::kept;
 
 /// Where the kernel has it.
 pub(crate) const PATH: &str = bpfassay_btf::KERNEL;
@@ -19,14 +27,32 @@ pub(crate) fn read() -> io::Result<Vec<u8>> {
     fs::read(PATH)
 }
 
-/// The prototypes of those of `wanted` that the kernel has. A name that several functions have comes several times.
+/// The prototypes of those of `wanted` that the kernel has, from the file `kept`, if it is given and has them all. `usual`: see
+/// [`kept::look_up`]. A name that several functions have comes several times.
 ///
 /// # Errors
 /// Those of [`read`], and `InvalidData` for type information that is not understood.
-pub(crate) fn prototypes(wanted: &BTreeSet<&str>) -> io::Result<Vec<(String, Prototype)>> {
-    let bytes = read()?;
-    let found = Btf::new(&bytes).and_then(|btf| btf.prototypes(wanted));
-    found.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+pub(crate) fn prototypes(
+    kept: Option<&Path>,
+    wanted: &BTreeSet<&str>,
+    usual: &[String],
+) -> io::Result<Vec<(String, Prototype)>> {
+    let mut known = kept::look_up(kept, wanted, usual, |wanted| {
+        let bytes = read()?;
+        let found = Btf::new(&bytes).and_then(|btf| btf.prototypes(wanted));
+        let found = found.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        // That the kernel has none of a name is worth knowing, too.
+        let mut all: BTreeMap<String, Prototypes> =
+            wanted.iter().map(|name| ((*name).to_owned(), Prototypes::default())).collect();
+        for (name, prototype) in found {
+            all.entry(name).or_default().0.push(prototype);
+        }
+        Ok::<_, io::Error>(all)
+    })?;
+    known.retain(|name, _| wanted.contains(name.as_str()));
+    let each =
+        known.into_iter().flat_map(|(name, Prototypes(all))| all.into_iter().map(move |one| (name.clone(), one)));
+    Ok(each.collect())
 }
 
 /// The message for an error of [`read`] or [`prototypes`].

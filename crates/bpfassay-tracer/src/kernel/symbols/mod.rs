@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's symbol table, `/proc/kallsyms`.
 
-pub(crate) mod cache;
 pub(crate) mod table;
 
 use std::{
@@ -12,16 +11,23 @@ use std::{
 };
 
 use self::table::Symbol;
-use super::unread::{Unread, unread};
+use super::{
+    kept,
+    unread::{Unread, unread},
+};
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// What the table has of `wanted`; from the file `cache`, if it is given and has them all.
+/// What the table has of `wanted`; from the file `kept`, if it is given and has them all. `usual`: see [`kept::look_up`].
 ///
 /// # Errors
 /// [`Unread`].
-pub(crate) fn of_kernel(cache: Option<&Path>, wanted: &BTreeSet<&str>) -> Result<BTreeMap<String, Symbol>, Unread> {
-    cache::symbols(cache, wanted, |wanted| {
+pub(crate) fn of_kernel(
+    kept: Option<&Path>,
+    wanted: &BTreeSet<&str>,
+    usual: &[String],
+) -> Result<BTreeMap<String, Symbol>, Unread> {
+    kept::look_up(kept, wanted, usual, |wanted| {
         let lines = File::open(KALLSYMS).map(|file| BufReader::with_capacity(1 << 16, file));
         lines.and_then(|lines| table::read(lines, wanted.iter().copied())).map_err(unread(KALLSYMS))
     })

@@ -6,6 +6,8 @@ use std::{
     io::{self, BufRead},
 };
 
+use crate::kernel::kept::Kept;
+
 /// Suffixes that the compiler gives to functions which it changed: the original signature or the whole body may be
 /// elsewhere (`-fipa-sra`, `-fipa-cp`, `-fipa-split` of GCC). `.cold` is no such: it holds the unlikely branches of a
 /// function that keeps its name, its entry and its exit.
@@ -18,6 +20,19 @@ pub(crate) struct Symbol {
     pub(crate) count: usize,
     /// Names that the compiler made of it: `NAME.isra.0`.
     pub(crate) variants: BTreeSet<String>,
+}
+
+impl Kept for Symbol {
+    const KIND: &'static str = "symbol";
+
+    fn write(&self) -> Vec<String> {
+        [self.count.to_string()].into_iter().chain(self.variants.iter().cloned()).collect()
+    }
+
+    fn parse<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let count = fields.next()?.parse().ok()?;
+        Some(Self { count, variants: fields.map(str::to_owned).collect() })
+    }
 }
 
 /// Reads lines `ADDRESS TYPE NAME [MODULE]` and keeps those of `wanted`.
@@ -36,11 +51,7 @@ pub(crate) fn read<'a>(
         if lines.read_until(b'\n', &mut line)? == 0 {
             return Ok(found);
         }
-        let Some((kind, name)) = function(&line) else { continue };
-        // Weak functions are there, too, where nothing overrides them.
-        if !matches!(kind, b't' | b'T' | b'w' | b'W') {
-            continue;
-        }
+        let Some(name) = function(&line) else { continue };
         if let Some(symbol) = found.get_mut(name) {
             symbol.count += 1;
         } else if let Some((base, suffix)) = name.split_once('.')
@@ -52,11 +63,14 @@ pub(crate) fn read<'a>(
     }
 }
 
-/// Type and name of a line.
-fn function(line: &[u8]) -> Option<(u8, &str)> {
-    let mut fields = line.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
-    let (&[kind], name) = (fields.nth(1)?, fields.next()?) else { return None };
-    Some((kind, str::from_utf8(name).ok()?))
+/// The name in a line, if it is a function's. Most lines of a kernel's 200,000 are none, or none that is wanted: this is what
+/// reading them costs.
+fn function(line: &[u8]) -> Option<&str> {
+    let rest = &line[line.iter().position(|&byte| byte == b' ')?..];
+    // Weak functions are there, too, where nothing overrides them.
+    let &[b' ', b't' | b'T' | b'w' | b'W', b' ', ref name @ ..] = rest else { return None };
+    let end = name.iter().position(u8::is_ascii_whitespace).unwrap_or(name.len());
+    str::from_utf8(&name[..end]).ok()
 }
 
 #[cfg(test)]

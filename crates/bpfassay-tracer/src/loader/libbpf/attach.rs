@@ -85,7 +85,7 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
     let watches_returns = |program: &ProgramMut<'_>| {
         matches!(probes::attachment(&program.section().to_string_lossy()), Some((Attachment::KretprobeMulti, _)))
     };
-    let companions = if programs.iter().any(watches_returns) { fprobe_capacity::others() } else { Vec::new() };
+    let companions = if programs.iter().any(watches_returns) { fprobe_capacity::others(options) } else { Vec::new() };
     // Where the kernel counts misses only for kprobes made through tracefs, the first program finds out.
     let mut mode = KprobeMode::Perf;
     // Only uprobes need them.

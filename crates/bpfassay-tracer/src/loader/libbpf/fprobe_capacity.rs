@@ -8,8 +8,10 @@
 
 use std::{collections::BTreeSet, ffi::CString};
 
-use crate::kernel::btf;
-use crate::loader::plan::renamed::SYSCALL_PREFIX;
+use crate::{
+    kernel::btf,
+    loader::plan::{options::Options, renamed::SYSCALL_PREFIX, usual},
+};
 
 /// A function of kernels that reserve room, and of no other.
 const RESERVES: &str = "fprobe_exit_handler";
@@ -61,10 +63,10 @@ const SELDOM: [&str; 40] = [
 
 /// Functions to include in a link on returns, beside the one that is meant; none where no room is needed, or the kernel
 /// has no type information.
-pub(super) fn others() -> Vec<CString> {
+pub(super) fn others(options: &Options) -> Vec<CString> {
     let names: Vec<String> = SELDOM.iter().map(|name| format!("{SYSCALL_PREFIX}sys_{name}")).collect();
     let wanted: BTreeSet<&str> = names.iter().map(String::as_str).chain([RESERVES]).collect();
-    let known = btf::prototypes(&wanted).unwrap_or_default();
+    let known = btf::prototypes(options.symbol_cache.as_deref(), &wanted, &usual::functions()).unwrap_or_default();
     chosen(known.into_iter().map(|(name, _)| name).collect())
 }
 

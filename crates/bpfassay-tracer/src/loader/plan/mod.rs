@@ -14,3 +14,4 @@ pub(crate) mod renamed;
 pub(crate) mod return_probe;
 pub(crate) mod settings;
 pub(crate) mod uprobes;
+pub(crate) mod usual;

@@ -83,6 +83,8 @@ pub(crate) fn without_casts(elf: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use object::{Object as _, ObjectSection as _};
+
     use super::*;
 
     #[test]
@@ -95,10 +97,26 @@ mod tests {
                 assert_eq!(calls, 0, "{}+{}", object.probe, object.map);
                 continue;
             };
-            // In the names of symbols, in those of types, and in those for debuggers.
+            // In the names of symbols and in those of types.
             assert!(calls >= 2, "{}+{}: {calls}", object.probe, object.map);
             assert_eq!((count(&other, CAST), count(&other, NO_CAST)), (0, calls));
             assert_eq!(other.len(), object.elf.len());
+        }
+    }
+
+    #[test]
+    fn libbpf_opens_every_object_without_what_debuggers_read() {
+        let named = SETS.iter().chain(BUNDLED).map(|object| (object.name, object.elf));
+        let all = OBJECTS.iter().map(|object| (object.probe, object.elf)).chain(named);
+        for (name, elf) in all {
+            let parsed = object::File::parse(elf).unwrap();
+            let sections: Vec<&str> = parsed.sections().map(|section| section.name().unwrap()).collect();
+            assert!(sections.contains(&".BTF") && sections.contains(&".BTF.ext"), "{name}");
+            assert!(!sections.iter().any(|section| section.contains(".debug_")), "{name}: {sections:?}");
+            let open =
+                libbpf_rs::ObjectBuilder::default().name("bpfassay").and_then(|builder| builder.open_memory(elf));
+            let open = open.unwrap_or_else(|error| panic!("{name}: {error:#}"));
+            assert!(open.progs().next().is_some(), "{name}");
         }
     }
 

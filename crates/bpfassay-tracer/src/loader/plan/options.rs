@@ -26,7 +26,7 @@ pub(crate) struct Options {
     pub(crate) attach_order: Option<u64>,
     /// Kernel functions to hook in place of those that the programs name.
     pub(crate) functions: BTreeMap<String, String>,
-    /// A file that keeps what the symbol table has of functions, between tracers of one boot.
+    /// A file that keeps what the symbol table and the type information have of functions, between tracers of one boot.
     pub(crate) symbol_cache: Option<PathBuf>,
 }
 

@@ -10,7 +10,7 @@ use bpfassay_btf::{self as btf, Shape};
 use bpfassay_protocol::tracer::Step;
 use bpfassay_tracer_common::Prototype;
 
-use super::{options::Options, probes::Attachment, refusal::Failure};
+use super::{options::Options, probes::Attachment, refusal::Failure, usual};
 use crate::kernel;
 
 /// Functions whose arguments differ between kernels, with the operation that they are counted under.
@@ -68,7 +68,8 @@ pub(crate) fn find(
     if wanted.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let all = kernel::btf::prototypes(&wanted).map_err(|error| failure(kernel::btf::cannot(&error)))?;
+    let all = kernel::btf::prototypes(options.symbol_cache.as_deref(), &wanted, &usual::functions())
+        .map_err(|error| failure(kernel::btf::cannot(&error)))?;
     let mut found = BTreeMap::new();
     let mut ambiguous = BTreeSet::new();
     for (name, prototype) in all {

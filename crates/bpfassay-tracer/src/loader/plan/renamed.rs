@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use bpfassay_protocol::Arch;
 
+use super::{options::Options, usual};
 use crate::kernel::btf;
-use crate::loader::plan::options::Options;
 
 /// What a function is called in kernels up to 6.12 at least, and in the programs, and what 7.2 calls it (fs/namei.c). The arguments
 /// that the programs look at stayed the same.
-const NEWER: [(&str, &str); 6] = [
+pub(super) const NEWER: [(&str, &str); 6] = [
     ("do_filp_open", "do_file_open"),
     ("do_mkdirat", "filename_mkdirat"),
     ("do_mknodat", "filename_mknodat"),
@@ -20,7 +20,7 @@ const NEWER: [(&str, &str); 6] = [
 ];
 
 /// System calls whose functions are hooked: `sys_NAME` in the programs.
-const SYSCALLS: [&str; 2] = ["sys_fsync", "sys_fdatasync"];
+pub(super) const SYSCALLS: [&str; 2] = ["sys_fsync", "sys_fdatasync"];
 
 /// What stands before that in the kernel (arch/*/include/asm/syscall_wrapper.h).
 pub(crate) const SYSCALL_PREFIX: &str = Arch::BUILT_FOR.facts().syscall_prefix;
@@ -29,7 +29,7 @@ pub(crate) const SYSCALL_PREFIX: &str = Arch::BUILT_FOR.facts().syscall_prefix;
 /// loading or attaching reports what is missing.
 pub(crate) fn for_this_kernel(options: &Options) -> Options {
     let all: BTreeSet<&str> = NEWER.iter().flat_map(|&(name, newer)| [name, newer]).collect();
-    let known = btf::prototypes(&all).unwrap_or_default();
+    let known = btf::prototypes(options.symbol_cache.as_deref(), &all, &usual::functions()).unwrap_or_default();
     choose(options, |function| known.iter().any(|(name, _)| name == function))
 }
 

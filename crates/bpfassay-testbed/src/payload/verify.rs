@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether programs that were built before are what their sources give: they are built again, from nothing, and compared.
+
+use bpfassay_protocol::Arch;
+
+use super::{Built, Ground, PROGRAMS, Place, ProgramSources, Reuse, Wanted, asset, compile, recorded};
+use crate::{Error, Result, apt::Apt, cache::Digest, manifest::Component, stages::Kind};
+
+/// Most differences between two toolchains that are reported.
+const MAX_DIFFERENCES: usize = 8;
+
+/// A program, and what its sources gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compared {
+    /// Its architecture.
+    pub arch: Arch,
+    /// Its name.
+    pub program: &'static str,
+    /// Where it is: a place, or `the cache`.
+    pub of: String,
+    /// SHA-256 of it.
+    pub found: Digest,
+    /// SHA-256 of what was built.
+    pub built: Digest,
+}
+
+/// What [`verify`] found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// Digest of the sources.
+    pub source: Digest,
+    /// Every program.
+    pub compared: Vec<Compared>,
+    /// How the toolchains that the programs were built with before differ from the one that they were built with now.
+    pub differences: Vec<String>,
+}
+
+/// Programs that were built before.
+struct Subject {
+    arch: Arch,
+    of: String,
+    programs: [Digest; PROGRAMS.len()],
+    toolchain_key: Digest,
+    toolchain: Vec<Component>,
+}
+
+impl Subject {
+    fn cached(built: Built) -> Self {
+        let Built { payload, toolchain, toolchain_key, .. } = built;
+        let programs = [payload.agent, payload.tracer, payload.ior].map(|object| object.digest);
+        Self { arch: payload.arch, of: "the cache".to_owned(), programs, toolchain_key, toolchain }
+    }
+}
+
+/// Builds the programs for `archs` again and compares them, byte for byte, with those that each place of `sources` offers, or with those
+/// in the cache where no place is named. Nothing that was built before is used, and nothing of the build is kept.
+///
+/// # Errors
+/// [`Error::Build`] where there is no checkout, a build fails, or programs to compare with are missing; those of assets and of the toolchain.
+pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Verified> {
+    let wanted = Wanted::find(sources)?;
+    let checkout = wanted.checkout(archs)?;
+    let mut subjects = Vec::new();
+    for &arch in archs {
+        let before = subjects.len();
+        for place in &sources.from {
+            subjects.extend(offered(apt, place, wanted.source, arch)?);
+        }
+        if sources.from.is_empty() {
+            let found = recorded(apt.cache(), wanted.source, arch, None)?;
+            subjects.extend(found.map(Subject::cached));
+        }
+        if subjects.len() == before {
+            let what = format!(
+                "there are no programs for {arch} of the sources {} to compare with: run `bpfassay payload build`, or name a place \
+                 that offers them with --from",
+                &wanted.source.to_string()[..16]
+            );
+            return Err(Error::Build { what });
+        }
+    }
+    let ground = Ground::lay(apt, checkout, None, archs.len(), Reuse::Nothing)?;
+    for &arch in archs {
+        apt.during(Kind::Programs, arch.name(), |apt| compile(apt, &checkout.stage, &ground, arch))?;
+    }
+    let toolchain = &ground.toolchain;
+    let mut verified = Verified { source: wanted.source, compared: Vec::new(), differences: Vec::new() };
+    for subject in &subjects {
+        for (program, found) in PROGRAMS.iter().zip(subject.programs) {
+            let (arch, of) = (subject.arch, subject.of.clone());
+            let built = Digest::of_file(&ground.program(arch, program))?;
+            verified.compared.push(Compared { arch, program: program.binary, of, found, built });
+        }
+        if subject.toolchain_key != toolchain.key {
+            let lines = differences(&subject.toolchain, &toolchain.components());
+            verified
+                .differences
+                .extend(lines.into_iter().map(|line| format!("{} for {}: {line}", subject.of, subject.arch)));
+        }
+    }
+    Ok(verified)
+}
+
+/// The programs that `place` offers, checked by their hashes.
+fn offered(apt: &Apt<'_>, place: &Place, source: Digest, arch: Arch) -> Result<Option<Subject>> {
+    let Some(index) = asset::find(apt, place, source, arch)? else {
+        tracing::info!("{place} offers no programs for {arch} of these sources");
+        return Ok(None);
+    };
+    let programs = asset::read(apt, place, &index)?.map(|program| Digest::of(&program));
+    let asset::Index { toolchain_key, toolchain, .. } = index;
+    Ok(Some(Subject { arch, of: place.to_string(), programs, toolchain_key, toolchain }))
+}
+
+/// What packages differ, in words.
+fn differences(before: &[Component], now: &[Component]) -> Vec<String> {
+    let version = |of: &[Component], name: &str| {
+        of.iter().find(|one| one.name == name).map_or_else(|| "nothing".to_owned(), |one| one.version.clone())
+    };
+    let mut names: Vec<&str> = before.iter().filter(|one| !now.contains(one)).map(|one| one.name.as_str()).collect();
+    names.extend(now.iter().filter(|one| !before.contains(one)).map(|one| one.name.as_str()));
+    names.sort_unstable();
+    names.dedup();
+    let line = |name: &&str| format!("built with {name} {}, now with {}", version(before, name), version(now, name));
+    let mut lines: Vec<String> = names.iter().take(MAX_DIFFERENCES).map(line).collect();
+    if names.len() > MAX_DIFFERENCES {
+        lines.push(format!("and {} packages more", names.len() - MAX_DIFFERENCES));
+    }
+    if lines.is_empty() {
+        lines.push("the toolchain was made in another way".to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn component(name: &str, version: &str) -> Component {
+        Component { name: name.to_owned(), version: version.to_owned(), sha256: Digest::of(version.as_bytes()) }
+    }
+
+    #[test]
+    fn differences_between_toolchains_are_named() {
+        let before = [component("cargo", "1"), component("gcc", "1"), component("sed", "1")];
+        let now = [component("cargo", "1"), component("gcc", "2"), component("tar", "1")];
+        assert_eq!(
+            differences(&before, &now),
+            [
+                "built with gcc 1, now with 2",
+                "built with sed 1, now with nothing",
+                "built with tar nothing, now with 1"
+            ]
+        );
+        let many: Vec<_> = (0..20).map(|n| component(&format!("p{n:02}"), "1")).collect();
+        let lines = differences(&many, &[]);
+        assert_eq!((lines.len(), lines[8].as_str()), (9, "and 12 packages more"));
+        assert_eq!(differences(&now, &now).len(), 1);
+    }
+}

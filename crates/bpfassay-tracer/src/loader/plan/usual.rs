@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernel functions that the bundled programs hook. Whoever reads one of them in the kernel's tables reads all, and keeps them
+//! for the probe configurations that come later in the same boot (`kernel::kept`).
+
+use super::renamed::{NEWER, SYSCALL_PREFIX, SYSCALLS};
+
+/// By the names in the programs, but for system calls and for functions of [`NEWER`].
+const FUNCTIONS: [&str; 23] = [
+    "aio_complete_rw",
+    "aio_read",
+    "aio_write",
+    "do_dentry_open",
+    "do_page_mkwrite",
+    "do_set_pte",
+    "do_splice",
+    "do_splice_direct",
+    "mnt_want_write",
+    "set_pte_range",
+    "splice_file_to_pipe",
+    "tcp_recvmsg",
+    "tcp_sendmsg",
+    "vfs_copy_file_range",
+    "vfs_create",
+    "vfs_mkdir",
+    "vfs_read",
+    "vfs_readv",
+    "vfs_rename",
+    "vfs_rmdir",
+    "vfs_unlink",
+    "vfs_write",
+    "vfs_writev",
+];
+
+/// All of them, by the names that kernels have.
+pub(crate) fn functions() -> Vec<String> {
+    let renamed = NEWER.into_iter().flat_map(|(name, newer)| [name, newer]);
+    let syscalls = SYSCALLS.into_iter().map(|name| format!("{SYSCALL_PREFIX}{name}"));
+    FUNCTIONS.into_iter().chain(renamed).map(str::to_owned).chain(syscalls).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use bpfassay_protocol::{
+        probe::{MapLayout, Probe},
+        program_set::ProgramSet,
+    };
+    use object::{Object as _, ObjectSection as _};
+
+    use super::*;
+    use crate::loader::plan::{
+        objects,
+        options::Options,
+        probes::{self, Attachment},
+        renamed,
+    };
+
+    #[test]
+    fn every_function_that_a_bundled_program_hooks_is_there_and_no_other() {
+        let mut hooked: BTreeSet<String> = BTreeSet::new();
+        let probes = Probe::ALL.iter().flat_map(|&probe| MapLayout::ALL.iter().map(move |&map| (probe, map)));
+        let objects = probes.filter_map(|(probe, map)| objects::find(probe, map)).map(|object| object.elf);
+        let options = renamed::for_this_kernel(&Options::default());
+        for elf in objects.chain(ProgramSet::ALL.iter().filter_map(|&set| objects::of_set(set))) {
+            let object = object::read::elf::ElfFile64::<object::Endianness>::parse(elf).unwrap();
+            for section in object.sections().filter_map(|section| section.name().ok()) {
+                if let Some((
+                    Attachment::Kprobe
+                    | Attachment::Kretprobe
+                    | Attachment::KprobeMulti
+                    | Attachment::KretprobeMulti
+                    | Attachment::Trampoline,
+                    function,
+                )) = probes::attachment(section)
+                {
+                    hooked.insert(options.function(function).to_owned());
+                }
+            }
+        }
+        let usual: BTreeSet<String> = functions().into_iter().collect();
+        assert_eq!(hooked.difference(&usual).collect::<Vec<_>>(), Vec::<&String>::new());
+        let unused: Vec<&str> = FUNCTIONS.into_iter().filter(|name| !hooked.contains(*name)).collect();
+        assert_eq!(unused, Vec::<&str>::new());
+        assert!(FUNCTIONS.is_sorted());
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guest's programs by the digest of their sources, for a command that has no checkout.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_stage::{PACKAGES, Stage};
+use bpfassay_testbed::{
+    Arch,
+    cache::{Cache, Digest},
+    payload::{Built, Payload, pack},
+};
+use common::{bpfassay, said};
+
+/// Assets of programs that are none, as if they had been built from the checkout.
+fn assets(directory: &Path, archs: &[Arch]) -> PathBuf {
+    let stage = Stage::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &PACKAGES).unwrap();
+    let cache = Cache::open(directory.join("builder")).unwrap();
+    let add = |name: &str| cache.add_bytes(name, name.as_bytes()).unwrap();
+    let built = archs.iter().map(|&arch| Built {
+        payload: Payload {
+            arch,
+            agent: add(&format!("agent {arch}")),
+            tracer: add("tracer"),
+            ior: add("ior"),
+            source: stage.digest().into(),
+        },
+        toolchain: Vec::new(),
+        toolchain_key: Digest::of(b"toolchain"),
+        asset: None,
+    });
+    let place = directory.join("assets");
+    pack(&built.collect::<Vec<_>>(), &place).unwrap();
+    place
+}
+
+/// `payload` with these arguments, an empty cache and no checkout; its exit code and what it prints.
+fn payload(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let cache = directory.join("cache");
+    let _ = fs::remove_dir_all(&cache);
+    let mut command = bpfassay(Path::new("/"));
+    command.env("BPFASSAY_SOURCE", "/nonexistent").env_remove("BPFASSAY_FROM");
+    let output = command.args(["payload", "--offline", "--cache"]).arg(cache).args(arguments).output().unwrap();
+    (output.status.code(), said(&output).replace('\n', " "))
+}
+
+#[test]
+fn without_a_checkout_programs_come_from_the_place_that_offers_them() {
+    let work = tempfile::tempdir().unwrap();
+    let place = assets(work.path(), &[Arch::X86_64, Arch::Riscv64]);
+    let (empty, place) = (work.path().join("empty"), place.to_str().unwrap().to_owned());
+    fs::create_dir(&empty).unwrap();
+    let from = ["--from", empty.to_str().unwrap(), "--from", &place];
+    let (code, said) = payload(work.path(), &[&["build", "--arch", "x86_64,riscv64"][..], &from].concat());
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("offers no guest programs for x86_64")), "{said}");
+    assert!(said.contains("taken from") && said.contains(&Digest::of(b"agent riscv64").to_string()), "{said}");
+    // What was taken is packed as it was.
+    let copy = work.path().join("copy");
+    let pack = ["pack", copy.to_str().unwrap(), "--arch", "riscv64", "--from", &place];
+    assert_eq!(payload(work.path(), &pack).0, Some(0));
+    let names: Vec<_> = fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    for name in names {
+        assert_eq!(fs::read(copy.join(&name)).unwrap(), fs::read(Path::new(&place).join(&name)).unwrap());
+    }
+}
+
+#[test]
+fn without_sources_and_places_the_error_names_what_helps() {
+    let work = tempfile::tempdir().unwrap();
+    let place = assets(work.path(), &[Arch::X86_64]);
+    for from in [&[][..], &["--from", place.to_str().unwrap()]] {
+        let (code, said) = payload(work.path(), &[&["build", "--arch", "aarch64"][..], from].concat());
+        assert_eq!(code, Some(3), "{said}");
+        for words in ["aarch64", "/nonexistent", "--from", "BPFASSAY_FROM", "BPFASSAY_SOURCE", "--manifest"] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+    let (code, said) = payload(work.path(), &["verify", "--arch", "x86_64", "--from", place.to_str().unwrap()]);
+    assert!(code == Some(3) && said.contains("BPFASSAY_SOURCE"), "{said}");
+    let (code, said) = payload(work.path(), &["build", "--from", "https://user:secret@host.example/"]);
+    assert!(code == Some(2) && said.contains("expected a directory, or the URL of one"), "{said}");
+}
+
+#[test]
+fn a_damaged_asset_is_an_error_and_nothing_is_built() {
+    let work = tempfile::tempdir().unwrap();
+    let place = assets(work.path(), &[Arch::X86_64]);
+    let files = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path());
+    let archive = files.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "xz")).unwrap();
+    let mut bytes = fs::read(&archive).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&archive, &bytes).unwrap();
+    let (code, said) = payload(work.path(), &["build", "--arch", "x86_64", "--from", place.to_str().unwrap()]);
+    assert_eq!(code, Some(3), "{said}");
+    let name = archive.file_name().unwrap().to_str().unwrap();
+    assert!(said.contains(name) && said.contains(&Digest::of(&bytes).to_string()), "{said}");
+}
