@@ -72,7 +72,7 @@ fn the_rows_of_a_block_come_with_its_first_round_and_only_once() {
     replicate.runs.iter_mut().for_each(|run| run.spec.id.push_str("_2"));
     plan.blocks.push(replicate.clone());
 
-    let mut rounds = provisional::FirstRounds::new(&plan, provenance());
+    let mut rounds = FirstRounds::new(&plan, provenance());
     let record = |block: &Block, index: usize| {
         let failure = RunFailure { kind: FailureKind::Panic, phase: None, excerpt: Vec::new(), log: None, after: None };
         RunRecord::new(block, &block.runs[index], 1, 0, 1, Outcome::Failed(failure))
